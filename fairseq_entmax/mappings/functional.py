@@ -1,0 +1,197 @@
+"""Mappings from scores to probabilities, as functions.
+
+All of them are alpha-entmax (Peters et al. 2019; Correia et al. 2019, eq. 5) at one value
+of alpha or at a learned one: softmax is alpha = 1, sparsemax alpha = 2. They share these
+rules. ``scores`` is a floating-point tensor of any shape, and ``-inf`` masks a key: it
+gets exactly 0. A row with every key masked gives zeros, and zero gradients, not NaN.
+float16 and bfloat16 are computed in float32 and returned in the dtype given.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from fairseq_entmax.mappings import threshold
+
+SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
+
+
+def softmax(scores: Tensor, dim: int = -1) -> Tensor:
+    """Softmax: alpha-entmax at alpha = 1. Never exactly zero, but for masked keys.
+
+    Args:
+        scores: any shape; ``-inf`` masks a key.
+        dim: the dimension of the keys, from ``-scores.dim()`` to ``scores.dim() - 1``.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``, each row summing to 1.
+
+    Raises:
+        ValueError: ``scores`` is not floating point, or ``dim`` is out of range.
+    """
+    return map_scores(scores, 1.0, dim)
+
+
+def sparsemax(scores: Tensor, dim: int = -1) -> Tensor:
+    """Sparsemax (Martins and Astudillo 2016): alpha-entmax at alpha = 2.
+
+    Arguments, result and errors are those of :func:`softmax`.
+    """
+    return map_scores(scores, 2.0, dim)
+
+
+def entmax15(scores: Tensor, dim: int = -1) -> Tensor:
+    """1.5-entmax (Peters et al. 2019): alpha-entmax at alpha = 1.5.
+
+    Arguments, result and errors are those of :func:`softmax`.
+    """
+    return map_scores(scores, 1.5, dim)
+
+
+def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor:
+    """Alpha-entmax for any alpha in the closed interval [1, 2].
+
+    Args:
+        scores: any shape; ``-inf`` masks a key.
+        alpha: a number in [1, 2], or a floating-point tensor of such numbers that
+            broadcasts against ``scores`` with size 1 at ``dim`` (for attention scores
+            ``(batch, heads, queries, keys)`` and one alpha per head: ``(heads, 1, 1)``).
+            A tensor may require a gradient.
+        dim: the dimension of the keys, from ``-scores.dim()`` to ``scores.dim() - 1``.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``, each row summing to 1.
+
+    Raises:
+        ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``alpha`` is
+            NaN, outside [1, 2], or does not broadcast. Looking at the values of a tensor
+            waits for its device; :func:`map_scores` does not look.
+
+    Source:
+        Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
+        Proposition 1.
+    """
+    check_dim(scores, dim)
+    if isinstance(alpha, Tensor):
+        _check_alpha_tensor(alpha, scores, dim)
+    else:
+        alpha = check_alpha(alpha)
+    return map_scores(scores, alpha, dim)
+
+
+def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
+    """:func:`entmax` without a look at the values of ``alpha``.
+
+    For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
+    """
+    check_dim(scores, dim)
+    if isinstance(alpha, Tensor):
+        alpha = alpha.reshape((1,) * (scores.dim() - alpha.dim()) + tuple(alpha.shape))
+        alpha = alpha.transpose(dim, -1)
+    probs: Tensor = _Entmax.apply(scores.transpose(dim, -1), alpha)
+    return probs.transpose(dim, -1)
+
+
+def check_alpha(alpha: float, name: str = "alpha") -> float:
+    """Return ``alpha`` as a float.
+
+    Raises:
+        ValueError: it is not a number in [1, 2].
+    """
+    try:
+        number = float(alpha)
+    except (TypeError, ValueError):
+        raise ValueError(
+            f"{name} must be a number from 1 (softmax) to 2 (sparsemax), not {alpha!r}"
+        ) from None
+    # a comparison with NaN is false
+    if not SMALLEST_ALPHA <= number <= LARGEST_ALPHA:
+        raise ValueError(f"{name} must be from 1 (softmax) to 2 (sparsemax), not {number}")
+    return number
+
+
+def check_dim(scores: Tensor, dim: int) -> None:
+    """Raise ValueError unless ``scores`` is floating point and has a dimension ``dim``."""
+    if not scores.is_floating_point():
+        raise ValueError(f"scores must be a floating-point tensor, not {scores.dtype}")
+    if not -scores.dim() <= dim < scores.dim():
+        raise ValueError(
+            f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape "
+            f"{tuple(scores.shape)}, not {dim}"
+        )
+
+
+def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
+    if not alpha.is_floating_point():
+        raise ValueError(f"alpha must be a floating-point tensor, not {alpha.dtype}")
+    keys_last = list(scores.shape)
+    keys_last[dim] = 1
+    try:
+        fits = torch.broadcast_shapes(alpha.shape, keys_last) == torch.Size(keys_last)
+    except RuntimeError:
+        fits = False
+    if not fits:
+        raise ValueError(
+            f"alpha of shape {tuple(alpha.shape)} does not broadcast to {tuple(keys_last)}, the "
+            f"shape of the scores with size 1 at dim {dim}"
+        )
+    if alpha.numel() > 0:
+        # aminmax hands on NaN, and check_alpha refuses it
+        smallest, largest = torch.aminmax(alpha.detach())
+        check_alpha(smallest.item())
+        check_alpha(largest.item())
+
+
+class _Entmax(torch.autograd.Function):
+    """Keys last; alpha a number, or a tensor with as many dimensions as the scores."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, alpha: float | Tensor) -> Tensor:
+        compute_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        if isinstance(alpha, Tensor):
+            # The subtraction is exact in the dtype of alpha
+            epsilon: float | Tensor = (alpha - 1.0).to(compute_dtype)
+            ctx.alpha_shape, ctx.alpha_dtype = alpha.shape, alpha.dtype
+        else:
+            epsilon = alpha - 1.0
+        probs = threshold.probabilities(scores.to(compute_dtype), epsilon)
+        if isinstance(epsilon, Tensor):
+            ctx.save_for_backward(probs, epsilon)
+        else:
+            ctx.save_for_backward(probs)
+            ctx.epsilon = epsilon
+        return probs.to(scores.dtype)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
+        probs, *tensors = ctx.saved_tensors
+        epsilon = tensors[0] if tensors else ctx.epsilon
+        compute_grad = grad.to(probs.dtype)
+        grad_scores = grad_alpha = None
+        if ctx.needs_input_grad[0]:
+            grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
+        if ctx.needs_input_grad[1]:
+            rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
+            grad_alpha = rows.sum_to_size(ctx.alpha_shape).to(ctx.alpha_dtype)
+        return grad_scores, grad_alpha
+
+
+def logit_of_alpha(alpha: float, name: str = "alpha") -> float:
+    """The ``a`` with ``alpha = 1 + sigmoid(a)`` (Correia et al. 2019, eq. 10).
+
+    Raises:
+        ValueError: ``alpha`` is not strictly between 1 and 2, where ``a`` is infinite.
+    """
+    number = check_alpha(alpha, name)
+    if not SMALLEST_ALPHA < number < LARGEST_ALPHA:
+        raise ValueError(
+            f"{name} must lie strictly between 1 and 2 where alpha is learned, not {number}: an "
+            f"alpha that starts at an end never leaves it; for a fixed one use 'entmax:alpha={number:g}'"
+        )
+    return math.log(number - 1.0) - math.log(2.0 - number)

@@ -1,0 +1,177 @@
+"""Mappings from attention scores to probabilities, as modules.
+
+A mapping takes scores ``(batch, heads, queries, keys)`` and returns probabilities of the
+same shape; it owns what it learns. A new mapping subclasses :class:`Mapping`, says which
+parameters its text form takes, and gets one line in ``registry.py``.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.mappings.functional import (
+    check_alpha,
+    logit_of_alpha,
+    map_scores,
+)
+
+NORMAL = "normal"
+
+
+class Mapping(nn.Module):
+    """Scores to probabilities. Masked keys (``-inf``) get exactly zero."""
+
+    # The parameters that the text form takes, such as ("alpha",).
+    text_parameters: ClassVar[tuple[str, ...]] = ()
+
+    @classmethod
+    def from_text(
+        cls, parameters: dict[str, str], num_alphas: int, alpha_init: str | float
+    ) -> Mapping:
+        """Build the mapping that a text names.
+
+        Args:
+            parameters: what stood behind the name, names to values, both as text.
+            num_alphas: how many alphas to learn, where the mapping learns any: the number
+                of heads, or 1 for one that all heads share.
+            alpha_init: starting value of a learned alpha, see :class:`Entmax`.
+
+        Raises:
+            ValueError: a value is not allowed.
+        """
+        return cls()
+
+    @property
+    def alpha(self) -> float | Tensor:
+        """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
+        raise NotImplementedError
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
+        raise NotImplementedError
+
+
+class _FixedEntmax(Mapping):
+    """Alpha-entmax with a constant alpha, which a subclass names."""
+
+    fixed_alpha: ClassVar[float]
+
+    @property
+    def alpha(self) -> float:
+        return self.fixed_alpha
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return map_scores(scores, self.fixed_alpha)
+
+
+class Softmax(_FixedEntmax):
+    """Softmax, the control: every key that is not masked gets some weight."""
+
+    fixed_alpha = 1.0
+
+
+class Entmax15(_FixedEntmax):
+    """1.5-entmax (Peters et al. 2019)."""
+
+    fixed_alpha = 1.5
+
+
+class Sparsemax(_FixedEntmax):
+    """Sparsemax (Martins and Astudillo 2016)."""
+
+    fixed_alpha = 2.0
+
+
+class Entmax(Mapping):
+    """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3).
+
+    A learned alpha is ``1 + sigmoid(a)`` (eq. 10), so that it is in range whatever the
+    optimiser does.
+
+    Args:
+        alpha: a number in [1, 2] that stays; ``None`` learns it.
+        num_alphas: how many are learned: the number of heads, or 1 for all heads together.
+        alpha_init: where they start: ``"normal"`` draws ``a`` from N(0, 1), the paper's
+            choice; a number strictly between 1 and 2 starts every alpha there. Unused when
+            alpha is fixed.
+
+    Attributes:
+        alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10; ``None`` when alpha
+            is fixed.
+
+    Raises:
+        ValueError: ``alpha``, ``num_alphas`` or ``alpha_init`` is out of range.
+    """
+
+    text_parameters = ("alpha",)
+
+    def __init__(
+        self,
+        alpha: float | None = None,
+        num_alphas: int = 1,
+        alpha_init: str | float = NORMAL,
+    ) -> None:
+        super().__init__()
+        self.fixed_alpha = None if alpha is None else check_alpha(alpha)
+        self.alpha_logit: nn.Parameter | None = None
+        if self.fixed_alpha is None:
+            if num_alphas < 1:
+                raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
+            self.alpha_logit = nn.Parameter(_initial_logits(num_alphas, alpha_init))
+
+    @classmethod
+    def from_text(
+        cls, parameters: dict[str, str], num_alphas: int, alpha_init: str | float
+    ) -> Entmax:
+        alpha = parameters.get("alpha")
+        return cls(None if alpha is None else check_alpha(alpha), num_alphas, alpha_init)  # type: ignore[arg-type]
+
+    @property
+    def alpha(self) -> float | Tensor:
+        if self.alpha_logit is None:
+            assert self.fixed_alpha is not None
+            return self.fixed_alpha
+        # In float32 also where the model is in half precision: alpha near 1 needs the digits
+        return 1.0 + torch.sigmoid(self.alpha_logit.float())
+
+    def forward(self, scores: Tensor) -> Tensor:
+        alpha = self.alpha
+        if isinstance(alpha, Tensor):
+            alpha = alpha.view(-1, 1, 1)
+        return map_scores(scores, alpha)
+
+    def extra_repr(self) -> str:
+        if self.alpha_logit is None:
+            return f"alpha={self.fixed_alpha}"
+        return f"alpha learned, {self.alpha_logit.numel()} values"
+
+
+def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:
+    """Return ``alpha_init``, as the text ``normal`` or as a number.
+
+    Raises:
+        ValueError: it is neither ``normal`` nor strictly between 1 and 2.
+    """
+    if alpha_init == NORMAL:
+        return NORMAL
+    try:
+        number = float(alpha_init)
+    except ValueError:
+        raise ValueError(
+            f"{name} must be '{NORMAL}' or a number strictly between 1 and 2, not {alpha_init!r}"
+        ) from None
+    logit_of_alpha(number, name)
+    return number
+
+
+def _initial_logits(num_alphas: int, alpha_init: str | float) -> Tensor:
+    checked = check_alpha_init(alpha_init)
+    if isinstance(checked, str):
+        # Apart from torch's own sequence of random numbers: with one seed, models of all
+        # mappings start from the same weights.
+        with torch.random.fork_rng(devices=[]):
+            return torch.randn(num_alphas)
+    return torch.full((num_alphas,), logit_of_alpha(checked))

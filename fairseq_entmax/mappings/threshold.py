@@ -1,0 +1,182 @@
+"""Solve for the threshold of alpha-entmax, and its two derivatives.
+
+Everything here works on the last dimension, in float32 or float64, and writes
+``epsilon = alpha - 1``, as the derivation does: with a threshold ``theta`` in units of
+the scores,
+
+    p_i = [1 + epsilon (z_i - theta)]_+ ** (1 / epsilon)        sum_i p_i = 1,
+
+which is eq. 6 of Correia et al. 2019 with ``tau = epsilon theta - 1``, but has no
+singularity at ``epsilon = 0``, where it is softmax. ``epsilon`` is a Python number, the
+same for all rows, or a tensor that broadcasts against the scores with a last dimension
+of size 1.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+# The smallest epsilon that is computed with. It is far below the resolution of alpha, so
+# that it changes no digit, and keeps 1 / epsilon and epsilon * score inside float32.
+SMALLEST_EPSILON = 1e-20
+
+# Newton's iteration stops once every row sums to at most 1 + tolerance. On devices where
+# looking at a value makes the program wait, it runs the fixed number of iterations that
+# the longest rows were seen to need, plus two.
+TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
+FIXED_ITERATIONS = {torch.float32: 11, torch.float64: 13}
+MOST_ITERATIONS = 20
+
+# 1/2!, 1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2, signs apart.
+PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(8))
+PHI_SERIES_BELOW = 0.1
+
+
+def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
+    """Map scores to alpha-entmax probabilities along the last dimension.
+
+    Newton's method on ``(sum_i p_i) ** epsilon - 1``, which is convex and decreasing in
+    the threshold: started at the largest score it climbs to the root and never passes it.
+
+    Args:
+        scores: ``(..., keys)``, float32 or float64; ``-inf`` marks a masked key.
+        epsilon: number or tensor in [0, 1].
+
+    Returns:
+        ``(..., keys)``, in the dtype of ``scores``. A row with every key masked is all zeros.
+    """
+    if scores.numel() == 0:
+        return torch.zeros_like(scores)
+    top = scores.amax(-1, keepdim=True)
+    masked_row = top == -math.inf
+    if isinstance(epsilon, float) and epsilon == 0.0:
+        return torch.softmax(scores, -1).masked_fill_(masked_row, 0.0)
+    if isinstance(epsilon, Tensor):
+        epsilon = epsilon.clamp(min=SMALLEST_EPSILON)
+    else:
+        epsilon = max(epsilon, SMALLEST_EPSILON)
+    return _newton(scores - top.masked_fill(masked_row, 0.0), epsilon)
+
+
+def _newton(scaled: Tensor, epsilon: float | Tensor) -> Tensor:
+    """The iteration itself, on scores whose largest is 0; they are overwritten."""
+    scaled.mul_(epsilon)
+    # tau = epsilon * (theta - max): the threshold of the scaled scores
+    tau = torch.zeros_like(scaled[..., :1])
+    base = torch.empty_like(scaled)
+    probs = torch.empty_like(scaled)
+    may_look = scaled.device.type == "cpu"
+    iterations = MOST_ITERATIONS if may_look else FIXED_ITERATIONS[scaled.dtype]
+    for iteration in range(iterations):
+        torch.sub(scaled, tau, out=base).clamp_(min=-1.0)
+        slope = _power(base, epsilon, probs)
+        total = probs.sum(-1, keepdim=True)
+        # Rounding may leave a sum a little below one, and an all-masked row sums to zero:
+        # neither is to move.
+        excess = total.clamp(min=1.0)
+        converged = may_look and bool((excess <= 1.0 + TOLERANCE[scaled.dtype]).all())
+        if converged or iteration == iterations - 1:
+            break
+        step = torch.log(excess).mul_(epsilon).neg_().expm1_().neg_()
+        tau += step.mul_(excess).div_(slope)
+    return probs.div_(torch.where(total > 0, total, 1.0))
+
+
+def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
+    """Write ``u ** (1/epsilon)`` into ``out``, where ``base = u - 1 >= -1``.
+
+    ``base`` is overwritten. Returns ``sum_i p_i / u_i`` over the support, kept above zero.
+    """
+    tiny = torch.finfo(base.dtype).tiny
+    if isinstance(epsilon, float) and epsilon == 1.0:
+        torch.add(base, 1.0, out=out)
+        torch.sign(out, out=base)
+        return base.sum(-1, keepdim=True).clamp_(min=tiny)
+    if isinstance(epsilon, float) and epsilon == 0.5:
+        base.add_(1.0)
+        torch.mul(base, base, out=out)
+        return base.sum(-1, keepdim=True).clamp_(min=tiny)
+    # log1p, not log: u is close to 1 where epsilon is small, and its rounding error would
+    # be divided by epsilon.
+    torch.log1p(base, out=out).div_(epsilon).exp_()
+    torch.div(out, base.add_(1.0).clamp_(min=tiny), out=base)
+    return base.sum(-1, keepdim=True).clamp_(min=tiny)
+
+
+def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
+    """Gradient with respect to the scores (Correia et al. 2019, eq. 7).
+
+    Args:
+        probs: ``(..., keys)``, what :func:`probabilities` returned.
+        epsilon: as given there.
+        grad: ``(..., keys)``, gradient with respect to ``probs``.
+
+    Returns:
+        ``(..., keys)``; zero outside the support.
+    """
+    sensitivity = _sensitivity(probs, epsilon)
+    gradient = sensitivity * grad
+    total = sensitivity.sum(-1, keepdim=True).clamp_(min=torch.finfo(probs.dtype).tiny)
+    mean = gradient.sum(-1, keepdim=True).div_(total)
+    return gradient.sub_(sensitivity.mul_(mean))
+
+
+def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
+    """``p ** (1 - epsilon)`` on the support, zero elsewhere."""
+    if isinstance(epsilon, float):
+        if epsilon == 0.0:
+            return probs.clone()
+        if epsilon == 0.5:
+            return probs.sqrt()
+        if epsilon == 1.0:
+            return (probs > 0).to(probs.dtype)
+        exponent: float | Tensor = max(1.0 - epsilon, SMALLEST_EPSILON)
+    else:
+        exponent = (1.0 - epsilon).clamp_(min=SMALLEST_EPSILON)
+    # With the exponent kept above zero, log(0) = -inf ends as exactly 0, also at alpha = 2.
+    return torch.log(probs).mul_(exponent).exp_()
+
+
+def alpha_gradient(probs: Tensor, epsilon: Tensor, grad: Tensor) -> Tensor:
+    """Gradient with respect to alpha, one number a row.
+
+    Proposition 1 of Correia et al. 2019 divides by ``(alpha - 1) ** 2``; this is the same
+    derivative rearranged so that nothing cancels, on the whole of [1, 2]:
+
+        dp_i/dalpha = p_i / Z * [(1 - epsilon l_i) W - w_i (1 + epsilon H)]
+
+    with ``l_i = log p_i``, ``w_i = l_i**2 phi(epsilon l_i)``, ``H = -sum p_j l_j``,
+    ``W = sum p_j w_j`` and ``Z = 1 + epsilon H + epsilon**2 W``.
+
+    Args:
+        probs: ``(..., keys)``, what :func:`probabilities` returned.
+        epsilon: as given there.
+        grad: ``(..., keys)``, gradient with respect to ``probs``.
+
+    Returns:
+        ``(..., 1)``, to be summed over the rows that share an alpha.
+    """
+    # The derivatives of a row sum to zero: a constant in the gradient only costs digits.
+    grad = grad - (probs * grad).sum(-1, keepdim=True)
+    log_probs = probs.clamp(min=torch.finfo(probs.dtype).tiny).log_()
+    weight = _phi(epsilon * log_probs).mul_(log_probs).mul_(log_probs).mul_(probs)
+    entropy = -(probs * log_probs).sum(-1, keepdim=True)
+    mean_weight = weight.sum(-1, keepdim=True)
+    normaliser = 1.0 + epsilon * (entropy + epsilon * mean_weight)
+    from_weight = weight.mul_(grad).sum(-1, keepdim=True)
+    grad *= probs
+    from_mean = grad.sum(-1, keepdim=True)
+    from_mean -= epsilon * grad.mul_(log_probs).sum(-1, keepdim=True)
+    return (mean_weight * from_mean - (1.0 + epsilon * entropy) * from_weight) / normaliser
+
+
+def _phi(x: Tensor) -> Tensor:
+    """``(exp(-x) - 1 + x) / x**2`` for x <= 0, 1/2 at 0."""
+    series = torch.full_like(x, PHI_COEFFICIENTS[-1])
+    for coefficient in reversed(PHI_COEFFICIENTS[:-1]):
+        series.mul_(x).add_(coefficient)
+    closed = torch.neg(x).expm1_().add_(x).div_((x * x).clamp_(min=PHI_SERIES_BELOW**2))
+    return torch.where(x > -PHI_SERIES_BELOW, series, closed)
