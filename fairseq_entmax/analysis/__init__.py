@@ -1,0 +1,1 @@
+"""What trained heads do, read from checkpoints and from training's records."""

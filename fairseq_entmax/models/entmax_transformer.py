@@ -1,0 +1,237 @@
+"""The model ``entmax_transformer`` and its architectures.
+
+It is fairseq's ``transformer`` with another mapping from attention scores to weights. Each
+architecture of fairseq's ``transformer`` has its counterpart: ``transformer_iwslt_de_en``
+is ``entmax_transformer_iwslt_de_en``.
+"""
+
+from __future__ import annotations
+
+import logging
+from argparse import Namespace
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq.distributed import fsdp_wrap
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import (
+    TransformerConfig,
+    TransformerDecoderBase,
+    TransformerEncoderBase,
+    TransformerModel,
+)
+from fairseq.modules.checkpoint_activations import checkpoint_wrapper
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from fairseq_entmax import compat
+from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.models.alpha_record import AlphaMonitor
+from fairseq_entmax.models.options import (
+    SHARE_ATTENTION,
+    SHARE_MODEL,
+    AttentionOptions,
+    add_arguments,
+    check_stock_options,
+    read_options,
+    set_defaults,
+)
+from fairseq_entmax.modules import EntmaxDecoderLayer, EntmaxEncoderLayer, MultiheadAttention
+from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+
+logger = logging.getLogger(__name__)
+
+compat.allow_fairseq_checkpoints()
+compat.refuse_unsafe_checkpoints()
+compat.restore_optimizer_of_grown_models()
+
+
+class EntmaxTransformerEncoder(TransformerEncoderBase):
+    """fairseq's encoder, each layer with the mapping that the options give it."""
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, **kwargs: Any) -> None:
+        # fairseq builds the layers, bottom first, inside its constructor
+        self._layer_numbers = iter(range(cfg.encoder.layers))
+        super().__init__(cfg, dictionary, embed_tokens, **kwargs)
+        del self._layer_numbers
+
+    def build_encoder_layer(self, cfg: Any) -> nn.Module:
+        options: AttentionOptions = cfg.attention_options
+        mapping = options.build_mapping(ENCODER_SELF, next(self._layer_numbers))
+        return _wrapped(EntmaxEncoderLayer(cfg, mapping, return_fc=self.return_fc), cfg)
+
+
+class EntmaxTransformerDecoder(TransformerDecoderBase):
+    """fairseq's decoder, each layer with the mappings that the options give it."""
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module, **kwargs: Any) -> None:
+        self._layer_numbers = iter(range(cfg.decoder.layers))
+        super().__init__(cfg, dictionary, embed_tokens, **kwargs)
+        del self._layer_numbers
+
+    def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
+        options: AttentionOptions = cfg.attention_options
+        number = next(self._layer_numbers)
+        layer = EntmaxDecoderLayer(
+            cfg,
+            options.build_mapping(DECODER_SELF, number),
+            None if no_encoder_attn else options.build_mapping(CROSS, number),
+            no_encoder_attn,
+        )
+        return _wrapped(layer, cfg)
+
+
+def _wrapped(layer: nn.Module, cfg: Any) -> nn.Module:
+    """Apply ``--checkpoint-activations`` and fully sharded training, as fairseq does."""
+    min_num_params = cfg.min_params_to_wrap
+    if cfg.checkpoint_activations:
+        layer = checkpoint_wrapper(layer, offload_to_cpu=cfg.offload_activations)
+        # a checkpointed layer is always wrapped, whatever its size
+        min_num_params = 0
+    return fsdp_wrap(layer, min_num_params=min_num_params)
+
+
+@register_model("entmax_transformer")
+class EntmaxTransformerModel(TransformerModel):
+    """fairseq's ``transformer`` with alpha-entmax attention.
+
+    Takes every option of fairseq's ``transformer``, and those of
+    :mod:`fairseq_entmax.models.options`. A checkpoint of a stock ``transformer`` can be
+    loaded: what it lacks starts as in a new model, and is logged.
+
+    Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
+    """
+
+    @classmethod
+    def hub_models(cls) -> dict[str, Any]:
+        """None: fairseq's own pretrained models belong to its ``transformer``."""
+        return {}
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add fairseq's options of ``transformer``, and this model's."""
+        super().add_args(parser)
+        add_arguments(parser)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> EntmaxTransformerModel:
+        """Build a model from parsed options, or from the ``model`` section of a YAML file.
+
+        Raises:
+            ValueError: an option is wrong; names it, the value, and what is allowed.
+        """
+        if OmegaConf.is_config(args):
+            args = _namespace(args)
+        set_defaults(args)
+        check_stock_options(args)
+        model = super().build_model(args, task)
+        _share_alpha(model)
+        model.monitor = AlphaMonitor(
+            learned_alphas(model),
+            getattr(args, "save_dir", None) if not getattr(args, "no_save", False) else None,
+            model.cfg.attention_options.alpha_log_interval,
+        )
+        return model
+
+    @classmethod
+    def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        cfg.attention_options = read_options(cfg, cfg)
+        return EntmaxTransformerEncoder(cfg, src_dict, embed_tokens)
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
+        return EntmaxTransformerDecoder(
+            cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
+        )
+
+    monitor: AlphaMonitor | None = None
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run encoder and decoder; arguments and result are those of fairseq's model."""
+        if self.monitor is not None:
+            self.monitor.observe(self.training)
+        return super().forward(*args, **kwargs)
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Called by fairseq's trainer before each step, and only by it."""
+        super().set_num_updates(num_updates)
+        if self.monitor is not None:
+            self.monitor.updates = num_updates
+
+    def load_state_dict(self, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> Any:
+        """Load a checkpoint of this model or of a stock ``transformer``.
+
+        What the checkpoint lacks keeps its starting value; the log names it.
+        """
+        result = super().load_state_dict(state_dict, *args, **kwargs)
+        attentions = [m for m in self.modules() if isinstance(m, MultiheadAttention)]
+        filled = [name for attention in attentions for name in attention.filled]
+        if filled:
+            logger.warning(
+                "the checkpoint has no value for %d learned parameters; they start as "
+                "--alpha-init %s says: %s",
+                len(filled),
+                self.cfg.attention_options.alpha_init,
+                ", ".join(filled),
+            )
+        return result
+
+
+def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:
+    """Every attention of a model as (one of the three names, layer from 0, module)."""
+    # By name: to iterate over the layers themselves drops some at random with LayerDrop
+    for number, layer in _transformer_layers(model.encoder):
+        yield ENCODER_SELF, number, layer.self_attn
+    for number, layer in _transformer_layers(model.decoder):
+        yield DECODER_SELF, number, layer.self_attn
+        if layer.encoder_attn is not None:
+            yield CROSS, number, layer.encoder_attn
+
+
+def _transformer_layers(stack: nn.Module) -> Iterator[tuple[int, nn.Module]]:
+    layers = (layer for layer in stack.layers.children() if hasattr(layer, "self_attn"))
+    return enumerate(layers)
+
+
+def learned_alphas(model: nn.Module) -> dict[str, dict[int, Entmax]]:
+    """The mappings that learn alpha: attention to layer number to mapping."""
+    found: dict[str, dict[int, Entmax]] = {}
+    for attention, number, module in attention_modules(model):
+        mapping = module.mapping
+        if isinstance(mapping, Entmax) and mapping.alpha_logit is not None:
+            found.setdefault(attention, {})[number] = mapping
+    return found
+
+
+def _share_alpha(model: EntmaxTransformerModel) -> None:
+    """Make the layers, or all attentions, use one parameter, as ``--share-alpha`` says."""
+    share = model.cfg.attention_options.share_alpha
+    if share not in (SHARE_ATTENTION, SHARE_MODEL):
+        return
+    shared: dict[str, Tensor] = {}
+    for attention, layers in learned_alphas(model).items():
+        group = attention if share == SHARE_ATTENTION else SHARE_MODEL
+        for mapping in layers.values():
+            mapping.alpha_logit = shared.setdefault(group, mapping.alpha_logit)
+
+
+def _namespace(cfg: Any) -> Namespace:
+    """The ``model`` section of a configuration as options, with where to save."""
+    with open_dict(cfg):
+        if "save_dir" not in cfg:
+            cfg.save_dir = "${oc.select:checkpoint.save_dir,null}"
+            cfg.no_save = "${oc.select:checkpoint.no_save,false}"
+    return Namespace(**OmegaConf.to_container(cfg, resolve=True))
+
+
+def _register_architectures() -> None:
+    for stock_name, stock_defaults in compat.stock_architectures().items():
+
+        def defaults(args: Any, stock_defaults: Any = stock_defaults) -> None:
+            set_defaults(args)
+            stock_defaults(args)
+
+        register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
+
+
+_register_architectures()

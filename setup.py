@@ -1,0 +1,51 @@
+"""Packaging of fairseq-entmax; settings of the tools are in pyproject.toml."""
+
+import re
+from pathlib import Path
+
+from setuptools import find_packages, setup
+
+HERE = Path(__file__).parent
+VERSION = re.search(
+    r'^__version__ = "(.+)"$', (HERE / "fairseq_entmax" / "__init__.py").read_text(), re.MULTILINE
+)[1]
+
+setup(
+    name="fairseq-entmax",
+    version=VERSION,
+    description="Adaptively sparse and prunable Transformers for fairseq",
+    long_description=(HERE / "README.md").read_text(encoding="utf-8"),
+    long_description_content_type="text/markdown",
+    license="MIT",
+    license_files=["LICENSE"],
+    python_requires=">=3.10",
+    packages=find_packages(include=["fairseq_entmax", "fairseq_entmax.*"]),
+    package_data={"fairseq_entmax": ["py.typed"]},
+    install_requires=["torch>=2.3"],
+    extras_require={
+        # A second distribution of the package fairseq would overwrite the user's own, so it is
+        # asked for by name. fairseq 0.12.2 does not import on Python 3.11 and later.
+        "fairseq": [
+            "ve-fairseq>=0.12.3; python_version >= '3.11'",
+            "fairseq==0.12.2; python_version < '3.11'",
+            "sacrebleu>=2.0",
+            "sentencepiece>=0.1.99",
+            # fairseq's TensorBoard logging and hydra configurations need nothing more
+        ],
+        "test": [
+            "entmax>=1.3",
+            "hypothesis",
+            "import-linter",
+            "mypy",
+            "pytest",
+            "ruff",
+        ],
+    },
+    entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},
+    classifiers=[
+        "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.11",
+        "Programming Language :: Python :: 3.12",
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+    ],
+)
