@@ -117,7 +117,7 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
     have it.
     """
     if hasattr(layer, "can_use_fastpath"):
-        layer.can_use_fastpath = False
+        layer.can_use_fastpath = False  # type: ignore[assignment]
 
 
 def trainer_num_updates() -> int | None:

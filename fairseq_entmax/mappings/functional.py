@@ -97,7 +97,7 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
     return probs.transpose(dim, -1)
 
 
-def check_alpha(alpha: float, name: str = "alpha") -> float:
+def check_alpha(alpha: float | str, name: str = "alpha") -> float:
     """Return ``alpha`` as a float.
 
     Raises:

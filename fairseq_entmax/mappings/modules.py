@@ -29,7 +29,11 @@ class Mapping(nn.Module):
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_alphas: int, alpha_init: str | float
+        cls,
+        parameters: dict[str, str],
+        num_alphas: int,
+        alpha_init: str | float,
+        generator: torch.Generator | None,
     ) -> Mapping:
         """Build the mapping that a text names.
 
@@ -38,6 +42,7 @@ class Mapping(nn.Module):
             num_alphas: how many alphas to learn, where the mapping learns any: the number
                 of heads, or 1 for one that all heads share.
             alpha_init: starting value of a learned alpha, see :class:`Entmax`.
+            generator: where random starting values come from; None is torch's own.
 
         Raises:
             ValueError: a value is not allowed.
@@ -97,6 +102,7 @@ class Entmax(Mapping):
         alpha_init: where they start: ``"normal"`` draws ``a`` from N(0, 1), the paper's
             choice; a number strictly between 1 and 2 starts every alpha there. Unused when
             alpha is fixed.
+        generator: where the draws come from; None is torch's own.
 
     Attributes:
         alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10; ``None`` when alpha
@@ -113,6 +119,7 @@ class Entmax(Mapping):
         alpha: float | None = None,
         num_alphas: int = 1,
         alpha_init: str | float = NORMAL,
+        generator: torch.Generator | None = None,
     ) -> None:
         super().__init__()
         self.fixed_alpha = None if alpha is None else check_alpha(alpha)
@@ -120,14 +127,18 @@ class Entmax(Mapping):
         if self.fixed_alpha is None:
             if num_alphas < 1:
                 raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
-            self.alpha_logit = nn.Parameter(_initial_logits(num_alphas, alpha_init))
+            self.alpha_logit = nn.Parameter(_initial_logits(num_alphas, alpha_init, generator))
 
     @classmethod
     def from_text(
-        cls, parameters: dict[str, str], num_alphas: int, alpha_init: str | float
+        cls,
+        parameters: dict[str, str],
+        num_alphas: int,
+        alpha_init: str | float,
+        generator: torch.Generator | None,
     ) -> Entmax:
-        alpha = parameters.get("alpha")
-        return cls(None if alpha is None else check_alpha(alpha), num_alphas, alpha_init)  # type: ignore[arg-type]
+        alpha = check_alpha(parameters["alpha"]) if "alpha" in parameters else None
+        return cls(alpha, num_alphas, alpha_init, generator)
 
     @property
     def alpha(self) -> float | Tensor:
@@ -167,11 +178,10 @@ def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str |
     return number
 
 
-def _initial_logits(num_alphas: int, alpha_init: str | float) -> Tensor:
+def _initial_logits(
+    num_alphas: int, alpha_init: str | float, generator: torch.Generator | None
+) -> Tensor:
     checked = check_alpha_init(alpha_init)
     if isinstance(checked, str):
-        # Apart from torch's own sequence of random numbers: with one seed, models of all
-        # mappings start from the same weights.
-        with torch.random.fork_rng(devices=[]):
-            return torch.randn(num_alphas)
+        return torch.randn(num_alphas, generator=generator)
     return torch.full((num_alphas,), logit_of_alpha(checked))

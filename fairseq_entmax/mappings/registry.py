@@ -9,6 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, field
 
+import torch
+
 from fairseq_entmax.mappings.modules import (
     NORMAL,
     Entmax,
@@ -41,9 +43,20 @@ class MappingSpec:
     def __str__(self) -> str:
         return ":".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
 
-    def build(self, num_alphas: int = 1, alpha_init: str | float = NORMAL) -> Mapping:
+    def build(
+        self,
+        num_alphas: int = 1,
+        alpha_init: str | float = NORMAL,
+        generator: torch.Generator | None = None,
+    ) -> Mapping:
         """Make the module; the arguments are those of :meth:`Mapping.from_text`."""
-        return MAPPINGS[self.name].from_text(self.parameters, num_alphas, alpha_init)
+        mapping = MAPPINGS[self.name]
+        return mapping.from_text(self.parameters, num_alphas, alpha_init, generator)
+
+    def check(self) -> None:
+        """Raise ValueError if a parameter's value is not allowed."""
+        # Apart from torch's own random numbers, which a check is not to use up
+        self.build(generator=torch.Generator())
 
 
 def parse_mapping(text: str) -> MappingSpec:
@@ -69,7 +82,7 @@ def parse_mapping(text: str) -> MappingSpec:
         parameters[key] = value
     spec = MappingSpec(name, parameters)
     try:
-        spec.build()
+        spec.check()
     except ValueError as error:
         raise ValueError(f"mapping {text.strip()!r}: {error}") from None
     return spec

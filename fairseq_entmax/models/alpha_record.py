@@ -79,11 +79,7 @@ class AlphaMonitor:
     def values(self) -> Alphas:
         """The present alphas."""
         return {
-            attention: {
-                str(layer): [round(value, DIGITS) for value in mapping().alpha.tolist()]
-                for layer, mapping in layers.items()
-                if mapping() is not None
-            }
+            attention: {str(layer): _numbers(reference()) for layer, reference in layers.items()}
             for attention, layers in self._mappings.items()
         }
 
@@ -96,6 +92,12 @@ class AlphaMonitor:
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps({"update": update, "alpha": values}) + "\n")
             self._last = update
+
+
+def _numbers(mapping: Entmax | None) -> list[float]:
+    assert mapping is not None
+    assert mapping.alpha_logit is not None
+    return [round(value, DIGITS) for value in torch.as_tensor(mapping.alpha).tolist()]
 
 
 class _Statistic:

@@ -15,14 +15,13 @@ from typing import Any
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import (
-    TransformerConfig,
     TransformerDecoderBase,
     TransformerEncoderBase,
     TransformerModel,
 )
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.mappings import Entmax
@@ -177,7 +176,7 @@ class EntmaxTransformerModel(TransformerModel):
         return result
 
 
-def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:
+def attention_modules(model: Any) -> Iterator[tuple[str, int, MultiheadAttention]]:
     """Every attention of a model as (one of the three names, layer from 0, module)."""
     # By name: to iterate over the layers themselves drops some at random with LayerDrop
     for number, layer in _transformer_layers(model.encoder):
@@ -188,12 +187,12 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
             yield CROSS, number, layer.encoder_attn
 
 
-def _transformer_layers(stack: nn.Module) -> Iterator[tuple[int, nn.Module]]:
+def _transformer_layers(stack: Any) -> Iterator[tuple[int, Any]]:
     layers = (layer for layer in stack.layers.children() if hasattr(layer, "self_attn"))
     return enumerate(layers)
 
 
-def learned_alphas(model: nn.Module) -> dict[str, dict[int, Entmax]]:
+def learned_alphas(model: Any) -> dict[str, dict[int, Entmax]]:
     """The mappings that learn alpha: attention to layer number to mapping."""
     found: dict[str, dict[int, Entmax]] = {}
     for attention, number, module in attention_modules(model):
@@ -208,10 +207,11 @@ def _share_alpha(model: EntmaxTransformerModel) -> None:
     share = model.cfg.attention_options.share_alpha
     if share not in (SHARE_ATTENTION, SHARE_MODEL):
         return
-    shared: dict[str, Tensor] = {}
+    shared: dict[str, nn.Parameter] = {}
     for attention, layers in learned_alphas(model).items():
         group = attention if share == SHARE_ATTENTION else SHARE_MODEL
         for mapping in layers.values():
+            assert mapping.alpha_logit is not None
             mapping.alpha_logit = shared.setdefault(group, mapping.alpha_logit)
 
 

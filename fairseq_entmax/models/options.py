@@ -8,8 +8,11 @@ from __future__ import annotations
 import argparse
 import ast
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+import torch
 
 from fairseq_entmax.mappings import Mapping, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, check_alpha_init
@@ -46,6 +49,7 @@ class AttentionOptions:
         alpha_init: ``"normal"`` or a number strictly between 1 and 2.
         share_alpha: one of :data:`SHARING`.
         alpha_log_interval: updates between two lines of the record of alpha; 0 for none.
+        generator: draws the starting values of alpha.
     """
 
     specs: dict[str, list[MappingSpec]]
@@ -53,16 +57,17 @@ class AttentionOptions:
     alpha_init: str | float
     share_alpha: str
     alpha_log_interval: int
+    generator: torch.Generator = field(default_factory=torch.Generator, repr=False, compare=False)
 
     def build_mapping(self, attention: str, layer: int) -> Mapping:
         """Make the mapping of one attention in one layer."""
         num_alphas = self.heads[attention] if self.share_alpha == SHARE_NONE else 1
-        return self.specs[attention][layer].build(num_alphas, self.alpha_init)
+        return self.specs[attention][layer].build(num_alphas, self.alpha_init, self.generator)
 
 
-def option_name(field: str) -> str:
+def option_name(option: str) -> str:
     """``alpha_init`` to ``--alpha-init``."""
-    return "--" + field.replace("_", "-")
+    return "--" + option.replace("_", "-")
 
 
 def add_arguments(parser: Any) -> None:
@@ -78,9 +83,9 @@ def add_arguments(parser: Any) -> None:
         help=f"mapping of all three attentions from scores to weights: {mapping_help} "
         f"(default: {DEFAULTS['attn_mapping']})",
     )
-    for attention, field in MAPPING_OPTIONS.items():
+    for attention, option in MAPPING_OPTIONS.items():
         parser.add_argument(
-            option_name(field),
+            option_name(option),
             metavar="SPEC",
             type=_argument(parse_mappings),
             help=f"mapping of {attention} attention, instead of --attn-mapping",
@@ -109,9 +114,9 @@ def add_arguments(parser: Any) -> None:
 
 def set_defaults(args: Any) -> None:
     """Fill in what was not given, as a fairseq architecture function does."""
-    for field, default in DEFAULTS.items():
-        if getattr(args, field, None) is None:
-            setattr(args, field, default)
+    for option, default in DEFAULTS.items():
+        if getattr(args, option, None) is None:
+            setattr(args, option, default)
 
 
 def read_options(args: Any, cfg: Any) -> AttentionOptions:
@@ -131,15 +136,15 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
     }
     specs = {}
     for attention in ATTENTIONS:
-        field = MAPPING_OPTIONS[attention]
-        text = getattr(args, field)
-        if text is None:
-            field, text = "attn_mapping", args.attn_mapping
-        specs[attention] = _named(
-            field, lambda text=text, n=layers[attention]: mappings_for_layers(text, n), attention
-        )
+        option = MAPPING_OPTIONS[attention]
+        if getattr(args, option) is None:
+            option = "attn_mapping"
+        read = partial(mappings_for_layers, getattr(args, option), layers[attention])
+        specs[attention] = _named(option, read, attention)
     if args.share_alpha not in SHARING:
-        raise ValueError(f"--share-alpha must be one of {', '.join(SHARING)}, not {args.share_alpha!r}")
+        raise ValueError(
+            f"--share-alpha must be one of {', '.join(SHARING)}, not {args.share_alpha!r}"
+        )
     return AttentionOptions(
         specs=specs,
         heads={
@@ -150,9 +155,20 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         alpha_init=check_alpha_init(args.alpha_init, "--alpha-init"),
         share_alpha=args.share_alpha,
         alpha_log_interval=_named(
-            "alpha_log_interval", lambda: _check_interval(args.alpha_log_interval)
+            "alpha_log_interval", partial(_check_interval, args.alpha_log_interval)
         ),
+        generator=_generator_of_its_own(),
     )
+
+
+def _generator_of_its_own() -> torch.Generator:
+    """A generator that follows torch's seed but leaves torch's own sequence as it is.
+
+    So models of all mappings start from the same weights with the same seed.
+    """
+    with torch.random.fork_rng(devices=[]):
+        seed = int(torch.randint(2**62, ()))
+    return torch.Generator().manual_seed(seed)
 
 
 def check_stock_options(args: Any) -> None:
@@ -173,13 +189,13 @@ def check_stock_options(args: Any) -> None:
             ) from None
 
 
-def _named(field: str, read: Callable[[], Any], attention: str | None = None) -> Any:
+def _named(option: str, read: Callable[[], Any], attention: str | None = None) -> Any:
     """Run ``read``; an error gets the name of the option in front."""
     try:
         return read()
     except ValueError as error:
         where = f" ({attention} attention)" if attention else ""
-        raise ValueError(f"{option_name(field)}{where}: {error}") from None
+        raise ValueError(f"{option_name(option)}{where}: {error}") from None
 
 
 def _argument(check: Callable[[str], Any]) -> Callable[[str], str]:
