@@ -1,0 +1,257 @@
+# What the dataset recipes share. Source it from a script that has `set -euo pipefail`.
+#
+# The rule of every recipe: a step's product gets its final name only when it is
+# whole, and a stamp beside it says from which settings it was made. So a step
+# that is done is skipped, a step that was interrupted is made anew, and a step
+# whose settings changed is made anew too.
+#
+# shellcheck shell=bash
+
+# --- messages ----------------------------------------------------------------
+
+say() { printf '==> %s\n' "$*"; }
+
+die() {
+    printf '%s: error: %s\n' "$(basename "$0")" "$*" >&2
+    exit 1
+}
+
+# A wrong option or value: the exit status that parsers of options use.
+usage_error() {
+    printf '%s: error: %s (see --help)\n' "$(basename "$0")" "$*" >&2
+    exit 2
+}
+
+# Prints the comment at the head of a script: its --help.
+print_head_comment() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$1"; }
+
+# --- values of options -------------------------------------------------------
+
+# require_value OPTION NUMBER_OF_ARGUMENTS_LEFT
+require_value() {
+    (($2 >= 2)) || usage_error "option $1 needs a value: write $1 VALUE"
+}
+
+# require_positive_integer OPTION VALUE
+require_positive_integer() {
+    [[ $2 =~ ^[1-9][0-9]{0,8}$ ]] ||
+        usage_error "option $1 got '$2': give a whole number of at least 1, such as $1 7"
+}
+
+# The characters of a mapping text; what the text means is the model's to judge.
+require_mapping() {
+    [[ $2 =~ ^[A-Za-z0-9_][A-Za-z0-9_.,:=*+-]*$ ]] ||
+        usage_error "$1 got '$2': give a mapping such as softmax, entmax15, entmax or entmax:alpha=1.33"
+}
+
+# fairseq takes a colon in a path for the border between two paths.
+require_plain_path() {
+    [[ -n $2 && $2 != *:* ]] ||
+        usage_error "option $1 got '$2': give a path that is not empty and has no colon in it"
+}
+
+absolute_path() {
+    if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s/%s\n' "$PWD" "$1"; fi
+}
+
+# run_name MAPPING EPOCHS: the name of a run's folder. The epochs are part of it,
+# so a model trained longer can never be shown as one trained for fewer epochs.
+run_name() {
+    local mapping=${1//:/_}
+    mapping=${mapping//\*/x}
+    printf '%s-%sepochs\n' "${mapping//,/+}" "$2"
+}
+
+# Options that the train and evaluate scripts of every recipe share. Sets OUTPUT
+# EPOCHS DEVICE MAPPING RUN and the array REST (what stands after the mapping).
+# shellcheck disable=SC2034 # the caller reads them
+parse_run_options() {
+    local default_output=$1 name=
+    shift
+    OUTPUT=$default_output EPOCHS=7 DEVICE=auto
+    while [[ ${1-} == -* ]]; do
+        case $1 in
+        --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
+        --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && EPOCHS=$2 && shift ;;
+        --name) require_value "$1" $# && name=$2 && shift ;;
+        --cpu) DEVICE=cpu ;;
+        --gpu) DEVICE=gpu ;;
+        --help | -h) print_head_comment "$0" && exit 0 ;;
+        *) usage_error "unknown option '$1': use --output, --epochs, --name, --cpu, --gpu or --help" ;;
+        esac
+        shift
+    done
+    (($# >= 1)) || usage_error "no mapping given: name one after the options, such as entmax"
+    MAPPING=$1
+    shift
+    require_mapping "the mapping" "$MAPPING"
+    [[ -n $name ]] || name=$(run_name "$MAPPING" "$EPOCHS")
+    [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
+        usage_error "option --name got '$name': use letters, digits and . _ = + - only"
+    OUTPUT=$(absolute_path "$OUTPUT")
+    RUN=$OUTPUT/runs/$name
+    REST=("$@")
+}
+
+# --- what must be there ------------------------------------------------------
+
+# require_commands COMMAND...
+require_commands() {
+    local command
+    for command in "$@"; do
+        command -v "$command" >/dev/null ||
+            die "the command $command is not on PATH: activate the virtual environment that has fairseq-entmax with its fairseq extra, such as 'source .venv/bin/activate' after scripts/quickstart.sh"
+    done
+}
+
+# choose_device auto|cpu|gpu: prints cpu or gpu.
+choose_device() {
+    local found
+    if [[ $1 == cpu ]]; then
+        echo cpu
+        return
+    fi
+    found=$(python3 -c 'import torch; print("gpu" if torch.cuda.is_available() else "cpu")') ||
+        die "python3 cannot import torch: activate the virtual environment that has fairseq-entmax"
+    [[ $1 == auto || $found == gpu ]] ||
+        die "option --gpu was given, but torch finds no GPU (torch.cuda.is_available() is false): use --cpu, or install a torch build and a driver that fit the GPU"
+    echo "$found"
+}
+
+# --- one run at a time -------------------------------------------------------
+
+# lock_holders FILE: the processes, other than this one, that hold the lock file open as 9.
+lock_holders() {
+    local fd pid
+    for fd in /proc/[0-9]*/fd/9; do
+        pid=${fd#/proc/} pid=${pid%%/*}
+        if [[ $pid != "$$" && $pid != "$BASHPID" && $fd -ef $1 ]]; then printf ' %s' "$pid"; fi
+    done
+}
+
+# hold_lock DIR [PYTHON]: keeps others out of DIR until this process and all that it
+# started have ended. Children inherit the lock, so a training that outlives a killed
+# script still holds it, and nobody resumes from the checkpoints it is writing. The
+# wait is for the worker processes of a killed training, which end some seconds later.
+hold_lock() {
+    local dir=$1 python=${2:-python3} status=0
+    [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
+    mkdir -p "$dir"
+    exec 9>>"$dir/.lock"
+    "$python" - <<'PY' || status=$?
+import fcntl, sys, time
+
+for attempt in range(100):
+    try:
+        fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        sys.exit(0)
+    except BlockingIOError:
+        time.sleep(0.1)
+sys.exit(75)
+PY
+    if ((status == 75)); then
+        die "another run is at work in $dir (process$(lock_holders "$dir/.lock")): wait until it ends, end it, or choose another --output"
+    fi
+    ((status == 0)) || die "cannot lock $dir/.lock: choose an --output on a file system that has locks"
+    export RECIPE_LOCK=$dir
+}
+
+# --- fingerprints and stamps -------------------------------------------------
+
+# sha256_of [FILE]: of standard input when no file is named.
+sha256_of() {
+    if command -v sha256sum >/dev/null; then sha256sum "$@"; else shasum -a 256 "$@"; fi | cut -d' ' -f1
+}
+
+# fingerprint WORD...: one short text for a list of settings.
+fingerprint() { printf '%s\0' "$@" | sha256_of; }
+
+# files_fingerprint FILE...: changes when a name or a byte changes.
+files_fingerprint() {
+    local file
+    for file in "$@"; do
+        [[ -f $file ]] || die "the file $file is missing: run prepare.sh first"
+        printf '%s %s\n' "$(sha256_of "$file")" "$(basename "$file")"
+    done | sha256_of
+}
+
+# is_done STAMP FINGERPRINT PRODUCT...
+is_done() {
+    local stamp=$1 wanted=$2 product
+    shift 2
+    [[ -f $stamp && $(<"$stamp") == "$wanted" ]] || return 1
+    for product in "$@"; do [[ -e $product ]] || return 1; done
+}
+
+# --- whole or not at all -----------------------------------------------------
+
+# write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded.
+write_whole() {
+    local file=$1
+    shift
+    "$@" >"$file.tmp" || return
+    mv -f "$file.tmp" "$file"
+}
+
+# mark_done STAMP FINGERPRINT
+mark_done() { write_whole "$1" printf '%s\n' "$2"; }
+
+# begin_dir DIR: empties DIR.tmp, in which the caller builds the next DIR.
+begin_dir() {
+    rm -rf "$1.tmp" "$1.old"
+    mkdir -p "$1.tmp"
+}
+
+# finish_dir DIR FINGERPRINT: DIR.tmp becomes DIR, its stamp DIR/.done inside it, so
+# that both appear by one rename. A kill between the renames leaves no DIR at all.
+finish_dir() {
+    mark_done "$1.tmp/.done" "$2"
+    if [[ -e $1 ]]; then mv "$1" "$1.old"; fi
+    mv "$1.tmp" "$1"
+    rm -rf "$1.old"
+}
+
+# set_aside DIR WHY: a run that no longer fits keeps its files under another name.
+set_aside() {
+    local n=1
+    while [[ -e $1.replaced-$n ]]; do n=$((n + 1)); done
+    mv "$1" "$1.replaced-$n"
+    say "$2: the earlier run is kept as $1.replaced-$n"
+}
+
+# --- checkpoints -------------------------------------------------------------
+
+# checkpoint_is_whole FILE: a torch checkpoint is a zip archive with a checksum for each part.
+checkpoint_is_whole() {
+    [[ -f $1 ]] || return 1
+    python3 - "$1" <<'PY'
+import sys, zipfile
+
+try:
+    with zipfile.ZipFile(sys.argv[1]) as archive:
+        sys.exit(0 if archive.testzip() is None else 1)
+except (OSError, EOFError, zipfile.BadZipFile):
+    sys.exit(1)
+PY
+}
+
+# mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be.
+#
+# fairseq writes an epoch's first file under a temporary name and renames it, but when
+# the epoch is the best so far it makes checkpoint_last.pt by plain copying of
+# checkpoint_best.pt. A kill in that copy leaves a checkpoint_last.pt that is cut short
+# or, in the first epoch, missing; checkpoint_best.pt is then whole and has the same
+# content. A kill between the two leaves checkpoint_last.pt one epoch behind, which
+# needs no repair: that epoch is trained again, with the same outcome.
+mend_checkpoints() {
+    local best=$1/checkpoint_best.pt last=$1/checkpoint_last.pt
+    rm -f "$1"/*.tmp
+    if [[ -f $best ]]; then checkpoint_is_whole "$best" || return 1; fi
+    if checkpoint_is_whole "$last"; then return 0; fi
+    if [[ -f $best ]]; then
+        say "checkpoint_last.pt is missing or cut short: taking checkpoint_best.pt, from which it was being copied"
+        { cp "$best" "$last.tmp" && mv -f "$last.tmp" "$last"; } || die "cannot write $last"
+    else
+        [[ ! -e $last ]]
+    fi
+}

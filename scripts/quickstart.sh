@@ -1,0 +1,99 @@
+#!/usr/bin/env bash
+# From nothing to the learned alpha of each head: makes a virtual environment, installs
+# the project, prepares the Spanish-English data that comes with it, trains a small
+# transformer, translates the test verses, scores them, and prints the alpha table.
+#
+#   scripts/quickstart.sh [options]
+#
+#   --epochs N       epochs to train (default: 7)
+#   --mapping SPEC   attention mapping: softmax, sparsemax, entmax15, entmax,
+#                    entmax:alpha=1.33, ... (default: entmax, alpha learned per head)
+#   --compare        train softmax, entmax15 and entmax one after the other and print
+#                    their scores side by side
+#   --cpu, --gpu     where to train (default: a GPU where torch finds one, else the CPU)
+#   --output DIR     where to write (default: quickstart/ in the project's folder)
+#   --help           this text
+#
+# Environment: VENV is the virtual environment (default: .venv in the project's folder),
+# PYTHON the Python that makes it (default: python3).
+#
+# Can be stopped and run again at any time: it goes on where it stopped.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+recipe=$root/examples/bible_es_en
+# shellcheck source=examples/common.sh
+source "$root/examples/common.sh"
+# shellcheck source=scripts/lib/venv.sh
+source "$root/scripts/lib/venv.sh"
+
+epochs=7
+mapping=
+compare=false
+device=auto
+output=$root/quickstart
+while (($# > 0)); do
+    case $1 in
+    --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && epochs=$2 && shift ;;
+    --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mapping=$2 && shift ;;
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$2 && shift ;;
+    --compare) compare=true ;;
+    --cpu) device=cpu ;;
+    --gpu) device=gpu ;;
+    --help | -h) print_head_comment "$0" && exit 0 ;;
+    *) usage_error "unknown option '$1': use --epochs, --mapping, --compare, --cpu, --gpu, --output or --help" ;;
+    esac
+    shift
+done
+if $compare && [[ -n $mapping ]]; then
+    usage_error "option --mapping got '$mapping' together with --compare, which trains softmax, entmax15 and entmax: leave one of the two out"
+fi
+mapping=${mapping:-entmax}
+output=$(absolute_path "$output")
+venv=$(absolute_path "${VENV:-$root/.venv}")
+
+require_python "${PYTHON:-python3}"
+hold_lock "$output" "${PYTHON:-python3}"
+ensure_venv "$venv" fairseq
+export PATH=$venv/bin:$PATH
+device=$(choose_device "$device")
+
+# score METRIC FILE: the number in a line such as "BLEU|nrefs:1|... = 24.50 ...".
+score() { awk -v metric="^ *$1[|0-9]" '$0 ~ metric { sub(/.* = /, ""); print $1; exit }' "$2"; }
+
+train_and_evaluate() {
+    local common=(--output "$output" --epochs "$epochs" "--$device")
+    "$recipe/train.sh" "${common[@]}" "$1"
+    "$recipe/evaluate.sh" "${common[@]}" "$1"
+}
+
+compare_table() {
+    local one run bleu chrf
+    printf 'mapping\tepochs\tBLEU\tchrF\n'
+    for one in "$@"; do
+        run=$output/runs/$(run_name "$one" "$epochs")
+        bleu=$(score BLEU "$run/scores.txt") chrf=$(score chrF "$run/scores.txt")
+        printf '%s\t%s\t%s\t%s\n' "$one" "$epochs" "$bleu" "$chrf"
+    done
+}
+
+data_stamp=$output/data-bin/.done
+data_before=$(cat "$data_stamp" 2>/dev/null || true)
+"$recipe/prepare.sh" --output "$output"
+# A table that an earlier call made from other data says nothing about these.
+if [[ $(<"$data_stamp") != "$data_before" ]]; then rm -f "$output/compare.tsv"; fi
+
+if $compare; then
+    mappings=(softmax entmax15 entmax)
+    rm -f "$output/compare.tsv"
+    for one in "${mappings[@]}"; do train_and_evaluate "$one"; done
+    write_whole "$output/compare.tsv" compare_table "${mappings[@]}"
+    say "comparison ($output/compare.tsv)"
+    awk -F '\t' '{ printf "%-12s %6s %7s %7s\n", $1, $2, $3, $4 }' "$output/compare.tsv"
+else
+    train_and_evaluate "$mapping"
+fi
+
+run=$output/runs/$(run_name "$mapping" "$epochs")
+say "alpha of each head ($run/alpha.txt)"
+cat "$run/alpha.txt"
