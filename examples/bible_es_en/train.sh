@@ -41,10 +41,10 @@ model=(--arch entmax_transformer --attn-mapping "$MAPPING"
     --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256
     --encoder-attention-heads 4 --decoder-attention-heads 4
     --share-all-embeddings --dropout 0.1)
-# A batch size multiple above 1 (fairseq's default is 8) makes current fairseq leave out
-# up to multiple - 1 of the longest sentences, in validation too, without a word.
 # Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
 # the epoch that the process began with, and a resumed training takes another course.
+# With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
+# sentences left over at the end, the longest, in validation too, without a word.
 optimisation=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 400

@@ -119,6 +119,8 @@ def check_dim(scores: Tensor, dim: int) -> None:
     """Raise ValueError unless ``scores`` is floating point and has a dimension ``dim``."""
     if not scores.is_floating_point():
         raise ValueError(f"scores must be a floating-point tensor, not {scores.dtype}")
+    if scores.dim() == 0:
+        raise ValueError("scores must have a dimension for the keys, not be a single number")
     if not -scores.dim() <= dim < scores.dim():
         raise ValueError(
             f"dim must be from {-scores.dim()} to {scores.dim() - 1} for scores of shape "

@@ -145,8 +145,9 @@ class Entmax(Mapping):
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.fixed_alpha
-        # In float32 also where the model is in half precision: alpha near 1 needs the digits
-        return 1.0 + torch.sigmoid(self.alpha_logit.float())
+        logit = self.alpha_logit
+        # Not in half precision, even where the model is: alpha near 1 needs the digits
+        return 1.0 + torch.sigmoid(logit if logit.dtype == torch.float64 else logit.float())
 
     def forward(self, scores: Tensor) -> Tensor:
         alpha = self.alpha
@@ -170,7 +171,7 @@ def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str |
         return NORMAL
     try:
         number = float(alpha_init)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError(
             f"{name} must be '{NORMAL}' or a number strictly between 1 and 2, not {alpha_init!r}"
         ) from None

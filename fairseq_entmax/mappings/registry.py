@@ -99,9 +99,9 @@ def parse_mappings(text: str) -> list[MappingSpec]:
         mapping, star, count = item.partition("*")
         repeats = 1
         if star:
-            if not re.fullmatch(r"\s*0*[1-9][0-9]*\s*", count):
+            if not re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", count):
                 raise ValueError(
-                    f"the count behind '*' must be a whole number of layers, 1 or more, not "
+                    f"the count behind '*' must be a whole number of layers, 1 to 9999, not "
                     f"{count!r} in {text!r}"
                 )
             repeats = int(count)

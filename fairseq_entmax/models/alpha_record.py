@@ -36,8 +36,9 @@ class AlphaMonitor:
     Args:
         mappings: attention to layer number to the mapping that learns alpha there.
         save_dir: where to write ``alpha.jsonl``; None writes nothing.
-        interval: a line each so many updates; validation adds a line of its own, so that
-            there is one beside each validation score. 0 writes nothing.
+        interval: a line each so many updates, and one where the record begins; validation
+            adds a line of its own, so that there is one beside each validation score. 0
+            writes nothing.
 
     Attributes:
         updates: the number of updates that fairseq's trainer gave last; None as long as no
@@ -72,7 +73,8 @@ class AlphaMonitor:
         update = self.updates if after_last_step is None else after_last_step
         if self._path is None or update == self._last:
             return
-        is_due = update % self._interval == 0 or not training
+        is_new = self._last is None and not self._path.exists()
+        is_due = update % self._interval == 0 or not training or is_new
         if is_due and distributed_utils.get_global_rank() == 0:
             self._record(self._path, update)
 

@@ -1,0 +1,40 @@
+#!/usr/bin/env bash
+# Makes a virtual environment for the tests, installs the project into it, and runs every
+# check: style, types, the floors of the architecture, shell scripts, tests.
+#
+#   scripts/test.sh [options of pytest]
+#
+# Environment: VENV is the virtual environment (default: .venv-test in the project's
+# folder), PYTHON the Python that makes it (default: python3; 3.11 and 3.12 are tested).
+# Exits with 0 only when every check passed.
+set -euo pipefail
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+# shellcheck source=examples/common.sh
+source "$root/examples/common.sh"
+# shellcheck source=scripts/lib/venv.sh
+source "$root/scripts/lib/venv.sh"
+case ${1:-} in --help | -h) print_head_comment "$0" && exit 0 ;; esac
+
+venv=$(absolute_path "${VENV:-$root/.venv-test}")
+ensure_venv "$venv" fairseq,test
+export PATH=$venv/bin:$PATH
+cd "$root"
+
+failed=()
+check() {
+    local name=$1
+    shift
+    say "$name: $*"
+    "$@" || failed+=("$name")
+}
+mapfile -t shell_scripts < <(find scripts examples .ci -type f \( -name '*.sh' -o -path '.ci/run' \) | sort)
+check style ruff check .
+check format ruff format --check .
+check types mypy
+check floors lint-imports
+check shell shellcheck -x "${shell_scripts[@]}"
+check tests python -m pytest --durations=10 "$@"
+
+if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
+say "every check passed"

@@ -1,0 +1,95 @@
+import json
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.cli import main
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from tests.support import TINY, build_model
+
+
+def checkpoint(tmp_path, arch="entmax_transformer", **options):
+    model = build_model(arch, **options)
+    path = tmp_path / "checkpoint.pt"
+    args = Namespace(**{**TINY, "_name": arch, "arch": arch, **options})
+    torch.save({"model": model.state_dict(), "cfg": {"model": args}, "args": None}, path)
+    return model, str(path)
+
+
+@pytest.mark.parametrize("share", ["none", "layer", "model"])
+def test_the_rows_hold_the_alphas_of_the_model(tmp_path, share):
+    model, path = checkpoint(tmp_path, share_alpha=share)
+    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_alphas(path)}
+    modules = list(attention_modules(model))
+    assert len(rows) == len(modules) == 6
+    for attention, layer, module in modules:
+        row = rows[attention, layer]
+        assert row.learned
+        assert row.mapping == "entmax"
+        assert row.alpha == pytest.approx(module.mapping.alpha.tolist(), abs=1e-6)
+
+
+def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
+    _, path = checkpoint(
+        tmp_path, attn_mapping="softmax,entmax:alpha=1.33", cross_attn_mapping="sparsemax,entmax"
+    )
+    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_alphas(path)}
+    assert rows["encoder-self", 0].alpha == [1.0] * 4
+    assert rows["decoder-self", 1].alpha == [1.33] * 4
+    assert rows["cross", 0].alpha == [2.0] * 4
+    assert rows["cross", 1].learned
+    assert not rows["cross", 0].learned
+
+
+def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
+    _, path = checkpoint(tmp_path, "transformer")
+    rows = alpha_table.checkpoint_alphas(path)
+    assert [(row.mapping, row.learned, row.alpha) for row in rows] == [
+        ("softmax", False, [1.0] * 4)
+    ] * 6
+
+
+def test_the_command_prints_a_line_for_each_layer_of_each_attention(tmp_path, capsys):
+    _, path = checkpoint(tmp_path, alpha_init="1.25")
+    assert main(["alpha", path]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    rows = [line.split() for line in lines[2:-1]]
+    assert [row[:3] for row in rows] == [
+        [attention, str(layer), "entmax"]
+        for attention in ("encoder-self", "decoder-self", "cross")
+        for layer in (0, 1)
+    ]
+    assert all(row[3:] == ["1.2500"] * 4 for row in rows)
+    assert lines[-1] == "learned: mean 1.2500, from 1.2500 to 1.2500"
+
+
+def test_the_command_prints_the_same_as_json(tmp_path, capsys):
+    _, path = checkpoint(tmp_path)
+    assert main(["alpha", "--json", path]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed == alpha_table.as_json(alpha_table.checkpoint_alphas(path))
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (None, "No such file"),
+        ([1, 2], "not a fairseq checkpoint"),
+        ({"model": {}}, "neither 'cfg' nor 'args'"),
+        ({"model": {}, "args": Namespace(arch="lstm")}, "no attention of an encoder-decoder"),
+    ],
+)
+def test_what_is_no_checkpoint_of_a_transformer_gives_one_sentence(
+    tmp_path, capsys, content, message
+):
+    path = tmp_path / "file.pt"
+    if content is not None:
+        torch.save(content, path)
+    assert main(["alpha", str(path)]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("fairseq-entmax alpha: ")
+    assert message in error
+    assert "file.pt" in error
+    assert "Traceback" not in error

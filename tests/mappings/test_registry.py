@@ -1,0 +1,230 @@
+"""The text form of mappings: one, a list, and every way to get it wrong."""
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_entmax.mappings import (
+    MAPPINGS,
+    Entmax,
+    Entmax15,
+    MappingSpec,
+    Softmax,
+    Sparsemax,
+    mappings_for_layers,
+    parse_mapping,
+    parse_mappings,
+)
+
+
+def names(specs):
+    return [str(spec) for spec in specs]
+
+
+# -- one mapping ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "alpha"),
+    [
+        ("softmax", Softmax, 1.0),
+        ("sparsemax", Sparsemax, 2.0),
+        ("entmax15", Entmax15, 1.5),
+        ("entmax:alpha=1.33", Entmax, 1.33),
+        ("entmax:alpha=1", Entmax, 1.0),
+        ("entmax:alpha=2.0", Entmax, 2.0),
+        ("entmax:alpha=1.5e0", Entmax, 1.5),
+    ],
+)
+def test_a_text_builds_the_mapping_it_names(text, kind, alpha):
+    mapping = parse_mapping(text).build(num_alphas=8)
+    assert type(mapping) is kind
+    assert mapping.alpha == alpha
+    assert list(mapping.parameters()) == []
+
+
+@pytest.mark.parametrize("count", [1, 8])
+def test_entmax_without_an_alpha_learns_as_many_as_asked_for(count):
+    mapping = parse_mapping("entmax").build(num_alphas=count, alpha_init=1.25)
+    assert type(mapping) is Entmax
+    assert mapping.alpha.tolist() == pytest.approx([1.25] * count, abs=2e-7)
+
+
+def test_entmax_starts_from_a_normal_draw_by_default():
+    logits = parse_mapping("entmax").build(num_alphas=64).alpha_logit
+    assert logits.unique().numel() == 64
+
+
+def test_build_hands_on_the_generator():
+    starts = [
+        parse_mapping("entmax").build(8, generator=torch.Generator().manual_seed(3)).alpha_logit
+        for _ in range(2)
+    ]
+    assert starts[0].tolist() == starts[1].tolist()
+
+
+def test_a_bad_start_of_a_learned_alpha_is_refused_by_build():
+    with pytest.raises(ValueError, match=r"alpha_init .* strictly between 1 and 2, not 'middle'"):
+        parse_mapping("entmax").build(alpha_init="middle")
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
+def test_every_documented_name_is_registered(name):
+    assert name in MAPPINGS
+    assert parse_mapping(name) == MappingSpec(name)
+
+
+@pytest.mark.parametrize(
+    "text", ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.33", "entmax:alpha=2"]
+)
+def test_a_mapping_prints_as_the_text_it_was_read_from(text):
+    spec = parse_mapping(text)
+    assert str(spec) == text
+    assert parse_mapping(str(spec)) == spec
+
+
+@settings(derandomize=True, deadline=None, max_examples=60, database=None)
+@given(st.floats(1.0, 2.0))
+def test_every_alpha_survives_the_round_trip_through_text(alpha):
+    spec = parse_mapping(f"entmax:alpha={alpha!r}")
+    assert parse_mapping(str(spec)).build().alpha == alpha
+
+
+@pytest.mark.parametrize(
+    "text",
+    [" entmax:alpha=1.33", "entmax:alpha=1.33\n", "entmax : alpha=1.33", "entmax: alpha = 1.33 "],
+)
+def test_spaces_around_the_parts_mean_nothing(text):
+    assert str(parse_mapping(text)) == "entmax:alpha=1.33"
+
+
+def test_reading_a_text_leaves_torchs_random_state_untouched():
+    before = torch.get_rng_state()
+    parse_mappings("entmax*3,softmax")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+@pytest.mark.parametrize("text", ["softmx", "", "Softmax", "entmax 15", "1.5", "alpha=1.5"])
+def test_an_unknown_name_is_refused_with_the_names_allowed(text):
+    message = rf"unknown mapping {re.escape(repr(text))}.*softmax, sparsemax, entmax15, entmax"
+    with pytest.raises(ValueError, match=message):
+        parse_mapping(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "part", "name", "allowed"),
+    [
+        ("entmax:beta=1.5", "beta=1.5", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:1.5", "1.5", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:alpha", "alpha", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:", "", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:=1.5", "=1.5", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:alpha=1.5:gamma=2", "gamma=2", "entmax", "entmax:alpha=VALUE"),
+        ("softmax:alpha=1.5", "alpha=1.5", "softmax", "none"),
+        ("entmax15:alpha=1.5", "alpha=1.5", "entmax15", "none"),
+        ("sparsemax:", "", "sparsemax", "none"),
+    ],
+)
+def test_an_unknown_parameter_is_refused_with_those_allowed(text, part, name, allowed):
+    message = f"unknown parameter {part!r} of mapping {name!r}; allowed: {allowed}"
+    with pytest.raises(ValueError, match=re.escape(message) + "$"):
+        parse_mapping(text)
+
+
+def test_a_parameter_given_twice_is_refused():
+    text = "entmax:alpha=1.5:alpha=1.6"
+    with pytest.raises(ValueError, match=f"parameter 'alpha' of mapping 'entmax'.*twice.*{text}"):
+        parse_mapping(text)
+
+
+@pytest.mark.parametrize("value", ["0.5", "2.01", "-1", "nan", "inf", "1e9"])
+def test_an_alpha_out_of_range_is_refused_with_the_range(value):
+    message = rf"'entmax:alpha={value}': alpha must be from 1 .* to 2 .*, not {float(value)}"
+    with pytest.raises(ValueError, match=message):
+        parse_mapping(f"entmax:alpha={value}")
+
+
+@pytest.mark.parametrize("value", ["", "x", "1,5", "1.5=2", "None", "normal"])
+def test_an_alpha_that_is_no_number_is_refused_with_the_range(value):
+    message = rf"'entmax:alpha={value}': alpha must be a number from 1 .* to 2 .*, not '{value}'"
+    with pytest.raises(ValueError, match=message):
+        parse_mapping(f"entmax:alpha={value}")
+
+
+# -- a list -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("softmax", ["softmax"]),
+        ("softmax,sparsemax", ["softmax", "sparsemax"]),
+        ("softmax*1", ["softmax"]),
+        ("sparsemax*5,softmax", ["sparsemax"] * 5 + ["softmax"]),
+        ("entmax:alpha=1.33*2,entmax*03", ["entmax:alpha=1.33"] * 2 + ["entmax"] * 3),
+        (" softmax * 2 , entmax : alpha = 1.5 ", ["softmax", "softmax", "entmax:alpha=1.5"]),
+        ("softmax*10", ["softmax"] * 10),
+    ],
+)
+def test_a_list_is_read_in_order_with_its_repeats(text, expected):
+    assert names(parse_mappings(text)) == expected
+
+
+@pytest.mark.parametrize("count", ["0", "-1", "x", "", "1.5", "00", "+2", "2*3", " "])
+def test_a_count_that_is_not_a_whole_number_from_one_is_refused(count):
+    text = f"softmax,entmax15*{count}"
+    message = rf"whole number of layers, 1 to 9999, not {count!r} in {text!r}"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        parse_mappings(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("softmax,", ""),
+        (",softmax", ""),
+        ("softmax,,entmax", ""),
+        ("softmax;entmax", "softmax;entmax"),
+        ("*3", ""),
+        ("softmax,sofmax*2", "sofmax"),
+    ],
+)
+def test_a_list_with_an_unknown_name_is_refused(text, name):
+    with pytest.raises(ValueError, match=f"unknown mapping {name!r}.*softmax, sparsemax"):
+        parse_mappings(text)
+
+
+def test_a_list_with_a_bad_alpha_is_refused():
+    with pytest.raises(ValueError, match=r"'entmax:alpha=3'.*from 1 .* to 2 .*not 3\.0"):
+        parse_mappings("softmax*2,entmax:alpha=3")
+
+
+# -- a model's layers ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("text", ["entmax", " sparsemax ", "entmax:alpha=1.33"])
+def test_a_single_mapping_serves_every_layer(text):
+    assert mappings_for_layers(text, 6) == [parse_mapping(text)] * 6
+
+
+@pytest.mark.parametrize("text", ["sparsemax*5,softmax", "sparsemax,sparsemax*4,softmax*1"])
+def test_a_list_gives_each_layer_its_own_from_the_bottom(text):
+    assert names(mappings_for_layers(text, 6)) == ["sparsemax"] * 5 + ["softmax"]
+
+
+@pytest.mark.parametrize(
+    ("text", "length", "layers"),
+    [("softmax,entmax", 2, 6), ("softmax*7", 7, 6), ("softmax*1", 1, 6), ("softmax,entmax", 2, 1)],
+)
+def test_a_list_of_another_length_is_refused_with_both_lengths(text, length, layers):
+    message = f"{text!r} names {length} layers, the model has {layers}; give one mapping"
+    with pytest.raises(ValueError, match=re.escape(message)):
+        mappings_for_layers(text, layers)
+
+
+def test_an_error_in_one_layer_is_told_before_the_length():
+    with pytest.raises(ValueError, match="unknown mapping 'sofmax'"):
+        mappings_for_layers("softmax,sofmax", 6)

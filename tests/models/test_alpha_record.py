@@ -1,0 +1,161 @@
+import json
+
+import pytest
+import torch
+from fairseq.logging import metrics
+
+from fairseq_entmax import compat
+from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
+from fairseq_entmax.models.entmax_transformer import learned_alphas
+from tests.support import batch, build_model
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Stands for fairseq's trainer: says how many updates it has made."""
+
+    class Trainer:
+        updates = 0
+
+        def step(self, model):
+            """One training step, after which every logit is larger by a hundredth."""
+            model.train()
+            model.set_num_updates(self.updates)
+            model(**batch([4, 3], [3, 4])["net_input"])
+            with torch.no_grad():
+                for parameter in model.parameters():
+                    parameter.add_(0.01)
+            self.updates += 1
+
+        def validate(self, model):
+            model.eval()
+            model(**batch([4, 3], [3, 4])["net_input"])
+
+    trainer = Trainer()
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
+    return trainer
+
+
+def updates(path):
+    return [record["update"] for record in read_record(path / FILE_NAME)]
+
+
+def test_a_line_holds_the_alpha_of_every_head_behind_its_number_of_updates(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), alpha_init="1.5")
+    trainer.step(model)
+    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    heads = [1.5] * 4
+    layers = {"0": heads, "1": heads}
+    assert [json.loads(line) for line in lines] == [
+        {"update": 0, "alpha": {"encoder-self": layers, "decoder-self": layers, "cross": layers}}
+    ]
+
+
+def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
+    for step in range(10):
+        trainer.step(model)
+        if step == 4:
+            trainer.validate(model)
+            trainer.validate(model)
+    trainer.validate(model)
+    assert updates(tmp_path) == [0, 4, 5, 8, 10]
+
+
+def test_several_batches_in_one_update_give_one_line(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), alpha_log_interval=1)
+    trainer.step(model)
+    trainer.updates = 0
+    trainer.step(model)
+    assert updates(tmp_path) == [0]
+
+
+def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer):
+    straight = tmp_path / "straight"
+    broken = tmp_path / "broken"
+    model = build_model(save_dir=str(straight), alpha_log_interval=2)
+    for _ in range(9):
+        trainer.step(model)
+    trainer.validate(model)
+
+    trainer.updates = 0
+    model = build_model(save_dir=str(broken), alpha_log_interval=2)
+    for step in range(7):
+        if step == 4:
+            checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
+        trainer.step(model)
+    # stopped after 7 updates, with a checkpoint of 4, in the middle of writing a line
+    with (broken / FILE_NAME).open("a") as file:
+        file.write('{"update": 8, "alpha": {"enc')
+    trainer.updates = 4
+    model = build_model(save_dir=str(broken), alpha_log_interval=2, seed=7)
+    model.load_state_dict(checkpoint)
+    for _ in range(5):
+        trainer.step(model)
+    trainer.validate(model)
+    assert (broken / FILE_NAME).read_text() == (straight / FILE_NAME).read_text()
+
+
+def test_a_new_training_in_an_old_folder_starts_its_own_record(tmp_path, trainer):
+    for start in ("1.3", "1.6"):
+        trainer.updates = 0
+        model = build_model(save_dir=str(tmp_path), alpha_init=start)
+        trainer.step(model)
+    records = read_record(tmp_path / FILE_NAME)
+    assert [record["update"] for record in records] == [0]
+    assert records[0]["alpha"]["cross"]["0"] == [1.6] * 4
+
+
+@pytest.mark.parametrize(
+    "options", [{"alpha_log_interval": 0}, {"no_save": True}, {"attn_mapping": "entmax15"}]
+)
+def test_nothing_is_written_where_nothing_is_to_be_recorded(tmp_path, trainer, options):
+    model = build_model(save_dir=str(tmp_path), **options)
+    trainer.step(model)
+    trainer.validate(model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_model_outside_of_training_writes_nothing(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path))
+    model.train()
+    model(**batch([4, 3], [3, 4])["net_input"])
+    trainer.validate(model)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_only_the_first_worker_writes(tmp_path, trainer, monkeypatch):
+    from fairseq_entmax.models import alpha_record
+
+    monkeypatch.setattr(alpha_record.distributed_utils, "get_global_rank", lambda: 1)
+    trainer.step(build_model(save_dir=str(tmp_path)))
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize("validation", [False, True])
+def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer, validation):
+    model = build_model()
+    with torch.no_grad():
+        for layers in learned_alphas(model).values():
+            for mapping in layers.values():
+                mapping.alpha_logit.copy_(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+    model.set_num_updates(0)
+    with metrics.aggregate(new_root=True) as meters:
+        if validation:
+            trainer.validate(model)
+        else:
+            model.train()
+            model(**batch([4, 3], [3, 4])["net_input"])
+        logged = meters.get_smoothed_values()
+    alphas = 1 + torch.sigmoid(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+    for attention in ("encoder_self", "decoder_self", "cross"):
+        assert logged[f"alpha_{attention}_mean"] == pytest.approx(alphas.mean().item(), abs=1e-4)
+        assert logged[f"alpha_{attention}_min"] == pytest.approx(alphas.min().item(), abs=1e-4)
+        assert logged[f"alpha_{attention}_max"] == pytest.approx(alphas.max().item(), abs=1e-4)
+
+
+def test_a_damaged_record_is_named_with_its_line(tmp_path):
+    path = tmp_path / FILE_NAME
+    path.write_text('{"update": 0, "alpha": {}}\nnonsense\n{"update": 2, "alpha": {}}\n')
+    with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line"):
+        read_record(path)

@@ -1,0 +1,162 @@
+import logging
+import pickle
+
+import pytest
+import torch
+from fairseq import checkpoint_utils
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from omegaconf import OmegaConf
+
+from fairseq_entmax import compat
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from tests.support import batch, build_model
+
+
+class Malice:
+    """Unpickled the ordinary way, it writes a file."""
+
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+def malicious_checkpoint(tmp_path):
+    state = {"model": {"weight": torch.zeros(1)}, "cfg": Malice(tmp_path / "ran"), "args": None}
+    path = tmp_path / "malicious.pt"
+    torch.save(state, path)
+    return path
+
+
+def test_the_malicious_checkpoint_of_these_tests_does_run_code_where_loading_is_unsafe(tmp_path):
+    path = malicious_checkpoint(tmp_path)
+    torch.load(path, weights_only=False)
+    assert (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("load", [checkpoint_utils.load_checkpoint_to_cpu, compat.load_checkpoint])
+def test_a_checkpoint_that_carries_code_is_refused_and_its_code_does_not_run(load, tmp_path):
+    path = malicious_checkpoint(tmp_path)
+    with pytest.raises(compat.UnsafeCheckpointError) as refusal:
+        load(str(path))
+    assert not (tmp_path / "ran").exists()
+    message = str(refusal.value)
+    assert str(path) in message
+    assert "could run code" in message
+    assert "open" in message  # what it holds
+    assert "weights_only" not in message
+
+
+def test_an_old_style_pickle_that_carries_code_is_refused_too(tmp_path):
+    path = tmp_path / "old.pt"
+    path.write_bytes(pickle.dumps({"model": Malice(tmp_path / "ran")}, protocol=2))
+    with pytest.raises((compat.UnsafeCheckpointError, ValueError)):
+        compat.load_checkpoint(str(path))
+    with pytest.raises((compat.UnsafeCheckpointError, RuntimeError)):
+        checkpoint_utils.load_checkpoint_to_cpu(str(path))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"PK\x03\x04 cut off"])
+def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path, content):
+    path = tmp_path / "broken.pt"
+    path.write_bytes(content)
+    with pytest.raises((ValueError, compat.UnsafeCheckpointError), match=r"broken\.pt.*damaged"):
+        compat.load_checkpoint(str(path))
+
+
+def test_a_file_of_other_content_is_no_fairseq_checkpoint(tmp_path):
+    path = tmp_path / "other.pt"
+    torch.save([1, 2, 3], path)
+    with pytest.raises(ValueError, match="not a fairseq checkpoint"):
+        compat.load_checkpoint(str(path))
+
+
+def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged(caplog):
+    stock = build_model("transformer", seed=5)
+    model = build_model(alpha_init="1.7", seed=6)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(stock.state_dict())
+    loaded = model.state_dict()
+    assert all(torch.equal(loaded[name], value) for name, value in stock.state_dict().items())
+    for _, _, module in attention_modules(model):
+        torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.7))
+    assert "6 learned parameters" in caplog.text
+    assert "--alpha-init 1.7" in caplog.text
+    assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
+
+
+def test_loading_a_checkpoint_of_its_own_fills_in_nothing(caplog):
+    saved, model = build_model(seed=5), build_model(seed=6)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(saved.state_dict())
+    assert "learned parameters" not in caplog.text
+    assert all(torch.equal(model.state_dict()[n], v) for n, v in saved.state_dict().items())
+
+
+def test_a_missing_weight_is_still_an_error():
+    state = build_model("transformer").state_dict()
+    del state["encoder.layers.0.fc1.weight"]
+    with pytest.raises(RuntimeError, match=r"Missing key.*encoder\.layers\.0\.fc1\.weight"):
+        build_model().load_state_dict(state)
+
+
+def test_layers_that_are_left_out_at_loading_are_left_out_of_a_stock_checkpoint_too():
+    stock = build_model("transformer", encoder_layers=4, seed=5)
+    model = build_model(encoder_layers=4, encoder_layers_to_keep="1,3", alpha_init="1.4")
+    cfg = OmegaConf.create(
+        {"_name": "", "encoder_layers_to_keep": "1,3", "decoder_layers_to_keep": "0,1"}
+    )
+    model.load_state_dict(stock.state_dict(), model_cfg=cfg)
+    kept = [model.encoder.layers[n].fc1.weight for n in range(2)]
+    assert torch.equal(kept[0], stock.encoder.layers[1].fc1.weight)
+    assert torch.equal(kept[1], stock.encoder.layers[3].fc1.weight)
+
+
+def adam(model):
+    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))
+    return FairseqAdam(cfg, [p for p in model.parameters() if p.requires_grad])
+
+
+def train_a_step(model, optimizer):
+    optimizer.zero_grad()
+    model(**batch([6, 4], [5, 3])["net_input"])[0].pow(2).mean().backward()
+    optimizer.step()
+
+
+def test_the_optimizer_of_a_stock_checkpoint_goes_on_and_alpha_starts_anew():
+    stock = build_model("transformer", seed=5)
+    stock_optimizer = adam(stock)
+    train_a_step(stock, stock_optimizer)
+    model = build_model(seed=6)
+    model.load_state_dict(stock.state_dict())
+    optimizer = adam(model)
+    optimizer.load_state_dict(stock_optimizer.state_dict())
+    names = dict(model.named_parameters())
+    for name, parameter in stock.named_parameters():
+        expected = stock_optimizer.optimizer.state[parameter]["exp_avg"]
+        assert torch.equal(optimizer.optimizer.state[names[name]]["exp_avg"], expected), name
+    alphas = [p for n, p in names.items() if n.endswith("alpha_logit")]
+    assert len(alphas) == 6
+    assert all(not optimizer.optimizer.state.get(alpha) for alpha in alphas)
+    train_a_step(model, optimizer)
+    assert all(optimizer.optimizer.state[alpha]["exp_avg"].any() for alpha in alphas)
+
+
+def test_optimizer_state_in_one_flat_tensor_of_another_size_is_refused_with_the_remedy():
+    def flat_adam(size):
+        parameter = torch.nn.Parameter(torch.zeros(size))
+        optimizer = FairseqAdam(
+            OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False)), [parameter]
+        )
+        parameter.grad = torch.ones(size)
+        return optimizer
+
+    saved = flat_adam(10)
+    saved.step()
+    with pytest.raises(ValueError, match=r"10 parameters, the model has 12.*--reset-optimizer"):
+        flat_adam(12).load_state_dict(saved.state_dict())
+    same = flat_adam(10)
+    same.load_state_dict(saved.state_dict())
+    assert len(same.optimizer.state) == 1

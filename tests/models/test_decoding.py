@@ -1,0 +1,83 @@
+from argparse import Namespace
+
+import pytest
+import torch
+
+from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
+
+
+@pytest.mark.parametrize("mapping", [*MAPPINGS, "sparsemax,softmax"])
+def test_incremental_decoding_equals_the_full_forward_pass(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping)).double()
+    net_input = sample()["net_input"]
+    with torch.no_grad():
+        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        tokens = net_input["prev_output_tokens"]
+        full, _ = model.decoder(tokens, encoder_out=encoder_out)
+        state = {}
+        steps = [
+            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            for n in range(tokens.size(1))
+        ]
+    not_padding = tokens.ne(tiny_task().target_dictionary.pad())
+    torch.testing.assert_close(
+        torch.cat(steps, dim=1)[not_padding], full[not_padding], atol=1e-9, rtol=0
+    )
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
+def test_reordering_the_beam_reorders_the_cache(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping)).double()
+    net_input = sample()["net_input"]
+    # three hypotheses of one sentence: fairseq moves no cache from sentence to sentence
+    source = net_input["src_tokens"][:1].repeat(3, 1)
+    order = torch.tensor([2, 0, 0])
+    with torch.no_grad():
+        encoder_out = model.encoder(source, net_input["src_lengths"][:1].repeat(3))
+        tokens = net_input["prev_output_tokens"][:, :5]
+        state = {}
+        for n in range(4):
+            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)
+        model.decoder.reorder_incremental_state_scripting(state, order)
+        encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
+        after, _ = model.decoder(tokens[order], encoder_out=encoder_out, incremental_state=state)
+        full, _ = model.decoder(tokens[order], encoder_out=encoder_out)
+    torch.testing.assert_close(after[:, -1], full[:, -1], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("left_pad_source", [True, False])
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping, left_pad_source):
+    model = spread_scores(build_model(attn_mapping=mapping)).double()
+    together = batch([9, 4], [8, 5], left_pad_source=left_pad_source, left_pad_target=False)
+    short = together["net_input"]["src_lengths"].tolist().index(4)
+    pad = tiny_task().source_dictionary.pad()
+    source = together["net_input"]["src_tokens"][short]
+    target = together["net_input"]["prev_output_tokens"][short]
+    source, target = source[source.ne(pad)], target[target.ne(pad)]
+    with torch.no_grad():
+        among, _ = model(**together["net_input"])
+        alone, _ = model(source[None], torch.tensor([len(source)]), target[None])
+    torch.testing.assert_close(among[short, : len(target)], alone[0], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax"])
+def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping))
+    task = tiny_task()
+    arguments = Namespace(beam=4, max_len_a=0, max_len_b=10)
+
+    def translate(model):
+        generator = task.build_generator([model], arguments)
+        return [
+            [(hypo["tokens"].tolist(), round(hypo["score"].item(), 4)) for hypo in sentence]
+            for sentence in task.inference_step(generator, [model], sample())
+        ]
+
+    plain = translate(model)
+    model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
+    assert translate(model) == plain

@@ -1,0 +1,141 @@
+import argparse
+
+import pytest
+import torch
+
+from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.models.entmax_transformer import attention_modules, learned_alphas
+from fairseq_entmax.models.options import add_arguments
+from tests.support import build_model
+
+
+def mapping_names(model):
+    found = {}
+    for attention, _, module in attention_modules(model):
+        mapping = module.mapping
+        name = type(mapping).__name__
+        if isinstance(mapping, Entmax) and mapping.fixed_alpha is not None:
+            name = f"{name}({mapping.fixed_alpha})"
+        found.setdefault(attention, []).append(name)
+    return found
+
+
+def num_alphas(model):
+    return sum(p.numel() for n, p in model.named_parameters() if n.endswith("alpha_logit"))
+
+
+def test_by_default_every_head_of_every_attention_learns_its_alpha():
+    model = build_model()
+    assert mapping_names(model) == dict.fromkeys(
+        ("encoder-self", "decoder-self", "cross"), ["Entmax", "Entmax"]
+    )
+    assert num_alphas(model) == 3 * 2 * 4
+    logits = torch.cat([m.alpha_logit for a in learned_alphas(model).values() for m in a.values()])
+    assert logits.unique().numel() == logits.numel()
+
+
+def test_one_mapping_serves_all_attentions_and_the_special_options_override_it():
+    model = build_model(
+        attn_mapping="softmax",
+        encoder_self_attn_mapping="sparsemax,entmax:alpha=1.33",
+        cross_attn_mapping="entmax15",
+    )
+    assert mapping_names(model) == {
+        "encoder-self": ["Sparsemax", "Entmax(1.33)"],
+        "decoder-self": ["Softmax", "Softmax"],
+        "cross": ["Entmax15", "Entmax15"],
+    }
+
+
+def test_a_list_gives_the_layers_their_mappings_from_the_bottom():
+    model = build_model(attn_mapping="sparsemax*2,softmax", encoder_layers=3, decoder_layers=3)
+    assert mapping_names(model)["encoder-self"] == ["Sparsemax", "Sparsemax", "Softmax"]
+
+
+def test_no_cross_attention_means_no_cross_mapping():
+    assert set(mapping_names(build_model(no_cross_attention=True))) == {
+        "encoder-self",
+        "decoder-self",
+    }
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [("none", 24), ("layer", 6), ("attention", 3), ("model", 1)]
+)
+def test_sharing_leaves_as_many_alphas_as_it_says(share, expected):
+    assert num_alphas(build_model(share_alpha=share)) == expected
+
+
+@pytest.mark.parametrize("share", ["none", "layer", "attention", "model"])
+def test_a_shared_alpha_survives_saving_and_loading(share):
+    saved = build_model(share_alpha=share, seed=1)
+    loaded = build_model(share_alpha=share, seed=2)
+    loaded.load_state_dict(saved.state_dict())
+    for (_, _, one), (_, _, other) in zip(
+        attention_modules(saved), attention_modules(loaded), strict=True
+    ):
+        assert torch.equal(one.mapping.alpha, other.mapping.alpha)
+    assert num_alphas(loaded) == num_alphas(saved)
+
+
+def test_a_number_starts_every_alpha_there():
+    model = build_model(alpha_init="1.25")
+    for _, _, module in attention_modules(model):
+        torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.25))
+
+
+def test_layerdrop_hides_no_layer_from_the_alphas():
+    model = build_model(encoder_layerdrop=0.9, decoder_layerdrop=0.9).train()
+    assert {name: len(layers) for name, layers in learned_alphas(model).items()} == {
+        "encoder-self": 2,
+        "decoder-self": 2,
+        "cross": 2,
+    }
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"attn_mapping": "softmax*3"}, r"--attn-mapping .*names 3 layers, the model has 2"),
+        (
+            {"cross_attn_mapping": "softmax,entmax,entmax"},
+            r"--cross-attn-mapping \(cross attention\).*names 3 layers, the model has 2",
+        ),
+        ({"attn_mapping": "hardmax"}, r"--attn-mapping .*'hardmax'.*softmax, sparsemax, entmax15"),
+        ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping .*from 1 .*to 2 .*not 2.5"),
+        ({"alpha_init": "2"}, r"--alpha-init .*strictly between 1 and 2.*not 2"),
+        ({"alpha_init": "often"}, r"--alpha-init .*'normal' or a number.*'often'"),
+        ({"share_alpha": "all"}, r"--share-alpha .*none, layer, attention, model, not 'all'"),
+        ({"alpha_log_interval": "-1"}, r"--alpha-log-interval.*0 or more, not '-1'"),
+        (
+            {"adaptive_softmax_cutoff": "__import__('os').getpid()"},
+            r"--adaptive-softmax-cutoff must be a list of numbers",
+        ),
+        (
+            {"encoder_xformers_att_config": "__import__('os').getpid()"},
+            r"--encoder-xformers-att-config",
+        ),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_model(**options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--attn-mapping", "hardmax"], "argument --attn-mapping: unknown mapping 'hardmax'"),
+        (["--cross-attn-mapping", "softmax*0"], "argument --cross-attn-mapping: the count"),
+        (["--alpha-init", "3"], "argument --alpha-init: "),
+        (["--share-alpha", "some"], "argument --share-alpha: invalid choice: 'some'"),
+        (["--alpha-log-interval", "x"], "argument --alpha-log-interval: the number of updates"),
+    ],
+)
+def test_the_command_line_refuses_a_wrong_option_by_itself(arguments, message, capsys):
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    with pytest.raises(SystemExit) as stop:
+        parser.parse_args(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""Small tasks, models and batches that the tests share."""
+
+from __future__ import annotations
+
+import functools
+from argparse import Namespace
+from typing import Any
+
+import torch
+from fairseq import tasks
+from fairseq.data import Dictionary, LanguagePairDataset, ListDataset
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig
+
+import fairseq_entmax  # noqa: F401
+
+MAPPINGS = ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.2"]
+
+TINY: dict[str, Any] = {
+    "encoder_embed_dim": 16,
+    "decoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24,
+    "decoder_ffn_embed_dim": 24,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "dropout": 0.0,
+    "max_source_positions": 64,
+    "max_target_positions": 64,
+}
+
+
+@functools.cache
+def tiny_task() -> Any:
+    """A translation task over 20 words."""
+    dictionary = Dictionary()
+    for number in range(20):
+        dictionary.add_symbol(f"w{number}")
+    config = TranslationConfig(source_lang="a", target_lang="b")
+    return tasks.translation.TranslationTask(config, dictionary, dictionary)
+
+
+def build_model(arch: str = "entmax_transformer", seed: int = 1, **options: Any) -> Any:
+    """A tiny model of an architecture, in evaluation mode."""
+    args = Namespace(arch=arch, **{**TINY, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(seed)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, tiny_task()).eval()
+
+
+def spread_scores(model: Any, factor: float = 4.0) -> Any:
+    """Enlarge the query projections, so that sparse mappings have something to cut."""
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "q_proj.weight" in name:
+                parameter.mul_(factor)
+    return model
+
+
+def random_sentences(lengths: list[int], seed: int = 0) -> list[torch.Tensor]:
+    """Sentences of words and an end-of-sentence symbol, of the lengths given."""
+    generator = torch.Generator().manual_seed(seed)
+    dictionary = tiny_task().source_dictionary
+    sentences = []
+    for length in lengths:
+        words = torch.randint(dictionary.nspecial, len(dictionary), (length,), generator=generator)
+        words[-1] = dictionary.eos()
+        sentences.append(words)
+    return sentences
+
+
+def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) -> Any:
+    """One batch as fairseq's data loader makes it; sentences in the order given by length."""
+    dictionary = tiny_task().source_dictionary
+    source = random_sentences(source_lengths, seed=0)
+    target = random_sentences(target_lengths, seed=1)
+    dataset = LanguagePairDataset(
+        ListDataset(source, source_lengths),
+        source_lengths,
+        dictionary,
+        ListDataset(target, target_lengths),
+        target_lengths,
+        dictionary,
+        shuffle=False,
+        **options,
+    )
+    return dataset.collater([dataset[index] for index in range(len(source))])

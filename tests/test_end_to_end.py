@@ -1,0 +1,388 @@
+"""The whole way through fairseq's own commands, on a slice of the shipped corpus."""
+
+import csv
+import json
+import lzma
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import sentencepiece
+import torch
+
+import fairseq_entmax
+from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parent.parent
+CORPUS = ROOT / "examples" / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
+USER_DIR = Path(fairseq_entmax.__file__).resolve().parent
+COMMANDS = Path(sys.executable).parent
+SIZES = {"train": 600, "valid": 40, "test": 24}
+
+SMALL_MODEL = [
+    "--encoder-layers=2",
+    "--decoder-layers=2",
+    "--encoder-embed-dim=32",
+    "--decoder-embed-dim=32",
+    "--encoder-ffn-embed-dim=32",
+    "--decoder-ffn-embed-dim=32",
+    "--encoder-attention-heads=4",
+    "--decoder-attention-heads=4",
+    "--share-all-embeddings",
+]
+TRAINING = [
+    "--criterion=label_smoothed_cross_entropy",
+    "--label-smoothing=0.1",
+    "--optimizer=adam",
+    "--lr=0.003",
+    "--lr-scheduler=inverse_sqrt",
+    "--warmup-updates=10",
+    "--max-tokens=1500",
+    "--update-epoch-batch-itr=True",
+    "--num-workers=0",
+    "--no-epoch-checkpoints",
+    "--log-format=json",
+    "--log-interval=5",
+    "--seed=3",
+]
+
+
+def run(command, *arguments, cwd=None, stdin=None, check=True):
+    """Run an installed command on the CPU; the finished process with its output."""
+    device = (
+        [] if command in ("fairseq-preprocess", "fairseq-entmax", "fairseq-score") else ["--cpu"]
+    )
+    result = subprocess.run(
+        [COMMANDS / command, *map(str, arguments), *device],
+        cwd=cwd,
+        input=stdin,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    if check:
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result
+
+
+@pytest.fixture(scope="session")
+def data(tmp_path_factory):
+    """A binarised slice of the corpus, its plain text, and its BPE model."""
+    folder = tmp_path_factory.mktemp("data")
+    with lzma.open(CORPUS, "rt", encoding="utf-8") as file:
+        verses = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::30]
+    start = 0
+    for split, size in SIZES.items():
+        for language, column in (("es", 3), ("en", 4)):
+            lines = [verse[column].strip() + "\n" for verse in verses[start : start + size]]
+            (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
+        start += size
+    assert start <= len(verses)
+    sentencepiece.SentencePieceTrainer.train(
+        input=f"{folder}/train.es,{folder}/train.en",
+        model_prefix=f"{folder}/bpe",
+        model_type="bpe",
+        vocab_size=500,
+        minloglevel=2,
+    )
+    bpe = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/bpe.model")
+    for split in SIZES:
+        for language in ("es", "en"):
+            lines = (folder / f"{split}.{language}").read_text(encoding="utf-8").splitlines()
+            pieces = "".join(" ".join(bpe.encode(line, out_type=str)) + "\n" for line in lines)
+            (folder / f"{split}.bpe.{language}").write_text(pieces, encoding="utf-8")
+    prefixes = [f"--{split}pref={folder}/{split}.bpe" for split in SIZES]
+    options = ["--source-lang=es", "--target-lang=en", "--joined-dictionary"]
+    run("fairseq-preprocess", *options, *prefixes, f"--destdir={folder}/bin")
+    return folder
+
+
+def train(data, save_dir, *options, arch="entmax_transformer", check=True):
+    return run(
+        "fairseq-train",
+        data / "bin",
+        f"--user-dir={USER_DIR}",
+        f"--arch={arch}",
+        f"--save-dir={save_dir}",
+        *SMALL_MODEL,
+        *TRAINING,
+        *options,
+        check=check,
+    )
+
+
+def logged(result, kind):
+    """The numbers that fairseq's JSON log shows under ``train_inner``, ``train`` or ``valid``."""
+    lines = (result.stdout + result.stderr).splitlines()
+    found = [line.split(" | ")[-1] for line in lines if f"| {kind} | " in line]
+    return [json.loads(line) for line in found if line.startswith("{")]
+
+
+def generate(data, checkpoint, *options, check=True):
+    return run(
+        "fairseq-generate",
+        data / "bin",
+        f"--user-dir={USER_DIR}",
+        f"--path={checkpoint}",
+        "--beam=3",
+        "--max-len-b=30",
+        "--required-batch-size-multiple=1",
+        *options,
+        check=check,
+    )
+
+
+def hypotheses(output):
+    lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
+    return {line[0]: line[2] for line in lines}
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory):
+    """An α-entmax model after two epochs, with the log of its training."""
+    save_dir = tmp_path_factory.mktemp("trained")
+    return save_dir, train(data, save_dir, "--max-epoch=2")
+
+
+def test_training_lowers_the_loss_and_logs_alpha(trained):
+    _, result = trained
+    epochs = logged(result, "train")
+    assert len(epochs) == 2
+    assert float(epochs[1]["train_loss"]) < float(epochs[0]["train_loss"])
+    for record, prefix in ((epochs[1], "train"), (logged(result, "valid")[1], "valid")):
+        for attention in ("encoder_self", "decoder_self", "cross"):
+            low, mean, high = (
+                float(record[f"{prefix}_alpha_{attention}_{name}"])
+                for name in ("min", "mean", "max")
+            )
+            assert 1 < low < mean < high < 2
+
+
+def test_the_record_of_alpha_ends_with_the_alphas_of_the_last_checkpoint(trained):
+    save_dir, _ = trained
+    records = read_record(save_dir / FILE_NAME)
+    updates = [record["update"] for record in records]
+    assert updates[0] == 0
+    assert updates == sorted(set(updates))
+    assert set(range(0, updates[-1], 10)) <= set(updates)
+    table = run("fairseq-entmax", "alpha", "--json", save_dir / "checkpoint_last.pt")
+    for row in json.loads(table.stdout):
+        last = records[-1]["alpha"][row["attention"]][str(row["layer"])]
+        assert row["alpha"] == pytest.approx(last, abs=1e-5)
+
+
+def test_a_resumed_training_ends_like_one_that_was_never_stopped(data, trained, tmp_path):
+    save_dir, straight = trained
+    train(data, tmp_path, "--max-epoch=1")
+    resumed = train(data, tmp_path, "--max-epoch=2")
+    states = [torch.load(folder / "checkpoint_last.pt")["model"] for folder in (save_dir, tmp_path)]
+    assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
+    assert (tmp_path / FILE_NAME).read_text() == (save_dir / FILE_NAME).read_text()
+    assert logged(resumed, "valid")[-1]["valid_loss"] == logged(straight, "valid")[-1]["valid_loss"]
+
+
+def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tmp_path):
+    checkpoint = trained[0] / "checkpoint_best.pt"
+    result = generate(data, checkpoint, "--remove-bpe=sentencepiece")
+    translated = hypotheses(result.stdout)
+    assert len(translated) == SIZES["test"]
+    assert re.search(r"Generate test with beam=3: BLEU4 = [\d.]+", result.stdout + result.stderr)
+
+    system, reference = tmp_path / "system", tmp_path / "reference"
+    system.write_text("\n".join(translated.values()) + "\n", encoding="utf-8")
+    reference.write_text((data / "test.en").read_text(encoding="utf-8"), encoding="utf-8")
+    scored = run("fairseq-score", "--sys", system, "--ref", reference)
+    assert "BLEU4" in scored.stdout
+
+    first = (data / "test.bpe.es").read_text(encoding="utf-8").splitlines()[0]
+    interactive = run(
+        "fairseq-interactive",
+        data / "bin",
+        f"--user-dir={USER_DIR}",
+        f"--path={checkpoint}",
+        "--beam=3",
+        "--max-len-b=30",
+        "--remove-bpe=sentencepiece",
+        stdin=first + "\n",
+    )
+    assert list(hypotheses(interactive.stdout).values()) == [translated["H-0"]]
+
+
+def test_alignments_of_exact_zeros_can_be_printed(data, trained):
+    result = generate(data, trained[0] / "checkpoint_best.pt", "--print-alignment=soft")
+    rows = [line.partition("\t")[2] for line in result.stdout.splitlines() if line[:2] == "A-"]
+    assert len(rows) == SIZES["test"]
+    weights = [float(number) for row in rows for number in re.split(r"[ ,]", row)]
+    assert min(weights) == 0.0
+    assert sum(weights) == pytest.approx(sum(len(row.split()) for row in rows), rel=1e-3)
+
+
+def test_from_pretrained_translates_plain_text(data, trained):
+    code = f"""
+from fairseq_entmax.models import EntmaxTransformerModel
+model = EntmaxTransformerModel.from_pretrained(
+    {str(trained[0])!r},
+    checkpoint_file="checkpoint_best.pt",
+    data_name_or_path={str(data / "bin")!r},
+    bpe="sentencepiece",
+    sentencepiece_model={str(data / "bpe.model")!r},
+)
+print("translation:", model.translate("En el principio crió Dios los cielos y la tierra."))
+"""
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=data
+    )
+    assert result.returncode == 0, result.stderr
+    assert re.search(r"^translation: \S+", result.stdout, re.MULTILINE)
+
+
+def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
+    results = {}
+    for arch, options in (
+        ("transformer", []),
+        ("entmax_transformer", ["--attn-mapping=softmax"]),
+    ):
+        folder = tmp_path / arch
+        result = train(data, folder, *options, "--max-epoch=1", "--dropout=0.1", arch=arch)
+        losses = [float(record["loss"]) for record in logged(result, "train_inner")]
+        assert len(losses) > 3
+        valid = float(logged(result, "valid")[-1]["valid_loss"])
+        translated = hypotheses(generate(data, folder / "checkpoint_best.pt").stdout)
+        results[arch] = losses, valid, translated
+    stock, ours = results["transformer"], results["entmax_transformer"]
+    assert ours[0] == pytest.approx(stock[0], abs=2e-3)  # the log rounds to three decimals
+    assert ours[1] == pytest.approx(stock[1], abs=2e-3)
+    assert ours[2] == stock[2]
+
+
+@pytest.mark.parametrize("option", ["--finetune-from-model", "--restore-file"])
+def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(
+    data, tmp_path_factory, tmp_path, option
+):
+    stock = tmp_path_factory.getbasetemp() / "stock_to_continue"
+    if not stock.exists():
+        train(data, stock, "--max-epoch=1", arch="transformer")
+    checkpoint = stock / "checkpoint_best.pt"
+    result = train(data, tmp_path, f"{option}={checkpoint}", "--max-epoch=2", "--alpha-init=1.2")
+    output = result.stdout + result.stderr
+    assert "has no value for 6 learned parameters; they start as --alpha-init 1.2 says" in output
+    first = float(logged(result, "train_inner")[0]["loss"])
+    fresh = float(
+        logged(train(data, tmp_path / "fresh", "--max-update=5"), "train_inner")[0]["loss"]
+    )
+    assert first < fresh
+    start = read_record(tmp_path / FILE_NAME)[0]
+    assert start["alpha"]["encoder-self"]["0"] == [1.2] * 4
+    # with --restore-file the updates of the stock training count on
+    assert (start["update"] > 0) == (option == "--restore-file")
+
+
+def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
+    result = subprocess.run(
+        [
+            COMMANDS / "fairseq-hydra-train",
+            "--config-dir",
+            ROOT / "examples" / "bible_es_en" / "configs",
+            "--config-name",
+            "entmax",
+            f"common.user_dir={USER_DIR}",
+            "common.cpu=true",
+            f"task.data={data / 'bin'}",
+            f"checkpoint.save_dir={tmp_path / 'hydra'}",
+            "optimization.max_epoch=1",
+            "model.attn_mapping='entmax,entmax15'",
+        ],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    record = read_record(tmp_path / "hydra" / FILE_NAME)[-1]
+    assert {name: sorted(layers) for name, layers in record["alpha"].items()} == {
+        "encoder-self": ["0"],
+        "decoder-self": ["0"],
+        "cross": ["0"],
+    }
+    assert len(hypotheses(generate(data, tmp_path / "hydra" / "checkpoint_best.pt").stdout)) == 24
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("--attn-mapping=hardmax", "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
+        ("--attn-mapping=softmax*3", "'softmax*3' names 3 layers, the model has 2"),
+        ("--alpha-init=1", "must lie strictly between 1 and 2"),
+    ],
+)
+def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, option, message):
+    result = train(data, tmp_path / "never", option, check=False)
+    assert result.returncode != 0
+    assert message in result.stderr.strip().splitlines()[-1]
+    assert not (tmp_path / "never").exists()
+
+
+class Malice:
+    def __init__(self, path):
+        self.path = str(path)
+
+    def __reduce__(self):
+        return (open, (self.path, "w"))
+
+
+@pytest.mark.parametrize("command", ["generate", "train"])
+def test_a_checkpoint_that_carries_code_stops_the_command_and_does_not_run(
+    data, trained, tmp_path, command
+):
+    state = torch.load(trained[0] / "checkpoint_best.pt")
+    state["extra_state"]["surprise"] = Malice(tmp_path / "ran")
+    path = tmp_path / "malicious.pt"
+    torch.save(state, path)
+    if command == "generate":
+        result = generate(data, path, check=False)
+    else:
+        result = train(data, tmp_path / "new", f"--restore-file={path}", check=False)
+    assert result.returncode != 0
+    assert f"refused to load {path}" in result.stderr
+    assert not (tmp_path / "ran").exists()
+
+
+def test_two_workers_train_and_write_one_record(data, tmp_path):
+    save_dir = tmp_path / "two"
+    init = f"--distributed-init-method=file://{tmp_path}/meet"
+    common = [
+        COMMANDS / "fairseq-train",
+        data / "bin",
+        f"--user-dir={USER_DIR}",
+        "--arch=entmax_transformer",
+        f"--save-dir={save_dir}",
+        *SMALL_MODEL,
+        *TRAINING,
+        "--max-update=6",
+        "--alpha-log-interval=2",
+        "--cpu",
+        "--distributed-world-size=2",
+        "--distributed-no-spawn",
+        "--distributed-backend=gloo",
+        init,
+    ]
+    workers = [
+        subprocess.Popen(
+            [*common, f"--distributed-rank={rank}"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        for rank in range(2)
+    ]
+    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
+    assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]
+    updates = [record["update"] for record in read_record(save_dir / FILE_NAME)]
+    assert updates == [0, 2, 4, 6]
