@@ -81,8 +81,10 @@ print(sorted(new - set(sys.stdlib_module_names) - {"fairseq", "torch", "fairseq_
 
 def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
     build = subprocess.run(
-        [sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation", "-q"]
-        + ["--disable-pip-version-check", "-w", str(tmp_path), str(ROOT)],
+        [
+            *[sys.executable, "-m", "pip", "wheel", "--no-deps", "--no-build-isolation"],
+            *["--quiet", "--disable-pip-version-check", "-w", str(tmp_path), str(ROOT)],
+        ],
         capture_output=True,
         text=True,
         check=False,
