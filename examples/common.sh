@@ -38,7 +38,7 @@ require_positive_integer() {
         usage_error "option $1 got '$2': give a whole number of at least 1, such as $1 7"
 }
 
-# The characters of a mapping text; what the text means is the model's to judge.
+# The characters of a mapping text; require_known_mapping judges what it means.
 require_mapping() {
     [[ $2 =~ ^[A-Za-z0-9_][A-Za-z0-9_.,:=*+-]*$ ]] ||
         usage_error "$1 got '$2': give a mapping such as softmax, entmax15, entmax or entmax:alpha=1.33"
@@ -102,6 +102,24 @@ require_commands() {
         command -v "$command" >/dev/null ||
             die "the command $command is not on PATH: activate the virtual environment that has fairseq-entmax with its fairseq extra, such as 'source .venv/bin/activate' after scripts/quickstart.sh"
     done
+}
+
+# require_known_mapping WHAT MAPPING: asks the package, which alone knows the mappings.
+# Whether a list fits the number of layers, fairseq-train says.
+require_known_mapping() {
+    local why
+    why=$(
+        python3 - "$2" 2>&1 <<'PY'
+import sys
+
+from fairseq_entmax.mappings import parse_mappings
+
+try:
+    parse_mappings(sys.argv[1])
+except ValueError as error:
+    sys.exit(f"{error}")
+PY
+    ) || usage_error "$1 got '$2': $(tail -n 1 <<<"$why")"
 }
 
 # choose_device auto|cpu|gpu: prints cpu or gpu.

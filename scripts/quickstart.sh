@@ -56,6 +56,7 @@ require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
 ensure_venv "$venv" fairseq
 export PATH=$venv/bin:$PATH
+require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
 
 # score METRIC FILE: the number in a line such as "BLEU|nrefs:1|... = 24.50 ...".

@@ -33,6 +33,7 @@ require_commands python3 fairseq-train fairseq-entmax
 hold_lock "$OUTPUT"
 [[ -f $OUTPUT/data-bin/.done ]] || die "no data in $OUTPUT/data-bin: run prepare.sh --output '$OUTPUT' first"
 device=$(choose_device "$DEVICE")
+require_known_mapping "the mapping" "$MAPPING"
 user_dir=$(fairseq-entmax user-dir)
 
 model=(--arch entmax_transformer --attn-mapping "$MAPPING"

@@ -153,7 +153,7 @@ def test_padding_changes_nothing(mapping, side):
 @pytest.mark.parametrize("mapping", MAPPINGS)
 def test_a_query_with_every_key_masked_gets_the_bias_and_no_nan(mapping):
     attention = make("encoder-self", mapping)
-    query, key, _ = inputs("encoder-self")
+    query, _, _ = inputs("encoder-self")
     query.requires_grad_()
     padding = torch.zeros(BATCH, QUERIES, dtype=torch.bool)
     padding[0] = True
