@@ -237,6 +237,15 @@ set_aside() {
     say "$2: the earlier run is kept as $1.replaced-$n"
 }
 
+# --- scores ------------------------------------------------------------------
+
+# score_of METRIC FILE: the number in a line of sacrebleu such as "BLEU|nrefs:1|... = 24.50 ...".
+score_of() {
+    awk -F ' = ' -v metric="$1" '
+        $1 ~ "^ *" metric "[|]" { split($2, words, " "); print words[1]; found = 1; exit }
+        END { exit !found }' "$2" || die "no $1 in $2: remove that file and run again"
+}
+
 # --- checkpoints -------------------------------------------------------------
 
 # checkpoint_is_whole FILE: a torch checkpoint is a zip archive with a checksum for each part.

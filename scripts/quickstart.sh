@@ -59,9 +59,6 @@ export PATH=$venv/bin:$PATH
 require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
 
-# score METRIC FILE: the number in a line such as "BLEU|nrefs:1|... = 24.50 ...".
-score() { awk -v metric="^ *$1[|0-9]" '$0 ~ metric { sub(/.* = /, ""); print $1; exit }' "$2"; }
-
 train_and_evaluate() {
     local common=(--output "$output" --epochs "$epochs" "--$device")
     "$recipe/train.sh" "${common[@]}" "$1"
@@ -73,7 +70,7 @@ compare_table() {
     printf 'mapping\tepochs\tBLEU\tchrF\n'
     for one in "$@"; do
         run=$output/runs/$(run_name "$one" "$epochs")
-        bleu=$(score BLEU "$run/scores.txt") chrf=$(score chrF "$run/scores.txt")
+        bleu=$(score_of BLEU "$run/scores.txt") chrf=$(score_of chrF2 "$run/scores.txt")
         printf '%s\t%s\t%s\t%s\n' "$one" "$epochs" "$bleu" "$chrf"
     done
 }

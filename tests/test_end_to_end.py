@@ -370,6 +370,7 @@ def test_two_workers_train_and_write_one_record(data, tmp_path):
         "--distributed-world-size=2",
         "--distributed-no-spawn",
         "--distributed-backend=gloo",
+        "--ddp-backend=legacy_ddp",  # fairseq's other one takes each process to have a GPU
         init,
     ]
     workers = [

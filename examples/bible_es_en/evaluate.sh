@@ -29,7 +29,6 @@ checkpoint=$RUN/checkpoints/checkpoint_best.pt
 [[ -f $RUN/.train.done && -f $checkpoint ]] ||
     die "no finished training in $RUN: run train.sh with the same options first"
 device=$(choose_device "$DEVICE")
-user_dir=$(fairseq-entmax user-dir)
 run=$(basename "$RUN")
 
 # --- test.hyp, test.ref ------------------------------------------------------
@@ -40,9 +39,10 @@ ordered_hypotheses() {
 }
 
 translate() {
-    local generated=$RUN/generate.tmp found expected
+    local generated=$RUN/generate.tmp user_dir found expected
     local on_device=(--distributed-world-size 1)
     if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+    user_dir=$(fairseq-entmax user-dir)
     rm -rf "$generated"
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
     fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \

@@ -33,8 +33,7 @@ require_commands python3 fairseq-train fairseq-entmax
 hold_lock "$OUTPUT"
 [[ -f $OUTPUT/data-bin/.done ]] || die "no data in $OUTPUT/data-bin: run prepare.sh --output '$OUTPUT' first"
 device=$(choose_device "$DEVICE")
-require_known_mapping "the mapping" "$MAPPING"
-user_dir=$(fairseq-entmax user-dir)
+[[ -d $RUN ]] || require_known_mapping "the mapping" "$MAPPING"
 
 model=(--arch entmax_transformer --attn-mapping "$MAPPING"
     --encoder-layers 2 --decoder-layers 2
@@ -90,6 +89,7 @@ else
 fi
 on_device=(--distributed-world-size 1)
 if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+user_dir=$(fairseq-entmax user-dir)
 
 status=0
 fairseq-train "$OUTPUT/data-bin" --user-dir "$user_dir" \

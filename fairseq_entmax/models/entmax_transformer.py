@@ -15,6 +15,7 @@ from typing import Any
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import (
+    TransformerConfig,
     TransformerDecoderBase,
     TransformerEncoderBase,
     TransformerModel,
@@ -230,6 +231,9 @@ def _register_architectures() -> None:
         def defaults(args: Any, stock_defaults: Any = stock_defaults) -> None:
             set_defaults(args)
             stock_defaults(args)
+            if isinstance(args, Namespace):
+                # On the command line, before fairseq makes the save directory
+                read_options(args, TransformerConfig.from_namespace(args))
 
         register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
 

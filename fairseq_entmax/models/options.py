@@ -130,9 +130,9 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         ValueError: names the option, what was given, and what is allowed.
     """
     layers = {
-        ENCODER_SELF: cfg.encoder.layers,
-        DECODER_SELF: cfg.decoder.layers,
-        CROSS: cfg.decoder.layers,
+        ENCODER_SELF: _num_layers(cfg.encoder),
+        DECODER_SELF: _num_layers(cfg.decoder),
+        CROSS: _num_layers(cfg.decoder),
     }
     specs = {}
     for attention in ATTENTIONS:
@@ -159,6 +159,12 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         ),
         generator=_generator_of_its_own(),
     )
+
+
+def _num_layers(cfg: Any) -> int:
+    """The layers of the model, of which ``--encoder-layers-to-keep`` may leave out some."""
+    kept: str | None = cfg.layers_to_keep
+    return len(kept.split(",")) if kept else int(cfg.layers)
 
 
 def _generator_of_its_own() -> torch.Generator:
