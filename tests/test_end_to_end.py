@@ -5,6 +5,7 @@ import json
 import lzma
 import os
 import re
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 import torch
+from tensorboardX.proto import event_pb2
 
 import fairseq_entmax
 from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
@@ -147,7 +149,32 @@ def hypotheses(output):
 def trained(data, tmp_path_factory):
     """An α-entmax model after two epochs, with the log of its training."""
     save_dir = tmp_path_factory.mktemp("trained")
-    return save_dir, train(data, save_dir, "--max-epoch=2")
+    boards = f"--tensorboard-logdir={save_dir}/boards"
+    return save_dir, train(data, save_dir, "--max-epoch=2", boards)
+
+
+def board_values(folder):
+    """The scalars of TensorBoard's event files: tag to values, in the order written."""
+    values = {}
+    for path in sorted(folder.glob("*events*")):
+        content = path.read_bytes()
+        while content:
+            (length,) = struct.unpack("<Q", content[:8])
+            event = event_pb2.Event.FromString(content[12 : 12 + length])
+            for value in event.summary.value:
+                values.setdefault(value.tag, []).append(value.simple_value)
+            content = content[12 + length + 4 :]
+    return values
+
+
+def test_tensorboard_shows_alpha(trained):
+    save_dir, _ = trained
+    for split in ("train", "valid"):
+        values = board_values(save_dir / "boards" / split)
+        for attention in ("encoder_self", "decoder_self", "cross"):
+            low, mean, high = (values[f"alpha_{attention}_{n}"] for n in ("min", "mean", "max"))
+            assert len(mean) >= 1
+            assert all(1 < a < b < c < 2 for a, b, c in zip(low, mean, high, strict=True))
 
 
 def test_training_lowers_the_loss_and_logs_alpha(trained):
