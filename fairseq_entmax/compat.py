@@ -1,23 +1,20 @@
-"""Every difference between fairseq and torch releases, and every hook into fairseq.
+"""Every difference between fairseq and torch releases, and what fairseq has no hook for.
 
-Importing this module needs fairseq. It changes two things in fairseq, both by wrapping:
-how a checkpoint that carries code is refused, and how the optimiser's state is restored
-when the model has parameters that the checkpoint lacks.
+Importing this module needs fairseq. Two methods of fairseq are wrapped, once, when a model
+of this package is registered: ``Trainer.set_num_updates``, to know how many updates were
+made, and ``FairseqOptimizer.load_state_dict``, to restore the optimiser's state when the
+model has parameters that the checkpoint lacks.
 """
 
 from __future__ import annotations
 
-import argparse
 import functools
-import logging
-import pickle
+import os
+import sys
 from collections.abc import Callable
 from typing import Any
 
-import torch
 from torch import Tensor, nn
-
-logger = logging.getLogger(__name__)
 
 INSTALL_FAIRSEQ = (
     "this part of fairseq-entmax needs fairseq, which is not installed: run "
@@ -25,89 +22,14 @@ INSTALL_FAIRSEQ = (
 )
 
 try:
-    from fairseq import checkpoint_utils
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
     from fairseq.optim import FairseqOptimizer
+    from fairseq.trainer import Trainer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "fairseq":
         raise
     raise ModuleNotFoundError(INSTALL_FAIRSEQ, name="fairseq") from None
-
-
-class UnsafeCheckpointError(RuntimeError):
-    """A checkpoint holds something other than tensors and settings, and was not loaded."""
-
-
-def allow_fairseq_checkpoints() -> None:
-    """Let torch's safe loading (the default from torch 2.6) read fairseq's checkpoints.
-
-    The one class in them beyond tensors and plain containers is ``argparse.Namespace``,
-    which holds settings and runs no code.
-    """
-    add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
-    if add_safe_globals is not None:
-        add_safe_globals([argparse.Namespace])
-
-
-def refuse_unsafe_checkpoints() -> None:
-    """Make fairseq say plainly that a checkpoint was refused, and by what it holds.
-
-    torch's own message advises to turn its safe loading off.
-    """
-    load = checkpoint_utils.load_checkpoint_to_cpu
-    if getattr(load, "_refuses_unsafe", False):
-        return
-
-    @functools.wraps(load)
-    def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:
-        try:
-            return load(path, *args, **kwargs)
-        except pickle.UnpicklingError as error:
-            raise UnsafeCheckpointError(unsafe_checkpoint_message(path, error)) from None
-
-    load_safely._refuses_unsafe = True  # type: ignore[attr-defined]
-    checkpoint_utils.load_checkpoint_to_cpu = load_safely
-
-
-def load_checkpoint(path: str) -> dict[str, Any]:
-    """Read a fairseq checkpoint to the CPU without running anything that it holds.
-
-    Args:
-        path: a file that fairseq wrote.
-
-    Returns:
-        The checkpoint as saved: ``cfg``, ``model``, ``optimizer_history`` and the rest.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not a fairseq checkpoint.
-        UnsafeCheckpointError: it holds more than tensors and settings.
-    """
-    allow_fairseq_checkpoints()
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise UnsafeCheckpointError(unsafe_checkpoint_message(path, error)) from None
-    except (RuntimeError, EOFError) as error:
-        first_line = (str(error).splitlines() or ["the file ends too early"])[0]
-        raise ValueError(f"{path} is not a checkpoint, or is damaged: {first_line}") from None
-    if not isinstance(state, dict) or "model" not in state:
-        raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
-    return state
-
-
-def unsafe_checkpoint_message(path: str, error: Exception) -> str:
-    """One sentence on what was refused, from torch's many."""
-    reason = next(
-        (line for line in str(error).splitlines() if "Unsupported" in line or "global" in line),
-        str(error).partition("\n")[0],
-    )
-    return (
-        f"refused to load {path}: it holds more than tensors and settings, and could run code "
-        f"when loaded, or it is damaged ({reason.strip()}). Nothing of it was run. Get the "
-        f"checkpoint from a source that you trust, or have its owner save it again"
-    )
 
 
 def avoid_fused_encoder_layer(layer: nn.Module) -> None:
@@ -120,11 +42,43 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
         layer.can_use_fastpath = False  # type: ignore[assignment]
 
 
+_trainer_updates: int | None = None
+
+
 def trainer_num_updates() -> int | None:
-    """How many updates fairseq's trainer has made in this process; None without one."""
-    meter = metrics.get_meter("default", "num_updates")
-    value = getattr(meter, "val", None)
-    return None if value is None else int(value)
+    """How many updates fairseq's trainer has made in this process; None without one.
+
+    The meter of that name in fairseq's metrics does not do: when a training goes on in the
+    middle of an epoch, it stays at the number of the checkpoint.
+    """
+    return _trainer_updates
+
+
+def follow_trainer() -> None:
+    """Keep the number of updates that :func:`trainer_num_updates` returns."""
+    set_num_updates = Trainer.set_num_updates
+    if getattr(set_num_updates, "_is_followed", False):
+        return
+
+    @functools.wraps(set_num_updates)
+    def followed(self: Any, num_updates: int) -> None:
+        global _trainer_updates
+        set_num_updates(self, num_updates)
+        _trainer_updates = num_updates
+
+    followed._is_followed = True  # type: ignore[attr-defined]
+    Trainer.set_num_updates = followed
+
+
+def stop_command(error: Exception) -> None:
+    """In one of fairseq's commands, print the error in one sentence and exit with status 2.
+
+    Elsewhere it does nothing, and the caller raises.
+    """
+    command = os.path.basename(sys.argv[0] if sys.argv else "")
+    if command.startswith("fairseq-"):
+        print(f"{command}: error: {error}", file=sys.stderr)
+        sys.exit(2)
 
 
 def log_when_shown(name: str, value: Callable[[], float]) -> None:

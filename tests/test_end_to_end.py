@@ -214,6 +214,23 @@ def test_a_resumed_training_ends_like_one_that_was_never_stopped(data, trained, 
     assert logged(resumed, "valid")[-1]["valid_loss"] == logged(straight, "valid")[-1]["valid_loss"]
 
 
+def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_stopped(
+    data, tmp_path
+):
+    options = [
+        *("--update-freq=2", "--validate-interval-updates=4", "--save-interval-updates=3"),
+        *("--alpha-log-interval=2", "--max-tokens=400"),
+    ]
+    straight, broken = tmp_path / "straight", tmp_path / "broken"
+    train(data, straight, *options, "--max-update=9")
+    train(data, broken, *options, "--max-update=5")
+    (broken / "checkpoint_1_3.pt").replace(broken / "checkpoint_last.pt")
+    train(data, broken, *options, "--max-update=9")
+    assert (broken / FILE_NAME).read_text() == (straight / FILE_NAME).read_text()
+    updates = [record["update"] for record in read_record(straight / FILE_NAME)]
+    assert updates == [0, 2, 3, 4, 6, 8, 9]
+
+
 def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tmp_path):
     checkpoint = trained[0] / "checkpoint_best.pt"
     result = generate(data, checkpoint, "--remove-bpe=sentencepiece")
@@ -350,8 +367,9 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
 )
 def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, option, message):
     result = train(data, tmp_path / "never", option, check=False)
-    assert result.returncode != 0
+    assert result.returncode == 2
     assert message in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
     assert not (tmp_path / "never").exists()
 
 
@@ -361,6 +379,21 @@ class Malice:
 
     def __reduce__(self):
         return (open, (self.path, "w"))
+
+
+def test_a_checkpoint_with_code_in_its_settings_stops_the_command_and_does_not_run(
+    data, trained, tmp_path
+):
+    state = torch.load(trained[0] / "checkpoint_best.pt")
+    model = state["cfg"]["model"]
+    model._name = model.arch = "transformer"
+    model.adaptive_softmax_cutoff = f"[open({str(tmp_path / 'ran')!r}, 'w').close() or 1]"
+    path = tmp_path / "evil.pt"
+    torch.save(state, path)
+    result = generate(data, path, check=False)
+    assert result.returncode != 0
+    assert f"refused to load {path}" in result.stderr
+    assert not (tmp_path / "ran").exists()
 
 
 @pytest.mark.parametrize("command", ["generate", "train"])

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax import compat
+from fairseq_entmax import checkpoints
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.models.options import DEFAULTS, MAPPING_OPTIONS
 from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
@@ -51,9 +51,9 @@ def checkpoint_alphas(path: str) -> list[LayerAlpha]:
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as
-            :func:`fairseq_entmax.compat.load_checkpoint`.
+            :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
-    state = compat.load_checkpoint(path)
+    state = checkpoints.load_checkpoint(path)
     options = _model_options(state, path)
     weights = state["model"]
     rows = []

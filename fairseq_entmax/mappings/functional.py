@@ -117,8 +117,9 @@ def check_alpha(alpha: float | str, name: str = "alpha") -> float:
 
 def check_dim(scores: Tensor, dim: int) -> None:
     """Raise ValueError unless ``scores`` is floating point and has a dimension ``dim``."""
-    if not scores.is_floating_point():
-        raise ValueError(f"scores must be a floating-point tensor, not {scores.dtype}")
+    if not isinstance(scores, Tensor) or not scores.is_floating_point():
+        given = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"scores must be a floating-point tensor, not {given}")
     if scores.dim() == 0:
         raise ValueError("scores must have a dimension for the keys, not be a single number")
     if not -scores.dim() <= dim < scores.dim():

@@ -55,6 +55,7 @@ class AlphaMonitor:
         self._interval = interval
         self._path = Path(save_dir) / FILE_NAME if save_dir and interval else None
         self._last: int | None = None
+        self._has_begun = False
         self._statistics = {
             f"alpha_{attention.replace('-', '_')}_{name}": _Statistic(self, attention, name)
             for attention in mappings
@@ -73,10 +74,19 @@ class AlphaMonitor:
         update = self.updates if after_last_step is None else after_last_step
         if self._path is None or update == self._last:
             return
-        is_new = self._last is None and not self._path.exists()
-        is_due = update % self._interval == 0 or not training or is_new
-        if is_due and distributed_utils.get_global_rank() == 0:
-            self._record(self._path, update)
+        if distributed_utils.get_global_rank() != 0:
+            return
+        is_due = update % self._interval == 0 or not training
+        if not self._has_begun:
+            self._has_begun = True
+            kept = _continue_record(self._path, update, self.values())
+            self._last = kept[-1]["update"] if kept else None
+            is_due = is_due or not kept
+        if is_due and update != self._last:
+            line = json.dumps({"update": update, "alpha": self.values()})
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(line + "\n")
+            self._last = update
 
     def values(self) -> Alphas:
         """The present alphas."""
@@ -84,16 +94,6 @@ class AlphaMonitor:
             attention: {str(layer): _numbers(reference()) for layer, reference in layers.items()}
             for attention, layers in self._mappings.items()
         }
-
-    def _record(self, path: Path, update: int) -> None:
-        values = self.values()
-        if self._last is None:
-            kept = _continue_record(path, update, values)
-            self._last = update if kept else None
-        if self._last != update:
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"update": update, "alpha": values}) + "\n")
-            self._last = update
 
 
 def _numbers(mapping: Entmax | None) -> list[float]:
@@ -143,23 +143,19 @@ def read_record(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     return records
 
 
-def _continue_record(path: Path, update: int, values: Alphas) -> bool:
-    """Cut the record back to where this process starts.
+def _continue_record(path: Path, update: int, values: Alphas) -> list[dict[str, Any]]:
+    """Cut the record back to where this process starts, and return what is left of it.
 
     A process that was stopped may have written lines behind the checkpoint that training
     resumes from; those updates are about to happen again.
-
-    Returns:
-        Whether the last line kept is that of ``update``.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     if not path.exists():
-        return False
+        return []
     kept = [record for record in read_record(path) if record["update"] <= update]
-    is_same = bool(kept) and kept[-1] == {"update": update, "alpha": values}
-    if kept and kept[-1]["update"] == update and not is_same:
+    if kept and kept[-1]["update"] == update and kept[-1]["alpha"] != values:
         kept.pop()
     temporary = path.with_name(path.name + ".tmp")
     temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
     temporary.replace(path)
-    return is_same
+    return kept

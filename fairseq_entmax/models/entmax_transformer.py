@@ -24,7 +24,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
 from torch import nn
 
-from fairseq_entmax import compat
+from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
 from fairseq_entmax.models.options import (
@@ -33,6 +33,8 @@ from fairseq_entmax.models.options import (
     AttentionOptions,
     add_arguments,
     check_stock_options,
+    keep_mappings,
+    own_options,
     read_options,
     set_defaults,
 )
@@ -41,9 +43,10 @@ from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
 
 logger = logging.getLogger(__name__)
 
-compat.allow_fairseq_checkpoints()
-compat.refuse_unsafe_checkpoints()
+checkpoints.allow_fairseq_checkpoints()
+checkpoints.refuse_unsafe_checkpoints()
 compat.restore_optimizer_of_grown_models()
+compat.follow_trainer()
 
 
 class EntmaxTransformerEncoder(TransformerEncoderBase):
@@ -124,6 +127,7 @@ class EntmaxTransformerModel(TransformerModel):
             args = _namespace(args)
         set_defaults(args)
         check_stock_options(args)
+        keep_mappings(args)
         model = super().build_model(args, task)
         _share_alpha(model)
         model.monitor = AlphaMonitor(
@@ -217,7 +221,12 @@ def _share_alpha(model: EntmaxTransformerModel) -> None:
 
 
 def _namespace(cfg: Any) -> Namespace:
-    """The ``model`` section of a configuration as options, with where to save."""
+    """The ``model`` section of a configuration as options, with where to save.
+
+    Raises:
+        ValueError: a name looks like an option of this model, and is none.
+    """
+    own_options(cfg)
     with open_dict(cfg):
         if "save_dir" not in cfg:
             cfg.save_dir = "${oc.select:checkpoint.save_dir,null}"
@@ -233,7 +242,12 @@ def _register_architectures() -> None:
             stock_defaults(args)
             if isinstance(args, Namespace):
                 # On the command line, before fairseq makes the save directory
-                read_options(args, TransformerConfig.from_namespace(args))
+                try:
+                    keep_mappings(args)
+                    read_options(args, TransformerConfig.from_namespace(args))
+                except ValueError as error:
+                    compat.stop_command(error)
+                    raise
 
         register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
 

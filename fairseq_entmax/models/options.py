@@ -139,7 +139,7 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         option = MAPPING_OPTIONS[attention]
         if getattr(args, option) is None:
             option = "attn_mapping"
-        read = partial(mappings_for_layers, getattr(args, option), layers[attention])
+        read = partial(_specs, getattr(args, option), layers[attention])
         specs[attention] = _named(option, read, attention)
     if args.share_alpha not in SHARING:
         raise ValueError(
@@ -159,6 +159,50 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         ),
         generator=_generator_of_its_own(),
     )
+
+
+def _specs(value: Any, num_layers: int | None) -> list[MappingSpec]:
+    """The mappings of all layers, or of those that the text names where it is not known."""
+    text = _text(value)
+    return parse_mappings(text) if num_layers is None else mappings_for_layers(text, num_layers)
+
+
+def keep_mappings(args: Any) -> None:
+    """Leave out of the lists the layers that ``--encoder-layers-to-keep`` and its like drop.
+
+    fairseq rewrites the numbers of layers in the same way when it builds such a model.
+    """
+    for attention, option in MAPPING_OPTIONS.items():
+        side = "encoder" if attention == ENCODER_SELF else "decoder"
+        kept = getattr(args, f"{side}_layers_to_keep", None)
+        if not kept:
+            continue
+        numbers = [int(number) for number in kept.split(",")]
+        given = option if getattr(args, option) is not None else "attn_mapping"
+        specs = _named(given, partial(_specs, getattr(args, given), None))
+        if len(specs) == getattr(args, f"{side}_layers", None) != len(numbers):
+            setattr(args, option, ",".join(str(specs[number]) for number in numbers))
+
+
+def own_options(settings: Any) -> None:
+    """Refuse names in a YAML file that look like options of this model and are none.
+
+    fairseq ignores names that it does not know, and the experiment would be another one.
+    """
+    for name in settings:
+        if ("mapping" in str(name) or "alpha" in str(name)) and name not in DEFAULTS:
+            raise ValueError(
+                f"model.{name} is no option of entmax_transformer; allowed: {', '.join(DEFAULTS)}"
+            )
+
+
+def _text(value: Any) -> str:
+    """A mapping as text; a YAML file may give the layers as a list of texts."""
+    if isinstance(value, list | tuple):
+        return ",".join(_text(item) for item in value)
+    if not isinstance(value, str):
+        raise ValueError(f"a mapping must be a text such as 'entmax', not {value!r}")
+    return value
 
 
 def _num_layers(cfg: Any) -> int:

@@ -70,7 +70,8 @@ def test_several_batches_in_one_update_give_one_line(tmp_path, trainer):
     assert updates(tmp_path) == [0]
 
 
-def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer):
+@pytest.mark.parametrize("start", [0, 3, 4])
+def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
     straight = tmp_path / "straight"
     broken = tmp_path / "broken"
     model = build_model(save_dir=str(straight), alpha_log_interval=2)
@@ -80,17 +81,17 @@ def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer):
 
     trainer.updates = 0
     model = build_model(save_dir=str(broken), alpha_log_interval=2)
+    checkpoints = {}
     for step in range(7):
-        if step == 4:
-            checkpoint = {name: value.clone() for name, value in model.state_dict().items()}
+        checkpoints[step] = {name: value.clone() for name, value in model.state_dict().items()}
         trainer.step(model)
-    # stopped after 7 updates, with a checkpoint of 4, in the middle of writing a line
+    # stopped after 7 updates, with an earlier checkpoint, in the middle of writing a line
     with (broken / FILE_NAME).open("a") as file:
         file.write('{"update": 8, "alpha": {"enc')
-    trainer.updates = 4
+    trainer.updates = start
     model = build_model(save_dir=str(broken), alpha_log_interval=2, seed=7)
-    model.load_state_dict(checkpoint)
-    for _ in range(5):
+    model.load_state_dict(checkpoints[start])
+    for _ in range(9 - start):
         trainer.step(model)
     trainer.validate(model)
     assert (broken / FILE_NAME).read_text() == (straight / FILE_NAME).read_text()
@@ -159,3 +160,13 @@ def test_a_damaged_record_is_named_with_its_line(tmp_path):
     path.write_text('{"update": 0, "alpha": {}}\nnonsense\n{"update": 2, "alpha": {}}\n')
     with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line"):
         read_record(path)
+
+
+def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
+    for _ in range(9):
+        trainer.step(model)
+    assert updates(tmp_path) == [0, 4, 8]
+    trainer.updates = 5
+    trainer.step(build_model(save_dir=str(tmp_path), alpha_log_interval=4))
+    assert updates(tmp_path) == [0, 4]

@@ -1,5 +1,6 @@
 import logging
 import pickle
+from argparse import Namespace
 
 import pytest
 import torch
@@ -7,7 +8,7 @@ from fairseq import checkpoint_utils
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
-from fairseq_entmax import compat
+from fairseq_entmax import checkpoints
 from fairseq_entmax.models.entmax_transformer import attention_modules
 from tests.support import batch, build_model
 
@@ -35,10 +36,12 @@ def test_the_malicious_checkpoint_of_these_tests_does_run_code_where_loading_is_
     assert (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("load", [checkpoint_utils.load_checkpoint_to_cpu, compat.load_checkpoint])
+@pytest.mark.parametrize(
+    "load", [checkpoint_utils.load_checkpoint_to_cpu, checkpoints.load_checkpoint]
+)
 def test_a_checkpoint_that_carries_code_is_refused_and_its_code_does_not_run(load, tmp_path):
     path = malicious_checkpoint(tmp_path)
-    with pytest.raises(compat.UnsafeCheckpointError) as refusal:
+    with pytest.raises(checkpoints.UnsafeCheckpointError) as refusal:
         load(str(path))
     assert not (tmp_path / "ran").exists()
     message = str(refusal.value)
@@ -51,26 +54,82 @@ def test_a_checkpoint_that_carries_code_is_refused_and_its_code_does_not_run(loa
 def test_an_old_style_pickle_that_carries_code_is_refused_too(tmp_path):
     path = tmp_path / "old.pt"
     path.write_bytes(pickle.dumps({"model": Malice(tmp_path / "ran")}, protocol=2))
-    with pytest.raises((compat.UnsafeCheckpointError, ValueError)):
-        compat.load_checkpoint(str(path))
-    with pytest.raises((compat.UnsafeCheckpointError, RuntimeError)):
+    with pytest.raises((checkpoints.UnsafeCheckpointError, ValueError)):
+        checkpoints.load_checkpoint(str(path))
+    with pytest.raises((checkpoints.UnsafeCheckpointError, RuntimeError)):
         checkpoint_utils.load_checkpoint_to_cpu(str(path))
     assert not (tmp_path / "ran").exists()
 
 
-@pytest.mark.parametrize("content", [b"", b"not a checkpoint at all", b"PK\x03\x04 cut off"])
-def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path, content):
+LOADERS = [checkpoint_utils.load_checkpoint_to_cpu, checkpoints.load_checkpoint]
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize(
+    "content", [b"", b"hello\n", b"not a checkpoint at all", b"PK\x03\x04 cut off", b"\x80\x02}q"]
+)
+def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path, content, load):
     path = tmp_path / "broken.pt"
     path.write_bytes(content)
-    with pytest.raises((ValueError, compat.UnsafeCheckpointError), match=r"broken\.pt.*damaged"):
-        compat.load_checkpoint(str(path))
+    with pytest.raises((ValueError, checkpoints.UnsafeCheckpointError)) as refusal:
+        load(str(path))
+    assert "broken.pt" in str(refusal.value)
+    assert "damaged" in str(refusal.value)
+
+
+EVIL = "[open({path!r}, 'w').close() or 1]"
+
+
+@pytest.mark.parametrize("load", LOADERS)
+@pytest.mark.parametrize("where", ["cfg", "args"])
+@pytest.mark.parametrize(
+    ("model", "setting"),
+    [
+        ("transformer", "adaptive_softmax_cutoff"),
+        ("entmax_transformer", "adaptive_softmax_cutoff"),
+        ("transformer", "encoder_xformers_att_config"),
+        ("fconv", "encoder_layers"),
+        ("transformer_lm", "character_filters"),
+    ],
+)
+def test_a_setting_that_fairseq_would_run_as_code_is_refused(tmp_path, model, setting, where, load):
+    evil = EVIL.format(path=str(tmp_path / "ran"))
+    settings = Namespace(_name=model, arch=model, **{setting: evil})
+    state = {"model": {}, "cfg": None, "args": None, "best_loss": 1.0, "optimizer": {}}
+    state[where] = {"model": settings} if where == "cfg" else settings
+    path = tmp_path / "evil.pt"
+    torch.save(state, path)
+    with pytest.raises(checkpoints.UnsafeCheckpointError, match=f"{setting} = .*as code"):
+        checkpoints.check_settings(state, str(path))
+    if load is checkpoints.load_checkpoint:
+        with pytest.raises(checkpoints.UnsafeCheckpointError):
+            load(str(path))
+    assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "10000,20000",
+        "[(512, 3)] * 20",
+        "(0.9, 0.98)",
+        "{'name': 'x'}",
+        "True",
+        "6",
+        "",
+        "/data/a(1)",
+    ],
+)
+def test_settings_that_are_plain_values_are_let_through(value):
+    state = {"cfg": {"model": {"adaptive_softmax_cutoff": value, "encoder_layers": value}}}
+    checkpoints.check_settings(state, "some.pt")
 
 
 def test_a_file_of_other_content_is_no_fairseq_checkpoint(tmp_path):
     path = tmp_path / "other.pt"
     torch.save([1, 2, 3], path)
     with pytest.raises(ValueError, match="not a fairseq checkpoint"):
-        compat.load_checkpoint(str(path))
+        checkpoints.load_checkpoint(str(path))
 
 
 def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged(caplog):

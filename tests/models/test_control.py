@@ -5,6 +5,7 @@ from argparse import Namespace
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
 from fairseq_entmax import compat
 from tests.support import batch, build_model, spread_scores, tiny_task
@@ -62,6 +63,19 @@ def test_the_gradients_are_those_of_fairseq():
     expected = dict(stock.named_parameters())
     for name, parameter in ours.named_parameters():
         torch.testing.assert_close(parameter.grad, expected[name].grad, atol=2e-6, rtol=1e-4)
+
+
+def test_quantisation_noise_acts_on_the_projections_of_attention_too():
+    # torch's fused attention, which fairseq calls otherwise, reads the weights without it
+    ours, stock = pair(quant_noise_pq=0.3)
+    for module in stock.modules():
+        if isinstance(module, FairseqMultiheadAttention):
+            module.skip_embed_dim_check = True
+    losses = []
+    for model in (ours.train(), stock.train()):
+        torch.manual_seed(0)
+        losses.append(criterion()(model, batch([9, 7, 4], [6, 8, 5]))[0].item())
+    assert losses[0] == pytest.approx(losses[1], rel=1e-6)
 
 
 def test_training_takes_the_same_course():

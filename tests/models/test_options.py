@@ -2,11 +2,12 @@ import argparse
 
 import pytest
 import torch
+from omegaconf import OmegaConf
 
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.entmax_transformer import attention_modules, learned_alphas
 from fairseq_entmax.models.options import add_arguments
-from tests.support import build_model
+from tests.support import build_model, tiny_task
 
 
 def mapping_names(model):
@@ -50,6 +51,27 @@ def test_one_mapping_serves_all_attentions_and_the_special_options_override_it()
 def test_a_list_gives_the_layers_their_mappings_from_the_bottom():
     model = build_model(attn_mapping="sparsemax*2,softmax", encoder_layers=3, decoder_layers=3)
     assert mapping_names(model)["encoder-self"] == ["Sparsemax", "Sparsemax", "Softmax"]
+
+
+def test_a_list_of_texts_as_yaml_has_it_is_a_list_of_layers():
+    assert mapping_names(build_model(attn_mapping=["softmax", "sparsemax"]))["cross"] == [
+        "Softmax",
+        "Sparsemax",
+    ]
+
+
+def test_layers_that_are_left_out_leave_their_mappings_with_them():
+    model = build_model(
+        attn_mapping="softmax,entmax15,sparsemax",
+        encoder_layers=3,
+        encoder_layers_to_keep="0,2",
+        decoder_layers=3,
+    )
+    assert mapping_names(model) == {
+        "encoder-self": ["Softmax", "Sparsemax"],
+        "decoder-self": ["Softmax", "Entmax15", "Sparsemax"],
+        "cross": ["Softmax", "Entmax15", "Sparsemax"],
+    }
 
 
 def test_no_cross_attention_means_no_cross_mapping():
@@ -103,6 +125,7 @@ def test_layerdrop_hides_no_layer_from_the_alphas():
         ),
         ({"attn_mapping": "hardmax"}, r"--attn-mapping .*'hardmax'.*softmax, sparsemax, entmax15"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping .*from 1 .*to 2 .*not 2.5"),
+        ({"attn_mapping": 3}, r"--attn-mapping .*must be a text such as 'entmax', not 3"),
         ({"alpha_init": "2"}, r"--alpha-init .*strictly between 1 and 2.*not 2"),
         ({"alpha_init": "often"}, r"--alpha-init .*'normal' or a number.*'often'"),
         ({"share_alpha": "all"}, r"--share-alpha .*none, layer, attention, model, not 'all'"),
@@ -139,3 +162,11 @@ def test_the_command_line_refuses_a_wrong_option_by_itself(arguments, message, c
         parser.parse_args(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused():
+    from fairseq_entmax.models import EntmaxTransformerModel
+
+    cfg = OmegaConf.create({"_name": "entmax_transformer", "atn_mapping": "softmax"})
+    with pytest.raises(ValueError, match=r"model\.atn_mapping is no option.*attn_mapping"):
+        EntmaxTransformerModel.build_model(cfg, tiny_task())
