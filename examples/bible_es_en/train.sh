@@ -6,7 +6,7 @@
 #   MAPPING        softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...
 #   --output DIR   where prepare.sh wrote its data (default: quickstart/ in the project's
 #                  folder); the run goes to DIR/runs/
-#   --epochs N     epochs to train (default: 7)
+#   --epochs N     epochs to train (default: 5)
 #   --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>epochs)
 #   --cpu, --gpu   where to train (default: a GPU where torch finds one, else the CPU)
 #   --help         this text
@@ -40,6 +40,7 @@ model=(--arch entmax_transformer --attn-mapping "$MAPPING"
     --encoder-embed-dim 128 --decoder-embed-dim 128
     --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256
     --encoder-attention-heads 4 --decoder-attention-heads 4
+    --encoder-normalize-before --decoder-normalize-before
     --share-all-embeddings --dropout 0.1)
 # Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
 # the epoch that the process began with, and a resumed training takes another course.
@@ -48,7 +49,7 @@ model=(--arch entmax_transformer --attn-mapping "$MAPPING"
 optimisation=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.005 --lr-scheduler inverse_sqrt --warmup-updates 400
-    --max-tokens 2500 --required-batch-size-multiple 1
+    --max-tokens 1250 --required-batch-size-multiple 1
     --update-epoch-batch-itr True
     --max-epoch "$EPOCHS" --seed 1)
 
