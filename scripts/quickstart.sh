@@ -51,6 +51,9 @@ fi
 mapping=${mapping:-entmax}
 output=$(absolute_path "$output")
 venv=$(absolute_path "${VENV:-$root/.venv}")
+# The defaults lie in the project's folder, whose path may have a colon too
+require_plain_path --output "$output"
+[[ $venv != *:* ]] || usage_error "VENV is '$venv': a virtual environment cannot lie in a path with a colon, set VENV to another"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
