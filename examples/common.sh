@@ -68,7 +68,7 @@ run_name() {
 parse_run_options() {
     local default_output=$1 name=
     shift
-    OUTPUT=$default_output EPOCHS=5 DEVICE=auto
+    OUTPUT=$default_output EPOCHS=7 DEVICE=auto
     while [[ ${1-} == -* ]]; do
         case $1 in
         --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;

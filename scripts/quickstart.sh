@@ -5,7 +5,7 @@
 #
 #   scripts/quickstart.sh [options]
 #
-#   --epochs N       epochs to train (default: 5)
+#   --epochs N       epochs to train (default: 7)
 #   --mapping SPEC   attention mapping: softmax, sparsemax, entmax15, entmax,
 #                    entmax:alpha=1.33, ... (default: entmax, alpha learned per head)
 #   --compare        train softmax, entmax15 and entmax one after the other and print
@@ -27,7 +27,7 @@ source "$root/examples/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
 
-epochs=5
+epochs=7
 mapping=
 compare=false
 device=auto

@@ -6,7 +6,7 @@
 #   MAPPING        softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...
 #   --output DIR   where prepare.sh wrote its data (default: quickstart/ in the project's
 #                  folder); the run goes to DIR/runs/
-#   --epochs N     epochs to train (default: 5)
+#   --epochs N     epochs to train (default: 7)
 #   --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>epochs)
 #   --cpu, --gpu   where to train (default: a GPU where torch finds one, else the CPU)
 #   --help         this text
