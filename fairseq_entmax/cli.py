@@ -7,6 +7,7 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import fairseq_entmax
 
@@ -44,6 +45,30 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
+
+    prune = commands.add_parser(
+        "prune",
+        help="write a smaller checkpoint, without the heads that are closed or named",
+        description="Takes closed heads out of a checkpoint with head gates, and named heads out "
+        "of any; the result has no gates. --print-config prints the heads that are left as "
+        "options of fairseq-train.",
+    )
+    prune.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
+    prune.add_argument("--output", metavar="FILE", help="the checkpoint to write")
+    prune.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    prune.add_argument(
+        "--heads",
+        metavar="HEADS",
+        help="heads to remove beside the closed ones, as layer.head from 0, such as "
+        "'encoder-self:0.3,0.5;cross:2.1'",
+    )
+    prune.add_argument(
+        "--print-config",
+        action="store_true",
+        help="print the options that train a model with the heads of CHECKPOINT (closed ones "
+        "left out), or of the output, from scratch",
+    )
+    prune.set_defaults(run=_prune)
     return parser
 
 
@@ -59,6 +84,37 @@ def _print_alpha(options: argparse.Namespace) -> None:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
         print(alpha_table.as_table(rows))
+
+
+def _parsed_heads(text: str) -> set[Any]:
+    from fairseq_entmax.pruning import parse_heads
+
+    try:
+        return set(parse_heads(text))
+    except ValueError as error:
+        raise ValueError(f"--heads: {error}") from None
+
+
+def _prune(options: argparse.Namespace) -> None:
+    if options.output is None and (options.heads is not None or options.overwrite):
+        raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
+    if options.output is None and not options.print_config:
+        raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
+    from fairseq_entmax import pruning
+    from fairseq_entmax.pruning import surgery
+
+    heads = set() if options.heads is None else _parsed_heads(options.heads)
+    if options.output is None:
+        print(surgery.as_options(pruning.checkpoint_heads(options.checkpoint)))
+        return
+    report = pruning.prune_checkpoint(
+        options.checkpoint, options.output, heads, overwrite=options.overwrite
+    )
+    files = [Path(path).stat().st_size for path in (options.checkpoint, options.output)]
+    shown = sys.stderr if options.print_config else sys.stdout
+    print(surgery.as_table(report, *files), file=shown)
+    if options.print_config:
+        print(surgery.as_options(report.heads_after))
 
 
 if __name__ == "__main__":

@@ -46,7 +46,7 @@ _trainer_updates: int | None = None
 
 
 def trainer_num_updates() -> int | None:
-    """How many updates fairseq's trainer has made in this process; None without one.
+    """How many updates fairseq's trainer has made; None without one, or before its first.
 
     The meter of that name in fairseq's metrics does not do: when a training goes on in the
     middle of an epoch, it stays at the number of the checkpoint.
@@ -68,6 +68,15 @@ def follow_trainer() -> None:
 
     followed._is_followed = True  # type: ignore[attr-defined]
     Trainer.set_num_updates = followed
+    init = Trainer.__init__
+
+    @functools.wraps(init)
+    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
+        global _trainer_updates
+        init(self, *args, **kwargs)
+        _trainer_updates = None
+
+    Trainer.__init__ = begun
 
 
 def stop_command(error: Exception) -> None:

@@ -29,6 +29,17 @@ for option in ${REST[@]+"${REST[@]}"}; do
     esac
 done
 
+# A trained model to start from is part of the settings, by its content
+start_model=
+for ((i = 0; i < ${#REST[@]}; i++)); do
+    case ${REST[i]} in
+    --finetune-from-model=*) start_model=${REST[i]#*=} ;;
+    --finetune-from-model) start_model=${REST[i + 1]-} ;;
+    esac
+done
+[[ -z $start_model || -f $start_model ]] ||
+    usage_error "option --finetune-from-model got '$start_model': there is no such file"
+
 require_commands python3 fairseq-train fairseq-entmax
 hold_lock "$OUTPUT"
 [[ -f $OUTPUT/data-bin/.done ]] || die "no data in $OUTPUT/data-bin: run prepare.sh --output '$OUTPUT' first"
@@ -59,6 +70,7 @@ data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/*.bin 
 settings=$(
     printf 'device: %s\ndata: %s\noptions:' "$device" "$data"
     printf ' %q' "${model[@]}" "${optimisation[@]}" ${REST[@]+"${REST[@]}"}
+    [[ -z $start_model ]] || printf '\nstarts from: %s' "$(sha256_of "$start_model")"
 )
 checkpoints=$RUN/checkpoints
 if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then

@@ -12,7 +12,9 @@ from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from fairseq.distributed import fsdp_wrap
+from fairseq.distributed import utils as distributed_utils
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import (
     TransformerConfig,
@@ -33,12 +35,19 @@ from fairseq_entmax.models.options import (
     AttentionOptions,
     add_arguments,
     check_stock_options,
-    keep_mappings,
+    keep_layers,
     own_options,
     read_options,
     set_defaults,
 )
-from fairseq_entmax.modules import EntmaxDecoderLayer, EntmaxEncoderLayer, MultiheadAttention
+from fairseq_entmax.modules import (
+    EntmaxDecoderLayer,
+    EntmaxEncoderLayer,
+    HardConcreteGate,
+    MultiheadAttention,
+    PruningState,
+)
+from fairseq_entmax.modules import gates as gates_module
 from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
 
 logger = logging.getLogger(__name__)
@@ -60,8 +69,8 @@ class EntmaxTransformerEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         options: AttentionOptions = cfg.attention_options
-        mapping = options.build_mapping(ENCODER_SELF, next(self._layer_numbers))
-        return _wrapped(EntmaxEncoderLayer(cfg, mapping, return_fc=self.return_fc), cfg)
+        heads = options.build_heads(ENCODER_SELF, next(self._layer_numbers))
+        return _wrapped(EntmaxEncoderLayer(cfg, heads, return_fc=self.return_fc), cfg)
 
 
 class EntmaxTransformerDecoder(TransformerDecoderBase):
@@ -77,8 +86,8 @@ class EntmaxTransformerDecoder(TransformerDecoderBase):
         number = next(self._layer_numbers)
         layer = EntmaxDecoderLayer(
             cfg,
-            options.build_mapping(DECODER_SELF, number),
-            None if no_encoder_attn else options.build_mapping(CROSS, number),
+            options.build_heads(DECODER_SELF, number),
+            None if no_encoder_attn else options.build_heads(CROSS, number),
             no_encoder_attn,
         )
         return _wrapped(layer, cfg)
@@ -127,14 +136,20 @@ class EntmaxTransformerModel(TransformerModel):
             args = _namespace(args)
         set_defaults(args)
         check_stock_options(args)
-        keep_mappings(args)
+        keep_layers(args)
+        seed = torch.initial_seed()
         model = super().build_model(args, task)
+        model._seed = seed
         _share_alpha(model)
         model.monitor = AlphaMonitor(
             learned_alphas(model),
             getattr(args, "save_dir", None) if not getattr(args, "no_save", False) else None,
             model.cfg.attention_options.alpha_log_interval,
         )
+        model.pruning_state = PruningState() if model.head_gates() else None
+        if model.cfg.attention_options.freeze_decoder:
+            for parameter in model.decoder.parameters():
+                parameter.requires_grad_(False)
         return model
 
     @classmethod
@@ -149,12 +164,45 @@ class EntmaxTransformerModel(TransformerModel):
         )
 
     monitor: AlphaMonitor | None = None
+    pruning_state: PruningState | None
+    _seed = 0
+    _passes = (-1, 0)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run encoder and decoder; arguments and result are those of fairseq's model."""
         if self.monitor is not None:
             self.monitor.observe(self.training)
+        if self.training:
+            self._draw_gates()
         return super().forward(*args, **kwargs)
+
+    def head_gates(self) -> dict[str, dict[int, HardConcreteGate]]:
+        """The gates on heads: attention to layer number to the gates there."""
+        found: dict[str, dict[int, HardConcreteGate]] = {}
+        for attention, number, module in attention_modules(self):
+            if module.gate is not None:
+                found.setdefault(attention, {})[number] = module.gate
+        return found
+
+    def _draw_gates(self) -> None:
+        """Draw the gates of one training pass.
+
+        The draw follows from the seed, the update, and the batch's number in the update. With
+        several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
+        the workers draw differently, and ``w`` workers draw what one worker does that makes
+        ``w`` times as many batches an update.
+        """
+        gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
+        if not gates:
+            return
+        updates = compat.trainer_num_updates() or 0
+        previous, passes = self._passes
+        # Without a trainer there are no updates to tell the passes apart: they are all counted
+        passes = passes + 1 if previous == updates else 0
+        self._passes = updates, passes
+        rank = distributed_utils.get_global_rank()
+        workers = distributed_utils.get_global_world_size()
+        gates_module.draw(gates, self._seed, updates, passes * workers + rank)
 
     def set_num_updates(self, num_updates: int) -> None:
         """Called by fairseq's trainer before each step, and only by it."""
@@ -166,8 +214,26 @@ class EntmaxTransformerModel(TransformerModel):
         """Load a checkpoint of this model or of a stock ``transformer``.
 
         What the checkpoint lacks keeps its starting value; the log names it.
+
+        Raises:
+            ValueError: the checkpoint has head gates where the model has none.
         """
+        gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
+        names = {name for name, module in self.named_modules() if _has_gate(module)}
+        if gated - names:
+            raise ValueError(
+                f"the checkpoint has head gates in {', '.join(sorted(gated - names))}, the model "
+                f"has none there: give the --head-gates that it was trained with, or take the "
+                f"closed heads out of it with 'fairseq-entmax prune'"
+            )
         result = super().load_state_dict(state_dict, *args, **kwargs)
+        new_gates = [name for g in _gates(self) for name in g.filled if name.endswith("weight")]
+        if new_gates:
+            logger.warning(
+                "the checkpoint has no head gates for %s; they start at --gate-init %s",
+                ", ".join(name.removesuffix(".gate.weight") for name in new_gates),
+                self.cfg.attention_options.gate["init"],
+            )
         attentions = [m for m in self.modules() if isinstance(m, MultiheadAttention)]
         filled = [name for attention in attentions for name in attention.filled]
         if filled:
@@ -179,6 +245,14 @@ class EntmaxTransformerModel(TransformerModel):
                 ", ".join(filled),
             )
         return result
+
+
+def _has_gate(module: nn.Module) -> bool:
+    return isinstance(module, MultiheadAttention) and module.gate is not None
+
+
+def _gates(model: nn.Module) -> list[HardConcreteGate]:
+    return [module for module in model.modules() if isinstance(module, HardConcreteGate)]
 
 
 def attention_modules(model: Any) -> Iterator[tuple[str, int, MultiheadAttention]]:
@@ -243,7 +317,7 @@ def _register_architectures() -> None:
             if isinstance(args, Namespace):
                 # On the command line, before fairseq makes the save directory
                 try:
-                    keep_mappings(args)
+                    keep_layers(args)
                     read_options(args, TransformerConfig.from_namespace(args))
                 except ValueError as error:
                     compat.stop_command(error)

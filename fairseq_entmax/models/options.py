@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,6 +18,7 @@ import torch
 from fairseq_entmax.mappings import Mapping, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
+from fairseq_entmax.modules import HardConcreteGate, Heads, gates
 from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 # --share-alpha: how far one learned alpha reaches
@@ -31,11 +33,32 @@ DEFAULTS: dict[str, Any] = {
     "alpha_init": NORMAL,
     "share_alpha": SHARE_NONE,
     "alpha_log_interval": 10,
+    "encoder_self_attn_heads": None,
+    "decoder_self_attn_heads": None,
+    "cross_attn_heads": None,
+    "head_gates": None,
+    "gate_temperature": gates.TEMPERATURE,
+    "gate_stretch": ",".join(map(str, gates.STRETCH)),
+    "gate_init": gates.INIT,
+    "gate_lr_factor": gates.LR_FACTOR,
+    "freeze_decoder": False,
 }
 MAPPING_OPTIONS = {
     ENCODER_SELF: "encoder_self_attn_mapping",
     DECODER_SELF: "decoder_self_attn_mapping",
     CROSS: "cross_attn_mapping",
+}
+HEADS_OPTIONS = {
+    ENCODER_SELF: "encoder_self_attn_heads",
+    DECODER_SELF: "decoder_self_attn_heads",
+    CROSS: "cross_attn_heads",
+}
+# What HardConcreteGate takes, and how each of it is checked
+GATE_OPTIONS: dict[str, tuple[str, Callable[[Any], Any]]] = {
+    "gate_temperature": ("temperature", gates.check_temperature),
+    "gate_stretch": ("stretch", gates.check_stretch),
+    "gate_init": ("init", gates.check_init),
+    "gate_lr_factor": ("lr_factor", gates.check_lr_factor),
 }
 
 
@@ -45,7 +68,10 @@ class AttentionOptions:
 
     Attributes:
         specs: for each of the three attentions, the mapping of each layer, bottom first.
-        heads: for each of the three attentions, the number of heads of a layer.
+        heads: for each of the three attentions, the number of heads of each layer.
+        gated: the attentions whose heads have gates.
+        gate: the arguments of their :class:`HardConcreteGate`.
+        freeze_decoder: whether the decoder keeps its parameters in training.
         alpha_init: ``"normal"`` or a number strictly between 1 and 2.
         share_alpha: one of :data:`SHARING`.
         alpha_log_interval: updates between two lines of the record of alpha; 0 for none.
@@ -53,15 +79,25 @@ class AttentionOptions:
     """
 
     specs: dict[str, list[MappingSpec]]
-    heads: dict[str, int]
+    heads: dict[str, list[int]]
+    gated: tuple[str, ...]
+    gate: dict[str, Any]
+    freeze_decoder: bool
     alpha_init: str | float
     share_alpha: str
     alpha_log_interval: int
     generator: torch.Generator = field(default_factory=torch.Generator, repr=False, compare=False)
 
-    def build_mapping(self, attention: str, layer: int) -> Mapping:
-        """Make the mapping of one attention in one layer."""
-        num_alphas = self.heads[attention] if self.share_alpha == SHARE_NONE else 1
+    def build_heads(self, attention: str, layer: int) -> Heads:
+        """Make what the heads of one attention in one layer need."""
+        number = self.heads[attention][layer]
+        if number == 0:
+            return Heads(0, None)
+        gate = HardConcreteGate(number, **self.gate) if attention in self.gated else None
+        return Heads(number, self._build_mapping(attention, layer, number), gate)
+
+    def _build_mapping(self, attention: str, layer: int, heads: int) -> Mapping:
+        num_alphas = heads if self.share_alpha == SHARE_NONE else 1
         return self.specs[attention][layer].build(num_alphas, self.alpha_init, self.generator)
 
 
@@ -110,6 +146,44 @@ def add_arguments(parser: Any) -> None:
         help="write every head's alpha to alpha.jsonl in the save directory each N updates; "
         f"0 for never (default: {DEFAULTS['alpha_log_interval']})",
     )
+    for attention, option in HEADS_OPTIONS.items():
+        stock = "--encoder" if attention == ENCODER_SELF else "--decoder"
+        parser.add_argument(
+            option_name(option),
+            metavar="N,N,...",
+            type=_argument(parse_head_counts),
+            help=f"heads of {attention} attention in each layer, bottom layer first, such as "
+            f"3,0,8, or one number for every layer; a head keeps the width that "
+            f"{stock}-attention-heads gives it (default: {stock}-attention-heads in every layer)",
+        )
+    parser.add_argument(
+        "--head-gates",
+        metavar="ATTENTION,...",
+        type=_argument(parse_attentions),
+        help=f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; "
+        "train them with --criterion label_smoothed_cross_entropy_with_head_l0 (default: none)",
+    )
+    gate_help = {
+        "gate_temperature": "temperature beta of the gates, between 0 and 1",
+        "gate_stretch": "stretch limits gamma below 0 and zeta above 1 of the gates, written "
+        "with an equals sign, or one number e for -e and 1 + e",
+        "gate_init": "start of log a of every gate; from 2.4 on, with the other defaults, a "
+        "gate starts as 1 in evaluation",
+        "gate_lr_factor": "how much faster than other parameters log a learns",
+    }
+    for option, (_, check) in GATE_OPTIONS.items():
+        parser.add_argument(
+            option_name(option),
+            metavar="GAMMA,ZETA" if option == "gate_stretch" else "NUMBER",
+            type=_argument(check),
+            help=f"{gate_help[option]} (default: {DEFAULTS[option]})",
+        )
+    parser.add_argument(
+        "--freeze-decoder",
+        action="store_true",
+        help="keep every parameter of the decoder as it is, shared embeddings included; for "
+        "pruning the encoder of a trained model",
+    )
 
 
 def set_defaults(args: Any) -> None:
@@ -134,24 +208,43 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         DECODER_SELF: _num_layers(cfg.decoder),
         CROSS: _num_layers(cfg.decoder),
     }
-    specs = {}
+    specs, heads = {}, {}
     for attention in ATTENTIONS:
         option = MAPPING_OPTIONS[attention]
         if getattr(args, option) is None:
             option = "attn_mapping"
         read = partial(_specs, getattr(args, option), layers[attention])
         specs[attention] = _named(option, read, attention)
+        side = cfg.encoder if attention == ENCODER_SELF else cfg.decoder
+        option = HEADS_OPTIONS[attention]
+        counts = partial(
+            _head_counts, getattr(args, option), layers[attention], side.attention_heads
+        )
+        heads[attention] = _named(option, counts)
+    gated = _named("head_gates", partial(parse_attentions, args.head_gates))
+    for attention in gated:
+        if not sum(heads[attention]):
+            raise ValueError(f"--head-gates: {attention} attention has no heads to put gates on")
+    if CROSS in gated and cfg.no_cross_attention:
+        raise ValueError("--head-gates: --no-cross-attention leaves no cross attention to gate")
+    if args.freeze_decoder and (DECODER_SELF in gated or CROSS in gated):
+        raise ValueError(
+            f"--head-gates {','.join(gated)}: --freeze-decoder keeps the decoder as it is, so "
+            f"only encoder-self can have gates"
+        )
     if args.share_alpha not in SHARING:
         raise ValueError(
             f"--share-alpha must be one of {', '.join(SHARING)}, not {args.share_alpha!r}"
         )
     return AttentionOptions(
         specs=specs,
-        heads={
-            ENCODER_SELF: cfg.encoder.attention_heads,
-            DECODER_SELF: cfg.decoder.attention_heads,
-            CROSS: cfg.decoder.attention_heads,
+        heads=heads,
+        gated=gated,
+        gate={
+            argument: _named(option, partial(check, getattr(args, option)))
+            for option, (argument, check) in GATE_OPTIONS.items()
         },
+        freeze_decoder=bool(args.freeze_decoder),
         alpha_init=check_alpha_init(args.alpha_init, "--alpha-init"),
         share_alpha=args.share_alpha,
         alpha_log_interval=_named(
@@ -167,7 +260,58 @@ def _specs(value: Any, num_layers: int | None) -> list[MappingSpec]:
     return parse_mappings(text) if num_layers is None else mappings_for_layers(text, num_layers)
 
 
-def keep_mappings(args: Any) -> None:
+def parse_head_counts(value: Any) -> list[int]:
+    """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it.
+
+    Raises:
+        ValueError: a part is no whole number of 0 or more.
+    """
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    counts = [str(part).strip() for part in parts]
+    if not counts or not all(re.fullmatch("[0-9]{1,6}", count) for count in counts):
+        raise ValueError(f"heads must be whole numbers of 0 or more, such as 3,0,8, not {value!r}")
+    return [int(count) for count in counts]
+
+
+def parse_attentions(value: Any) -> tuple[str, ...]:
+    """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`.
+
+    Raises:
+        ValueError: an unknown name, or one twice.
+    """
+    if value is None or value == "":
+        return ()
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    names = [str(part).strip() for part in parts]
+    for name in names:
+        if name not in ATTENTIONS:
+            raise ValueError(f"unknown attention {name!r}; allowed: {', '.join(ATTENTIONS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"an attention is named twice in {value!r}")
+    return tuple(attention for attention in ATTENTIONS if attention in names)
+
+
+def _head_counts(value: Any, num_layers: int, most: int) -> list[int]:
+    """The number of heads of each layer."""
+    if value is None:
+        return [most] * num_layers
+    counts = parse_head_counts(value)
+    if len(counts) == 1:
+        counts *= num_layers
+    if len(counts) != num_layers:
+        raise ValueError(
+            f"{len(counts)} numbers of heads for {num_layers} layers, in {value!r}: give one for "
+            f"each layer, bottom layer first"
+        )
+    if max(counts, default=0) > most:
+        raise ValueError(
+            f"a layer has place for {most} heads at most, as --encoder-attention-heads and "
+            f"--decoder-attention-heads say, not {max(counts)}"
+        )
+    return counts
+
+
+def keep_layers(args: Any) -> None:
     """Leave out of the lists the layers that ``--encoder-layers-to-keep`` and its like drop.
 
     fairseq rewrites the numbers of layers in the same way when it builds such a model.
@@ -182,6 +326,12 @@ def keep_mappings(args: Any) -> None:
         specs = _named(given, partial(_specs, getattr(args, given), None))
         if len(specs) == getattr(args, f"{side}_layers", None) != len(numbers):
             setattr(args, option, ",".join(str(specs[number]) for number in numbers))
+        option = HEADS_OPTIONS[attention]
+        if getattr(args, option, None) is None:
+            continue
+        counts = _named(option, partial(parse_head_counts, getattr(args, option)))
+        if len(counts) == getattr(args, f"{side}_layers", None) != len(numbers):
+            setattr(args, option, ",".join(str(counts[number]) for number in numbers))
 
 
 def own_options(settings: Any) -> None:
@@ -189,8 +339,9 @@ def own_options(settings: Any) -> None:
 
     fairseq ignores names that it does not know, and the experiment would be another one.
     """
-    for name in settings:
-        if ("mapping" in str(name) or "alpha" in str(name)) and name not in DEFAULTS:
+    for name in map(str, settings):
+        looks_own = any(word in name for word in ("mapping", "alpha", "gate", "attn_heads"))
+        if looks_own and name not in DEFAULTS:
             raise ValueError(
                 f"model.{name} is no option of entmax_transformer; allowed: {', '.join(DEFAULTS)}"
             )

@@ -1,8 +1,18 @@
-"""Parts of the models: attention and the layers around it. Needs fairseq."""
+"""Parts of the models: attention, its gates, and the layers around it. Needs fairseq."""
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
 from fairseq_entmax.modules.attention import ATTENTIONS, MultiheadAttention
-from fairseq_entmax.modules.layers import EntmaxDecoderLayer, EntmaxEncoderLayer
+from fairseq_entmax.modules.gates import HardConcreteGate
+from fairseq_entmax.modules.layers import EntmaxDecoderLayer, EntmaxEncoderLayer, Heads
+from fairseq_entmax.modules.pruning_state import PruningState
 
-__all__ = ["ATTENTIONS", "EntmaxDecoderLayer", "EntmaxEncoderLayer", "MultiheadAttention"]
+__all__ = [
+    "ATTENTIONS",
+    "EntmaxDecoderLayer",
+    "EntmaxEncoderLayer",
+    "HardConcreteGate",
+    "Heads",
+    "MultiheadAttention",
+    "PruningState",
+]

@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.modules.gates import HardConcreteGate
 
 # The three attentions of a Transformer, named the same in options, logs and files.
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
@@ -23,21 +24,45 @@ class MultiheadAttention(FairseqMultiheadAttention):
     decoding and its reordering, and hands back scores and values; what follows the scores
     is done here.
 
+    An attention may have fewer heads than its width has place for: their projections are
+    then as much smaller. One without heads computes nothing, and gives the bias of its
+    output projection at every position.
+
     Args:
         embed_dim: width of the queries and of the output.
-        num_heads: number of heads; divides ``embed_dim``.
-        mapping: scores ``(batch, heads, queries, keys)`` to probabilities.
+        num_heads: number of heads that share the width, which they divide: a head has
+            ``embed_dim / num_heads`` dimensions.
+        mapping: scores ``(batch, heads, queries, keys)`` to probabilities; None where
+            there are no heads.
+        kept_heads: number of heads that there are, 0 to ``num_heads``; None for all.
+        gate: multiplies the output of each head; None for no gates.
         **options: those of fairseq's ``MultiheadAttention``.
 
     Attributes:
+        num_heads: number of heads that there are.
         filled: names of the parameters that the last loaded state dict did not have. They
             kept the values they had.
 
     Raises:
-        ValueError: an xFormers attention is asked for, which would bypass the mapping.
+        ValueError: an xFormers attention is asked for, which would bypass the mapping; the
+            number of heads, mapping and gate do not fit each other.
     """
 
-    def __init__(self, embed_dim: int, num_heads: int, mapping: Mapping, **options: Any) -> None:
+    # Linear layers; what stands in for them where there are no heads
+    q_proj: Any
+    k_proj: Any
+    v_proj: Any
+    out_proj: Any
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        mapping: Mapping | None,
+        kept_heads: int | None = None,
+        gate: HardConcreteGate | None = None,
+        **options: Any,
+    ) -> None:
         if options.get("xformers_att_config") is not None:
             raise ValueError(
                 "--encoder-xformers-att-config and --decoder-xformers-att-config replace the "
@@ -45,7 +70,18 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 "fairseq's own transformer"
             )
         super().__init__(embed_dim, num_heads, **options)
+        if kept_heads is not None and kept_heads != num_heads:
+            if not 0 <= kept_heads < num_heads:
+                raise ValueError(f"an attention keeps 0 to {num_heads} heads, not {kept_heads}")
+            if self.bias_k is not None:
+                raise ValueError("an attention with add_bias_kv keeps all its heads")
+            self._keep_first_heads(kept_heads)
+        if (mapping is None) != (self.num_heads == 0):
+            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
+        if gate is not None and gate.num_heads != self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
         self.mapping = mapping
+        self.gate = gate
         self.filled: list[str] = []
         # Otherwise fairseq calls torch's fused attention, which never shows the scores
         self.skip_embed_dim_check = True
@@ -79,9 +115,12 @@ class MultiheadAttention(FairseqMultiheadAttention):
 
         Returns:
             The output ``(queries, batch, embed_dim)``, and the weights as probabilities
-            before dropout in float32 (float64 for a float64 model): ``(batch, queries,
-            keys)``, or ``(heads, batch, queries, keys)`` with ``need_head_weights``, or None.
+            before dropout and gates in float32 (float64 for a float64 model): ``(batch,
+            queries, keys)``, or ``(heads, batch, queries, keys)`` with
+            ``need_head_weights``, or None. Without heads the weights are 0, in one head.
         """
+        if self.mapping is None:
+            return self._without_heads(query, key, need_weights, need_head_weights)
         scores, values = super().forward(
             query,
             key,
@@ -98,6 +137,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
         wide = scores if scores.dtype == torch.float64 else scores.float()
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
         heads = self._weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
+        if self.gate is not None:
+            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
         merged = heads.permute(2, 0, 1, 3).reshape(query_length, batch, -1)
         output = self.out_proj(merged)
         weights: Tensor | None = None
@@ -106,6 +147,36 @@ class MultiheadAttention(FairseqMultiheadAttention):
         elif need_weights:
             weights = probs.mean(dim=1)
         return output, weights
+
+    def _without_heads(
+        self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
+    ) -> tuple[Tensor, Tensor | None]:
+        """What is left of an attention that lost all its heads."""
+        output: Tensor = self.out_proj()
+        if not need_weights and not need_head_weights:
+            return output.expand_as(query), None
+        keys = query.size(0) if key is None else key.size(0)
+        wide = torch.float64 if query.dtype == torch.float64 else torch.float32
+        weights = query.new_zeros((query.size(1), query.size(0), keys), dtype=wide)
+        return output.expand_as(query), weights[None] if need_head_weights else weights
+
+    def _keep_first_heads(self, number: int) -> None:
+        """Cut the projections, whose starting values stay those of the full attention."""
+        self.num_heads = number
+        if number == 0:
+            # Not empty tensors: distributed training waits for every parameter's gradient
+            self.q_proj, self.k_proj, self.v_proj = (nn.Identity() for _ in range(3))
+            self.out_proj = _Bias(self.out_proj.bias, self.embed_dim)
+            return
+        rows = number * self.head_dim
+        for projection in (self.q_proj, self.k_proj, self.v_proj):
+            projection.weight = nn.Parameter(projection.weight.detach()[:rows].clone())
+            if projection.bias is not None:
+                projection.bias = nn.Parameter(projection.bias.detach()[:rows].clone())
+            projection.out_features = rows
+        weight = self.out_proj.weight.detach()[:, :rows].clone()
+        self.out_proj.weight = nn.Parameter(weight)
+        self.out_proj.in_features = rows
 
     def _weighted_sum(self, probs: Tensor, values: Tensor) -> Tensor:
         """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
@@ -130,10 +201,25 @@ class MultiheadAttention(FairseqMultiheadAttention):
     ) -> None:
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
         self.filled = []
-        for name, parameter in self.mapping.named_parameters(prefix="mapping"):
+        learned = [] if self.mapping is None else self.mapping.named_parameters(prefix="mapping")
+        for name, parameter in learned:
             is_new = prefix + name not in state_dict
             compat.mark_as_new(parameter, is_new)
             if is_new:
                 state_dict[prefix + name] = parameter.detach().clone()
                 self.filled.append(prefix + name)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+class _Bias(nn.Module):
+    """A linear layer of no inputs: its bias, or zeros."""
+
+    zeros: Tensor
+
+    def __init__(self, bias: nn.Parameter | None, size: int) -> None:
+        super().__init__()
+        self.bias: nn.Parameter | None = bias
+        self.register_buffer("zeros", torch.zeros(size), persistent=False)
+
+    def forward(self) -> Tensor:
+        return self.zeros if self.bias is None else self.bias

@@ -1,0 +1,247 @@
+"""The penalty on open heads: at a given weight, or steered to a given number of heads.
+
+With a weight lambda the penalty is ``lambda C``, where ``C`` is the expected number of open
+heads, the sum of P(g != 0). Source: Voita et al. 2019, section 6.
+
+With a budget of N heads it is that of an augmented Lagrangian, ``mu (C - t) + rho / 2 K e^2``
+with ``e = (C - t) / K`` for K heads. The target t goes from the expected number of heads at
+the start down to N in equal steps, and each update adds ``eta e`` to the multiplier mu. So mu
+settles at the weight lambda that holds C at N. Sources: Wang, Wohlwend, Lei 2020,
+*Structured Pruning of Large Language Models* (the Lagrangian of an L0 penalty and the moving
+target); Hestenes 1969, *Multiplier and Gradient Methods* (mu moves by the violation).
+
+C holds on average only. So at a given update the heads are decided: the N of largest ``log
+a`` get the gate 1, the others 0, and the rest of training adapts the model to exactly them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.modules.gates import HardConcreteGate
+from fairseq_entmax.modules.pruning_state import PruningState
+
+# Attention to layer number to the gates there
+Gates = Mapping[str, Mapping[int, HardConcreteGate]]
+
+ALL = "all"
+RHO = 1.0
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Numbers of heads.
+
+    Attributes:
+        expected: the sum of P(g != 0).
+        open: how many have a gate above 0 in evaluation.
+        undecided: how many have a gate strictly between 0 and 1 in evaluation.
+    """
+
+    expected: float
+    open: int
+    undecided: int
+
+
+def count_heads(gates: Iterable[HardConcreteGate]) -> Counts:
+    """Count the heads behind some gates. Waits for the device."""
+    gates = list(gates)
+    if not gates:
+        return Counts(0.0, 0, 0)
+    with torch.no_grad():
+        values = torch.cat([gate.at_evaluation() for gate in gates])
+        expected = torch.cat([gate.probability_open() for gate in gates]).sum()
+        numbers = torch.stack(
+            [expected, (values > 0).sum(), ((values > 0) & (values < 1)).sum()]
+        ).tolist()
+    return Counts(numbers[0], int(numbers[1]), int(numbers[2]))
+
+
+def undecided_heads(gates: Gates) -> list[tuple[str, int, int, float]]:
+    """Each head whose gate in evaluation is strictly between 0 and 1.
+
+    Returns:
+        (attention, layer from 0, head from 0, gate).
+    """
+    return [
+        (attention, layer, head, value)
+        for attention, layers in gates.items()
+        for layer, gate in layers.items()
+        for head, value in enumerate(gate.at_evaluation().tolist())
+        if 0 < value < 1
+    ]
+
+
+@dataclass(frozen=True)
+class HeadPenalty:
+    """The penalty on the open heads of a model.
+
+    Attributes:
+        weight: lambda, 0 or more; without meaning where there are ``targets``.
+        targets: how many heads to keep, 0 or more: of each attention that is named, or under
+            the name ``"all"`` of all gated attentions together. None for a fixed weight.
+        warmup_updates: updates until the weight, or the target, has its full value.
+        decide_at: the update at which the heads are decided; None for never.
+        multiplier_lr: eta, above 0.
+    """
+
+    weight: float = 0.0
+    targets: Mapping[str, int] | None = None
+    warmup_updates: int = 0
+    decide_at: int | None = None
+    multiplier_lr: float = 0.02
+
+    def check(self, gates: Gates) -> None:
+        """Check that a model has the gates that the targets are for.
+
+        Raises:
+            ValueError: names the target and what the model has.
+        """
+        for group in self._groups(gates):
+            if not group.gates:
+                raise ValueError(
+                    f"--target-heads names {group.name}, which has no gates in this model: add "
+                    f"it to --head-gates, or leave it out"
+                )
+            if group.target > group.num_heads:
+                whose = "in all" if group.name == ALL else f"in {group.name}"
+                raise ValueError(
+                    f"--target-heads asks for {group.target} heads {whose}, but only "
+                    f"{group.num_heads} have gates: give {group.num_heads} or less"
+                )
+
+    def advance(self, gates: Gates, state: PruningState, updates: int) -> None:
+        """Bring multipliers and decisions to where they are after ``updates`` updates.
+
+        Can be called several times between two updates. A smaller number than before is a new
+        training that starts from the model of an earlier one: its state is forgotten, and all
+        gates learn again.
+        """
+        if updates < state.updates:
+            state.forget()
+            for gate in _all(gates):
+                gate.decide(None)
+        if not state.has_begun:
+            for group in self._groups(gates):
+                state.start[group.places] = group.expected().detach().to(state.start)
+            state.set_updates(state.updates)
+        if updates == state.updates:
+            return
+        for group in self._groups(gates):
+            violation = self._violation(group, state, updates).detach().to(state.multipliers)
+            state.multipliers[group.places] += self.multiplier_lr * violation
+        state.set_updates(updates)
+        if self.decide_at is not None and updates >= self.decide_at:
+            self.decide(gates)
+
+    def __call__(self, gates: Gates, state: PruningState) -> Tensor:
+        """The penalty in training: a scalar, for each unit of the sample size.
+
+        Args:
+            gates: those of the model.
+            state: as :meth:`advance` left it.
+        """
+        if self.targets is None:
+            return self.weight * self._share(state.updates) * _expected(_all(gates))
+        penalties = []
+        for group in self._groups(gates):
+            violation = self._violation(group, state, state.updates)
+            multiplier = state.multipliers[group.places[0]].to(violation)
+            penalties.append(
+                group.num_heads * (multiplier * violation + RHO / 2 * violation.square())
+            )
+        return torch.stack(penalties).sum()
+
+    def at_validation(self, gates: Gates) -> Tensor:
+        """The penalty in validation, which does not change in the course of training: a scalar.
+
+        With a weight, lambda times the expected number of open heads. With a budget, 1 nat for
+        each head that is open in evaluation beyond the budget, and for each that is undecided:
+        so a model within its budget is better than one that is not there yet.
+        """
+        if self.targets is None:
+            return self.weight * _expected(_all(gates)).detach()
+        excess = []
+        for group in self._groups(gates):
+            values = torch.cat([gate.at_evaluation() for gate in group.gates])
+            beyond = ((values > 0).sum() - group.target).clamp(min=0)
+            excess.append(beyond + ((values > 0) & (values < 1)).sum())
+        return torch.stack(excess).sum().float()
+
+    def decide(self, gates: Gates) -> None:
+        """Decide the gates: the budget's number of largest ``log a`` open, the others closed.
+
+        Gates without a budget are rounded to what is nearer in evaluation. What is decided
+        already stays.
+        """
+        if all(gate.is_decided for gate in _all(gates)):
+            return
+        for gate in _all(gates):
+            gate.decide(gate.at_evaluation() >= 0.5)
+        for group in self._groups(gates):
+            log_a = torch.cat([gate.log_a.detach() for gate in group.gates])
+            order = torch.argsort(log_a, descending=True, stable=True)
+            is_open = torch.zeros_like(log_a, dtype=torch.bool)
+            is_open[order[: group.target]] = True
+            parts = is_open.split([gate.num_heads for gate in group.gates])
+            for gate, part in zip(group.gates, parts, strict=True):
+                gate.decide(part)
+
+    def weights(self, state: PruningState) -> dict[str, float]:
+        """The present lambda or multipliers: attention, or ``"all"``, to number."""
+        if self.targets is None:
+            return {ALL: self.weight * self._share(state.updates)}
+        values = state.multipliers.tolist()
+        return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
+
+    def _share(self, updates: int) -> float:
+        """How much of the way to the full weight or target is done, 0 to 1."""
+        return min(1.0, updates / self.warmup_updates) if self.warmup_updates else 1.0
+
+    def _violation(self, group: _Group, state: PruningState, updates: int) -> Tensor:
+        """e: how far the expected number of heads is above its present target, per head."""
+        start = state.start[group.places[0]]
+        target = start + (group.target - start) * self._share(updates)
+        expected = group.expected()
+        return (expected - target.to(expected)) / group.num_heads
+
+    def _groups(self, gates: Gates) -> list[_Group]:
+        """The gates that share a target."""
+        groups = []
+        for name, target in (self.targets or {}).items():
+            names = ATTENTIONS if name == ALL else (name,)
+            members = [gate for each in names for gate in gates.get(each, {}).values()]
+            places = [ATTENTIONS.index(each) for each in names]
+            groups.append(_Group(name, target, members, places))
+        return groups
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Gates that share a target; ``places`` are theirs in the buffers of the state."""
+
+    name: str
+    target: int
+    gates: list[HardConcreteGate]
+    places: list[int]
+
+    @property
+    def num_heads(self) -> int:
+        return sum(gate.num_heads for gate in self.gates)
+
+    def expected(self) -> Tensor:
+        return _expected(self.gates)
+
+
+def _all(gates: Gates) -> list[HardConcreteGate]:
+    return [gate for layers in gates.values() for gate in layers.values()]
+
+
+def _expected(gates: list[HardConcreteGate]) -> Tensor:
+    """C: the expected number of open heads."""
+    return torch.cat([gate.probability_open() for gate in gates]).sum()

@@ -1,0 +1,240 @@
+"""Hard-concrete gates: a number in [0, 1] for each head, learned, often exactly 0 or 1.
+
+Sources: Louizos, Welling, Kingma 2018, *Learning Sparse Neural Networks through L0
+Regularization*; Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 6.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax import compat
+
+TEMPERATURE = 0.33
+STRETCH = (-0.1, 1.1)
+INIT = 2.5
+LR_FACTOR = 10.0
+
+UNDECIDED, CLOSED, OPEN = -1, 0, 1
+
+
+class HardConcreteGate(nn.Module):
+    """One gate for each head of one attention.
+
+    In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
+    ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
+    evaluation ``s = sigmoid(log a)``. A gate can be decided, by :meth:`decide`: it is then
+    exactly 0 or 1, in training too, and ``log a`` gets no gradient.
+
+    Args:
+        num_heads: number of gates, 1 or more.
+        temperature: beta, above 0 and below 1.
+        stretch: gamma below 0 and zeta above 1.
+        init: ``log a`` at the start, any finite number.
+        lr_factor: how much faster ``log a`` learns than other parameters, above 0. Adam
+            moves every parameter by about the learning rate in each update, and ``log a``
+            has some way to go.
+
+    Attributes:
+        weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
+        decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
+        filled: names of the values that the last loaded state dict did not have. They
+            kept their start.
+
+    Raises:
+        ValueError: an argument is out of its range.
+    """
+
+    weight: nn.Parameter
+    decision: Tensor
+
+    def __init__(
+        self,
+        num_heads: int,
+        temperature: float = TEMPERATURE,
+        stretch: tuple[float, float] = STRETCH,
+        init: float = INIT,
+        lr_factor: float = LR_FACTOR,
+    ) -> None:
+        super().__init__()
+        if num_heads < 1:
+            raise ValueError(f"a gate needs 1 head or more, not {num_heads}")
+        self.temperature = check_temperature(temperature)
+        self.stretch = check_stretch(stretch)
+        self.lr_factor = check_lr_factor(lr_factor)
+        self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
+        self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
+        self.filled: list[str] = []
+        self._uniform: Tensor | None = None
+
+    @property
+    def num_heads(self) -> int:
+        """Number of gates."""
+        return self.weight.numel()
+
+    @property
+    def log_a(self) -> Tensor:
+        """``(num_heads,)``, float32 (float64 in a float64 module): where each gate stands."""
+        wide = self.weight if self.weight.dtype == torch.float64 else self.weight.float()
+        return wide * self.lr_factor
+
+    def forward(self) -> Tensor:
+        """The gates.
+
+        Returns:
+            ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module). In training
+            with the draw that :meth:`use_draw` gave, else with a new one.
+        """
+        log_a = self.log_a
+        if not self.training:
+            s = torch.sigmoid(log_a)
+        else:
+            uniform = self._uniform
+            if uniform is None:
+                uniform = torch.rand_like(log_a)
+            noise = torch.logit(uniform.to(log_a), eps=1e-7)
+            s = torch.sigmoid((noise + log_a) / self.temperature)
+        gamma, zeta = self.stretch
+        gates = (s * (zeta - gamma) + gamma).clamp(0, 1)
+        return self._decided_or(gates)
+
+    def probability_open(self) -> Tensor:
+        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided."""
+        gamma, zeta = self.stretch
+        shift = self.temperature * math.log(-gamma / zeta)
+        return self._decided_or(torch.sigmoid(self.log_a - shift))
+
+    def at_evaluation(self) -> Tensor:
+        """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
+        gamma, zeta = self.stretch
+        with torch.no_grad():
+            gates = (torch.sigmoid(self.log_a) * (zeta - gamma) + gamma).clamp(0, 1)
+            return self._decided_or(gates)
+
+    def use_draw(self, uniform: Tensor | None) -> None:
+        """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""
+        self._uniform = uniform
+
+    def decide(self, is_open: Tensor | None) -> None:
+        """Set every gate to 1 where ``is_open``, else to 0; None lets all learn again."""
+        with torch.no_grad():
+            if is_open is None:
+                self.decision.fill_(UNDECIDED)
+            else:
+                self.decision.copy_(is_open)
+
+    @property
+    def is_decided(self) -> bool:
+        """Whether every gate is decided."""
+        return bool((self.decision != UNDECIDED).all())
+
+    def extra_repr(self) -> str:
+        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}"
+
+    def _decided_or(self, values: Tensor) -> Tensor:
+        # With a gradient of zero, not none: distributed training waits for every gradient
+        decided = self.decision.to(values.dtype)
+        return torch.where(self.decision == UNDECIDED, values, decided)
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Start open and undecided where a checkpoint has no gates."""
+        self.filled = []
+        for name, value in (("weight", self.weight), ("decision", self.decision)):
+            is_new = prefix + name not in state_dict
+            if name == "weight":
+                compat.mark_as_new(value, is_new)
+            if is_new:
+                state_dict[prefix + name] = value.detach().clone()
+                self.filled.append(prefix + name)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def draw(gates: list[HardConcreteGate], *key: int) -> None:
+    """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
+
+    So a draw does not depend on what else drew random numbers before, and training that is
+    stopped and resumed, or spread over processes, sees the same gates.
+
+    Args:
+        gates: the gates of a model, in a fixed order.
+        key: what tells this batch from every other: seed, update, number in the update.
+    """
+    digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
+    generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
+    numbers = [gate.num_heads for gate in gates]
+    uniform = torch.rand(sum(numbers), generator=generator)
+    if gates:
+        uniform = uniform.to(gates[0].weight.device, non_blocking=True)
+    for gate, part in zip(gates, uniform.split(numbers), strict=True):
+        gate.use_draw(part)
+
+
+def check_temperature(value: Any) -> float:
+    """``value`` as a number strictly between 0 and 1.
+
+    Raises:
+        ValueError: it is not.
+    """
+    number = _number(value)
+    if not 0 < number < 1:
+        raise ValueError(f"the temperature must be above 0 and below 1, not {value!r}")
+    return number
+
+
+def check_stretch(value: Any) -> tuple[float, float]:
+    """gamma and zeta, from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e).
+
+    Raises:
+        ValueError: gamma is not below 0, or zeta not above 1.
+    """
+    parts = value.split(",") if isinstance(value, str) else value
+    if not isinstance(parts, list | tuple):
+        parts = [parts]
+    numbers = [_number(part) for part in parts]
+    if len(numbers) == 1:
+        numbers = [-numbers[0], 1 + numbers[0]]
+    if len(numbers) != 2 or not (-math.inf < numbers[0] < 0 and 1 < numbers[1] < math.inf):
+        raise ValueError(
+            f"the stretch must be gamma below 0 and zeta above 1, such as -0.1,1.1, or one "
+            f"number above 0 for both sides, such as 0.1, not {value!r}"
+        )
+    return numbers[0], numbers[1]
+
+
+def check_init(value: Any) -> float:
+    """``value`` as a finite number.
+
+    Raises:
+        ValueError: it is not.
+    """
+    number = _number(value)
+    if not math.isfinite(number):
+        raise ValueError(f"the start of log a must be a number, such as {INIT}, not {value!r}")
+    return number
+
+
+def check_lr_factor(value: Any) -> float:
+    """``value`` as a finite number above 0.
+
+    Raises:
+        ValueError: it is not.
+    """
+    number = _number(value)
+    if not 0 < number < math.inf:
+        raise ValueError(f"the factor must be a number above 0, not {value!r}")
+    return number
+
+
+def _number(value: Any) -> float:
+    """``value`` as a number; what is none becomes NaN, which no range holds."""
+    try:
+        return math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError):
+        return math.nan

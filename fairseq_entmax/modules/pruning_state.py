@@ -1,0 +1,73 @@
+"""What head pruning has to remember between updates, kept in the model's checkpoint."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.modules.attention import ATTENTIONS
+
+
+class PruningState(nn.Module):
+    """The state of the penalty on gates. Nothing in it is learned by the optimiser.
+
+    fairseq saves the model with every checkpoint, but a criterion only if it has parameters
+    to learn; so what the criterion must find again after a stop stands here.
+
+    Attributes:
+        multipliers: ``(3,)`` float64, one for each of :data:`ATTENTIONS`: the Lagrange
+            multipliers of budgets of heads.
+        start: ``(3,)`` float64: the expected number of open heads when training began.
+        num_updates: ``(1,)`` int64: the number of updates that the state is for; -1 before
+            training.
+        updates: the same number, 0 before training. To look at a buffer waits for a GPU.
+    """
+
+    multipliers: Tensor
+    start: Tensor
+    num_updates: Tensor
+
+    def __init__(self) -> None:
+        super().__init__()
+        size = len(ATTENTIONS)
+        self.register_buffer("multipliers", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("start", torch.zeros(size, dtype=torch.float64))
+        self.register_buffer("num_updates", torch.full((1,), -1, dtype=torch.int64))
+        self.updates = 0
+        self.has_begun = False
+
+    def set_updates(self, updates: int) -> None:
+        """Note the number of updates that the state is for."""
+        self.updates = updates
+        self.has_begun = True
+        self.num_updates.fill_(updates)
+
+    def forget(self) -> None:
+        """Go back to where a new training is."""
+        self.multipliers.zero_()
+        self.start.zero_()
+        self.num_updates.fill_(-1)
+        self.updates = 0
+        self.has_begun = False
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
+        """Move to another device, but stay in float64 when the model goes to half precision."""
+        wide = dict(self.named_buffers())
+        super()._apply(fn, *args, **kwargs)
+        for name, buffer in wide.items():
+            setattr(self, name, buffer.to(getattr(self, name).device))
+        return self
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Start anew where a checkpoint has no such state."""
+        for name, buffer in PruningState().named_buffers():
+            state_dict.setdefault(prefix + name, buffer)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+        updates = int(self.num_updates)
+        self.updates = max(0, updates)
+        self.has_begun = updates >= 0

@@ -1,0 +1,20 @@
+"""From a checkpoint with closed heads to a smaller one. Never imported by ``--user-dir``."""
+
+from fairseq_entmax.pruning.heads import Head, parse_heads
+from fairseq_entmax.pruning.surgery import (
+    HeadCounts,
+    PruningReport,
+    checkpoint_heads,
+    prune_checkpoint,
+    prune_state,
+)
+
+__all__ = [
+    "Head",
+    "HeadCounts",
+    "PruningReport",
+    "checkpoint_heads",
+    "parse_heads",
+    "prune_checkpoint",
+    "prune_state",
+]
