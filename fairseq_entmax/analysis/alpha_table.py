@@ -12,7 +12,12 @@ import torch
 
 from fairseq_entmax import checkpoints
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
-from fairseq_entmax.models.options import DEFAULTS, MAPPING_OPTIONS
+from fairseq_entmax.models.options import (
+    DEFAULTS,
+    HEADS_OPTIONS,
+    MAPPING_OPTIONS,
+    head_counts,
+)
 from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 _PLACES = {
@@ -36,6 +41,7 @@ class LayerAlpha:
         layer: from 0, the bottom.
         mapping: its text form.
         learned: whether alpha is learned.
+        heads: the number of heads; a pruned layer may have none.
         alpha: a number in [1, 2] for each head; a single one where all heads share it.
     """
 
@@ -43,6 +49,7 @@ class LayerAlpha:
     layer: int
     mapping: str
     learned: bool
+    heads: int
     alpha: list[float]
 
 
@@ -60,8 +67,14 @@ def checkpoint_alphas(path: str) -> list[LayerAlpha]:
     for attention in ATTENTIONS:
         matches = (_PLACES[attention].match(name) for name in weights)
         layers = sorted({int(match[1]) for match in matches if match})
-        for layer, spec in zip(layers, _specs(options, attention, len(layers)), strict=True):
-            rows.append(_layer_alpha(attention, layer, spec, weights, options))
+        specs = _specs(options, attention, len(layers))
+        heads = head_counts(
+            options.get(HEADS_OPTIONS[attention]),
+            len(layers),
+            int(options.get(_STOCK_HEADS[attention]) or 1),
+        )
+        for layer, spec, number in zip(layers, specs, heads, strict=True):
+            rows.append(_layer_alpha(attention, layer, spec, weights, number))
     if not rows:
         raise ValueError(f"{path} holds no attention of an encoder-decoder Transformer")
     return rows
@@ -93,15 +106,15 @@ def _layer_alpha(
     layer: int,
     spec: MappingSpec,
     weights: Dictionary[str, Any],
-    options: Dictionary[str, Any],
+    heads: int,
 ) -> LayerAlpha:
     prefix = _PLACES[attention].pattern.replace("\\", "").replace("(d+)", str(layer))
     logits = weights.get(prefix + "mapping.alpha_logit")
     if logits is not None:
         alpha = (1.0 + torch.sigmoid(logits.double())).tolist()
-        return LayerAlpha(attention, layer, str(spec), True, alpha)
-    heads = int(options.get(_STOCK_HEADS[attention]) or 1)
-    return LayerAlpha(attention, layer, str(spec), False, [float(spec.build().alpha)] * heads)
+        return LayerAlpha(attention, layer, str(spec), True, heads, alpha)
+    alpha = [float(spec.build().alpha)] * heads if heads else []
+    return LayerAlpha(attention, layer, str(spec), False, heads, alpha)
 
 
 def as_json(rows: list[LayerAlpha]) -> list[dict[str, Any]]:
@@ -111,14 +124,14 @@ def as_json(rows: list[LayerAlpha]) -> list[dict[str, Any]]:
 
 def as_table(rows: list[LayerAlpha]) -> str:
     """The rows as a text table, a line for each layer of each attention."""
-    widest = max(len(row.alpha) for row in rows)
+    widest = max((len(row.alpha) for row in rows), default=0)
     title = "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')"
     mapping_width = max(7, *(len(_mapping_text(row)) for row in rows))
     heads = "".join(f"  head {number}".rjust(9) for number in range(widest))
     lines = [title, f"{'attention':<13} layer  {'mapping':<{mapping_width}}{heads}"]
     for row in rows:
         values = "".join(f"{value:9.4f}" for value in row.alpha)
-        shared = "  for all heads" if row.learned and len(row.alpha) == 1 < widest else ""
+        shared = "  for all heads" if row.learned and len(row.alpha) == 1 < row.heads else ""
         lines.append(
             f"{row.attention:<13} {row.layer:>5}  {_mapping_text(row):<{mapping_width}}{values}{shared}"
         )
@@ -132,4 +145,6 @@ def as_table(rows: list[LayerAlpha]) -> str:
 
 
 def _mapping_text(row: LayerAlpha) -> str:
+    if not row.heads:
+        return "no heads"
     return row.mapping if row.learned else f"{row.mapping} (fixed)"

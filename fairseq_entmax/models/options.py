@@ -151,7 +151,7 @@ def add_arguments(parser: Any) -> None:
         parser.add_argument(
             option_name(option),
             metavar="N,N,...",
-            type=_argument(parse_head_counts),
+            type=_argument(parsehead_counts),
             help=f"heads of {attention} attention in each layer, bottom layer first, such as "
             f"3,0,8, or one number for every layer; a head keeps the width that "
             f"{stock}-attention-heads gives it (default: {stock}-attention-heads in every layer)",
@@ -218,7 +218,7 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
         side = cfg.encoder if attention == ENCODER_SELF else cfg.decoder
         option = HEADS_OPTIONS[attention]
         counts = partial(
-            _head_counts, getattr(args, option), layers[attention], side.attention_heads
+            head_counts, getattr(args, option), layers[attention], side.attention_heads
         )
         heads[attention] = _named(option, counts)
     gated = _named("head_gates", partial(parse_attentions, args.head_gates))
@@ -260,7 +260,7 @@ def _specs(value: Any, num_layers: int | None) -> list[MappingSpec]:
     return parse_mappings(text) if num_layers is None else mappings_for_layers(text, num_layers)
 
 
-def parse_head_counts(value: Any) -> list[int]:
+def parsehead_counts(value: Any) -> list[int]:
     """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it.
 
     Raises:
@@ -291,11 +291,20 @@ def parse_attentions(value: Any) -> tuple[str, ...]:
     return tuple(attention for attention in ATTENTIONS if attention in names)
 
 
-def _head_counts(value: Any, num_layers: int, most: int) -> list[int]:
-    """The number of heads of each layer."""
+def head_counts(value: Any, num_layers: int, most: int) -> list[int]:
+    """The number of heads of each layer.
+
+    Args:
+        value: what :func:`parse_head_counts` takes; None for all heads.
+        num_layers: how many layers there are.
+        most: how many heads a layer has place for.
+
+    Raises:
+        ValueError: as :func:`parse_head_counts`; not one number for each layer; too many heads.
+    """
     if value is None:
         return [most] * num_layers
-    counts = parse_head_counts(value)
+    counts = parsehead_counts(value)
     if len(counts) == 1:
         counts *= num_layers
     if len(counts) != num_layers:
@@ -329,7 +338,7 @@ def keep_layers(args: Any) -> None:
         option = HEADS_OPTIONS[attention]
         if getattr(args, option, None) is None:
             continue
-        counts = _named(option, partial(parse_head_counts, getattr(args, option)))
+        counts = _named(option, partial(parsehead_counts, getattr(args, option)))
         if len(counts) == getattr(args, f"{side}_layers", None) != len(numbers):
             setattr(args, option, ",".join(str(counts[number]) for number in numbers))
 
