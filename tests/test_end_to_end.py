@@ -1,148 +1,30 @@
 """The whole way through fairseq's own commands, on a slice of the shipped corpus."""
 
-import csv
 import json
-import lzma
-import os
 import re
 import struct
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
-import sentencepiece
 import torch
 from tensorboardX.proto import event_pb2
 
-import fairseq_entmax
 from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
+from tests.commands import (
+    COMMANDS,
+    ROOT,
+    SIZES,
+    USER_DIR,
+    generate,
+    hypotheses,
+    logged,
+    run,
+    train,
+    train_in_two_processes,
+)
 
 pytestmark = pytest.mark.slow
-
-ROOT = Path(__file__).resolve().parent.parent
-CORPUS = ROOT / "examples" / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
-USER_DIR = Path(fairseq_entmax.__file__).resolve().parent
-COMMANDS = Path(sys.executable).parent
-SIZES = {"train": 600, "valid": 40, "test": 24}
-
-SMALL_MODEL = [
-    "--encoder-layers=2",
-    "--decoder-layers=2",
-    "--encoder-embed-dim=32",
-    "--decoder-embed-dim=32",
-    "--encoder-ffn-embed-dim=32",
-    "--decoder-ffn-embed-dim=32",
-    "--encoder-attention-heads=4",
-    "--decoder-attention-heads=4",
-    "--share-all-embeddings",
-]
-TRAINING = [
-    "--criterion=label_smoothed_cross_entropy",
-    "--label-smoothing=0.1",
-    "--optimizer=adam",
-    "--lr=0.003",
-    "--lr-scheduler=inverse_sqrt",
-    "--warmup-updates=10",
-    "--max-tokens=1500",
-    "--update-epoch-batch-itr=True",
-    "--num-workers=0",
-    "--no-epoch-checkpoints",
-    "--log-format=json",
-    "--log-interval=5",
-    "--seed=3",
-]
-
-
-def run(command, *arguments, cwd=None, stdin=None, check=True):
-    """Run an installed command on the CPU; the finished process with its output."""
-    device = (
-        [] if command in ("fairseq-preprocess", "fairseq-entmax", "fairseq-score") else ["--cpu"]
-    )
-    result = subprocess.run(
-        [COMMANDS / command, *map(str, arguments), *device],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
-    if check:
-        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result
-
-
-@pytest.fixture(scope="session")
-def data(tmp_path_factory):
-    """A binarised slice of the corpus, its plain text, and its BPE model."""
-    folder = tmp_path_factory.mktemp("data")
-    with lzma.open(CORPUS, "rt", encoding="utf-8") as file:
-        verses = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::30]
-    start = 0
-    for split, size in SIZES.items():
-        for language, column in (("es", 3), ("en", 4)):
-            lines = [verse[column].strip() + "\n" for verse in verses[start : start + size]]
-            (folder / f"{split}.{language}").write_text("".join(lines), encoding="utf-8")
-        start += size
-    assert start <= len(verses)
-    sentencepiece.SentencePieceTrainer.train(
-        input=f"{folder}/train.es,{folder}/train.en",
-        model_prefix=f"{folder}/bpe",
-        model_type="bpe",
-        vocab_size=500,
-        minloglevel=2,
-    )
-    bpe = sentencepiece.SentencePieceProcessor(model_file=f"{folder}/bpe.model")
-    for split in SIZES:
-        for language in ("es", "en"):
-            lines = (folder / f"{split}.{language}").read_text(encoding="utf-8").splitlines()
-            pieces = "".join(" ".join(bpe.encode(line, out_type=str)) + "\n" for line in lines)
-            (folder / f"{split}.bpe.{language}").write_text(pieces, encoding="utf-8")
-    prefixes = [f"--{split}pref={folder}/{split}.bpe" for split in SIZES]
-    options = ["--source-lang=es", "--target-lang=en", "--joined-dictionary"]
-    run("fairseq-preprocess", *options, *prefixes, f"--destdir={folder}/bin")
-    return folder
-
-
-def train(data, save_dir, *options, arch="entmax_transformer", check=True):
-    return run(
-        "fairseq-train",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--arch={arch}",
-        f"--save-dir={save_dir}",
-        *SMALL_MODEL,
-        *TRAINING,
-        *options,
-        check=check,
-    )
-
-
-def logged(result, kind):
-    """The numbers that fairseq's JSON log shows under ``train_inner``, ``train`` or ``valid``."""
-    lines = (result.stdout + result.stderr).splitlines()
-    found = [line.split(" | ")[-1] for line in lines if f"| {kind} | " in line]
-    return [json.loads(line) for line in found if line.startswith("{")]
-
-
-def generate(data, checkpoint, *options, check=True):
-    return run(
-        "fairseq-generate",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--path={checkpoint}",
-        "--beam=3",
-        "--max-len-b=30",
-        "--required-batch-size-multiple=1",
-        *options,
-        check=check,
-    )
-
-
-def hypotheses(output):
-    lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
-    return {line[0]: line[2] for line in lines}
 
 
 @pytest.fixture(scope="session")
@@ -415,35 +297,6 @@ def test_a_checkpoint_that_carries_code_stops_the_command_and_does_not_run(
 
 def test_two_workers_train_and_write_one_record(data, tmp_path):
     save_dir = tmp_path / "two"
-    init = f"--distributed-init-method=file://{tmp_path}/meet"
-    common = [
-        COMMANDS / "fairseq-train",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        "--arch=entmax_transformer",
-        f"--save-dir={save_dir}",
-        *SMALL_MODEL,
-        *TRAINING,
-        "--max-update=6",
-        "--alpha-log-interval=2",
-        "--cpu",
-        "--distributed-world-size=2",
-        "--distributed-no-spawn",
-        "--distributed-backend=gloo",
-        "--ddp-backend=legacy_ddp",  # fairseq's other one takes each process to have a GPU
-        init,
-    ]
-    workers = [
-        subprocess.Popen(
-            [*common, f"--distributed-rank={rank}"],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
-        for rank in range(2)
-    ]
-    outputs = [worker.communicate(timeout=300)[0] for worker in workers]
-    assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]
+    train_in_two_processes(data, save_dir, "--max-update=6", "--alpha-log-interval=2")
     updates = [record["update"] for record in read_record(save_dir / FILE_NAME)]
     assert updates == [0, 2, 4, 6]

@@ -136,8 +136,9 @@ class HeadPenalty:
             violation = self._violation(group, state, updates).detach().to(state.multipliers)
             state.multipliers[group.places] += self.multiplier_lr * violation
         state.set_updates(updates)
-        if self.decide_at is not None and updates >= self.decide_at:
+        if self.decide_at is not None and updates >= self.decide_at and not state.decided:
             self.decide(gates)
+            state.decided = True
 
     def __call__(self, gates: Gates, state: PruningState) -> Tensor:
         """The penalty in training: a scalar, for each unit of the sample size.

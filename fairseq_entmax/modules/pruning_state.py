@@ -24,6 +24,7 @@ class PruningState(nn.Module):
         num_updates: ``(1,)`` int64: the number of updates that the state is for; -1 before
             training.
         updates: the same number, 0 before training. To look at a buffer waits for a GPU.
+        decided: whether the heads are known to be decided, in this process.
     """
 
     multipliers: Tensor
@@ -38,6 +39,7 @@ class PruningState(nn.Module):
         self.register_buffer("num_updates", torch.full((1,), -1, dtype=torch.int64))
         self.updates = 0
         self.has_begun = False
+        self.decided = False
 
     def set_updates(self, updates: int) -> None:
         """Note the number of updates that the state is for."""
@@ -52,6 +54,7 @@ class PruningState(nn.Module):
         self.num_updates.fill_(-1)
         self.updates = 0
         self.has_begun = False
+        self.decided = False
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
         """Move to another device, but stay in float64 when the model goes to half precision."""
@@ -71,3 +74,4 @@ class PruningState(nn.Module):
         updates = int(self.num_updates)
         self.updates = max(0, updates)
         self.has_begun = updates >= 0
+        self.decided = False
