@@ -1,9 +1,10 @@
 """Every difference between fairseq and torch releases, and what fairseq has no hook for.
 
-Importing this module needs fairseq. Two methods of fairseq are wrapped, once, when a model
-of this package is registered: ``Trainer.set_num_updates``, to know how many updates were
-made, and ``FairseqOptimizer.load_state_dict``, to restore the optimiser's state when the
-model has parameters that the checkpoint lacks.
+Importing this module needs fairseq. Methods of fairseq are wrapped, once, when a model of
+this package is registered: ``Trainer.set_num_updates`` and ``Trainer.__init__``, to know how
+many updates were made; ``FairseqOptimizer.load_state_dict``, to restore the optimiser's state
+when the model has parameters that the checkpoint lacks; and ``EMA.__init__``, which takes
+every number of a model for one that can be averaged.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ INSTALL_FAIRSEQ = (
 try:
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
+    from fairseq.models.ema.ema import EMA
     from fairseq.optim import FairseqOptimizer
     from fairseq.trainer import Trainer
 except ModuleNotFoundError as error:
@@ -125,6 +127,26 @@ def restore_optimizer_of_grown_models() -> None:
     FairseqOptimizer.load_state_dict = load_state_dict
 
 
+def average_no_whole_numbers() -> None:
+    """Let fairseq's moving average of a model copy the whole numbers in it."""
+    init = EMA.__init__
+    if getattr(init, "_skips_whole_numbers", False):
+        return
+
+    @functools.wraps(init)
+    def skipping(self: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
+        init(self, model, *args, **kwargs)
+        whole = {name for name, value in model.state_dict().items() if _is_whole(value)}
+        self.skip_keys = set(self.skip_keys or ()) | whole
+
+    skipping._skips_whole_numbers = True  # type: ignore[attr-defined]
+    EMA.__init__ = skipping
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_floating_point()
+
+
 def mark_as_new(parameter: Tensor, new: bool) -> None:
     """Say whether a parameter was absent from the checkpoint that the model was loaded from."""
     parameter._absent_from_checkpoint = new  # type: ignore[attr-defined]
@@ -143,8 +165,12 @@ def _without_new_parameters(
     for saved, group in zip(saved_groups, groups, strict=True):
         is_new = [getattr(p, "_absent_from_checkpoint", False) for p in group["params"]]
         if len(saved["params"]) != is_new.count(False):
-            # Also where nothing is new: the optimiser itself says what does not fit
-            return state_dict
+            raise ValueError(
+                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
+                f"model trains {is_new.count(False)} of those in the checkpoint (--freeze-decoder "
+                f"and other numbers of heads change this): continue it with --reset-optimizer, or "
+                f"use --finetune-from-model instead of --restore-file"
+            )
         old = iter(saved["params"])
         ids = []
         for new in is_new:

@@ -157,6 +157,11 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
     def _gates_of(self, model: Any) -> tuple[Gates, PruningState]:
         gates = model.head_gates() if hasattr(model, "head_gates") else {}
         try:
+            if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
+                raise ValueError(
+                    f"--criterion {NAME} cannot see gates that --ddp-backend fully_sharded has "
+                    f"spread over the workers: use --ddp-backend pytorch_ddp"
+                )
             if not gates:
                 raise ValueError(
                     f"--criterion {NAME} needs a model with head gates: add --head-gates "
@@ -266,10 +271,10 @@ def read_penalty(
                 f"give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
             )
         decide_at = max_update * 3 // 4
-    if 0 < max_update < decide_at:
+    if 0 < max_update <= decide_at:
         raise ValueError(
-            f"--decide-heads-at {decide_at} is behind --max-update {max_update}: training would "
-            f"end before the heads are decided"
+            f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
+            f"would end before the heads are decided, give a smaller number"
         )
     warmup = decide_at * 2 // 3 if l0_warmup_updates < 0 else l0_warmup_updates
     if warmup > decide_at:

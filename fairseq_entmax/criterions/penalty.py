@@ -130,12 +130,11 @@ class HeadPenalty:
             for group in self._groups(gates):
                 state.start[group.places] = group.expected().detach().to(state.start)
             state.set_updates(state.updates)
-        if updates == state.updates:
-            return
-        for group in self._groups(gates):
-            violation = self._violation(group, state, updates).detach().to(state.multipliers)
-            state.multipliers[group.places] += self.multiplier_lr * violation
-        state.set_updates(updates)
+        if updates > state.updates:
+            for group in self._groups(gates):
+                violation = self._violation(group, state, updates).detach().to(state.multipliers)
+                state.multipliers[group.places] += self.multiplier_lr * violation
+            state.set_updates(updates)
         if self.decide_at is not None and updates >= self.decide_at and not state.decided:
             self.decide(gates)
             state.decided = True

@@ -56,6 +56,7 @@ checkpoints.allow_fairseq_checkpoints()
 checkpoints.refuse_unsafe_checkpoints()
 compat.restore_optimizer_of_grown_models()
 compat.follow_trainer()
+compat.average_no_whole_numbers()
 
 
 class EntmaxTransformerEncoder(TransformerEncoderBase):

@@ -151,7 +151,7 @@ def add_arguments(parser: Any) -> None:
         parser.add_argument(
             option_name(option),
             metavar="N,N,...",
-            type=_argument(parsehead_counts),
+            type=_argument(parse_head_counts),
             help=f"heads of {attention} attention in each layer, bottom layer first, such as "
             f"3,0,8, or one number for every layer; a head keeps the width that "
             f"{stock}-attention-heads gives it (default: {stock}-attention-heads in every layer)",
@@ -260,7 +260,7 @@ def _specs(value: Any, num_layers: int | None) -> list[MappingSpec]:
     return parse_mappings(text) if num_layers is None else mappings_for_layers(text, num_layers)
 
 
-def parsehead_counts(value: Any) -> list[int]:
+def parse_head_counts(value: Any) -> list[int]:
     """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it.
 
     Raises:
@@ -304,7 +304,7 @@ def head_counts(value: Any, num_layers: int, most: int) -> list[int]:
     """
     if value is None:
         return [most] * num_layers
-    counts = parsehead_counts(value)
+    counts = parse_head_counts(value)
     if len(counts) == 1:
         counts *= num_layers
     if len(counts) != num_layers:
@@ -338,7 +338,7 @@ def keep_layers(args: Any) -> None:
         option = HEADS_OPTIONS[attention]
         if getattr(args, option, None) is None:
             continue
-        counts = _named(option, partial(parsehead_counts, getattr(args, option)))
+        counts = _named(option, partial(parse_head_counts, getattr(args, option)))
         if len(counts) == getattr(args, f"{side}_layers", None) != len(numbers):
             setattr(args, option, ",".join(str(counts[number]) for number in numbers))
 

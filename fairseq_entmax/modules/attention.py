@@ -75,7 +75,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 raise ValueError(f"an attention keeps 0 to {num_heads} heads, not {kept_heads}")
             if self.bias_k is not None:
                 raise ValueError("an attention with add_bias_kv keeps all its heads")
-            self._keep_first_heads(kept_heads)
+            q_noise, block_size = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
+            self._keep_first_heads(kept_heads, q_noise, block_size)
         if (mapping is None) != (self.num_heads == 0):
             raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
         if gate is not None and gate.num_heads != self.num_heads:
@@ -160,7 +161,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         weights = query.new_zeros((query.size(1), query.size(0), keys), dtype=wide)
         return output.expand_as(query), weights[None] if need_head_weights else weights
 
-    def _keep_first_heads(self, number: int) -> None:
+    def _keep_first_heads(self, number: int, q_noise: float, block_size: int) -> None:
         """Cut the projections, whose starting values stay those of the full attention."""
         self.num_heads = number
         if number == 0:
@@ -169,6 +170,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
             self.out_proj = _Bias(self.out_proj.bias, self.embed_dim)
             return
         rows = number * self.head_dim
+        if q_noise and rows % block_size:
+            raise ValueError(
+                f"--quant-noise-pq-block-size {block_size} does not divide the width {rows} of "
+                f"{number} heads: choose one that does, or do without --quant-noise-pq"
+            )
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             projection.weight = nn.Parameter(projection.weight.detach()[:rows].clone())
             if projection.bias is not None:

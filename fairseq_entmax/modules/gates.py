@@ -144,7 +144,7 @@ class HardConcreteGate(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Start open and undecided where a checkpoint has no gates."""
+        """Keep the present gates where a checkpoint has none."""
         self.filled = []
         for name, value in (("weight", self.weight), ("decision", self.decision)):
             is_new = prefix + name not in state_dict

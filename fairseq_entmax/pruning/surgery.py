@@ -87,6 +87,7 @@ def prune_checkpoint(
     Raises:
         FileNotFoundError: there is no such checkpoint, or no folder for the output.
         FileExistsError: the output exists.
+        OSError: the output cannot be written.
         ValueError, UnsafeCheckpointError: as :func:`prune_state` and
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
@@ -99,6 +100,9 @@ def prune_checkpoint(
             file.flush()
             os.fsync(file.fileno())
         os.replace(temporary, output)
+    except (OSError, RuntimeError) as error:
+        # torch reports a full disk as an error of its own
+        raise OSError(f"cannot write {output}, nothing was changed: {error}") from error
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
@@ -379,6 +383,9 @@ def _model_settings(settings: Any, counts: HeadCounts) -> Any:
         values[HEADS_OPTIONS[attention]] = ",".join(map(str, layers))
     values["head_gates"] = None
     values["freeze_decoder"] = False
+    if values.get("quant_noise_pq"):
+        # Noise of training alone, whose blocks may not divide what is left
+        values["quant_noise_pq"] = 0.0
     if values.get("criterion") == GATED_CRITERION:
         values["criterion"] = PLAIN_CRITERION
     return settings

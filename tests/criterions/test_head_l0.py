@@ -1,0 +1,520 @@
+"""The criterion: cross-entropy plus the penalty, whatever the batches, and its options."""
+
+import argparse
+import gc
+import logging
+import math
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+
+from fairseq_entmax import compat
+from fairseq_entmax.criterions import LabelSmoothedCrossEntropyWithHeadL0
+from fairseq_entmax.criterions.head_l0 import NAME, parse_targets, read_penalty
+from fairseq_entmax.criterions.penalty import count_heads
+from fairseq_entmax.modules import gates as gates_module
+from tests.support import batch, build_model, tiny_task
+
+GATES = "encoder-self,cross"  # 8 heads each
+# fairseq's log-softmax is in float32, also of a float64 model, and losses are up to 1,000
+TOLERANCE = 1e-4
+LOG_A = torch.tensor([3.0, -0.4, 0.8, -3.5])
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Stands for fairseq's trainer: says how many updates it has made."""
+
+    class Trainer:
+        updates = 0
+
+    trainer = Trainer()
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
+    return trainer
+
+
+@pytest.fixture
+def no_trainer(monkeypatch):
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: None)
+
+
+@pytest.fixture
+def fixed_draws(monkeypatch):
+    """The same draw in each batch, so that only the way to split them differs."""
+
+    def draw(gates, *key):
+        for gate in gates:
+            gate.use_draw(torch.full((gate.num_heads,), 0.6))
+
+    monkeypatch.setattr(gates_module, "draw", draw)
+
+
+def gated_model(**options):
+    model = build_model(**{"head_gates": GATES, "attn_mapping": "softmax", **options}).double()
+    with torch.no_grad():
+        for gate in all_gates(model):
+            gate.weight.copy_(LOG_A / gate.lr_factor)
+    return model
+
+
+def all_gates(model):
+    return [gate for layers in model.head_gates().values() for gate in layers.values()]
+
+
+def criterion(sentence_avg=False, **options):
+    return LabelSmoothedCrossEntropyWithHeadL0(tiny_task(), sentence_avg, 0.1, **options)
+
+
+def plain(sentence_avg=False):
+    return LabelSmoothedCrossEntropyCriterion(tiny_task(), sentence_avg, 0.1)
+
+
+def sample():
+    return batch([9, 7, 6, 4, 3], [6, 8, 5, 3, 7], left_pad_source=True, left_pad_target=False)
+
+
+def part(whole, rows):
+    """Some sentences of a batch as a batch of their own."""
+    target = whole["target"][rows]
+    return {
+        "net_input": {name: value[rows] for name, value in whole["net_input"].items()},
+        "target": target,
+        "ntokens": int(target.ne(tiny_task().target_dictionary.pad()).sum()),
+    }
+
+
+def expected_heads(model):
+    """C of the model, differentiable."""
+    return sum(gate.probability_open().sum() for gate in all_gates(model))
+
+
+def test_the_criterion_is_known_to_fairseq_by_its_name():
+    assert CRITERION_REGISTRY[NAME] is LabelSmoothedCrossEntropyWithHeadL0
+    config = CRITERION_DATACLASS_REGISTRY[NAME]()
+    # its own defaults ask for no penalty, no decision and no warm-up
+    penalty = read_penalty(
+        config.l0_weight,
+        config.l0_warmup_updates,
+        config.target_heads,
+        config.decide_heads_at,
+        config.l0_multiplier_lr,
+        max_update=100,
+    )
+    assert (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at) == (
+        0.0,
+        None,
+        0,
+        None,
+    )
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_the_loss_is_the_cross_entropy_plus_lambda_times_the_expected_heads_for_each_unit(
+    training, sentence_avg, trainer, fixed_draws
+):
+    model = gated_model().train(training)
+    loss, size, log = criterion(sentence_avg, l0_weight=0.3)(model, sample())
+    stock_loss, stock_size, stock_log = plain(sentence_avg)(model, sample())
+    assert size == stock_size == (5 if sentence_avg else 29)
+    penalty = size * 0.3 * expected_heads(model).item()
+    assert (loss - stock_loss).item() == pytest.approx(penalty, abs=TOLERANCE)
+    assert log["l0_penalty"].item() == pytest.approx(penalty, abs=TOLERANCE)
+    assert log["loss"].item() == pytest.approx(loss.item(), abs=TOLERANCE)
+    # the perplexity is that of the cross-entropy alone
+    assert log["nll_loss"].item() == pytest.approx(stock_log["nll_loss"].item(), abs=TOLERANCE)
+
+
+SPLITS = [[[0, 1, 2, 3, 4]], [[0, 1, 2], [3, 4]], [[3], [0, 4], [1, 2]], [[0], [1], [2], [3], [4]]]
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("options", [{"l0_weight": 0.3}, {"target_heads": "5", "max_update": 40}])
+def test_the_gradient_of_an_update_is_the_same_however_its_sentences_are_split_into_batches(
+    options, sentence_avg, trainer, fixed_draws
+):
+    found = []
+    for split in SPLITS:
+        model = gated_model().train()
+        loss_of, sizes = criterion(sentence_avg, **options), []
+        for update in (0, 7):  # to have a multiplier
+            trainer.updates = update
+            model.zero_grad()
+            sizes = []
+            for rows in split:
+                loss, size, _ = loss_of(model, part(sample(), rows))
+                loss.backward()
+                sizes.append(size)
+        # as fairseq's trainer does over batches and workers
+        found.append(torch.cat([gate.weight.grad for gate in all_gates(model)]) / sum(sizes))
+    assert found[0].any()
+    for other in found[1:]:
+        torch.testing.assert_close(other, found[0], atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("split", SPLITS)
+def test_the_penalty_adds_lambda_times_the_slope_of_the_expected_heads_to_an_update(
+    split, sentence_avg, trainer
+):
+    def gradient(weight):
+        model = gated_model().train()  # anew, for the same draws
+        sizes = []
+        for rows in split:
+            loss, size, _ = criterion(sentence_avg, l0_weight=weight)(model, part(sample(), rows))
+            loss.backward()
+            sizes.append(size)
+        return torch.cat([gate.weight.grad for gate in all_gates(model)]) / sum(sizes)
+
+    model = gated_model()
+    expected_heads(model).backward()
+    slope = torch.cat([gate.weight.grad for gate in all_gates(model)])
+    torch.testing.assert_close(gradient(0.3) - gradient(0.0), 0.3 * slope, atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_without_reduction_the_losses_of_the_tokens_have_the_same_sum(
+    training, trainer, fixed_draws
+):
+    model = gated_model().train(training)
+    summed, _, _ = criterion(l0_weight=0.3)(model, sample())
+    each, _, _ = criterion(l0_weight=0.3)(model, sample(), reduce=False)
+    assert each.numel() > 1
+    assert each.sum().item() == pytest.approx(summed.item(), abs=TOLERANCE)
+
+
+def test_options_of_the_stock_criterion_are_passed_on(trainer, fixed_draws):
+    model = gated_model().eval()
+    options = {"ignore_prefix_size": 1, "report_accuracy": True}
+    stock = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1, **options)
+    loss, _, log = criterion(**options)(model, sample())
+    expected, _, stock_log = stock(model, sample())
+    assert loss.item() == pytest.approx(expected.item(), abs=TOLERANCE)
+    assert (log["n_correct"], log["total"]) == (stock_log["n_correct"], stock_log["total"])
+
+
+def test_training_brings_the_model_to_exactly_its_budget(trainer):
+    model = gated_model().train()
+    loss_of = criterion(target_heads="encoder-self=3,cross=2", max_update=8)
+    for update in range(7):
+        trainer.updates = update
+        decided = [gate.is_decided for gate in all_gates(model)]
+        assert decided == [update > 6] * 4  # 3/4 of 8 updates
+        loss_of(model, sample())
+    opened = {
+        name: count_heads(layers.values()).open for name, layers in model.head_gates().items()
+    }
+    assert opened == {"encoder-self": 3, "cross": 2}
+    values = torch.cat([gate() for gate in all_gates(model)])
+    assert set(values.tolist()) == {0.0, 1.0}
+
+
+def test_validation_has_the_gates_of_generation_and_a_penalty_that_does_not_move(trainer):
+    model = gated_model().eval()
+    loss_of = criterion(target_heads="4", max_update=40)
+    losses = []
+    for update in (0, 10, 20):
+        trainer.updates = update
+        loss, size, _ = loss_of(model, sample())
+        losses.append(loss.item())
+    stock, _, _ = plain()(model, sample())
+    # of each 4 heads: one closed, two undecided, so 12 open are 8 beyond the budget
+    assert losses == pytest.approx([stock.item() + size * (8 + 8)] * 3, abs=TOLERANCE)
+    assert not any(gate.weight.grad is not None for gate in all_gates(model))
+
+
+def test_validation_by_the_trainer_decides_as_the_next_update_would(trainer):
+    model = gated_model()
+    loss_of = criterion(target_heads="4", decide_heads_at=3)
+    for update in range(3):
+        trainer.updates = update
+        loss_of(model.train(), sample())
+    trainer.updates = 3
+    loss_of(model.eval(), sample())
+    assert all(gate.is_decided for gate in all_gates(model))
+    multipliers = model.pruning_state.multipliers.clone()
+    loss_of(model.train(), sample())
+    assert torch.equal(model.pruning_state.multipliers, multipliers)
+
+
+def test_validation_without_a_trainer_changes_nothing_in_the_model(no_trainer):
+    model = gated_model()
+    model.pruning_state.set_updates(50)
+    before = {name: value.clone() for name, value in model.state_dict().items()}
+    loss_of = criterion(target_heads="4", decide_heads_at=3)
+    loss_of(model.eval(), sample())
+    assert all(torch.equal(model.state_dict()[name], value) for name, value in before.items())
+    assert model.pruning_state.updates == 50
+
+
+def test_a_model_saved_with_its_state_goes_on_as_if_training_had_not_stopped(trainer):
+    def train(model, updates):
+        loss_of = criterion(target_heads="4", max_update=100)
+        for update in updates:
+            trainer.updates = update
+            loss_of(model.train(), sample())
+            with torch.no_grad():
+                for gate in all_gates(model):
+                    gate.weight.sub_(0.01)  # what the optimiser does meanwhile
+        return model
+
+    straight = train(gated_model(), range(6))
+    stopped = train(gated_model(), range(4))
+    resumed = gated_model()
+    resumed.load_state_dict(stopped.state_dict())
+    train(resumed, range(4, 6))
+    assert straight.pruning_state.multipliers.any()
+    assert torch.equal(resumed.pruning_state.multipliers, straight.pruning_state.multipliers)
+    assert torch.equal(resumed.pruning_state.start, straight.pruning_state.start)
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: build_model("transformer"), lambda: build_model(attn_mapping="softmax")]
+)
+def test_a_model_without_gates_is_refused_with_the_remedy(build, trainer):
+    with pytest.raises(ValueError, match=r"with_head_l0 needs a model with head gates: add --head"):
+        criterion(l0_weight=0.1)(build(), sample())
+
+
+def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
+    class FullyShardedDataParallel(torch.nn.Module):
+        """Stands for fairscale's, by which fairseq wraps the model."""
+
+    with pytest.raises(
+        ValueError, match="--ddp-backend fully_sharded .* use --ddp-backend pytorch"
+    ):
+        criterion(l0_weight=0.1)(FullyShardedDataParallel(), sample())
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        ("17", r"--target-heads asks for 17 heads in all, but only 16 have gates: give 16 or less"),
+        ("cross=9", r"asks for 9 heads in cross, but only 8 have gates"),
+        ("decoder-self=1", r"names decoder-self, which has no gates"),
+    ],
+)
+def test_a_budget_that_the_model_cannot_have_is_refused_in_the_first_batch(
+    targets, message, trainer
+):
+    with pytest.raises(ValueError, match=message):
+        criterion(target_heads=targets, max_update=9)(gated_model(), sample())
+
+
+@pytest.mark.parametrize("command", ["fairseq-train", "python"])
+def test_a_wrong_option_ends_a_command_of_fairseq_in_one_sentence(command, monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", [command])
+    expected = SystemExit if command == "fairseq-train" else ValueError
+    with pytest.raises(expected):
+        criterion(l0_weight=-1)
+    error = capsys.readouterr().err
+    assert ("fairseq-train: error: --l0-weight must be" in error) is (expected is SystemExit)
+
+
+READ = {
+    "l0_weight": 0.0,
+    "l0_warmup_updates": -1,
+    "target_heads": "",
+    "decide_heads_at": -1,
+    "l0_multiplier_lr": 0.02,
+    "max_update": 0,
+}
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"l0_weight": -0.1}, r"--l0-weight must be a number of 0 or more, not -0.1"),
+        ({"l0_weight": math.inf}, r"--l0-weight must be a number of 0 or more, not inf"),
+        ({"l0_weight": math.nan}, r"--l0-weight must be a number of 0 or more, not nan"),
+        ({"l0_multiplier_lr": 0}, r"--l0-multiplier-lr must be a number above 0, not 0"),
+        ({"l0_multiplier_lr": math.nan}, r"--l0-multiplier-lr must be a number above 0, not nan"),
+        ({"l0_warmup_updates": -2}, r"--l0-warmup-updates must be .*0 or more, not -2"),
+        ({"decide_heads_at": -5}, r"--decide-heads-at must be .*0 or more, not -5"),
+        (
+            {"l0_weight": 0.1, "target_heads": "24", "max_update": 9},
+            r"--l0-weight 0.1 and --target-heads 24 were both given: .*leave one of the two out",
+        ),
+        (
+            {"target_heads": "24"},
+            r"--target-heads 24 needs .*give --decide-heads-at UPDATE, or --max-update, 3/4",
+        ),
+        (
+            {"target_heads": "24", "max_update": 100, "decide_heads_at": 100},
+            r"--decide-heads-at 100 is not before --max-update 100: .*give a smaller number",
+        ),
+        (
+            {"target_heads": "24", "decide_heads_at": 50, "l0_warmup_updates": 51},
+            r"--l0-warmup-updates 51 is behind --decide-heads-at 50",
+        ),
+        (
+            {"target_heads": "24", "max_update": 100, "l0_warmup_updates": 80},
+            r"--l0-warmup-updates 80 is behind --decide-heads-at 75",
+        ),
+    ],
+)
+def test_wrong_options_are_named_with_their_values_and_what_to_do(options, message):
+    with pytest.raises(ValueError, match=message):
+        read_penalty(**{**READ, **options})
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        # of a weight: no warm-up and no decision unless asked for
+        ({"l0_weight": 0.1, "max_update": 100}, (0.1, None, 0, None)),
+        ({"l0_weight": 0.1, "l0_warmup_updates": 30}, (0.1, None, 30, None)),
+        ({"l0_weight": 0.1, "decide_heads_at": 70}, (0.1, None, 0, 70)),
+        # of a budget: decided at 3/4 of training, reached at 2/3 of that
+        ({"target_heads": "24", "max_update": 120}, (0.0, {"all": 24}, 60, 90)),
+        ({"target_heads": "24", "decide_heads_at": 60}, (0.0, {"all": 24}, 40, 60)),
+        (
+            {"target_heads": "24", "max_update": 100, "decide_heads_at": 99},
+            (0.0, {"all": 24}, 66, 99),
+        ),
+        (
+            {"target_heads": "24", "max_update": 100, "l0_warmup_updates": 0},
+            (0.0, {"all": 24}, 0, 75),
+        ),
+        (
+            {"target_heads": "24", "decide_heads_at": 50, "l0_warmup_updates": 50},
+            (0.0, {"all": 24}, 50, 50),
+        ),
+    ],
+)
+def test_what_is_not_given_follows_from_what_is(options, expected):
+    penalty = read_penalty(**{**READ, **options})
+    found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
+    assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", None),
+        ("  ", None),
+        (None, None),
+        ("24", {"all": 24}),
+        (24, {"all": 24}),
+        (" 0 ", {"all": 0}),
+        ("encoder-self=10,cross=16", {"encoder-self": 10, "cross": 16}),
+        (" cross = 3 , decoder-self = 0 ", {"cross": 3, "decoder-self": 0}),
+    ],
+)
+def test_targets_are_a_number_or_one_for_each_attention(text, expected):
+    assert parse_targets(text) == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "part_named"),
+    [
+        ("many", "many"),
+        ("-1", "-1"),
+        ("2.5", "2.5"),
+        ("10,12", "10"),
+        ("24,", "24"),
+        ("self=3", "self=3"),
+        ("all=3", "all=3"),
+        ("cross", "cross"),
+        ("cross=", "cross="),
+        ("cross=x", "cross=x"),
+        ("cross=3,cross=4", "cross=4"),
+        ("cross=3,12", "12"),
+        ("=3", "=3"),
+        ("٣", "٣"),  # a digit, but not one that a shell's user means
+    ],
+)
+def test_a_wrong_target_is_named_with_what_is_allowed(text, part_named):
+    with pytest.raises(ValueError, match="--target-heads") as refusal:
+        parse_targets(text)
+    message = str(refusal.value)
+    assert repr(part_named) in message
+    assert repr(text) in message
+    assert "such as encoder-self=10,cross=16" in message
+    assert "allowed: encoder-self, decoder-self, cross" in message
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_the_logs_carry_the_numbers_of_heads_of_the_model_and_of_each_attention(training, trainer):
+    model = gated_model().train(training)
+    with torch.no_grad():
+        model.head_gates()["cross"][0].weight.fill_(-1.0)
+    with metrics.aggregate(new_root=True) as meters:
+        loss_of = criterion(l0_weight=0.3)
+        _, _, log = loss_of(model, sample())
+        loss_of.reduce_metrics([log, log])
+        logged = meters.get_smoothed_values()
+    for suffix, gates in {
+        "": all_gates(model),
+        "_encoder_self": list(model.head_gates()["encoder-self"].values()),
+        "_cross": list(model.head_gates()["cross"].values()),
+    }.items():
+        counts = count_heads(gates)
+        assert logged[f"heads_expected{suffix}"] == pytest.approx(counts.expected, abs=1e-3)
+        assert logged[f"heads_open{suffix}"] == counts.open
+    # of each 4 heads one is closed and two are undecided; in one layer all are closed
+    assert logged["heads_open"] == 9
+    assert logged["heads_undecided"] == 6
+    assert logged["l0_weight"] == 0.3
+    per_token = 0.3 * expected_heads(model).item() / math.log(2)
+    assert logged["l0_penalty"] == pytest.approx(per_token, abs=1e-4)
+    assert "heads_open_decoder_self" not in logged
+
+
+def test_the_logs_carry_the_multiplier_of_each_budget(trainer):
+    model = gated_model().train()
+    with metrics.aggregate(new_root=True) as meters:
+        loss_of = criterion(target_heads="encoder-self=3,cross=2", max_update=9)
+        for update in range(5):
+            trainer.updates = update
+            loss_of(model, sample())
+        logged = meters.get_smoothed_values()
+    encoder, _, cross = model.pruning_state.multipliers.tolist()
+    assert logged["l0_weight_encoder_self"] == pytest.approx(encoder, abs=1e-5)
+    assert logged["l0_weight_cross"] == pytest.approx(cross, abs=1e-5)
+    assert encoder != cross
+
+
+def test_the_logs_do_not_keep_a_model_alive(trainer):
+    model = gated_model().train()
+    with metrics.aggregate(new_root=True) as meters:
+        criterion(target_heads="5", max_update=9)(model, sample())
+        assert meters.get_smoothed_values()["heads_open"] == 12
+        del model
+        gc.collect()
+        logged = meters.get_smoothed_values()
+    assert logged["heads_open"] == 0
+    assert math.isnan(logged["l0_weight"])
+
+
+def test_validation_names_the_undecided_heads_once_for_each_number_of_updates(trainer, caplog):
+    model = gated_model().eval()
+    loss_of = criterion(l0_weight=0.3)
+    with caplog.at_level(logging.INFO):
+        for update in (0, 0, 5):
+            trainer.updates = update
+            loss_of(model, sample())
+    lines = [record.getMessage() for record in caplog.records if "strictly" in record.getMessage()]
+    assert len(lines) == 2
+    value = 1.2 / (1 + math.exp(0.4)) - 0.1
+    assert lines[0].startswith("8 heads have a gate strictly between 0 and 1")
+    assert f"encoder-self:0.1 {value:.3f}" in lines[0]
+    assert "cross:1.2" in lines[0]
+    assert "cross:1.0" not in lines[0]
+
+
+def test_options_come_from_fairseqs_parser(capsys):
+    from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+    parser = argparse.ArgumentParser()
+    gen_parser_from_dataclass(parser, CRITERION_DATACLASS_REGISTRY[NAME]())
+    arguments = ["--target-heads", "encoder-self=3,cross=2", "--decide-heads-at", "70"]
+    options = parser.parse_args(arguments)
+    assert options.target_heads == "encoder-self=3,cross=2"
+    assert options.decide_heads_at == 70
+    assert options.l0_weight == 0.0
+    assert options.l0_multiplier_lr == 0.02
+    assert options.l0_warmup_updates == -1

@@ -1,0 +1,401 @@
+"""The penalty on open heads: its formulas, its multipliers by hand, and its decisions."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads, undecided_heads
+from fairseq_entmax.modules import HardConcreteGate, PruningState
+
+SHIFT = 0.33 * math.log(0.1 / 1.1)
+# Attention, layer, log a of its heads
+LOG_A = {
+    ("encoder-self", 0): [-4.0, 3.0, 0.2, 1.1],
+    ("encoder-self", 2): [0.5, -0.5, 2.0],
+    ("cross", 1): [1.5, -1.0],
+}
+NUM_HEADS = {"encoder-self": 7, "cross": 2, "all": 9}
+
+
+def make_gates(log_a=LOG_A):
+    """Gates in float64: attention to layer to gate."""
+    gates = {}
+    for (attention, layer), values in log_a.items():
+        gate = HardConcreteGate(len(values)).double()
+        gates.setdefault(attention, {})[layer] = gate
+        set_log_a(gate, values)
+    return gates
+
+
+def set_log_a(gate, values):
+    with torch.no_grad():
+        gate.weight.copy_(torch.tensor(values, dtype=torch.float64) / gate.lr_factor)
+
+
+def in_order(gates):
+    return [gate for layers in gates.values() for gate in layers.values()]
+
+
+def all_log_a(gates, group="all"):
+    names = gates if group == "all" else [group]
+    return [a for name in names for gate in gates[name].values() for a in gate.log_a.tolist()]
+
+
+def expected_heads(gates, group="all"):
+    """C by its formula, a head at a time."""
+    return sum(1 / (1 + math.exp(SHIFT - a)) for a in all_log_a(gates, group))
+
+
+def at_evaluation(gates):
+    return torch.cat([gate.at_evaluation() for gate in in_order(gates)]).tolist()
+
+
+@pytest.mark.parametrize(
+    ("warmup", "updates", "share"),
+    [(0, 0, 1.0), (0, 9, 1.0), (10, 0, 0.0), (10, 3, 0.3), (10, 10, 1.0), (10, 25, 1.0)],
+)
+def test_the_penalty_is_lambda_times_the_expected_heads_after_the_warm_up(warmup, updates, share):
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(weight=0.7, warmup_updates=warmup)
+    penalty.advance(gates, state, updates)
+    expected = 0.7 * share * expected_heads(gates)
+    assert penalty(gates, state).item() == pytest.approx(expected, abs=1e-12)
+    assert penalty.weights(state) == {"all": pytest.approx(0.7 * share)}
+
+
+def test_the_penalty_pushes_every_gate_down_by_lambda_times_its_own_slope():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(weight=0.7)
+    penalty.advance(gates, state, 1)
+    penalty(gates, state).backward()
+    for gate in in_order(gates):
+        p = gate.probability_open().detach()
+        torch.testing.assert_close(
+            gate.weight.grad, 0.7 * p * (1 - p) * gate.lr_factor, atol=1e-12, rtol=0
+        )
+
+
+@pytest.mark.parametrize("targets", [{"all": 4}, {"encoder-self": 2, "cross": 1}])
+def test_multipliers_move_by_the_violation_and_the_target_by_equal_steps(targets):
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets=targets, warmup_updates=4, multiplier_lr=0.05)
+    penalty.advance(gates, state, 0)
+    start = {name: expected_heads(gates, name) for name in targets}
+    multipliers = dict.fromkeys(targets, 0.0)
+    for updates in range(1, 8):
+        # what the optimiser does meanwhile
+        set_log_a(gates["encoder-self"][0], [-4.0 + updates, 3.0 - updates, 0.2, 1.1])
+        set_log_a(gates["cross"][1], [1.5, -1.0 - updates])
+        penalty.advance(gates, state, updates)
+        total = 0.0
+        for name, number in targets.items():
+            target = start[name] + (number - start[name]) * min(1, updates / 4)
+            violation = (expected_heads(gates, name) - target) / NUM_HEADS[name]
+            multipliers[name] += 0.05 * violation
+            total += NUM_HEADS[name] * (
+                multipliers[name] * violation + RHO / 2 * violation * violation
+            )
+        assert penalty.weights(state) == pytest.approx(multipliers, abs=1e-12)
+        assert penalty(gates, state).item() == pytest.approx(total, abs=1e-12)
+    assert state.updates == 7
+
+
+def test_with_a_budget_each_gate_is_pushed_by_multiplier_and_violation():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 3}, multiplier_lr=0.1)
+    for updates in range(4):
+        penalty.advance(gates, state, updates)
+    penalty(gates, state).backward()
+    violation = (expected_heads(gates) - 3) / 9
+    # without warm-up every update saw this violation; mu is also what a fixed lambda would be
+    push = 3 * 0.1 * violation + RHO * violation
+    for gate in in_order(gates):
+        p = gate.probability_open().detach()
+        torch.testing.assert_close(
+            gate.weight.grad, push * p * (1 - p) * gate.lr_factor, atol=1e-12, rtol=0
+        )
+
+
+def test_at_the_start_of_the_warm_up_the_penalty_is_zero():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 2}, warmup_updates=10)
+    penalty.advance(gates, state, 0)
+    assert penalty(gates, state).item() == 0
+
+
+def test_a_budget_of_one_attention_leaves_the_gates_of_others_alone():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"cross": 1})
+    penalty.advance(gates, state, 1)
+    penalty(gates, state).backward()
+    assert gates["cross"][1].weight.grad.any()
+    assert [gate.weight.grad for gate in gates["encoder-self"].values()] == [None, None]
+
+
+def test_advancing_again_within_an_update_changes_nothing():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 3}, warmup_updates=5)
+    for updates in (0, 1, 2):
+        penalty.advance(gates, state, updates)
+    once = state.multipliers.clone()
+    assert once.any()
+    set_log_a(gates["cross"][1], [9.0, 9.0])
+    for _ in range(3):
+        penalty.advance(gates, state, 2)
+    assert torch.equal(state.multipliers, once)
+
+
+@pytest.mark.parametrize("number", range(10))
+def test_after_the_decision_a_budget_for_all_is_met_exactly(number):
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": number}, decide_at=3)
+    for updates in range(3):
+        penalty.advance(gates, state, updates)
+    assert not any(gate.is_decided for gate in in_order(gates))
+    penalty.advance(gates, state, 3)
+    assert all(gate.is_decided for gate in in_order(gates))
+    counts = count_heads(in_order(gates))
+    assert (counts.expected, counts.open, counts.undecided) == (number, number, 0)
+    # those of largest log a stay
+    log_a = all_log_a(gates)
+    kept = {a for a, gate in zip(log_a, at_evaluation(gates), strict=True) if gate == 1}
+    assert kept == set(sorted(log_a, reverse=True)[:number])
+
+
+@pytest.mark.parametrize("encoder", [0, 3, 7])
+@pytest.mark.parametrize("cross", [0, 1, 2])
+def test_after_the_decision_the_budget_of_each_attention_is_met_exactly(encoder, cross):
+    gates = make_gates()
+    HeadPenalty(targets={"encoder-self": encoder, "cross": cross}).decide(gates)
+    for attention, number in (("encoder-self", encoder), ("cross", cross)):
+        counts = count_heads(gates[attention].values())
+        assert (counts.expected, counts.open, counts.undecided) == (number, number, 0)
+        kept = torch.cat([gate.at_evaluation() for gate in gates[attention].values()]) == 1
+        log_a = torch.tensor(all_log_a(gates, attention))
+        if 0 < number < len(kept):
+            assert log_a[kept].min() > log_a[~kept].max()
+
+
+@pytest.mark.parametrize("number", [0, 1, 4, 6])
+def test_ties_go_to_the_heads_that_come_first(number):
+    gates = make_gates({("encoder-self", 0): [2.5] * 3, ("cross", 0): [2.5] * 3})
+    HeadPenalty(targets={"all": number}).decide(gates)
+    assert at_evaluation(gates) == [1.0] * number + [0.0] * (6 - number)
+
+
+def test_gates_without_a_budget_are_rounded_to_what_is_nearer_in_evaluation():
+    nearer = [float(value >= 0.5) for value in at_evaluation(make_gates())]
+    assert 0 < sum(nearer) < 9
+    for targets, rest in ((None, slice(None)), ({"cross": 0}, slice(7))):
+        gates = make_gates()
+        HeadPenalty(targets=targets).decide(gates)
+        assert at_evaluation(gates)[rest] == nearer[rest]
+    assert at_evaluation(gates)[7:] == [0.0, 0.0]
+
+
+def test_with_a_weight_the_heads_are_decided_too_where_that_is_asked_for():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(weight=0.1, decide_at=2)
+    for updates in range(3):
+        penalty.advance(gates, state, updates)
+    assert all(gate.is_decided for gate in in_order(gates))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3])
+def test_without_a_number_of_updates_to_decide_at_the_gates_stay_undecided(weight):
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(weight=weight)
+    for updates in range(50):
+        penalty.advance(gates, state, updates)
+    assert not any(gate.is_decided for gate in in_order(gates))
+
+
+def test_heads_can_be_decided_at_the_very_first_update():
+    gates, state = make_gates(), PruningState()
+    HeadPenalty(targets={"all": 4}, decide_at=0).advance(gates, state, 0)
+    assert count_heads(in_order(gates)).open == 4
+
+
+def test_a_training_that_goes_on_behind_the_decision_decides_before_its_first_update():
+    gates, state = make_gates(), PruningState()
+    HeadPenalty(targets={"all": 4}, decide_at=90).advance(gates, state, 10)
+    # stopped, and started again with another number of updates to decide at
+    HeadPenalty(targets={"all": 4}, decide_at=10).advance(gates, state, 10)
+    assert count_heads(in_order(gates)).open == 4
+
+
+def test_what_is_decided_stays_decided():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 4}, decide_at=1)
+    for updates in (0, 1):
+        penalty.advance(gates, state, updates)
+    decided = at_evaluation(gates)
+    for gate in in_order(gates):
+        set_log_a(gate, (-gate.log_a.detach()).tolist())
+    for updates in (2, 3):
+        penalty.advance(gates, state, updates)
+    assert at_evaluation(gates) == decided
+
+
+def test_after_the_decision_the_penalty_has_a_gradient_of_zero_and_the_multiplier_rests():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 4}, decide_at=2)
+    for updates in (0, 1, 2):
+        penalty.advance(gates, state, updates)
+    rest = state.multipliers.clone()
+    penalty.advance(gates, state, 3)
+    assert torch.equal(state.multipliers, rest)
+    value = penalty(gates, state)
+    assert value.item() == 0
+    value.backward()
+    assert not any(gate.weight.grad.any() for gate in in_order(gates))
+
+
+def test_when_the_updates_go_back_a_new_training_begins():
+    gates, state = make_gates(), PruningState()
+    penalty = HeadPenalty(targets={"all": 4}, warmup_updates=5, decide_at=3)
+    for updates in range(5):
+        penalty.advance(gates, state, updates)
+    set_log_a(gates["cross"][1], [0.0, 0.0])
+    penalty.advance(gates, state, 0)
+    assert not any(gate.is_decided for gate in in_order(gates))
+    assert state.updates == 0
+    assert not state.multipliers.any()
+    torch.testing.assert_close(
+        state.start, torch.full((3,), expected_heads(gates), dtype=torch.float64)
+    )
+
+
+def test_a_training_that_is_stopped_goes_on_as_if_it_was_not():
+    def train(updates, gates, state):
+        penalty = HeadPenalty(targets={"encoder-self": 3, "cross": 1}, warmup_updates=6)
+        for update in updates:
+            set_log_a(gates["cross"][1], [1.5 - update, -1.0])
+            penalty.advance(gates, state, update)
+        return state
+
+    straight = train(range(8), make_gates(), PruningState())
+    gates, stopped = make_gates(), PruningState()
+    train(range(4), gates, stopped)
+    resumed = PruningState()
+    resumed.load_state_dict(stopped.state_dict())
+    train(range(3, 8), gates, resumed)  # the update of the checkpoint comes again
+    assert torch.equal(resumed.multipliers, straight.multipliers)
+    assert torch.equal(resumed.start, straight.start)
+
+
+def test_gates_on_a_checkpoint_in_the_middle_of_its_training_start_from_where_they_are():
+    gates, state = make_gates(), PruningState()
+    HeadPenalty(targets={"all": 4}, warmup_updates=10).advance(gates, state, 500)
+    assert state.updates == 500
+    assert state.start[0].item() == pytest.approx(expected_heads(gates), abs=1e-12)
+
+
+@pytest.mark.parametrize("number", [2, 6])
+def test_a_budget_brings_the_expected_heads_to_it_against_what_the_heads_are_worth(number):
+    # Each head is worth something to the model, some more than others
+    gates = make_gates({("encoder-self", 0): [2.5] * 8})
+    (gate,) = in_order(gates)
+    worth = torch.linspace(0.1, 0.8, 8, dtype=torch.float64)
+    state, penalty = PruningState(), HeadPenalty(targets={"all": number}, warmup_updates=150)
+    optimizer = torch.optim.Adam(gate.parameters(), lr=0.01)
+    for updates in range(400):
+        penalty.advance(gates, state, updates)
+        optimizer.zero_grad()
+        (penalty(gates, state) - (worth * gate.probability_open()).sum()).backward()
+        optimizer.step()
+    assert count_heads([gate]).expected == pytest.approx(number, abs=0.5)
+    penalty.decide(gates)
+    assert gate.at_evaluation().tolist() == [0.0] * (8 - number) + [1.0] * number
+
+
+def test_in_validation_a_weight_counts_the_expected_heads_without_warm_up_or_gradient():
+    gates = make_gates()
+    value = HeadPenalty(weight=0.7, warmup_updates=1000).at_validation(gates)
+    assert value.item() == pytest.approx(0.7 * expected_heads(gates), abs=1e-12)
+    assert not value.requires_grad
+
+
+# In evaluation LOG_A is: encoder-self 0 and six above 0, of which 1.1, 0.2, 0.5, -0.5 and 2.0
+# are below 1; cross two between 0 and 1
+@pytest.mark.parametrize(
+    ("targets", "expected"),
+    [
+        ({"all": 9}, 0 + 7),
+        ({"all": 8}, 0 + 7),
+        ({"all": 3}, 5 + 7),
+        ({"all": 0}, 8 + 7),
+        ({"encoder-self": 4}, 2 + 5),
+        ({"encoder-self": 4, "cross": 0}, 2 + 5 + 2 + 2),
+        # too few in one attention do not make up for too many in another
+        ({"encoder-self": 7, "cross": 1}, 0 + 5 + 1 + 2),
+    ],
+)
+def test_in_validation_a_budget_costs_a_nat_for_each_head_beyond_it_and_each_undecided(
+    targets, expected
+):
+    assert HeadPenalty(targets=targets).at_validation(make_gates()).item() == expected
+
+
+def test_in_validation_a_model_within_its_budget_costs_nothing():
+    gates = make_gates()
+    penalty = HeadPenalty(targets={"encoder-self": 3, "cross": 1})
+    penalty.decide(gates)
+    assert penalty.at_validation(gates).item() == 0
+
+
+def test_heads_are_counted_as_expected_open_and_undecided():
+    gates = make_gates()
+    counts = count_heads(in_order(gates))
+    assert counts.expected == pytest.approx(expected_heads(gates), abs=1e-6)
+    assert (counts.open, counts.undecided) == (8, 7)
+    nothing = count_heads([])
+    assert (nothing.expected, nothing.open, nothing.undecided) == (0, 0, 0)
+
+
+def test_undecided_heads_are_listed_with_attention_layer_head_and_gate():
+    gates = make_gates()
+    listed = undecided_heads(gates)
+    assert [head[:3] for head in listed] == [
+        ("encoder-self", 0, 2),
+        ("encoder-self", 0, 3),
+        ("encoder-self", 2, 0),
+        ("encoder-self", 2, 1),
+        ("encoder-self", 2, 2),
+        ("cross", 1, 0),
+        ("cross", 1, 1),
+    ]
+    for attention, layer, head, value in listed:
+        a = LOG_A[attention, layer][head]
+        assert value == pytest.approx(1.2 / (1 + math.exp(-a)) - 0.1, abs=1e-12)
+    HeadPenalty(targets={"all": 5}).decide(gates)
+    assert undecided_heads(gates) == []
+
+
+@pytest.mark.parametrize(
+    ("targets", "message"),
+    [
+        (
+            {"decoder-self": 1},
+            r"--target-heads names decoder-self, which has no gates .*--head-gates, or leave it",
+        ),
+        ({"all": 10}, r"--target-heads asks for 10 heads in all, but only 9 .*give 9 or less"),
+        ({"cross": 3}, r"--target-heads asks for 3 heads in cross, but only 2 .*give 2 or less"),
+    ],
+)
+def test_a_budget_that_the_model_cannot_have_is_refused_with_the_remedy(targets, message):
+    with pytest.raises(ValueError, match=message):
+        HeadPenalty(targets=targets).check(make_gates())
+
+
+@pytest.mark.parametrize(
+    "targets", [None, {"all": 0}, {"all": 9}, {"encoder-self": 7, "cross": 2}, {"cross": 0}]
+)
+def test_a_budget_that_the_model_can_have_is_accepted(targets):
+    gates = make_gates()
+    HeadPenalty(targets=targets).check(gates)
+    HeadPenalty(targets=targets).decide(gates)
+    for name, number in (targets or {}).items():
+        members = in_order(gates) if name == "all" else list(gates[name].values())
+        assert count_heads(members).open == number

@@ -1,0 +1,576 @@
+"""Models with gates on their heads and with fewer heads: options, checkpoints, draws."""
+
+import argparse
+import logging
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.distributed import utils as distributed_utils
+from fairseq.models.ema.ema import EMA
+from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
+from omegaconf import OmegaConf
+
+from fairseq_entmax import compat
+from fairseq_entmax.models import EntmaxTransformerModel
+from fairseq_entmax.models import options as model_options
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+
+ALL = "encoder-self,decoder-self,cross"
+UNEVEN = {
+    "encoder_self_attn_heads": "1,3",
+    "decoder_self_attn_heads": "0,2",
+    "cross_attn_heads": "4,0",
+}
+
+
+@pytest.fixture
+def trainer(monkeypatch):
+    """Stands for fairseq's trainer and for its workers."""
+
+    class Trainer:
+        updates = 0
+        rank = 0
+        workers = 1
+
+    trainer = Trainer()
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: trainer.updates)
+    monkeypatch.setattr(distributed_utils, "get_global_rank", lambda: trainer.rank)
+    monkeypatch.setattr(distributed_utils, "get_global_world_size", lambda: trainer.workers)
+    return trainer
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(**sample()["net_input"])[0]
+
+
+def head_numbers(model):
+    found = {}
+    for attention, _, module in attention_modules(model):
+        found.setdefault(attention, []).append(module.num_heads)
+    return found
+
+
+def all_gates(model):
+    return [gate for layers in model.head_gates().values() for gate in layers.values()]
+
+
+# Numbers of heads
+
+
+def test_without_options_a_model_has_all_its_heads_and_no_gates():
+    model = build_model(decoder_attention_heads=2)
+    assert head_numbers(model) == {
+        "encoder-self": [4, 4],
+        "decoder-self": [2, 2],
+        "cross": [2, 2],
+    }
+    assert model.head_gates() == {}
+    assert model.pruning_state is None
+    stock = build_model("transformer", decoder_attention_heads=2)
+    added = set(model.state_dict()) - set(stock.state_dict())
+    assert all(name.endswith("mapping.alpha_logit") for name in added)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [("3,0", [3, 0]), ("2", [2, 2]), ([1, 4], [1, 4]), (2, [2, 2]), (0, [0, 0])],
+)
+def test_heads_are_given_for_each_layer_or_once_for_all(value, expected):
+    model = build_model(encoder_self_attn_heads=value)
+    assert head_numbers(model) == {
+        "encoder-self": expected,
+        "decoder-self": [4, 4],
+        "cross": [4, 4],
+    }
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
+def test_projections_and_alphas_are_as_many_as_the_heads(mapping):
+    model = build_model(attn_mapping=mapping, head_gates=ALL, **UNEVEN)
+    shapes = {}
+    for attention, layer, module in attention_modules(model):
+        shapes[attention, layer] = {
+            name: tuple(parameter.shape) for name, parameter in module.named_parameters()
+        }
+    for attention, counts in {
+        "encoder-self": [1, 3],
+        "decoder-self": [0, 2],
+        "cross": [4, 0],
+    }.items():
+        for layer, count in enumerate(counts):
+            rows = 4 * count
+            expected = {"out_proj.bias": (16,)}
+            if count:
+                expected["out_proj.weight"] = (16, rows)
+                for name in ("q_proj", "k_proj", "v_proj"):
+                    expected |= {f"{name}.weight": (rows, 16), f"{name}.bias": (rows,)}
+                expected["gate.weight"] = (count,)
+                if mapping == "entmax":
+                    expected["mapping.alpha_logit"] = (count,)
+            assert shapes[attention, layer] == expected
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_every_parameter_of_a_model_of_uneven_heads_gets_a_gradient(before):
+    model = build_model(
+        head_gates="encoder-self,cross",
+        encoder_normalize_before=before,
+        decoder_normalize_before=before,
+        **UNEVEN,
+    ).train()
+    model(**sample()["net_input"])[0].pow(2).mean().backward()
+    # Distributed training waits for every gradient
+    assert [name for name, p in model.named_parameters() if p.grad is None] == []
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_a_layer_norm_that_nothing_would_look_at_is_left_out(before):
+    options = {"encoder_normalize_before": before, "decoder_normalize_before": before}
+    names = {
+        "encoder.layers.0.self_attn_layer_norm.weight",
+        "decoder.layers.0.self_attn_layer_norm.weight",
+        "decoder.layers.1.encoder_attn_layer_norm.weight",
+    }
+    full = set(build_model(**options).state_dict())
+    fewer = set(build_model(**options, **{**UNEVEN, "encoder_self_attn_heads": "0,4"}).state_dict())
+    assert names <= full
+    gone = {name for name in full - fewer if "layer_norm.weight" in name}
+    assert gone == (names if before else set())
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("heads", [UNEVEN, dict.fromkeys(UNEVEN, 0)])
+def test_decoding_step_by_step_equals_the_full_forward_pass(mapping, heads):
+    model = spread_scores(build_model(attn_mapping=mapping, **heads)).double()
+    net_input = sample()["net_input"]
+    with torch.no_grad():
+        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        tokens = net_input["prev_output_tokens"]
+        full, _ = model.decoder(tokens, encoder_out=encoder_out)
+        state = {}
+        steps = [
+            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            for n in range(tokens.size(1))
+        ]
+    not_padding = tokens.ne(tiny_task().target_dictionary.pad())
+    torch.testing.assert_close(
+        torch.cat(steps, dim=1)[not_padding], full[not_padding], atol=1e-9, rtol=0
+    )
+
+
+@pytest.mark.parametrize("heads", [UNEVEN, dict.fromkeys(UNEVEN, 0)])
+def test_beam_search_finds_the_same_with_and_without_the_shared_source(heads):
+    model = spread_scores(build_model(attn_mapping="entmax", **heads))
+    arguments = Namespace(beam=4, max_len_a=0, max_len_b=8)
+
+    def translate(model):
+        generator = tiny_task().build_generator([model], arguments)
+        return [
+            [(hypo["tokens"].tolist(), round(hypo["score"].item(), 4)) for hypo in sentence]
+            for sentence in tiny_task().inference_step(generator, [model], sample())
+        ]
+
+    separate = translate(model)
+    model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
+    assert translate(model) == separate
+
+
+def train_with_quantisation_noise(heads):
+    model = build_model(
+        quant_noise_pq=0.5, quant_noise_pq_block_size=8, encoder_self_attn_heads=heads
+    ).train()
+    model(**sample()["net_input"])[0].pow(2).mean().backward()
+    return model
+
+
+@pytest.mark.parametrize("heads", [0, 2, 4])
+def test_quantisation_noise_takes_fewer_heads_whose_width_its_blocks_divide(heads):
+    model = train_with_quantisation_noise(heads)
+    gradients = [p.grad for p in model.parameters() if p.grad is not None]
+    assert len(gradients) > 20
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_quantisation_noise_on_heads_whose_width_its_blocks_do_not_divide_is_refused():
+    with pytest.raises(ValueError, match="quant-noise"):
+        train_with_quantisation_noise(3)
+
+
+def test_layers_that_are_left_out_leave_their_heads_with_them():
+    model = build_model(
+        encoder_layers=3,
+        encoder_layers_to_keep="0,2",
+        encoder_self_attn_heads="1,2,3",
+        decoder_layers=3,
+        decoder_layers_to_keep="1,2",
+        decoder_self_attn_heads="1,0,2",
+        cross_attn_heads="3",
+    )
+    assert head_numbers(model) == {
+        "encoder-self": [1, 3],
+        "decoder-self": [0, 2],
+        "cross": [3, 3],
+    }
+
+
+def test_heads_can_be_given_for_the_layers_that_are_kept_alone():
+    model = build_model(
+        encoder_layers=3, encoder_layers_to_keep="0,2", encoder_self_attn_heads="1,3"
+    )
+    assert head_numbers(model)["encoder-self"] == [1, 3]
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"), [("3,0,8", [3, 0, 8]), (" 3 , 0", [3, 0]), (5, [5]), ([1, "2"], [1, 2])]
+)
+def test_head_counts_are_numbers_separated_by_commas(value, expected):
+    assert model_options.parse_head_counts(value) == expected
+
+
+# Gates
+
+
+def test_gates_stand_on_the_attentions_that_are_named_one_for_each_head():
+    model = build_model(head_gates="cross,encoder-self", **UNEVEN)
+    found = {
+        (attention, layer): gate.num_heads
+        for attention, layers in model.head_gates().items()
+        for layer, gate in layers.items()
+    }
+    # cross attention of layer 1 has no heads
+    assert found == {("encoder-self", 0): 1, ("encoder-self", 1): 3, ("cross", 0): 4}
+    assert list(model.head_gates()) == ["encoder-self", "cross"]
+
+
+def test_gates_are_as_the_options_say():
+    model = build_model(
+        head_gates=ALL,
+        gate_temperature="0.5",
+        gate_stretch="-0.2,1.3",
+        gate_init="1.5",
+        gate_lr_factor=4,
+    )
+    for gate in all_gates(model):
+        assert (gate.temperature, gate.stretch, gate.lr_factor) == (0.5, (-0.2, 1.3), 4.0)
+        torch.testing.assert_close(gate.log_a, torch.full((4,), 1.5))
+        torch.testing.assert_close(gate.weight, torch.full((4,), 1.5 / 4))
+
+
+def test_new_gates_leave_weights_and_scores_as_they_would_be_without_gates():
+    plain, gated = build_model(seed=3), build_model(seed=3, head_gates=ALL)
+    assert all(torch.equal(gated.state_dict()[n], v) for n, v in plain.state_dict().items())
+    assert torch.equal(logits(gated), logits(plain))
+
+
+def test_the_state_of_pruning_is_saved_with_the_model_and_stays_in_float64():
+    model = build_model(head_gates="cross").half()
+    state = model.state_dict()
+    assert state["pruning_state.multipliers"].dtype == torch.float64
+    assert state["decoder.layers.0.encoder_attn.gate.weight"].dtype == torch.float16
+
+
+def test_a_stock_transformer_starts_with_open_gates_and_the_log_says_so(caplog):
+    stock = build_model("transformer", seed=5)
+    model = build_model(attn_mapping="softmax", head_gates="encoder-self,cross", seed=6)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(stock.state_dict())
+    torch.testing.assert_close(logits(model), logits(stock), atol=1e-5, rtol=0)
+    (line,) = [r.getMessage() for r in caplog.records if "head gates" in r.getMessage()]
+    assert "they start at --gate-init 2.5" in line
+    assert "encoder.layers.0.self_attn" in line
+    assert "decoder.layers.1.encoder_attn" in line
+    assert "decoder.layers.0.self_attn" not in line
+    assert not model.pruning_state.has_begun
+
+
+def test_loading_a_checkpoint_with_gates_fills_in_nothing(caplog):
+    saved, model = build_model(head_gates=ALL, seed=5), build_model(head_gates=ALL, seed=6)
+    all_gates(saved)[0].decide(torch.tensor([True, False, True, True]))
+    saved.pruning_state.set_updates(33)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(saved.state_dict())
+    assert caplog.text == ""
+    assert all(torch.equal(model.state_dict()[n], v) for n, v in saved.state_dict().items())
+    assert model.pruning_state.updates == 33
+    assert torch.equal(logits(model), logits(saved))
+
+
+@pytest.mark.parametrize("gates", [None, "cross"])
+def test_gates_in_a_checkpoint_that_the_model_does_not_have_are_refused(gates):
+    state = build_model(head_gates="encoder-self").state_dict()
+    with pytest.raises(
+        ValueError, match=r"head gates in encoder\.layers\.0\.self_attn, "
+    ) as refusal:
+        build_model(head_gates=gates).load_state_dict(state)
+    assert "give the --head-gates that it was trained with" in str(refusal.value)
+    assert "fairseq-entmax prune" in str(refusal.value)
+
+
+def adam(model):
+    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))
+    return FairseqAdam(cfg, [p for p in model.parameters() if p.requires_grad])
+
+
+def test_a_moving_average_of_a_model_with_gates_can_be_kept():
+    model = build_model(head_gates="cross", gate_init=1.0, gate_lr_factor=1)
+    ema = EMA(model, EMAConfig(store_ema=True, ema_decay=0.75))
+    with torch.no_grad():
+        all_gates(model)[0].weight.fill_(2.0)
+    ema.step(model, 1)
+    average = all_gates(ema.get_model())[0]
+    torch.testing.assert_close(average.weight, torch.full((4,), 0.75 * 1 + 0.25 * 2))
+    assert not average.is_decided
+
+
+def train_a_step(model, optimizer):
+    optimizer.zero_grad()
+    model.train()
+    model(**sample()["net_input"])[0].pow(2).mean().backward()
+    optimizer.step()
+
+
+def test_the_optimizer_of_a_stock_checkpoint_goes_on_and_gates_start_anew():
+    stock = build_model("transformer", seed=5)
+    stock_optimizer = adam(stock)
+    train_a_step(stock, stock_optimizer)
+    model = build_model(attn_mapping="softmax", head_gates=ALL, seed=6)
+    model.load_state_dict(stock.state_dict())
+    optimizer = adam(model)
+    optimizer.load_state_dict(stock_optimizer.state_dict())
+    names = dict(model.named_parameters())
+    for name, parameter in stock.named_parameters():
+        expected = stock_optimizer.optimizer.state[parameter]["exp_avg"]
+        assert torch.equal(optimizer.optimizer.state[names[name]]["exp_avg"], expected), name
+    gates = [gate.weight for gate in all_gates(model)]
+    assert len(gates) == 6
+    assert all(not optimizer.optimizer.state.get(weight) for weight in gates)
+    train_a_step(model, optimizer)
+    assert all("exp_avg" in optimizer.optimizer.state[weight] for weight in gates)
+
+
+@pytest.mark.parametrize("share", [True, False])
+def test_a_frozen_decoder_keeps_every_parameter_shared_embeddings_included(share):
+    model = build_model(
+        freeze_decoder=True, share_all_embeddings=share, head_gates="encoder-self"
+    ).train()
+    assert not any(parameter.requires_grad for parameter in model.decoder.parameters())
+    model(**sample()["net_input"])[0].pow(2).mean().backward()
+    frozen = {name for name, p in model.named_parameters() if p.grad is None}
+    expected = {f"decoder.{name}" for name, _ in model.decoder.named_parameters()}
+    if share:  # named where fairseq comes upon them first
+        expected = expected - {"decoder.embed_tokens.weight"} | {"encoder.embed_tokens.weight"}
+    assert frozen == expected
+    assert all(gate.weight.grad is not None for gate in all_gates(model))
+
+
+def test_a_decoder_is_not_frozen_unless_asked_for():
+    assert all(parameter.requires_grad for parameter in build_model().parameters())
+
+
+# Draws
+
+
+def draws(model):
+    """The gates of one training pass."""
+    model.train()
+    model(**batch([3], [2])["net_input"])
+    return torch.cat([gate().detach() for gate in all_gates(model)])
+
+
+def gated(seed=1, **options):
+    # wide enough apart that two draws are never the same by being clipped
+    return build_model(seed=seed, head_gates=ALL, gate_init=0.0, gate_temperature=0.99, **options)
+
+
+def update(model, trainer, number, batches=1):
+    """The draws of one update of one worker."""
+    trainer.updates = number
+    return [draws(model) for _ in range(batches)]
+
+
+def test_a_draw_depends_on_seed_update_and_batch_and_on_nothing_before(trainer):
+    model = gated()
+    first = update(model, trainer, 0, 2) + update(model, trainer, 1, 2)
+    assert len({tuple(draw.tolist()) for draw in first}) == 4
+    again = gated()
+    torch.rand(100)
+    update(again, trainer, 1, 3)
+    torch.testing.assert_close(update(again, trainer, 0, 2), first[:2], atol=0, rtol=0)
+    other = gated(seed=2)
+    assert not torch.equal(update(other, trainer, 0)[0], first[0])
+
+
+def test_a_training_that_is_stopped_draws_what_it_would_have_drawn(trainer):
+    straight = gated()
+    for number in range(5):
+        expected = update(straight, trainer, number, 2)
+    torch.testing.assert_close(update(gated(), trainer, 4, 2), expected, atol=0, rtol=0)
+
+
+def test_validation_between_updates_draws_nothing(trainer):
+    model = gated()
+    expected = update(model, trainer, 0) + update(model, trainer, 1)
+    model = gated()
+    found = update(model, trainer, 0)
+    trainer.updates = 1
+    model.eval()
+    first, second = logits(model), logits(model)
+    assert torch.equal(first, second)
+    found += update(model, trainer, 1)
+    torch.testing.assert_close(found, expected, atol=0, rtol=0)
+
+
+@pytest.mark.parametrize("workers", [2, 3])
+@pytest.mark.parametrize("batches", [1, 2])
+def test_workers_draw_what_one_worker_does_that_makes_all_their_batches(trainer, workers, batches):
+    alone = gated()
+    expected = update(alone, trainer, 0, workers * batches)
+    expected_next = update(alone, trainer, 1, workers * batches)
+    trainer.workers = workers
+    found, found_next = {}, {}
+    for rank in range(workers):
+        trainer.rank = rank
+        model = gated()
+        for number, draw in enumerate(update(model, trainer, 0, batches)):
+            found[number * workers + rank] = draw
+        for number, draw in enumerate(update(model, trainer, 1, batches)):
+            found_next[number * workers + rank] = draw
+    everything = [found[number] for number in range(workers * batches)]
+    torch.testing.assert_close(everything, expected, atol=0, rtol=0)
+    assert len({tuple(draw.tolist()) for draw in everything}) == workers * batches
+    everything = [found_next[number] for number in range(workers * batches)]
+    torch.testing.assert_close(everything, expected_next, atol=0, rtol=0)
+
+
+def test_passes_are_counted_where_there_is_no_trainer(monkeypatch):
+    monkeypatch.setattr(compat, "trainer_num_updates", lambda: None)
+    model = gated()
+    found = [draws(model) for _ in range(3)]
+    assert len({tuple(draw.tolist()) for draw in found}) == 3
+
+
+def test_one_pass_draws_once_for_all_sentences_and_differently_for_each_layer(trainer):
+    model = gated().train()
+    source = sample()["net_input"]["src_tokens"][:1].expand(3, -1)
+    target = sample()["net_input"]["prev_output_tokens"][:1].expand(3, -1)
+    output, _ = model(source, torch.full((3,), source.size(1)), target)
+    torch.testing.assert_close(output[1:], output[:1].expand(2, -1, -1), atol=1e-5, rtol=0)
+    values = torch.cat([gate().detach() for gate in all_gates(model)])
+    inside = values[(values > 0) & (values < 1)]
+    assert len(inside) > 6
+    assert inside.unique().numel() == len(inside)
+
+
+def test_activations_that_are_computed_again_see_the_same_gates(trainer):
+    gradients = []
+    for checkpoint in (False, True):
+        model = gated(checkpoint_activations=checkpoint).train()
+        model(**sample()["net_input"])[0].pow(2).mean().backward()
+        gradients.append([gate.weight.grad for gate in all_gates(model)])
+    # large where other draws would give another gradient
+    assert max(gradient.abs().max() for gradient in gradients[0]) > 1e-3
+    torch.testing.assert_close(gradients[1], gradients[0], atol=1e-6, rtol=0)
+
+
+# Wrong options
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            {"encoder_self_attn_heads": "4,4,4"},
+            r"--encoder-self-attn-heads: 3 numbers of heads for 2 layers, in '4,4,4': give one for",
+        ),
+        (
+            {"cross_attn_heads": "5"},
+            r"--cross-attn-heads: a layer has place for 4 heads at most, .*not 5",
+        ),
+        (
+            {"decoder_self_attn_heads": "3,-1"},
+            r"--decoder-self-attn-heads: .*whole numbers of 0 or more, such as 3,0,8, not '3,-1'",
+        ),
+        ({"cross_attn_heads": "2,"}, r"--cross-attn-heads: .*not '2,'"),
+        ({"cross_attn_heads": "1.5"}, r"--cross-attn-heads: .*not '1.5'"),
+        ({"cross_attn_heads": []}, r"--cross-attn-heads: .*not \[\]"),
+        (
+            {"head_gates": "self"},
+            r"--head-gates: unknown attention 'self'; allowed: encoder-self, decoder-self, cross",
+        ),
+        ({"head_gates": "cross,cross"}, r"--head-gates: .*named twice in 'cross,cross'"),
+        (
+            {"head_gates": "cross", "cross_attn_heads": 0},
+            r"--head-gates: cross attention has no heads to put gates on",
+        ),
+        (
+            {"head_gates": "cross", "no_cross_attention": True},
+            r"--head-gates: --no-cross-attention leaves no cross attention to gate",
+        ),
+        (
+            {"head_gates": "encoder-self,cross", "freeze_decoder": True},
+            r"--head-gates encoder-self,cross: --freeze-decoder .*only encoder-self can have gates",
+        ),
+        ({"gate_temperature": "1"}, r"--gate-temperature: .*above 0 and below 1, not '1'"),
+        ({"gate_stretch": "0.1,1.1"}, r"--gate-stretch: .*gamma below 0 .*not '0.1,1.1'"),
+        ({"gate_init": "high"}, r"--gate-init: .*must be a number, such as 2.5, not 'high'"),
+        ({"gate_lr_factor": -3}, r"--gate-lr-factor: .*above 0, not -3"),
+    ],
+)
+def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_model(**options)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--cross-attn-heads", "two"], "argument --cross-attn-heads: heads must be whole numbers"),
+        (["--head-gates", "decoder"], "argument --head-gates: unknown attention 'decoder'"),
+        (["--gate-temperature", "1.5"], "argument --gate-temperature: the temperature must be"),
+        (["--gate-stretch=-0.1,0.9"], "argument --gate-stretch: the stretch must be"),
+        (["--gate-init", "inf"], "argument --gate-init: the start of log a"),
+        (["--gate-lr-factor", "0"], "argument --gate-lr-factor: the factor must be"),
+    ],
+)
+def test_the_command_line_refuses_a_wrong_option_by_itself(arguments, message, capsys):
+    parser = argparse.ArgumentParser()
+    model_options.add_arguments(parser)
+    with pytest.raises(SystemExit) as stop:
+        parser.parse_args(arguments)
+    assert stop.value.code == 2
+    assert message in capsys.readouterr().err
+
+
+def test_the_command_line_and_a_yaml_file_give_the_same_model():
+    parser = argparse.ArgumentParser()
+    model_options.add_arguments(parser)
+    arguments = "--encoder-self-attn-heads 1,3 --head-gates encoder-self --gate-stretch=-0.2,1.2"
+    parsed = vars(parser.parse_args([*arguments.split(), "--gate-init", "0.5"]))
+    given = {name: value for name, value in parsed.items() if value is not None}
+    from_shell = build_model(**given)
+    from_yaml = build_model(
+        encoder_self_attn_heads=[1, 3],
+        head_gates=["encoder-self"],
+        gate_stretch=[-0.2, 1.2],
+        gate_init=0.5,
+    )
+    for one, other in zip(all_gates(from_shell), all_gates(from_yaml), strict=True):
+        assert one.stretch == other.stretch == (-0.2, 1.2)
+    assert all(
+        torch.equal(from_yaml.state_dict()[n], v) for n, v in from_shell.state_dict().items()
+    )
+
+
+@pytest.mark.parametrize("name", ["head_gate", "gate_temp", "self_attn_heads"])
+def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(name):
+    cfg = OmegaConf.create({"_name": "entmax_transformer", name: "cross"})
+    with pytest.raises(ValueError, match=rf"model\.{name} is no option.*head_gates"):
+        EntmaxTransformerModel.build_model(cfg, tiny_task())

@@ -1,0 +1,334 @@
+"""Hard-concrete gates against their closed forms, draw by draw and on average."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+from torch.func import functional_call
+
+from fairseq_entmax.modules import HardConcreteGate
+from fairseq_entmax.modules import gates as gates_module
+
+DRAWS = 100_000
+STRETCHES = [(-0.1, 1.1), (-0.4, 1.05)]
+GRID = [
+    (log_a, temperature, stretch)
+    for log_a in (-2.5, -0.3, 0.0, 1.2, 4.0)
+    for temperature in (0.33, 0.8)
+    for stretch in STRETCHES
+]
+
+
+def sigmoid(value):
+    return 1 / (1 + math.exp(-value))
+
+
+def make(log_a, **options):
+    """A gate in float64 with these ``log a``."""
+    gate = HardConcreteGate(len(log_a), **options).double()
+    with torch.no_grad():
+        gate.weight.copy_(torch.tensor(log_a, dtype=torch.float64) / gate.lr_factor)
+    return gate
+
+
+def in_evaluation(log_a, stretch=(-0.1, 1.1)):
+    """The gate by its formula."""
+    gamma, zeta = stretch
+    return min(1.0, max(0.0, sigmoid(log_a) * (zeta - gamma) + gamma))
+
+
+class ProbabilityOpen(nn.Module):
+    """P(g != 0) as a module, so that gradcheck can put in other weights."""
+
+    def __init__(self, gate):
+        super().__init__()
+        self.gate = gate
+
+    def forward(self):
+        return self.gate.probability_open()
+
+
+@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
+def test_draws_are_zero_and_one_as_often_as_the_closed_forms_say(log_a, temperature, stretch):
+    gamma, zeta = stretch
+    torch.manual_seed(0)
+    # One pass of many gates is one draw of each
+    gate = HardConcreteGate(DRAWS, temperature, stretch, init=log_a)
+    drawn = gate().detach().double()
+    zero = sigmoid(temperature * math.log(-gamma / zeta) - log_a)
+    one = sigmoid(log_a - temperature * math.log((1 - gamma) / (zeta - 1)))
+    for expected, found in ((zero, drawn == 0), (one, drawn == 1)):
+        # 5 standard errors of a share; 3 draws in all where hardly any are expected
+        tolerance = 5 * math.sqrt(expected * (1 - expected) / DRAWS) + 3 / DRAWS
+        assert found.double().mean().item() == pytest.approx(expected, abs=tolerance)
+    open_share = gate.probability_open()[0].item()
+    assert open_share == pytest.approx(1 - zero, abs=1e-6)
+
+
+@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
+def test_draws_have_the_mean_of_their_distribution(log_a, temperature, stretch):
+    gamma, zeta = stretch
+    torch.manual_seed(1)
+    drawn = HardConcreteGate(DRAWS, temperature, stretch, init=log_a)().detach().double()
+    # The mean of what lies in [0, 1] is the integral of P(g > t), which is smooth in t
+    t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
+    above = torch.sigmoid(log_a - temperature * torch.logit((t - gamma) / (zeta - gamma)))
+    expected = torch.trapezoid(above, t).item()
+    tolerance = 5 * drawn.std().item() / math.sqrt(DRAWS) + 1e-6
+    assert drawn.mean().item() == pytest.approx(expected, abs=tolerance)
+
+
+@pytest.mark.parametrize("temperature", [0.33, 0.8])
+@pytest.mark.parametrize("stretch", STRETCHES)
+def test_a_training_pass_is_the_formula_of_its_draw(temperature, stretch):
+    gamma, zeta = stretch
+    log_a = [-3.0, -0.5, 0.2, 2.0]
+    uniform = [0.5, 0.6, 0.45, 0.9]
+    gate = make(log_a, temperature=temperature, stretch=stretch)
+    gate.use_draw(torch.tensor(uniform, dtype=torch.float64))
+    expected = []
+    for a, u in zip(log_a, uniform, strict=True):
+        s = sigmoid((math.log(u) - math.log(1 - u) + a) / temperature)
+        expected.append(min(1.0, max(0.0, s * (zeta - gamma) + gamma)))
+    torch.testing.assert_close(
+        gate(), torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0
+    )
+    # a gate between the limits and one at each: otherwise the test would show little
+    assert 0 < expected[1] < 1
+    assert (expected[0], expected[3]) == (0, 1)
+
+
+@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
+def test_the_gradient_of_the_probability_is_that_of_finite_differences(log_a, temperature, stretch):
+    gate = make([log_a, log_a + 0.3], temperature=temperature, stretch=stretch)
+    module = ProbabilityOpen(gate)
+    weight = gate.weight.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda value: functional_call(module, {"gate.weight": value}, ()), (weight,)
+    )
+
+
+@pytest.mark.parametrize("temperature", [0.33, 0.8])
+def test_the_gradient_of_a_fixed_draw_goes_along_its_path(temperature):
+    gate = make([-3.0, -0.5, 0.2, 2.0], temperature=temperature)
+    gate.use_draw(torch.tensor([0.5, 0.55, 0.4, 0.9], dtype=torch.float64))
+    weight = gate.weight.detach().clone().requires_grad_()
+    assert torch.autograd.gradcheck(
+        lambda value: functional_call(gate, {"weight": value}, ()), (weight,)
+    )
+    values = gate()
+    values.sum().backward()
+    gamma, zeta = gate.stretch
+    s = (values.detach() - gamma) / (zeta - gamma)
+    inside = (values > 0) & (values < 1)
+    assert inside.any()
+    assert not inside.all()
+    slope = (zeta - gamma) * s * (1 - s) / temperature * gate.lr_factor
+    expected = torch.where(inside, slope, 0.0).detach()
+    torch.testing.assert_close(gate.weight.grad, expected, atol=1e-12, rtol=0)
+
+
+def test_evaluation_is_the_formula_and_the_same_each_time():
+    log_a = [-5.0, -2.3, -0.4, 0.0, 0.9, 2.3, 6.0]
+    gate = make(log_a).eval()
+    gate.use_draw(torch.full((7,), 0.001))  # which only training looks at
+    expected = torch.tensor([in_evaluation(a) for a in log_a], dtype=torch.float64)
+    before = torch.random.get_rng_state()
+    first, second = gate(), gate()
+    assert torch.equal(torch.random.get_rng_state(), before)
+    torch.testing.assert_close(first, expected, atol=1e-12, rtol=0)
+    assert torch.equal(first, second)
+    assert first[0] == 0
+    assert first[-1] == 1
+    gate.train()
+    assert torch.equal(gate.at_evaluation(), first)
+    assert not gate.at_evaluation().requires_grad
+
+
+def test_a_new_gate_is_exactly_one_in_evaluation_and_learns():
+    gate = HardConcreteGate(8)
+    assert torch.equal(gate.eval()(), torch.ones(8))
+    assert not gate.is_decided
+    torch.testing.assert_close(gate.log_a, torch.full((8,), 2.5))
+    assert gate.weight.requires_grad
+
+
+@pytest.mark.parametrize(("init", "is_one"), [(2.4, True), (2.3, False)])
+def test_a_gate_starts_at_one_from_a_start_of_two_point_four_on(init, is_one):
+    assert bool(HardConcreteGate(1, init=init).eval()() == 1) is is_one
+
+
+@pytest.mark.parametrize("lr_factor", [1.0, 10.0])
+def test_the_factor_changes_how_fast_a_gate_learns_and_not_where_it_stands(lr_factor):
+    gate = make([0.4], lr_factor=lr_factor)
+    assert gate.log_a.item() == pytest.approx(0.4, abs=1e-12)
+    before = gate.log_a.item()
+    with torch.no_grad():
+        gate.weight.add_(0.01)
+    assert gate.log_a.item() - before == pytest.approx(0.01 * lr_factor, abs=1e-9)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero(training):
+    gate = make([3.0, -3.0, 0.1]).train(training)
+    gate.decide(torch.tensor([False, True, True]))
+    assert gate.is_decided
+    values, probabilities = gate(), gate.probability_open()
+    for found in (values, probabilities, gate.at_evaluation()):
+        assert found.tolist() == [0.0, 1.0, 1.0]
+    (values.sum() + probabilities.sum()).backward()
+    # Not None: distributed training waits for every gradient
+    assert gate.weight.grad.tolist() == [0.0, 0.0, 0.0]
+
+
+def test_decisions_can_be_taken_back():
+    gate = make([3.0, -3.0])
+    before = gate.at_evaluation()
+    gate.decide(torch.tensor([False, True]))
+    gate.decide(None)
+    assert not gate.is_decided
+    assert torch.equal(gate.at_evaluation(), before)
+    gate.probability_open().sum().backward()
+    assert (gate.weight.grad > 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_gates_are_worked_out_in_float32(dtype):
+    half = HardConcreteGate(5)
+    with torch.no_grad():
+        half.weight.copy_(torch.tensor([-0.31, -0.1, 0.017, 0.12, 0.4]))
+    half.to(dtype)
+    wide = HardConcreteGate(5)
+    with torch.no_grad():
+        wide.weight.copy_(half.weight)
+    uniform = torch.tensor([0.9, 0.5, 0.4, 1e-4, 0.3])
+    for gate in (half, wide):
+        gate.use_draw(uniform)
+    assert half().dtype == half.probability_open().dtype == torch.float32
+    assert torch.equal(half(), wide())
+    assert torch.equal(half.probability_open(), wide.probability_open())
+    assert torch.equal(half.at_evaluation(), wide.at_evaluation())
+    half.probability_open().sum().backward()
+    assert half.weight.grad.dtype == dtype
+    assert (half.weight.grad > 0).all()
+
+
+@pytest.mark.parametrize("uniform", [0.0, 1.0 - 2.0**-24])
+def test_the_ends_of_the_unit_interval_give_finite_gates_and_gradients(uniform):
+    # torch.rand can give 0, and the largest float32 below 1
+    gate = HardConcreteGate(1, init=0.0)
+    gate.use_draw(torch.tensor([uniform]))
+    gate().sum().backward()
+    assert gate().item() == round(uniform)
+    assert gate.weight.grad.isfinite().all()
+
+
+def test_without_a_draw_of_its_own_each_pass_draws_again():
+    gate = HardConcreteGate(50, init=0.0)
+    gate.use_draw(torch.full((50,), 0.5))
+    assert torch.equal(gate(), gate())
+    gate.use_draw(None)
+    assert not torch.equal(gate(), gate())
+
+
+def test_a_state_dict_without_gates_leaves_them_open_and_says_so():
+    gate = HardConcreteGate(3)
+    gate.load_state_dict({})
+    assert torch.equal(gate.eval()(), torch.ones(3))
+    assert not gate.is_decided
+    assert gate.filled == ["weight", "decision"]
+
+
+def test_saving_and_loading_keeps_weights_and_decisions():
+    saved, loaded = make([1.0, -1.0, 0.2]), make([0.0, 0.0, 0.0])
+    saved.decide(torch.tensor([True, False, True]))
+    loaded.load_state_dict(saved.state_dict())
+    assert torch.equal(loaded.log_a, saved.log_a)
+    assert loaded().tolist() == [1.0, 0.0, 1.0]
+    assert loaded.filled == []
+
+
+def uniforms(sizes, *key):
+    """What :func:`draw` gives gates of these sizes, one after the other."""
+    gates = [HardConcreteGate(size, init=0.0) for size in sizes]
+    gates_module.draw(gates, *key)
+    return torch.cat([gate().detach() for gate in gates])
+
+
+def test_a_draw_depends_on_its_key_and_on_nothing_else():
+    torch.manual_seed(1)
+    first = uniforms([4, 2, 3], 7, 100, 0)
+    torch.manual_seed(2)
+    torch.rand(17)
+    state = torch.random.get_rng_state()
+    again = uniforms([4, 2, 3], 7, 100, 0)
+    assert torch.equal(torch.random.get_rng_state(), state)
+    assert torch.equal(first, again)
+    for key in ((8, 100, 0), (7, 101, 0), (7, 100, 1), (71, 0, 0), (7, 10, 0)):
+        assert not torch.equal(uniforms([4, 2, 3], *key), first), key
+
+
+def test_draws_of_many_batches_are_uniform_and_independent_from_head_to_head():
+    gates = [HardConcreteGate(2, temperature=0.99, init=0.0), HardConcreteGate(1, init=0.0)]
+    rows = []
+    for update in range(2000):
+        gates_module.draw(gates, 1, update, 0)
+        rows.append(torch.cat([gate().detach() for gate in gates]))
+    drawn = torch.stack(rows).double()
+    # log a = 0 is symmetric: half of the gates lie above a half, in every head
+    above = (drawn > 0.5).double()
+    error = 5 * 0.5 / math.sqrt(len(rows))
+    torch.testing.assert_close(
+        above.mean(0), torch.full((3,), 0.5, dtype=torch.float64), atol=error, rtol=0
+    )
+    correlation = torch.corrcoef(above.T)
+    off_diagonal = correlation[~torch.eye(3, dtype=torch.bool)]
+    assert off_diagonal.abs().max() < 5 / math.sqrt(len(rows))
+
+
+def test_a_model_without_gates_has_nothing_to_draw():
+    state = torch.random.get_rng_state()
+    gates_module.draw([], 1, 2, 3)
+    assert torch.equal(torch.random.get_rng_state(), state)
+
+
+@pytest.mark.parametrize(
+    ("value", "expected"),
+    [
+        ("-0.1,1.1", (-0.1, 1.1)),
+        ((-0.2, 1.3), (-0.2, 1.3)),
+        ([-0.2, "1.3"], (-0.2, 1.3)),
+        ("0.2", (-0.2, 1.2)),
+        (0.2, (-0.2, 1.2)),
+    ],
+)
+def test_the_stretch_is_a_pair_or_one_number_for_both_sides(value, expected):
+    assert gates_module.check_stretch(value) == pytest.approx(expected)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"num_heads": 0}, r"1 head or more, not 0"),
+        ({"temperature": 0}, r"temperature .*above 0 and below 1, not 0"),
+        ({"temperature": 1.0}, r"temperature .*above 0 and below 1, not 1.0"),
+        ({"temperature": "warm"}, r"temperature .*not 'warm'"),
+        ({"temperature": math.nan}, r"temperature .*not nan"),
+        ({"temperature": True}, r"temperature .*not True"),
+        ({"stretch": (0.0, 1.1)}, r"gamma below 0 and zeta above 1, .*not \(0.0, 1.1\)"),
+        ({"stretch": (-0.1, 1.0)}, r"gamma below 0 and zeta above 1, .*not \(-0.1, 1.0\)"),
+        ({"stretch": (-math.inf, 1.1)}, r"gamma below 0"),
+        ({"stretch": "0"}, r"one number above 0 for both sides.*not '0'"),
+        ({"stretch": "-0.1,1.1,2"}, r"not '-0.1,1.1,2'"),
+        ({"stretch": ""}, r"the stretch must be"),
+        ({"stretch": None}, r"the stretch must be .*not None"),
+        ({"init": math.inf}, r"start of log a must be a number, such as 2.5, not inf"),
+        ({"init": "open"}, r"start of log a .*not 'open'"),
+        ({"lr_factor": 0}, r"factor must be a number above 0, not 0"),
+        ({"lr_factor": math.inf}, r"factor must be a number above 0, not inf"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(options, message):
+    with pytest.raises(ValueError, match=message):
+        HardConcreteGate(**{"num_heads": 2, **options})

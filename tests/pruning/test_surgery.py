@@ -1,0 +1,548 @@
+"""A pruned model gives what the model with gates gives, and is as much smaller as it says."""
+
+import argparse
+import copy
+import logging
+from argparse import Namespace
+from dataclasses import fields
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, models
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
+from fairseq.dataclass.configs import FairseqConfig
+from fairseq.models import ARCH_CONFIG_REGISTRY
+from omegaconf import OmegaConf
+
+from fairseq_entmax import checkpoints
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.models.options import add_arguments
+from fairseq_entmax.pruning import (
+    Head,
+    checkpoint_heads,
+    prune_checkpoint,
+    prune_state,
+    surgery,
+)
+from tests.support import TINY, batch, build_model, spread_scores, tiny_task
+
+ALL = "encoder-self,decoder-self,cross"
+PRENORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+HEAD_SIZE = 4
+# Parameters of one head: rows of three projections with their biases, columns of the fourth
+PARAMETERS_OF_A_HEAD = 3 * HEAD_SIZE * (16 + 1) + 16 * HEAD_SIZE
+
+
+def trained(arch="entmax_transformer", seed=1, **options):
+    """A model whose biases are not zero and whose gates stand anywhere, one layer closed."""
+    model = spread_scores(build_model(arch, seed=seed, **options))
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.copy_(torch.randn(parameter.shape, generator=generator) * 0.3)
+        for number, (_, _, gate) in enumerate(gates_of(model)):
+            # shut, ajar twice, open, in another order in each layer
+            log_a = torch.tensor([-3.5, -0.7, 0.9, 4.0])
+            log_a = log_a[torch.randperm(4, generator=generator)]
+            gate.weight.copy_(log_a / gate.lr_factor)
+            if number == 1:
+                gate.weight.fill_(-5.0 / gate.lr_factor)
+    return model
+
+
+def gates_of(model):
+    head_gates = model.head_gates() if hasattr(model, "head_gates") else {}
+    return [(a, layer, gate) for a, layers in head_gates.items() for layer, gate in layers.items()]
+
+
+def settings_of(arch="entmax_transformer", **options):
+    """The options of a model as fairseq-train saves them."""
+    args = Namespace(arch=arch, _name=arch, **{**TINY, **options})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return args
+
+
+def state_of(model, arch="entmax_transformer", **options):
+    """What fairseq-train saves of a model."""
+    return {
+        "args": None,
+        "cfg": {"model": settings_of(arch, **options), "criterion": {"_name": "cross_entropy"}},
+        "model": model.state_dict(),
+        "criterion": {"some": torch.ones(1)},
+        "optimizer_history": [{"num_updates": 7}],
+        "task_state": {},
+        "extra_state": {"epoch": 3, "ema": {"w": torch.ones(1)}, "ema_fp32_params": {}},
+        "last_optimizer_state": {"state": {0: torch.ones(3)}},
+    }
+
+
+def rebuilt(state):
+    """The model of a checkpoint, built from its settings alone as fairseq builds it."""
+    settings = state["cfg"]["model"] if state["cfg"] is not None else state["args"]
+    settings = copy.deepcopy(settings)
+    if isinstance(settings, dict):
+        settings = OmegaConf.create(settings)
+    torch.manual_seed(99)
+    model = models.build_model(settings, tiny_task())
+    model.load_state_dict(state["model"])
+    return model.eval()
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
+
+
+def logits(model):
+    with torch.no_grad():
+        return model(**sample()["net_input"])[0]
+
+
+def translations(model):
+    arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
+    generator = tiny_task().build_generator([model], arguments)
+    return [
+        [(hypo["tokens"].tolist(), round(hypo["score"].item(), 4)) for hypo in sentence]
+        for sentence in tiny_task().inference_step(generator, [model], sample())
+    ]
+
+
+def without(model, heads):
+    """The same model in which some heads add nothing: their output columns are zero."""
+    model = copy.deepcopy(model)
+    modules = {
+        "encoder-self": [layer.self_attn for layer in model.encoder.layers],
+        "decoder-self": [layer.self_attn for layer in model.decoder.layers],
+        "cross": [layer.encoder_attn for layer in model.decoder.layers],
+    }
+    with torch.no_grad():
+        for attention, layer, head in heads:
+            columns = slice(head * HEAD_SIZE, (head + 1) * HEAD_SIZE)
+            modules[attention][layer].out_proj.weight[:, columns] = 0
+    return model
+
+
+def open_heads(model):
+    """The heads of each layer that are not closed."""
+    found = {}
+    for attention, _, module in attention_modules(model):
+        gates = [1.0] * module.num_heads if module.gate is None else module.gate.at_evaluation()
+        found.setdefault(attention, []).append(sum(float(gate) > 0 for gate in gates))
+    return found
+
+
+def shapes(weights):
+    return {name: tuple(value.shape) for name, value in weights.items()}
+
+
+OPTIONS = [
+    {"attn_mapping": "softmax"},
+    {"attn_mapping": "entmax"},
+    {"attn_mapping": "entmax", "share_alpha": "layer"},
+    {"attn_mapping": "entmax", "share_alpha": "attention"},
+    {"attn_mapping": "entmax", "share_alpha": "model"},
+    {"attn_mapping": "sparsemax,entmax", "cross_attn_mapping": "entmax:alpha=1.3,softmax"},
+    {"attn_mapping": "entmax", "gate_stretch": "-0.3,1.2", "gate_lr_factor": "3"},
+]
+
+
+@pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
+def test_the_pruned_model_gives_the_scores_and_translations_of_the_gated_one(options, norm, caplog):
+    options = {**options, **norm, "head_gates": ALL}
+    gated = trained(**options)
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
+    with caplog.at_level(logging.WARNING):
+        smaller = rebuilt(pruned)
+    assert caplog.text == ""  # nothing was filled in
+    torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
+    assert translations(smaller) == translations(gated)
+    # a layer without heads, and gates between 0 and 1
+    assert report.heads_after["encoder-self"][1] == 0
+    values = {
+        Head(attention, layer, head): value
+        for attention, layer, gate in gates_of(gated)
+        for head, value in enumerate(gate.at_evaluation().tolist())
+    }
+    undecided = {head: value for head, value in values.items() if 0 < value < 1}
+    assert len(undecided) == 10
+    assert report.undecided == pytest.approx(undecided, abs=1e-6)
+
+
+@pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
+def test_closed_heads_are_physically_gone(norm):
+    options = {"head_gates": ALL, **norm}
+    gated = trained(**options)
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
+    weights, counts = pruned["model"], open_heads(gated)
+    assert report.heads_before == {name: [4, 4] for name in ALL.split(",")}
+    assert report.heads_after == counts
+    assert counts["encoder-self"] == [3, 0]
+    assert not [name for name in weights if "gate" in name or name.startswith("pruning_state")]
+    for attention, prefix in (
+        ("encoder-self", "encoder.layers.{}.self_attn"),
+        ("decoder-self", "decoder.layers.{}.self_attn"),
+        ("cross", "decoder.layers.{}.encoder_attn"),
+    ):
+        for layer, count in enumerate(counts[attention]):
+            name, rows = prefix.format(layer), count * HEAD_SIZE
+            found = {k[len(name) + 1 :]: v for k, v in weights.items() if k.startswith(name + ".")}
+            expected = {"out_proj.bias": (16,)}
+            if count:
+                expected |= {"out_proj.weight": (16, rows), "mapping.alpha_logit": (count,)}
+                for projection in ("q_proj", "k_proj", "v_proj"):
+                    expected |= {f"{projection}.weight": (rows, 16), f"{projection}.bias": (rows,)}
+            assert shapes(found) == expected
+            has_norm = f"{name}_layer_norm.weight" in weights
+            assert has_norm is (count > 0 or not norm)
+
+
+@pytest.mark.parametrize("options", [{}, {"share_all_embeddings": True}, {"share_alpha": "model"}])
+def test_the_report_counts_the_parameters_of_both_models(options):
+    options = {"head_gates": "encoder-self,cross", **options}
+    gated = trained(**options)
+    state = state_of(gated, **options)
+    pruned, report = prune_state(state, "some.pt")
+    smaller = rebuilt(pruned)
+    before = sum(parameter.numel() for parameter in gated.parameters())
+    after = sum(parameter.numel() for parameter in smaller.parameters())
+    assert (report.parameters_before, report.parameters_after) == (before, after)
+    assert (report.weight_bytes_before, report.weight_bytes_after) == (4 * before, 4 * after)
+    gone = 16 - sum(map(sum, open_heads(gated).values())) + 8
+    alphas = gone if options.get("share_alpha") is None else 0
+    gates = 16
+    assert before - after == gone * PARAMETERS_OF_A_HEAD + alphas + gates
+
+
+def test_a_decided_model_keeps_exactly_the_heads_that_were_decided_open():
+    gated = trained(head_gates=ALL)
+    generator = torch.Generator().manual_seed(4)
+    expected = {}
+    for attention, _, gate in gates_of(gated):
+        is_open = torch.rand(4, generator=generator) > 0.5
+        gate.decide(is_open)
+        expected.setdefault(attention, []).append(int(is_open.sum()))
+    pruned, report = prune_state(state_of(gated, head_gates=ALL), "some.pt")
+    assert report.heads_after == expected
+    assert report.undecided == {}
+    smaller = rebuilt(pruned)
+    torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
+    # Nothing to fold: the kept numbers are the same to the last bit
+    for (_, _, one), (_, _, other) in zip(
+        attention_modules(gated), attention_modules(smaller), strict=True
+    ):
+        kept = one.gate.at_evaluation().repeat_interleave(HEAD_SIZE) == 1
+        if kept.any():
+            assert torch.equal(other.out_proj.weight, one.out_proj.weight[:, kept])
+            assert torch.equal(other.q_proj.weight, one.q_proj.weight[kept])
+
+
+def test_a_model_with_open_gates_alone_loses_its_gates_and_nothing_else():
+    model = build_model(head_gates=ALL)
+    pruned, report = prune_state(state_of(model, head_gates=ALL), "some.pt")
+    assert report.heads_after == report.heads_before
+    assert set(pruned["model"]) == set(build_model().state_dict())
+    assert torch.equal(logits(rebuilt(pruned)), logits(model))
+
+
+NAMED = {
+    Head("encoder-self", 0, 1),
+    Head("cross", 1, 0),
+    Head("cross", 1, 3),
+    *(Head("decoder-self", 1, head) for head in range(4)),
+}
+
+
+@pytest.mark.parametrize("norm", [{}, PRENORM], ids=["post-norm", "pre-norm"])
+def test_named_heads_are_taken_out_of_a_stock_transformer(norm):
+    stock = trained("transformer", **norm)
+    state = state_of(stock, "transformer", **norm)
+    pruned, report = prune_state(state, "stock.pt", NAMED)
+    assert report.heads_after == {
+        "encoder-self": [3, 4],
+        "decoder-self": [4, 0],
+        "cross": [4, 2],
+    }
+    smaller = rebuilt(pruned)
+    assert type(smaller).__name__ == "EntmaxTransformerModel"
+    expected = without(stock, NAMED)
+    torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
+    assert translations(smaller) == translations(expected)
+
+
+def test_named_heads_go_beside_the_closed_ones():
+    gated = trained(head_gates="encoder-self")
+    pruned, report = prune_state(state_of(gated, head_gates="encoder-self"), "some.pt", NAMED)
+    smaller = rebuilt(pruned)
+    expected = without(gated, NAMED)
+    torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
+    assert report.heads_after["encoder-self"][1] == 0
+    assert report.heads_after["decoder-self"] == [4, 0]
+    assert report.heads_after["cross"] == [4, 2]
+
+
+def test_a_pruned_checkpoint_can_be_pruned_again():
+    gated = trained(head_gates=ALL, seed=2)
+    first, report = prune_state(state_of(gated, head_gates=ALL), "some.pt")
+    once = rebuilt(first)
+    # the numbers of heads are those that the pruned checkpoint has
+    last = report.heads_after["cross"][0] - 1
+    heads = {Head("cross", 0, last), *(Head("encoder-self", 0, head) for head in range(3))}
+    second, again = prune_state(first, "pruned.pt", heads)
+    assert again.heads_before == report.heads_after
+    assert again.heads_after["cross"][0] == last
+    assert again.heads_after["encoder-self"] == [0, 0]
+    expected = logits(without(once, heads))
+    torch.testing.assert_close(logits(rebuilt(second)), expected, atol=1e-5, rtol=0)
+    with pytest.raises(ValueError, match="has no head gates, so no head of it is closed"):
+        prune_state(first, "pruned.pt")
+
+
+def test_a_model_without_cross_attention_is_pruned():
+    options = {"no_cross_attention": True, "head_gates": "encoder-self,decoder-self"}
+    gated = trained(**options)
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
+    assert set(report.heads_after) == {"encoder-self", "decoder-self"}
+    torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
+
+
+def as_yaml(state, options):
+    """The settings as a YAML file leaves them: a dict of what was given."""
+    state["cfg"]["model"] = {"_name": "entmax_transformer", **TINY, **options}
+
+
+def as_args(state, options):
+    """The settings as fairseq before 0.10 saved them, with everything in one namespace."""
+    settings = state["cfg"]["model"]
+    settings.criterion = "label_smoothed_cross_entropy_with_head_l0"
+    state["cfg"], state["args"] = None, settings
+
+
+def as_args_without_cfg(state, options):
+    as_args(state, options)
+    del state["cfg"]
+
+
+@pytest.mark.parametrize("write", [lambda state, options: None, as_yaml, as_args])
+def test_settings_are_read_and_written_in_every_form_that_fairseq_saves(write):
+    options = {"attn_mapping": "entmax15,entmax", "head_gates": ALL, **PRENORM}
+    gated = trained(**options)
+    state = state_of(gated, **options)
+    write(state, options)
+    pruned, report = prune_state(state, "some.pt")
+    settings = pruned["cfg"]["model"] if pruned["cfg"] is not None else pruned["args"]
+    found = settings if isinstance(settings, dict) else vars(settings)
+    assert type(settings) is type(state["args"] if state["cfg"] is None else state["cfg"]["model"])
+    for attention, option in (
+        ("encoder-self", "encoder_self_attn_heads"),
+        ("decoder-self", "decoder_self_attn_heads"),
+        ("cross", "cross_attn_heads"),
+    ):
+        assert found[option] == ",".join(map(str, report.heads_after[attention]))
+    assert not found["head_gates"]
+    assert found.get("criterion", "label_smoothed_cross_entropy") == "label_smoothed_cross_entropy"
+    torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
+
+
+def test_settings_without_a_cfg_at_all_are_those_in_args():
+    gated = trained(head_gates=ALL)
+    state = state_of(gated, head_gates=ALL)
+    as_args_without_cfg(state, {})
+    pruned, _ = prune_state(state, "some.pt")
+    smaller = rebuilt({**pruned, "cfg": None})
+    torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
+
+
+def test_the_checkpoint_that_was_read_stays_as_it_is():
+    gated = trained(head_gates=ALL)
+    state = state_of(gated, head_gates=ALL)
+    state["cfg"]["criterion"] = {"_name": surgery.GATED_CRITERION, "l0_weight": 0.1}
+    before = copy.deepcopy(state)
+    pruned, _ = prune_state(state, "some.pt", {Head("cross", 0, 0)})
+    assert state.keys() == before.keys()
+    assert state["cfg"] == before["cfg"]
+    assert state["extra_state"].keys() == before["extra_state"].keys()
+    assert state["last_optimizer_state"] is not None
+    assert list(state["model"]) == list(before["model"])
+    assert all(torch.equal(state["model"][n], v) for n, v in before["model"].items())
+    # and what was cut is no view of it, which would save the whole
+    weight = pruned["model"]["encoder.layers.0.self_attn.q_proj.weight"]
+    assert weight.untyped_storage().nbytes() == weight.numel() * 4
+
+
+def test_what_belongs_to_the_larger_model_is_left_behind_and_the_rest_stays():
+    gated = trained(head_gates=ALL)
+    pruned, _ = prune_state(state_of(gated, head_gates=ALL), "some.pt")
+    assert pruned["last_optimizer_state"] is None
+    assert pruned["criterion"] is None
+    assert pruned["extra_state"] == {"epoch": 3}
+    assert pruned["optimizer_history"] == [{"num_updates": 7}]
+    assert pruned["task_state"] == {}
+
+
+def test_the_criterion_of_the_gates_becomes_the_one_that_it_extends():
+    state = state_of(trained(head_gates=ALL), head_gates=ALL, freeze_decoder=None)
+    state["cfg"]["criterion"] = {
+        "_name": "label_smoothed_cross_entropy_with_head_l0",
+        "label_smoothing": 0.2,
+        "report_accuracy": True,
+        "ignore_prefix_size": 1,
+        "sentence_avg": False,
+        "target_heads": "7",
+        "max_update": 90,
+    }
+    pruned, _ = prune_state(state, "some.pt")
+    criterion = pruned["cfg"]["criterion"]
+    assert criterion == {
+        "_name": "label_smoothed_cross_entropy",
+        "label_smoothing": 0.2,
+        "report_accuracy": True,
+        "ignore_prefix_size": 1,
+        "sentence_avg": False,
+    }
+    known = {field.name for field in fields(LabelSmoothedCrossEntropyCriterionConfig)}
+    assert set(criterion) <= known | {"_name"}
+
+
+def test_another_criterion_stays():
+    pruned, _ = prune_state(state_of(trained(head_gates=ALL), head_gates=ALL), "some.pt")
+    assert pruned["cfg"]["criterion"] == {"_name": "cross_entropy"}
+
+
+def test_a_frozen_decoder_thaws_with_the_pruning():
+    options = {"head_gates": "encoder-self", "freeze_decoder": True}
+    pruned, _ = prune_state(state_of(trained(**options), **options), "some.pt")
+    assert all(parameter.requires_grad for parameter in rebuilt(pruned).parameters())
+
+
+def test_a_gate_is_folded_in_float32_where_the_checkpoint_is_in_half_precision():
+    options = {"attn_mapping": "entmax", "head_gates": ALL}
+    state = state_of(trained(**options), **options)
+    state["model"] = {
+        name: value.half() if value.dtype == torch.float32 else value
+        for name, value in state["model"].items()
+    }
+    gated = build_model(**options)
+    gated.load_state_dict(state["model"])
+    pruned, report = prune_state(state, "half.pt")
+    assert report.undecided
+    torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
+    # what has nothing folded into it stays half
+    types = {name: value.dtype for name, value in pruned["model"].items()}
+    assert types["encoder.layers.0.self_attn.out_proj.weight"] == torch.float32
+    assert types["encoder.layers.0.self_attn.q_proj.weight"] == torch.float16
+    assert types["encoder.layers.0.fc1.weight"] == torch.float16
+
+
+def test_a_gate_at_half_is_half_of_its_columns():
+    gated = build_model(attn_mapping="softmax", head_gates="cross")
+    gate = gated.head_gates()["cross"][1]
+    with torch.no_grad():
+        gate.weight[2] = 0.0  # sigmoid(0) = 1/2, and so is the gate
+    pruned, report = prune_state(state_of(gated, head_gates="cross"), "some.pt")
+    assert report.undecided == {Head("cross", 1, 2): pytest.approx(0.5)}
+    name = "decoder.layers.1.encoder_attn.out_proj.weight"
+    expected = gated.state_dict()[name].clone()
+    expected[:, 8:12] /= 2
+    torch.testing.assert_close(pruned["model"][name], expected, atol=1e-7, rtol=0)
+
+
+@pytest.mark.parametrize("arch", ["entmax_transformer", "transformer"])
+def test_the_printed_options_build_the_same_heads(arch):
+    options = {"head_gates": ALL} if arch == "entmax_transformer" else {}
+    state = state_of(trained(arch, **options), arch, **options)
+    pruned, report = prune_state(state, "some.pt", NAMED)
+    text = surgery.as_options(report.heads_after)
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    parsed = vars(parser.parse_args(text.split()))
+    given = {name: value for name, value in parsed.items() if value is not None}
+    mapping = "softmax" if arch == "transformer" else "entmax"
+    new = build_model(attn_mapping=mapping, **given)
+    assert shapes(new.state_dict()) == shapes(pruned["model"])
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            lambda state: state["cfg"].update(model=Namespace(arch="lstm")),
+            r"is of the model lstm: ",
+        ),
+        (lambda state: state.update(cfg=None), r"neither 'cfg' nor 'args'"),
+        (
+            lambda state: state["model"].pop("encoder.layers.0.self_attn.q_proj.weight"),
+            r"no encoder.layers.0.self_attn.q_proj.weight: .*cannot be pruned",
+        ),
+    ],
+)
+def test_what_cannot_be_pruned_is_said_in_one_sentence(change, message):
+    state = state_of(trained(head_gates="cross"), head_gates="cross")
+    change(state)
+    with pytest.raises(ValueError, match=message):
+        prune_state(state, "some.pt")
+
+
+@pytest.mark.parametrize(
+    ("head", "message"),
+    [
+        (
+            Head("cross", 1, 4),
+            r"some.pt has no head cross:1.4: layer 1 of its cross attention has 4 heads, counted",
+        ),
+        (
+            Head("encoder-self", 2, 0),
+            r"some.pt has no head encoder-self:2.0: its encoder-self attention has 2 layers",
+        ),
+    ],
+)
+def test_an_unknown_head_is_named_with_what_there_is(head, message):
+    with pytest.raises(ValueError, match=message):
+        prune_state(state_of(trained()), "some.pt", {head, Head("cross", 0, 0)})
+
+
+def full_state(model, **options):
+    """A checkpoint with all that fairseq's own loader wants."""
+    cfg = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
+    cfg |= {
+        "model": settings_of(**options),
+        "task": {"_name": "translation", "data": "nowhere"},
+        "criterion": {"_name": surgery.GATED_CRITERION, "label_smoothing": 0.1},
+    }
+    history = {"num_updates": 7, "lr_scheduler_state": {}, "optimizer_name": "FairseqAdam"}
+    return {
+        **state_of(model, **options),
+        "cfg": cfg,
+        "optimizer_history": [history],
+        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
+    }
+
+
+def test_fairseq_loads_the_file_and_translates_as_with_the_gated_one(tmp_path):
+    options = {"attn_mapping": "entmax", "head_gates": ALL, **PRENORM}
+    path, output = str(tmp_path / "gated.pt"), str(tmp_path / "pruned.pt")
+    gated = trained(**options)
+    torch.save(full_state(gated, **options), path)
+    report = prune_checkpoint(path, output)
+    loaded, _, _ = checkpoint_utils.load_model_ensemble_and_task([output], task=tiny_task())
+    torch.testing.assert_close(logits(loaded[0].eval()), logits(gated), atol=1e-5, rtol=0)
+    assert translations(loaded[0].eval()) == translations(gated)
+    assert checkpoint_heads(output) == report.heads_after == checkpoint_heads(path)
+    assert (tmp_path / "pruned.pt").stat().st_size < (tmp_path / "gated.pt").stat().st_size
+    # The same as without the file
+    pruned, _ = prune_state(checkpoints.load_checkpoint(path), path)
+    saved = checkpoints.load_checkpoint(output)
+    assert saved["model"].keys() == pruned["model"].keys()
+    assert all(torch.equal(saved["model"][n], v) for n, v in pruned["model"].items())
+
+
+def test_tensors_that_were_shared_are_saved_once(tmp_path):
+    options = {"head_gates": "cross", "share_all_embeddings": True}
+    path, output = str(tmp_path / "gated.pt"), str(tmp_path / "pruned.pt")
+    torch.save(state_of(trained(**options), **options), path)
+    prune_checkpoint(path, output)
+    weights = checkpoints.load_checkpoint(output)["model"]
+    places = {weights[f"{side}.embed_tokens.weight"].data_ptr() for side in ("encoder", "decoder")}
+    assert len(places) == 1
