@@ -10,8 +10,10 @@ every number of a model for one that can be averaged.
 from __future__ import annotations
 
 import functools
+import logging
 import os
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -89,6 +91,13 @@ def stop_command(error: Exception) -> None:
     command = os.path.basename(sys.argv[0] if sys.argv else "")
     if command.startswith("fairseq-"):
         print(f"{command}: error: {error}", file=sys.stderr)
+        if threading.active_count() > 1:
+            # A thread that loads batches may be in torch's C++ code. Python would end it
+            # there on its way out, which aborts the process with another exit status.
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+            os._exit(2)
         sys.exit(2)
 
 

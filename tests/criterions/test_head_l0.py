@@ -284,7 +284,7 @@ def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
         """Stands for fairscale's, by which fairseq wraps the model."""
 
     with pytest.raises(
-        ValueError, match="--ddp-backend fully_sharded .* use --ddp-backend pytorch"
+        ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pytorch"
     ):
         criterion(l0_weight=0.1)(FullyShardedDataParallel(), sample())
 
