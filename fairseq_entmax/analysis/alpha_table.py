@@ -133,7 +133,7 @@ def as_table(rows: list[LayerAlpha]) -> str:
         values = "".join(f"{value:9.4f}" for value in row.alpha)
         shared = "  for all heads" if row.learned and len(row.alpha) == 1 < row.heads else ""
         lines.append(
-            f"{row.attention:<13} {row.layer:>5}  {_mapping_text(row):<{mapping_width}}{values}{shared}"
+            f"{row.attention:<13} {row.layer:>5}  {_mapping_text(row):<{mapping_width}}{values}{shared}".rstrip()
         )
     learned = [value for row in rows if row.learned for value in row.alpha]
     if learned:
