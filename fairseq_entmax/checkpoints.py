@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import errno
 import functools
 import pickle
 from collections.abc import Iterator, Mapping
@@ -94,6 +95,21 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     return state
 
 
+def model_settings(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The options of the model that a loaded checkpoint is of.
+
+    Raises:
+        ValueError: it has none.
+    """
+    cfg = state.get("cfg")
+    settings = cfg.get("model") if cfg is not None else state.get("args")
+    if isinstance(settings, argparse.Namespace):
+        return dict(vars(settings))
+    if isinstance(settings, dict):
+        return dict(settings)
+    raise ValueError(f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'")
+
+
 def check_settings(state: Mapping[str, Any], path: str) -> None:
     """Refuse settings that fairseq would evaluate and that are more than plain values.
 
@@ -147,8 +163,10 @@ class _Explained:
                 f"run. Get the checkpoint from a source that you trust, or have its owner save it "
                 f"again"
             ) from None
-        # A file that is no checkpoint makes torch's unpickler stumble in many ways
-        if isinstance(error, RuntimeError | EOFError | LookupError | ValueError):
+        # A file that is no checkpoint makes torch's unpickler stumble in many ways; one that is
+        # cut short can make it seek to a place before its beginning
+        kinds = RuntimeError | EOFError | LookupError | ValueError | IsADirectoryError
+        if isinstance(error, kinds) or getattr(error, "errno", None) == errno.EINVAL:
             reason = (str(error).splitlines() or [""])[0] or "the file ends too early"
             raise ValueError(
                 f"{self.path} is not a checkpoint, or is damaged: {type(error).__name__}: {reason}"

@@ -68,6 +68,11 @@ def _parser() -> argparse.ArgumentParser:
         help="print the options that train a model with the heads of CHECKPOINT (closed ones "
         "left out), or of the output, from scratch",
     )
+    prune.add_argument(
+        "--undecided",
+        action="store_true",
+        help="prune also where training with --target-heads ended before it decided the heads",
+    )
     prune.set_defaults(run=_prune)
     return parser
 
@@ -96,6 +101,8 @@ def _parsed_heads(text: str) -> set[Any]:
 
 
 def _prune(options: argparse.Namespace) -> None:
+    if options.output == "":
+        raise ValueError("--output got '': give the name of the checkpoint to write")
     if options.output is None and (options.heads is not None or options.overwrite):
         raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
     if options.output is None and not options.print_config:
@@ -107,12 +114,17 @@ def _prune(options: argparse.Namespace) -> None:
     if options.output is None:
         print(surgery.as_options(pruning.checkpoint_heads(options.checkpoint)))
         return
+    source, output = Path(options.checkpoint), Path(options.output)
+    bytes_before = source.stat().st_size if source.exists() else 0  # the output may replace it
     report = pruning.prune_checkpoint(
-        options.checkpoint, options.output, heads, overwrite=options.overwrite
+        options.checkpoint,
+        options.output,
+        heads,
+        overwrite=options.overwrite,
+        undecided=options.undecided,
     )
-    files = [Path(path).stat().st_size for path in (options.checkpoint, options.output)]
     shown = sys.stderr if options.print_config else sys.stdout
-    print(surgery.as_table(report, *files), file=shown)
+    print(surgery.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
         print(surgery.as_options(report.heads_after))
 

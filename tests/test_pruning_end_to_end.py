@@ -133,11 +133,13 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
         stdin=sentence + "\n",
     )
     assert hypothesis in typed.stdout
-    # Trained further, with the heads that it has
-    options = run("fairseq-entmax", "prune", "--print-config", pruned.small).stdout.split()
-    start = f"--finetune-from-model={pruned.small}"
-    further = [pruned.mapping, *PRENORM, *options, start, "--max-update=3"]
-    train(data, tmp_path / "further", *further)
+    # Trained further without a word about its heads, also after a stop
+    start = [f"--finetune-from-model={pruned.small}"]
+    for updates in (2, 3):
+        further = [pruned.mapping, *PRENORM, *start, f"--max-update={updates}"]
+        log = train(data, tmp_path / "further", *further).stderr
+        assert log.count("the heads of each layer are those of ") == 1
+        start = []
     after = weights(tmp_path / "further" / "checkpoint_last.pt")
     before = weights(pruned.small)
     assert {k: v.shape for k, v in after.items()} == {k: v.shape for k, v in before.items()}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from argparse import Namespace
 from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -61,7 +60,7 @@ def checkpoint_alphas(path: str) -> list[LayerAlpha]:
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
     state = checkpoints.load_checkpoint(path)
-    options = _model_options(state, path)
+    options = checkpoints.model_settings(state, path)
     weights = state["model"]
     rows = []
     for attention in ATTENTIONS:
@@ -78,16 +77,6 @@ def checkpoint_alphas(path: str) -> list[LayerAlpha]:
     if not rows:
         raise ValueError(f"{path} holds no attention of an encoder-decoder Transformer")
     return rows
-
-
-def _model_options(state: dict[str, Any], path: str) -> Dictionary[str, Any]:
-    cfg = state.get("cfg")
-    model = cfg["model"] if cfg is not None else state.get("args")
-    if isinstance(model, Namespace):
-        return vars(model)
-    if isinstance(model, Dictionary):
-        return model
-    raise ValueError(f"{path} does not say what model it is of: it has neither 'cfg' nor 'args'")
 
 
 def _specs(options: Dictionary[str, Any], attention: str, layers: int) -> list[MappingSpec]:

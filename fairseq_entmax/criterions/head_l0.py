@@ -120,6 +120,12 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
         except ValueError as error:
             compat.stop_command(error)
             raise
+        if self.penalty.targets is None and not self.penalty.weight:
+            logger.warning(
+                "neither --l0-weight nor --target-heads was given to --criterion %s: open heads "
+                "cost nothing",
+                NAME,
+            )
         self._reported: int | None = None
 
     def forward(
@@ -256,6 +262,11 @@ def read_penalty(
             raise ValueError(f"{option} must be a number of updates, 0 or more, not {value}")
     targets = parse_targets(target_heads)
     decide_at = None if decide_heads_at < 0 else decide_heads_at
+    if decide_at is not None and 0 < max_update <= decide_at:
+        raise ValueError(
+            f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
+            f"would end before the heads are decided, give a smaller number"
+        )
     if targets is None:
         warmup = max(0, l0_warmup_updates)
         return HeadPenalty(l0_weight, None, warmup, decide_at, l0_multiplier_lr)
@@ -271,11 +282,6 @@ def read_penalty(
                 f"give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
             )
         decide_at = max_update * 3 // 4
-    if 0 < max_update <= decide_at:
-        raise ValueError(
-            f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
-            f"would end before the heads are decided, give a smaller number"
-        )
     warmup = decide_at * 2 // 3 if l0_warmup_updates < 0 else l0_warmup_updates
     if warmup > decide_at:
         raise ValueError(

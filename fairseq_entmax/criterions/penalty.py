@@ -126,9 +126,8 @@ class HeadPenalty:
             state.forget()
             for gate in _all(gates):
                 gate.decide(None)
-        if not state.has_begun:
-            for group in self._groups(gates):
-                state.start[group.places] = group.expected().detach().to(state.start)
+        if not state.is_known:
+            self._begin(gates, state)
             state.set_updates(state.updates)
         if updates > state.updates:
             for group in self._groups(gates):
@@ -161,16 +160,17 @@ class HeadPenalty:
         """The penalty in validation, which does not change in the course of training: a scalar.
 
         With a weight, lambda times the expected number of open heads. With a budget, 1 nat for
-        each head that is open in evaluation beyond the budget, and for each that is undecided:
-        so a model within its budget is better than one that is not there yet.
+        each head until the heads are decided, and then for each one more or fewer than the
+        budget: so a model that has its budget is better than one that is not there yet.
         """
         if self.targets is None:
             return self.weight * _expected(_all(gates)).detach()
         excess = []
         for group in self._groups(gates):
             values = torch.cat([gate.at_evaluation() for gate in group.gates])
-            beyond = ((values > 0).sum() - group.target).clamp(min=0)
-            excess.append(beyond + ((values > 0) & (values < 1)).sum())
+            is_decided = torch.stack([(gate.decision >= 0).all() for gate in group.gates]).all()
+            distance = ((values > 0).sum() - group.target).abs()
+            excess.append(torch.where(is_decided, distance, group.num_heads))
         return torch.stack(excess).sum().float()
 
     def decide(self, gates: Gates) -> None:
@@ -198,6 +198,21 @@ class HeadPenalty:
             return {ALL: self.weight * self._share(state.updates)}
         values = state.multipliers.tolist()
         return {name: values[0 if name == ALL else ATTENTIONS.index(name)] for name in self.targets}
+
+    def _begin(self, gates: Gates, state: PruningState) -> None:
+        """Note the heads from which targets go down, unless an earlier process has done so.
+
+        A training that had a weight so far, or targets for other groups, has not.
+        """
+        if self.targets is None:
+            return
+        if bool(state.start[1] < 0) != (ALL in self.targets):
+            state.start.zero_()
+        for group in self._groups(gates):
+            first = group.places[0]
+            if state.start[first] <= 0:
+                state.start[group.places] = -1
+                state.start[first] = group.expected().detach().to(state.start)
 
     def _share(self, updates: int) -> float:
         """How much of the way to the full weight or target is done, 0 to 1."""

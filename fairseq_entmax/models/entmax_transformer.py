@@ -39,6 +39,7 @@ from fairseq_entmax.models.options import (
     own_options,
     read_options,
     set_defaults,
+    take_heads_of_start,
 )
 from fairseq_entmax.modules import (
     EntmaxDecoderLayer,
@@ -227,7 +228,16 @@ class EntmaxTransformerModel(TransformerModel):
                 f"has none there: give the --head-gates that it was trained with, or take the "
                 f"closed heads out of it with 'fairseq-entmax prune'"
             )
-        result = super().load_state_dict(state_dict, *args, **kwargs)
+        try:
+            result = super().load_state_dict(state_dict, *args, **kwargs)
+        except RuntimeError as error:
+            if "size mismatch" in str(error) and "_proj.weight" in str(error):
+                raise ValueError(
+                    "the checkpoint has other numbers of heads, or another width, than the model: "
+                    "give the options that 'fairseq-entmax prune CHECKPOINT --print-config' prints "
+                    f"({error})"
+                ) from error
+            raise
         new_gates = [name for g in _gates(self) for name in g.filled if name.endswith("weight")]
         if new_gates:
             logger.warning(
@@ -318,6 +328,7 @@ def _register_architectures() -> None:
             if isinstance(args, Namespace):
                 # On the command line, before fairseq makes the save directory
                 try:
+                    take_heads_of_start(args)
                     keep_layers(args)
                     read_options(args, TransformerConfig.from_namespace(args))
                 except ValueError as error:

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import argparse
 import ast
+import logging
+import os
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -15,11 +17,14 @@ from typing import Any
 
 import torch
 
+from fairseq_entmax import checkpoints
 from fairseq_entmax.mappings import Mapping, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.modules import HardConcreteGate, Heads, gates
 from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+
+logger = logging.getLogger(__name__)
 
 # --share-alpha: how far one learned alpha reaches
 SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
@@ -227,6 +232,14 @@ def read_options(args: Any, cfg: Any) -> AttentionOptions:
             raise ValueError(f"--head-gates: {attention} attention has no heads to put gates on")
     if CROSS in gated and cfg.no_cross_attention:
         raise ValueError("--head-gates: --no-cross-attention leaves no cross attention to gate")
+    for attention in gated:
+        side = cfg.encoder if attention == ENCODER_SELF else cfg.decoder
+        if side.layerdrop:
+            name = "encoder" if attention == ENCODER_SELF else "decoder"
+            raise ValueError(
+                f"--head-gates: --{name}-layerdrop {side.layerdrop} leaves layers, and so gates, "
+                f"out of updates: leave it out while heads are pruned"
+            )
     if args.freeze_decoder and (DECODER_SELF in gated or CROSS in gated):
         raise ValueError(
             f"--head-gates {','.join(gated)}: --freeze-decoder keeps the decoder as it is, so "
@@ -341,6 +354,48 @@ def keep_layers(args: Any) -> None:
         counts = _named(option, partial(parse_head_counts, getattr(args, option)))
         if len(counts) == getattr(args, f"{side}_layers", None) != len(numbers):
             setattr(args, option, ",".join(str(counts[number]) for number in numbers))
+
+
+def take_heads_of_start(args: Any) -> None:
+    """Build the model with the heads of the pruned checkpoint from which training starts.
+
+    Does nothing where options say how many heads there are, and where training starts from
+    nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
+    says so when it loads it).
+
+    Args:
+        args: options of ``fairseq-train``; the numbers of heads are set.
+    """
+    if any(getattr(args, option, None) is not None for option in HEADS_OPTIONS.values()):
+        return
+    path = _start_of(args)
+    if path is None:
+        return
+    try:
+        settings = checkpoints.model_settings(checkpoints.load_checkpoint(path), path)
+    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
+        return
+    heads = {option: settings.get(option) for option in HEADS_OPTIONS.values()}
+    if any(heads.values()):
+        for option, counts in heads.items():
+            setattr(args, option, counts)
+        logger.info(
+            "the heads of each layer are those of %s: %s",
+            path,
+            " ".join(f"{option_name(name)} {counts}" for name, counts in heads.items() if counts),
+        )
+
+
+def _start_of(args: Any) -> str | None:
+    """The checkpoint that fairseq will load first, if there is one: its own rules."""
+    if getattr(args, "save_dir", None) is None:  # no training
+        return None
+    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
+    last = os.path.join(args.save_dir, restore)
+    for path in (last, getattr(args, "finetune_from_model", None), restore):
+        if path and os.path.isfile(path):
+            return str(path)
+    return None
 
 
 def own_options(settings: Any) -> None:

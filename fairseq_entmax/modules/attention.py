@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
@@ -170,11 +172,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
             self.out_proj = _Bias(self.out_proj.bias, self.embed_dim)
             return
         rows = number * self.head_dim
-        if q_noise and rows % block_size:
-            raise ValueError(
-                f"--quant-noise-pq-block-size {block_size} does not divide the width {rows} of "
-                f"{number} heads: choose one that does, or do without --quant-noise-pq"
-            )
         for projection in (self.q_proj, self.k_proj, self.v_proj):
             projection.weight = nn.Parameter(projection.weight.detach()[:rows].clone())
             if projection.bias is not None:
@@ -183,6 +180,10 @@ class MultiheadAttention(FairseqMultiheadAttention):
         weight = self.out_proj.weight.detach()[:, :rows].clone()
         self.out_proj.weight = nn.Parameter(weight)
         self.out_proj.in_features = rows
+        if q_noise and rows % block_size:
+            # Blocks that do not divide this width: smaller ones
+            self.out_proj._forward_pre_hooks.clear()
+            self.out_proj = quant_noise(self.out_proj, q_noise, math.gcd(block_size, rows))
 
     def _weighted_sum(self, probs: Tensor, values: Tensor) -> Tensor:
         """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.

@@ -20,10 +20,13 @@ class PruningState(nn.Module):
     Attributes:
         multipliers: ``(3,)`` float64, one for each of :data:`ATTENTIONS`: the Lagrange
             multipliers of budgets of heads.
-        start: ``(3,)`` float64: the expected number of open heads when training began.
+        start: ``(3,)`` float64: the expected number of open heads of each attention when its
+            budget began, 0 where it has none. With a budget for all together the first number
+            is theirs, and the others are -1.
         num_updates: ``(1,)`` int64: the number of updates that the state is for; -1 before
             training.
         updates: the same number, 0 before training. To look at a buffer waits for a GPU.
+        is_known: whether the criterion has looked at the state, in this process.
         decided: whether the heads are known to be decided, in this process.
     """
 
@@ -38,13 +41,13 @@ class PruningState(nn.Module):
         self.register_buffer("start", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("num_updates", torch.full((1,), -1, dtype=torch.int64))
         self.updates = 0
-        self.has_begun = False
+        self.is_known = False
         self.decided = False
 
     def set_updates(self, updates: int) -> None:
         """Note the number of updates that the state is for."""
         self.updates = updates
-        self.has_begun = True
+        self.is_known = True
         self.num_updates.fill_(updates)
 
     def forget(self) -> None:
@@ -53,7 +56,7 @@ class PruningState(nn.Module):
         self.start.zero_()
         self.num_updates.fill_(-1)
         self.updates = 0
-        self.has_begun = False
+        self.is_known = False
         self.decided = False
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
@@ -71,7 +74,6 @@ class PruningState(nn.Module):
         for name, buffer in PruningState().named_buffers():
             state_dict.setdefault(prefix + name, buffer)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        updates = int(self.num_updates)
-        self.updates = max(0, updates)
-        self.has_begun = updates >= 0
+        self.updates = max(0, int(self.num_updates))
+        self.is_known = False
         self.decided = False

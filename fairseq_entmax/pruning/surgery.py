@@ -22,6 +22,8 @@ from torch import Tensor
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
+    SHARE_ATTENTION,
+    SHARE_MODEL,
     SHARE_NONE,
     AttentionOptions,
     option_name,
@@ -72,7 +74,11 @@ class PruningReport:
 
 
 def prune_checkpoint(
-    path: str, output: str, heads: Collection[Head] = (), overwrite: bool = False
+    path: str,
+    output: str,
+    heads: Collection[Head] = (),
+    overwrite: bool = False,
+    undecided: bool = False,
 ) -> PruningReport:
     """Write a checkpoint without the closed heads of another, and without its gates.
 
@@ -83,6 +89,7 @@ def prune_checkpoint(
         output: the file to write.
         heads: heads to remove beside those that are closed.
         overwrite: replace ``output`` if it exists.
+        undecided: as for :func:`prune_state`.
 
     Raises:
         FileNotFoundError: there is no such checkpoint, or no folder for the output.
@@ -92,7 +99,7 @@ def prune_checkpoint(
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
     _check_output(path, output, overwrite)
-    pruned, report = prune_state(checkpoints.load_checkpoint(path), path, heads)
+    pruned, report = prune_state(checkpoints.load_checkpoint(path), path, heads, undecided)
     temporary = f"{output}.tmp{os.getpid()}"
     try:
         with open(temporary, "wb") as file:
@@ -114,7 +121,7 @@ def _check_output(path: str, output: str, overwrite: bool) -> None:
         raise FileNotFoundError(f"there is no checkpoint {path}")
     if os.path.isdir(output):
         raise IsADirectoryError(f"the output {output} is a folder: name a file in it")
-    if os.path.exists(output) and not overwrite:
+    if os.path.lexists(output) and not overwrite:
         raise FileExistsError(
             f"the output {output} exists: choose another, or replace it with --overwrite"
         )
@@ -124,20 +131,23 @@ def _check_output(path: str, output: str, overwrite: bool) -> None:
 
 
 def prune_state(
-    state: dict[str, Any], name: str, heads: Collection[Head] = ()
+    state: dict[str, Any], name: str, heads: Collection[Head] = (), undecided: bool = False
 ) -> tuple[dict[str, Any], PruningReport]:
     """Take the closed heads, and ``heads``, out of a loaded checkpoint, which stays as it is.
 
-    The result has no state of an optimiser: its numbers belong to the larger model.
+    The result has no state of an optimiser and no moving averages, whose numbers belong to the
+    larger model, and none of the numbers that training logged.
 
     Args:
         state: what :func:`fairseq_entmax.checkpoints.load_checkpoint` returned.
         name: what to call it in errors.
         heads: heads to remove beside those that are closed.
+        undecided: whether to take a model whose training had a budget of heads and ended before
+            they were decided.
 
     Raises:
         ValueError: the checkpoint is of another model, has neither gates nor ``heads`` to
-            remove, or does not have one of ``heads``.
+            remove, does not have one of ``heads``, or has not decided its heads.
     """
     options, effective = _read(state, name)
     weights: dict[str, Tensor] = dict(state["model"])
@@ -148,8 +158,10 @@ def prune_state(
             f"such as --heads 'encoder-self:0.3,0.5;cross:2.1'"
         )
     _check_heads(heads, present, name)
+    if not undecided:
+        _check_budget(state, weights, name)
     after: HeadCounts = {attention: list(counts) for attention, counts in present.items()}
-    undecided: dict[Head, float] = {}
+    between: dict[Head, float] = {}
     for attention, counts in present.items():
         for layer, count in enumerate(counts):
             gates = _gates(weights, attention, layer, count, options)
@@ -158,7 +170,7 @@ def prune_state(
                 for head in range(count)
                 if gates[head] > 0 and Head(attention, layer, head) not in heads
             ]
-            undecided |= {
+            between |= {
                 Head(attention, layer, head): gates[head] for head in kept if gates[head] < 1
             }
             _cut(weights, attention, layer, count, kept, gates, options, effective)
@@ -171,12 +183,15 @@ def prune_state(
         "args": _model_settings(copy.deepcopy(state.get("args")), after),
         "criterion": None,
         "last_optimizer_state": None,
-        "extra_state": _without_averages(state.get("extra_state")),
+        "extra_state": _without_history(state.get("extra_state")),
     }
-    parameters_before, bytes_before = _size(state["model"])
-    parameters_after, bytes_after = _size(weights)
+    shared = [".embed_tokens.weight", ".output_projection.weight"]
+    if options.share_alpha in (SHARE_ATTENTION, SHARE_MODEL):
+        shared.append(".mapping.alpha_logit")
+    parameters_before, bytes_before = _size(state["model"], tuple(shared))
+    parameters_after, bytes_after = _size(weights, tuple(shared))
     report = PruningReport(
-        present, after, parameters_before, parameters_after, bytes_before, bytes_after, undecided
+        present, after, parameters_before, parameters_after, bytes_before, bytes_after, between
     )
     return pruned, report
 
@@ -242,30 +257,20 @@ def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:
 
 def _read(state: dict[str, Any], name: str) -> tuple[AttentionOptions, TransformerConfig]:
     """The options of the checkpoint's model, with the defaults of its architecture."""
-    settings = _settings_of_model(state, name)
+    settings = checkpoints.model_settings(state, name)
     arch = str(settings.get("arch") or settings.get("_name"))
     stock = compat.stock_architectures()
     if arch not in stock and arch.removeprefix("entmax_") not in stock:
         raise ValueError(
             f"{name} is of the model {arch}: only {MODEL} and fairseq's transformer can be pruned"
         )
-    args = Namespace(**settings)
+    args = Namespace(**{**settings, "save_dir": None})
     if arch in stock:
         args.attn_mapping = "softmax"
     set_defaults(args)
     ARCH_CONFIG_REGISTRY[arch](args)
     config = TransformerConfig.from_namespace(args)
     return read_options(args, config), config
-
-
-def _settings_of_model(state: dict[str, Any], name: str) -> dict[str, Any]:
-    cfg = state.get("cfg")
-    settings = cfg.get("model") if cfg is not None else state.get("args")
-    if isinstance(settings, Namespace):
-        return dict(vars(settings))
-    if isinstance(settings, dict):
-        return dict(settings)
-    raise ValueError(f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'")
 
 
 def _present_heads(weights: dict[str, Tensor], options: AttentionOptions) -> HeadCounts:
@@ -290,6 +295,22 @@ def _check_heads(heads: Collection[Head], present: HeadCounts, name: str) -> Non
                 f"{name} has no head {head}: layer {head.layer} of its {head.attention} attention "
                 f"has {layers[head.layer]} heads, counted from 0"
             )
+
+
+def _check_budget(state: dict[str, Any], weights: dict[str, Tensor], name: str) -> None:
+    """Refuse a model that was to have a number of heads, and was not trained until it has."""
+    cfg = state.get("cfg")
+    criterion = cfg.get("criterion") if cfg is not None else None
+    targets = criterion.get("target_heads") if isinstance(criterion, dict) else None
+    decisions = [value for key, value in weights.items() if key.endswith(".gate.decision")]
+    if not targets or all(bool((value >= 0).all()) for value in decisions):
+        return
+    updates = weights.get("pruning_state.num_updates", torch.tensor([-1])).item()
+    raise ValueError(
+        f"{name} is from update {updates} of a training with --target-heads {targets}, which had "
+        f"not yet decided which heads stay: train on, until after --decide-heads-at, or take the "
+        f"gates as they are with --undecided"
+    )
 
 
 def _gates(
@@ -383,36 +404,44 @@ def _model_settings(settings: Any, counts: HeadCounts) -> Any:
         values[HEADS_OPTIONS[attention]] = ",".join(map(str, layers))
     values["head_gates"] = None
     values["freeze_decoder"] = False
-    if values.get("quant_noise_pq"):
-        # Noise of training alone, whose blocks may not divide what is left
-        values["quant_noise_pq"] = 0.0
     if values.get("criterion") == GATED_CRITERION:
         values["criterion"] = PLAIN_CRITERION
     return settings
 
 
-def _without_averages(extra_state: Any) -> Any:
-    """fairseq's extra state without the moving average of the larger model's parameters."""
+def _without_history(extra_state: Any) -> Any:
+    """fairseq's extra state without moving averages, and without what training logged."""
     if not isinstance(extra_state, dict):
         return extra_state
-    return {key: value for key, value in extra_state.items() if not key.startswith("ema")}
+    gone = ("ema", "metrics", "best")
+    return {key: value for key, value in extra_state.items() if not key.startswith(gone)}
 
 
-def _parameters(weights: dict[str, Tensor]) -> Iterator[Tensor]:
-    """Each learned tensor once; what fairseq saves beside them is left out."""
+def _parameters(weights: dict[str, Tensor], shared: tuple[str, ...]) -> Iterator[Tensor]:
+    """Each learned tensor once; what fairseq saves beside them is left out.
+
+    Tensors that layers share may be copies in the file, as fairseq moves each to the CPU by
+    itself; ``shared`` says how the names of such tensors end.
+    """
     seen = set()
+    copies: list[Tensor] = []
     for key, value in weights.items():
         is_buffer = key.startswith("pruning_state.") or key.endswith(
             (".gate.decision", ".version", "._float_tensor")
         )
         place = (value.data_ptr(), value.shape)
-        if not is_buffer and value.numel() and place not in seen:
-            seen.add(place)
-            yield value
+        if is_buffer or not value.numel() or place in seen:
+            continue
+        seen.add(place)
+        if key.endswith(shared):
+            if any(torch.equal(value, known) for known in copies):
+                continue
+            copies.append(value)
+        yield value
 
 
-def _size(weights: dict[str, Tensor]) -> tuple[int, int]:
+def _size(weights: dict[str, Tensor], shared: tuple[str, ...]) -> tuple[int, int]:
     """The number of parameters and their bytes."""
-    parameters = list(_parameters(weights))
+    parameters = list(_parameters(weights, shared))
     count = sum(value.numel() for value in parameters)
     return count, sum(value.numel() * value.element_size() for value in parameters)

@@ -262,9 +262,7 @@ def test_when_the_updates_go_back_a_new_training_begins():
     assert not any(gate.is_decided for gate in in_order(gates))
     assert state.updates == 0
     assert not state.multipliers.any()
-    torch.testing.assert_close(
-        state.start, torch.full((3,), expected_heads(gates), dtype=torch.float64)
-    )
+    assert state.start.tolist() == [pytest.approx(expected_heads(gates), abs=1e-6), -1, -1]
 
 
 def test_a_training_that_is_stopped_goes_on_as_if_it_was_not():
@@ -317,32 +315,54 @@ def test_in_validation_a_weight_counts_the_expected_heads_without_warm_up_or_gra
     assert not value.requires_grad
 
 
-# In evaluation LOG_A is: encoder-self 0 and six above 0, of which 1.1, 0.2, 0.5, -0.5 and 2.0
-# are below 1; cross two between 0 and 1
+@pytest.mark.parametrize("log_a", [-10.0, 0.3, 10.0])
+@pytest.mark.parametrize(("targets", "heads"), [({"all": 2}, 9), ({"cross": 1}, 2)])
+def test_in_validation_a_budget_costs_a_nat_for_each_head_until_it_is_decided(
+    log_a, targets, heads
+):
+    gates = make_gates()
+    for gate in in_order(gates):
+        set_log_a(gate, [log_a] * gate.num_heads)
+    assert HeadPenalty(targets=targets).at_validation(gates).item() == heads
+
+
 @pytest.mark.parametrize(
     ("targets", "expected"),
     [
-        ({"all": 9}, 0 + 7),
-        ({"all": 8}, 0 + 7),
-        ({"all": 3}, 5 + 7),
-        ({"all": 0}, 8 + 7),
-        ({"encoder-self": 4}, 2 + 5),
-        ({"encoder-self": 4, "cross": 0}, 2 + 5 + 2 + 2),
+        ({"all": 4}, 0),
+        ({"all": 2}, 2),
+        ({"all": 9}, 5),
+        ({"encoder-self": 3, "cross": 1}, 0),
+        ({"encoder-self": 7}, 4),
         # too few in one attention do not make up for too many in another
-        ({"encoder-self": 7, "cross": 1}, 0 + 5 + 1 + 2),
+        ({"encoder-self": 4, "cross": 0}, 1 + 1),
     ],
 )
-def test_in_validation_a_budget_costs_a_nat_for_each_head_beyond_it_and_each_undecided(
-    targets, expected
-):
-    assert HeadPenalty(targets=targets).at_validation(make_gates()).item() == expected
-
-
-def test_in_validation_a_model_within_its_budget_costs_nothing():
+def test_in_validation_a_decided_model_costs_its_distance_from_the_budget(targets, expected):
     gates = make_gates()
-    penalty = HeadPenalty(targets={"encoder-self": 3, "cross": 1})
-    penalty.decide(gates)
-    assert penalty.at_validation(gates).item() == 0
+    HeadPenalty(targets={"encoder-self": 3, "cross": 1}).decide(gates)
+    assert HeadPenalty(targets=targets).at_validation(gates).item() == expected
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (HeadPenalty(weight=0.1), HeadPenalty(targets={"all": 3}, warmup_updates=20)),
+        (
+            HeadPenalty(targets={"all": 3}, warmup_updates=20),
+            HeadPenalty(targets={"encoder-self": 2, "cross": 1}, warmup_updates=20),
+        ),
+    ],
+)
+def test_a_training_that_goes_on_with_another_budget_starts_from_the_heads_it_has(before, after):
+    gates, state = make_gates(), PruningState()
+    before.advance(gates, state, 0)
+    loaded = PruningState()
+    loaded.load_state_dict(state.state_dict())
+    after.advance(gates, loaded, 0)
+    for group in after.targets:
+        place = 2 if group == "cross" else 0
+        assert loaded.start[place].item() == pytest.approx(expected_heads(gates, group), abs=1e-6)
 
 
 def test_heads_are_counted_as_expected_open_and_undecided():

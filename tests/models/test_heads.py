@@ -8,6 +8,7 @@ import pytest
 import torch
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.distributed import utils as distributed_utils
+from fairseq.models import ARCH_CONFIG_REGISTRY
 from fairseq.models.ema.ema import EMA
 from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
@@ -16,7 +17,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import options as model_options
 from fairseq_entmax.models.entmax_transformer import attention_modules
-from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+from tests.support import MAPPINGS, TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 UNEVEN = {
@@ -191,17 +192,12 @@ def train_with_quantisation_noise(heads):
     return model
 
 
-@pytest.mark.parametrize("heads", [0, 2, 4])
-def test_quantisation_noise_takes_fewer_heads_whose_width_its_blocks_divide(heads):
+@pytest.mark.parametrize("heads", [0, 1, 2, 3, 4])  # of width 4, in blocks of 8
+def test_quantisation_noise_takes_any_number_of_heads(heads):
     model = train_with_quantisation_noise(heads)
     gradients = [p.grad for p in model.parameters() if p.grad is not None]
     assert len(gradients) > 20
     assert all(gradient.isfinite().all() for gradient in gradients)
-
-
-def test_quantisation_noise_on_heads_whose_width_its_blocks_do_not_divide_is_refused():
-    with pytest.raises(ValueError, match="quant-noise"):
-        train_with_quantisation_noise(3)
 
 
 def test_layers_that_are_left_out_leave_their_heads_with_them():
@@ -288,7 +284,7 @@ def test_a_stock_transformer_starts_with_open_gates_and_the_log_says_so(caplog):
     assert "encoder.layers.0.self_attn" in line
     assert "decoder.layers.1.encoder_attn" in line
     assert "decoder.layers.0.self_attn" not in line
-    assert not model.pruning_state.has_begun
+    assert not model.pruning_state.is_known
 
 
 def test_loading_a_checkpoint_with_gates_fills_in_nothing(caplog):
@@ -574,3 +570,74 @@ def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(
     cfg = OmegaConf.create({"_name": "entmax_transformer", name: "cross"})
     with pytest.raises(ValueError, match=rf"model\.{name} is no option.*head_gates"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
+
+
+# --- the heads of the checkpoint from which training starts --------------------
+
+PRUNED = {
+    "encoder_self_attn_heads": "3,0",
+    "decoder_self_attn_heads": "4,1",
+    "cross_attn_heads": "2,2",
+}
+
+
+def saved(path, **options):
+    """A checkpoint of a tiny model."""
+    model = build_model(**options)
+    args = Namespace(arch="entmax_transformer", **{**TINY, **options})
+    torch.save({"cfg": {"model": args}, "args": None, "model": model.state_dict()}, path)
+    return path
+
+
+def heads_of_training(save_dir, **options):
+    """The options of a training that asks for the heads of the checkpoint it starts from."""
+    args = Namespace(arch="entmax_transformer", save_dir=str(save_dir), **{**TINY, **options})
+    ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
+    return {option: getattr(args, option) for option in PRUNED}
+
+
+NONE = dict.fromkeys(PRUNED)
+
+
+def test_training_that_starts_from_a_pruned_checkpoint_has_its_heads(tmp_path, caplog):
+    pruned = saved(tmp_path / "pruned.pt", **PRUNED)
+    with caplog.at_level(logging.INFO):
+        assert heads_of_training(tmp_path, finetune_from_model=str(pruned)) == PRUNED
+    assert f"are those of {pruned}: --encoder-self-attn-heads 3,0 " in caplog.text
+    assert heads_of_training(tmp_path, restore_file=str(pruned)) == PRUNED
+
+
+def test_training_that_goes_on_has_the_heads_of_its_own_last_checkpoint(tmp_path):
+    other = saved(tmp_path / "other.pt", encoder_self_attn_heads="1,1")
+    saved(tmp_path / "checkpoint_last.pt", **PRUNED)
+    assert heads_of_training(tmp_path, finetune_from_model=str(other)) == PRUNED
+
+
+def test_numbers_of_heads_that_are_given_stay(tmp_path):
+    pruned = str(saved(tmp_path / "pruned.pt", **PRUNED))
+    given = {**NONE, "cross_attn_heads": "1,1"}
+    assert heads_of_training(tmp_path, finetune_from_model=pruned, cross_attn_heads="1,1") == given
+
+
+@pytest.mark.parametrize("content", [b"", b"no checkpoint", None])
+def test_a_start_that_cannot_be_read_or_was_not_pruned_changes_nothing(tmp_path, content):
+    start = tmp_path / "start.pt"
+    if content is None:
+        saved(start)
+    else:
+        start.write_bytes(content)
+    assert heads_of_training(tmp_path, finetune_from_model=str(start)) == NONE
+    assert heads_of_training(tmp_path, finetune_from_model=str(tmp_path / "none.pt")) == NONE
+
+
+def test_outside_of_training_no_checkpoint_is_looked_at(tmp_path, monkeypatch):
+    saved(tmp_path / "checkpoint_last.pt", **PRUNED)
+    monkeypatch.chdir(tmp_path)
+    args = Namespace(arch="entmax_transformer", **TINY)
+    ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
+    assert {option: getattr(args, option) for option in PRUNED} == NONE
+
+
+def test_a_checkpoint_of_other_heads_is_refused_with_the_remedy():
+    with pytest.raises(ValueError, match="prune CHECKPOINT --print-config"):
+        build_model().load_state_dict(build_model(**PRUNED).state_dict())

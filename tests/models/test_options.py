@@ -126,6 +126,10 @@ def test_layerdrop_hides_no_layer_from_the_alphas():
         ({"attn_mapping": "hardmax"}, r"--attn-mapping .*'hardmax'.*softmax, sparsemax, entmax15"),
         ({"attn_mapping": "entmax:alpha=2.5"}, r"--attn-mapping .*from 1 .*to 2 .*not 2.5"),
         ({"attn_mapping": 3}, r"--attn-mapping .*must be a text such as 'entmax', not 3"),
+        (
+            {"head_gates": "cross,encoder-self", "decoder_layerdrop": 0.2},
+            r"--head-gates: --decoder-layerdrop 0.2 leaves layers.*leave it out",
+        ),
         ({"alpha_init": "2"}, r"--alpha-init .*strictly between 1 and 2.*not 2"),
         ({"alpha_init": "often"}, r"--alpha-init .*'normal' or a number.*'often'"),
         ({"share_alpha": "all"}, r"--share-alpha .*none, layer, attention, model, not 'all'"),

@@ -22,7 +22,7 @@ def test_a_new_state_is_that_of_a_training_that_has_not_begun():
     state = PruningState()
     assert contents(state) == {"multipliers": [0.0] * 3, "start": [0.0] * 3, "num_updates": [-1]}
     assert state.updates == 0
-    assert not state.has_begun
+    assert not state.is_known
 
 
 def test_nothing_in_it_is_learned():
@@ -36,22 +36,22 @@ def test_saving_and_loading_keeps_everything(updates):
     loaded.load_state_dict(saved.state_dict())
     assert contents(loaded) == contents(saved)
     assert loaded.updates == updates
-    assert loaded.has_begun
+    assert not loaded.is_known
 
 
-def test_a_state_that_has_not_begun_has_not_begun_after_loading():
+def test_a_state_that_is_new_is_new_after_loading():
     loaded = begun()
     loaded.load_state_dict(PruningState().state_dict())
     assert contents(loaded) == contents(PruningState())
     assert loaded.updates == 0
-    assert not loaded.has_begun
+    assert not loaded.is_known
 
 
 def test_a_checkpoint_without_such_a_state_starts_anew():
     state = begun()
     state.load_state_dict({})
     assert contents(state) == contents(PruningState())
-    assert not state.has_begun
+    assert not state.is_known
 
 
 def test_forgetting_goes_back_to_where_a_new_training_is():
@@ -59,7 +59,7 @@ def test_forgetting_goes_back_to_where_a_new_training_is():
     state.forget()
     assert contents(state) == contents(PruningState())
     assert state.updates == 0
-    assert not state.has_begun
+    assert not state.is_known
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])

@@ -12,7 +12,15 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
 from fairseq_entmax.models.options import add_arguments
 from fairseq_entmax.pruning import prune_state, surgery
-from tests.pruning.test_surgery import logits, rebuilt, shapes, state_of, trained, without
+from tests.pruning.test_surgery import (
+    logits,
+    rebuilt,
+    shapes,
+    state_of,
+    trained,
+    with_budget,
+    without,
+)
 from tests.support import build_model
 
 GATED = {"attn_mapping": "entmax", "head_gates": "encoder-self,cross"}
@@ -129,6 +137,42 @@ def test_an_existing_output_is_replaced_when_asked_for(folder):
     assert {path.name for path in folder.iterdir()} == {"gated.pt", "plain.pt", "notes.txt", "sub"}
 
 
+def test_a_checkpoint_that_is_replaced_by_its_own_pruning_is_counted_before(folder, capsys):
+    before = (folder / "gated.pt").stat().st_size
+    assert prune(folder, "@gated.pt", "--output", "@gated.pt", "--overwrite") == 0
+    after = (folder / "gated.pt").stat().st_size
+    (line,) = [x for x in capsys.readouterr().out.splitlines() if x.startswith("bytes of the file")]
+    assert line.split()[-2:] == [f"{before:,}", f"{after:,}"]
+    assert before != after
+
+
+def test_a_training_that_ended_before_its_decision_is_pruned_when_asked_for(folder, capsys):
+    state = with_budget(trained(**GATED), **GATED)
+    torch.save(state, folder / "early.pt")
+    assert prune(folder, "@early.pt", "--output", "@small.pt") == 1
+    assert "--undecided" in capsys.readouterr().err
+    assert not (folder / "small.pt").exists()
+    assert prune(folder, "@early.pt", "--output", "@small.pt", "--undecided") == 0
+    assert (folder / "small.pt").exists()
+
+
+def test_a_dangling_link_is_an_output_that_exists(folder, capsys):
+    (folder / "link.pt").symlink_to(folder / "nowhere.pt")
+    assert prune(folder, "@gated.pt", "--output", "@link.pt") == 1
+    assert "link.pt exists" in capsys.readouterr().err
+    assert (folder / "link.pt").is_symlink()
+
+
+@pytest.mark.parametrize("share", range(1, 10))
+def test_a_checkpoint_that_is_cut_short_is_named_as_damaged(folder, share, capsys):
+    whole = (folder / "gated.pt").read_bytes()
+    (folder / "cut.pt").write_bytes(whole[: len(whole) * share // 10])
+    assert prune(folder, "@cut.pt", "--print-config") == 1
+    error = capsys.readouterr().err
+    assert f"{folder}/cut.pt" in error
+    assert "damaged" in error
+
+
 def test_the_output_can_be_named_without_a_folder(folder, monkeypatch):
     monkeypatch.chdir(folder)
     assert main(["prune", "gated.pt", "--output", "small.pt"]) == 0
@@ -151,7 +195,8 @@ OUTPUT = ["--output", "@small.pt"]
         (["@gated.pt", "--output", "@new/small.pt"], ["there is no folder", "new", "make it"]),
         (["@notes.txt", *OUTPUT], ["notes.txt", "damaged"]),
         (["@notes.txt", "--print-config"], ["notes.txt", "damaged"]),
-        (["@sub", *OUTPUT], ["sub"]),
+        (["@sub", *OUTPUT], ["sub is not a checkpoint"]),
+        (["@gated.pt", "--output", ""], ["--output got ''"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:0.9"], ["gated.pt has no head cross:0.9"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross:7.0"], ["gated.pt has no head cross:7.0"]),
         (["@gated.pt", *OUTPUT, "--heads", "cross"], ["--heads: 'cross' names no heads"]),

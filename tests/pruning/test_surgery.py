@@ -74,7 +74,13 @@ def state_of(model, arch="entmax_transformer", **options):
         "criterion": {"some": torch.ones(1)},
         "optimizer_history": [{"num_updates": 7}],
         "task_state": {},
-        "extra_state": {"epoch": 3, "ema": {"w": torch.ones(1)}, "ema_fp32_params": {}},
+        "extra_state": {
+            "epoch": 3,
+            "ema": {"w": torch.ones(1)},
+            "ema_fp32_params": {},
+            "metrics": {"train": []},
+            "best": 2.5,
+        },
         "last_optimizer_state": {"state": {0: torch.ones(3)}},
     }
 
@@ -199,11 +205,14 @@ def test_closed_heads_are_physically_gone(norm):
             assert has_norm is (count > 0 or not norm)
 
 
+@pytest.mark.parametrize("copied", [False, True])
 @pytest.mark.parametrize("options", [{}, {"share_all_embeddings": True}, {"share_alpha": "model"}])
-def test_the_report_counts_the_parameters_of_both_models(options):
+def test_the_report_counts_the_parameters_of_both_models(options, copied):
     options = {"head_gates": "encoder-self,cross", **options}
     gated = trained(**options)
     state = state_of(gated, **options)
+    if copied:  # as fairseq saves a model that is on a GPU or in half precision
+        state["model"] = {name: value.clone() for name, value in state["model"].items()}
     pruned, report = prune_state(state, "some.pt")
     smaller = rebuilt(pruned)
     before = sum(parameter.numel() for parameter in gated.parameters())
@@ -393,7 +402,7 @@ def test_the_criterion_of_the_gates_becomes_the_one_that_it_extends():
         "target_heads": "7",
         "max_update": 90,
     }
-    pruned, _ = prune_state(state, "some.pt")
+    pruned, _ = prune_state(state, "some.pt", undecided=True)
     criterion = pruned["cfg"]["criterion"]
     assert criterion == {
         "_name": "label_smoothed_cross_entropy",
@@ -404,6 +413,45 @@ def test_the_criterion_of_the_gates_becomes_the_one_that_it_extends():
     }
     known = {field.name for field in fields(LabelSmoothedCrossEntropyCriterionConfig)}
     assert set(criterion) <= known | {"_name"}
+
+
+def with_budget(model, **options):
+    """What is saved of a model that was to have three heads."""
+    state = state_of(model, **options)
+    state["cfg"]["criterion"] = {"_name": surgery.GATED_CRITERION, "target_heads": "3"}
+    return state
+
+
+def test_a_budget_that_was_never_decided_is_refused_and_can_be_taken_as_it_is():
+    gated = trained(head_gates=ALL)
+    gated.pruning_state.set_updates(41)
+    state = with_budget(gated, head_gates=ALL)
+    with pytest.raises(
+        ValueError,
+        match=r"some.pt is from update 41 of a training with --target-heads 3, which had not yet "
+        r"decided which heads stay: .*--decide-heads-at.*--undecided",
+    ):
+        prune_state(state, "some.pt")
+    pruned, report = prune_state(state, "some.pt", undecided=True)
+    assert report.undecided
+    assert not [name for name in pruned["model"] if "gate" in name]
+
+
+def test_a_budget_that_was_decided_is_pruned():
+    gated = trained(head_gates="cross")
+    for _, _, gate in gates_of(gated):
+        gate.decide(torch.tensor([True, False, True, False]))
+    _, report = prune_state(with_budget(gated, head_gates="cross"), "some.pt")
+    assert report.heads_after["cross"] == [2, 2]
+
+
+def test_a_model_with_quantisation_noise_in_training_keeps_its_scores():
+    options = {"head_gates": ALL, "quant_noise_pq": 0.1, "quant_noise_pq_block_size": 8}
+    gated = trained(**options)
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
+    kept = {count for counts in report.heads_after.values() for count in counts}
+    assert any(count % 2 for count in kept)  # heads have the width 4
+    torch.testing.assert_close(logits(rebuilt(pruned)), logits(gated), atol=1e-5, rtol=0)
 
 
 def test_another_criterion_stays():
