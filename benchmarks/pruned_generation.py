@@ -28,6 +28,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 
 import fairseq_entmax  # noqa: F401
+from fairseq_entmax.mappings import parse_mappings
 
 SIZES = {
     "small": {"layers": 3, "embed_dim": 128, "ffn_embed_dim": 256, "attention_heads": 8},
@@ -144,6 +145,13 @@ def main() -> None:
         parser.error("DATA and --path belong together: give both, or neither")
     if min(options.sentences, options.batch, options.beam, options.repeats) < 1:
         parser.error("--sentences, --batch, --beam and --repeats must be 1 or more")
+    for path in options.path:
+        if not Path(path).is_file():
+            parser.error(f"--path got {path!r}: there is no such file")
+    try:
+        parse_mappings(options.mapping)
+    except ValueError as error:
+        parser.error(f"--mapping: {error}")
     models = loaded_models(options) if options.path else built_models(options)
     times: dict[str, list[float]] = {name: [] for name in models}
     for repeat in range(options.repeats + 1):
