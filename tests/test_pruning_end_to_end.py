@@ -137,7 +137,7 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
     start = [f"--finetune-from-model={pruned.small}"]
     for updates in (2, 3):
         further = [pruned.mapping, *PRENORM, *start, f"--max-update={updates}"]
-        log = train(data, tmp_path / "further", *further).stderr
+        log = train(data, tmp_path / "further", *further).stdout
         assert log.count("the heads of each layer are those of ") == 1
         start = []
     after = weights(tmp_path / "further" / "checkpoint_last.pt")
