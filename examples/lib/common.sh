@@ -54,44 +54,16 @@ absolute_path() {
     if [[ $1 == /* ]]; then printf '%s\n' "$1"; else printf '%s/%s\n' "$PWD" "$1"; fi
 }
 
-# run_name MAPPING EPOCHS: the name of a run's folder. The epochs are part of it,
-# so a model trained longer can never be shown as one trained for fewer epochs.
-run_name() {
+# mapping_name MAPPING: the same as a part of a file name.
+mapping_name() {
     local mapping=${1//:/_}
     mapping=${mapping//\*/x}
-    printf '%s-%sepochs\n' "${mapping//,/+}" "$2"
+    printf '%s\n' "${mapping//,/+}"
 }
 
-# Options that the train and evaluate scripts of every recipe share. Sets OUTPUT
-# EPOCHS DEVICE MAPPING RUN and the array REST (what stands after the mapping).
-# shellcheck disable=SC2034 # the caller reads them
-parse_run_options() {
-    local default_output=$1 name=
-    shift
-    OUTPUT=$default_output EPOCHS=7 DEVICE=auto
-    while [[ ${1-} == -* ]]; do
-        case $1 in
-        --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
-        --epochs) require_value "$1" $# && require_positive_integer "$1" "$2" && EPOCHS=$2 && shift ;;
-        --name) require_value "$1" $# && name=$2 && shift ;;
-        --cpu) DEVICE=cpu ;;
-        --gpu) DEVICE=gpu ;;
-        --help | -h) print_head_comment "$0" && exit 0 ;;
-        *) usage_error "unknown option '$1': use --output, --epochs, --name, --cpu, --gpu or --help" ;;
-        esac
-        shift
-    done
-    (($# >= 1)) || usage_error "no mapping given: name one after the options, such as entmax"
-    MAPPING=$1
-    shift
-    require_mapping "the mapping" "$MAPPING"
-    [[ -n $name ]] || name=$(run_name "$MAPPING" "$EPOCHS")
-    [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
-        usage_error "option --name got '$name': use letters, digits and . _ = + - only"
-    OUTPUT=$(absolute_path "$OUTPUT")
-    RUN=$OUTPUT/runs/$name
-    REST=("$@")
-}
+# run_name MAPPING LENGTH UNIT: the name of a run's folder. The length is part of it, so a
+# model trained longer can never be shown as one trained for fewer epochs or updates.
+run_name() { printf '%s-%s%s\n' "$(mapping_name "$1")" "$2" "$3"; }
 
 # --- what must be there ------------------------------------------------------
 
@@ -102,6 +74,21 @@ require_commands() {
         command -v "$command" >/dev/null ||
             die "the command $command is not on PATH: activate the virtual environment that has fairseq-entmax with its fairseq extra, such as 'source .venv/bin/activate' after scripts/quickstart.sh"
     done
+}
+
+# require_modules MODULE...: of the extra recipes
+require_modules() {
+    local missing
+    missing=$(
+        python3 - "$@" <<'PY'
+import sys
+from importlib.util import find_spec
+
+print(" ".join(module for module in sys.argv[1:] if find_spec(module) is None))
+PY
+    )
+    [[ -z $missing ]] ||
+        die "python3 has no $missing, which this recipe needs: run pip install -c constraints.txt -e '.[fairseq,recipes]' in the project's folder"
 }
 
 # require_known_mapping WHAT MAPPING: asks the package, which alone knows the mappings.
@@ -134,6 +121,34 @@ choose_device() {
     [[ $1 == auto || $found == gpu ]] ||
         die "option --gpu was given, but torch finds no GPU (torch.cuda.is_available() is false): use --cpu, or install a torch build and a driver that fit the GPU"
     echo "$found"
+}
+
+# --- what went wrong ----------------------------------------------------------
+
+# explain_failures: from now on a script that fails says so when the disk is full where it
+# writes (WRITING), which tools do not always, and removes the folder that it was building
+# (BUILDING).
+explain_failures() {
+    WRITING='' BUILDING=''
+    trap 'explain_failure $?' EXIT
+}
+
+explain_failure() {
+    local free
+    [[ $1 != 0 && -n $WRITING ]] || return 0
+    free=$(free_bytes "$WRITING")
+    if ((free < 262144)); then
+        printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
+            "$(basename "$0")" "$free" "$WRITING" >&2
+    fi
+    [[ -z $BUILDING ]] || rm -rf "$BUILDING"
+}
+
+# free_bytes PATH: on its file system, or on that of the nearest folder above that exists.
+free_bytes() {
+    local path=$1
+    until [[ -e $path ]]; do path=$(dirname "$path"); done
+    df -Pk "$path" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'
 }
 
 # --- one run at a time -------------------------------------------------------
@@ -207,7 +222,11 @@ is_done() {
 write_whole() {
     local file=$1
     shift
-    "$@" >"$file.tmp" || return
+    "$@" >"$file.tmp" || {
+        local status=$?
+        rm -f "$file.tmp"
+        return "$status"
+    }
     mv -f "$file.tmp" "$file"
 }
 
@@ -216,6 +235,7 @@ mark_done() { write_whole "$1" printf '%s\n' "$2"; }
 
 # begin_dir DIR: empties DIR.tmp, in which the caller builds the next DIR.
 begin_dir() {
+    WRITING=$1 BUILDING=$1.tmp
     rm -rf "$1.tmp" "$1.old"
     mkdir -p "$1.tmp"
 }
@@ -226,6 +246,7 @@ finish_dir() {
     mark_done "$1.tmp/.done" "$2"
     if [[ -e $1 ]]; then mv "$1" "$1.old"; fi
     mv "$1.tmp" "$1"
+    WRITING='' BUILDING=''
     rm -rf "$1.old"
 }
 
@@ -264,21 +285,38 @@ PY
 
 # mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be.
 #
-# fairseq writes an epoch's first file under a temporary name and renames it, but when
-# the epoch is the best so far it makes checkpoint_last.pt by plain copying of
-# checkpoint_best.pt. A kill in that copy leaves a checkpoint_last.pt that is cut short
-# or, in the first epoch, missing; checkpoint_best.pt is then whole and has the same
-# content. A kill between the two leaves checkpoint_last.pt one epoch behind, which
-# needs no repair: that epoch is trained again, with the same outcome.
+# fairseq writes the first file of a checkpoint under a temporary name and renames it, but
+# makes the others by plain copying of the first: of checkpoint_<epoch>_<updates>.pt where the
+# recipe saves by updates, else of checkpoint_best.pt. A kill in a copy leaves a file that is
+# cut short or missing; the one that it was being copied from is then whole and has the same
+# content. A kill between the copies leaves checkpoint_last.pt one step behind, which needs
+# no repair: that step is trained again, with the same outcome.
 mend_checkpoints() {
-    local best=$1/checkpoint_best.pt last=$1/checkpoint_last.pt
+    local best=$1/checkpoint_best.pt last=$1/checkpoint_last.pt newest
     rm -f "$1"/*.tmp
-    if [[ -f $best ]]; then checkpoint_is_whole "$best" || return 1; fi
+    newest=$(newest_checkpoint "$1")
+    if [[ -f $best ]] && ! checkpoint_is_whole "$best"; then
+        [[ -n $newest ]] || return 1
+        copy_checkpoint "$newest" "$best"
+    fi
     if checkpoint_is_whole "$last"; then return 0; fi
-    if [[ -f $best ]]; then
-        say "checkpoint_last.pt is missing or cut short: taking checkpoint_best.pt, from which it was being copied"
-        { cp "$best" "$last.tmp" && mv -f "$last.tmp" "$last"; } || die "cannot write $last"
+    [[ -n $newest ]] || newest=$best
+    if [[ -f $newest ]]; then
+        copy_checkpoint "$newest" "$last"
     else
         [[ ! -e $last ]]
     fi
+}
+
+# newest_checkpoint DIR: of those that are saved by updates, the last one, if it is whole
+newest_checkpoint() {
+    local newest
+    newest=$(find "$1" -name 'checkpoint_[0-9]*_[0-9]*.pt' 2>/dev/null |
+        awk -F '[_.]' '{ print $(NF - 1), $0 }' | sort -n | tail -n 1 | cut -d ' ' -f 2-)
+    if [[ -n $newest ]] && checkpoint_is_whole "$newest"; then printf '%s\n' "$newest"; fi
+}
+
+copy_checkpoint() {
+    say "$(basename "$2") is missing or cut short: taking $(basename "$1"), from which it was being copied"
+    { cp "$1" "$2.tmp" && mv -f "$2.tmp" "$2"; } || die "cannot write $2"
 }

@@ -1,0 +1,121 @@
+# evaluate.sh of every recipe: translates the test set and scores the translations.
+#
+# shellcheck shell=bash
+
+# shellcheck source=examples/lib/recipe.sh
+source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+# shellcheck source=examples/lib/run.sh
+source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
+
+EXTRA_OPTIONS=''
+
+run_help() {
+    print_head_comment "$0"
+    cat <<TEXT
+
+  evaluate.sh [options] MAPPING
+
+$(help_on_runs)
+
+Name the run exactly as for train.sh. Writes test.hyp, test.ref, scores.txt and alpha.txt to
+the run's folder. Can be run again: what is done for the same checkpoint is skipped.
+TEXT
+}
+
+parse_run_options "$@"
+((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
+
+require_commands python3 fairseq-generate sacrebleu fairseq-entmax
+hold_lock "$OUTPUT"
+checkpoint=$RUN/checkpoints/checkpoint_best.pt
+[[ -f $RUN/.train.done && -f $checkpoint ]] ||
+    die "no finished training in $RUN: run train.sh with the same options first"
+device=$(choose_device "$DEVICE")
+run=$(basename "$RUN")
+WRITING=$RUN
+
+# --- test.hyp, test.ref ------------------------------------------------------
+
+# ordered_hypotheses FILE: fairseq-generate lists sentences by length; H-<line> has the line.
+ordered_hypotheses() {
+    { grep '^H-' "$1" || true; } | cut -c 3- | LC_ALL=C sort -n -k 1,1 | cut -f 3-
+}
+
+translate() {
+    local generated=$RUN/generate.tmp user_dir found expected
+    local on_device=(--distributed-world-size 1)
+    if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+    user_dir=$(fairseq-entmax user-dir)
+    rm -rf "$generated"
+    # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
+    fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
+        --task translation --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset test \
+        --path "$checkpoint" "${GENERATION[@]}" --remove-bpe "$REMOVE_BPE" \
+        --max-tokens 4000 --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
+        --log-format simple --results-path "$generated" >"$RUN/generate.log" 2>&1 || {
+        tail -n 30 "$RUN/generate.log" >&2
+        die "fairseq-generate failed: its last messages are above, all of them in $RUN/generate.log"
+    }
+    ordered_hypotheses "$generated/generate-test.txt" >"$RUN/test.words.tmp"
+    found=$(wc -l <"$RUN/test.words.tmp") expected=$(wc -l <"$OUTPUT/text/test.$TARGET")
+    ((found == expected)) || die "fairseq-generate wrote $found translations for $expected test sentences: see $generated/generate-test.txt"
+    if [[ $WORDS == tok ]]; then
+        python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/test.words.tmp" >"$RUN/test.hyp.tmp"
+        mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tok"
+    else
+        mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tmp"
+    fi
+    mv -f "$RUN/test.hyp.tmp" "$RUN/test.hyp"
+    write_whole "$RUN/test.ref" cat "$OUTPUT/text/test.$TARGET"
+    rm -rf "$generated"
+}
+
+data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/test.$TARGET")
+step=$(fingerprint translate "$(sha256_of "$checkpoint")" "$data" "${GENERATION[@]}" "$device")
+if is_done "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref"; then
+    say "translate $run: done before"
+else
+    say "translate $run on $device: $(wc -l <"$OUTPUT/text/test.$TARGET") test sentences, ${GENERATION[*]} (some minutes on a CPU; $RUN/generate.log)"
+    rm -f "$RUN/.translate.done"
+    translate
+    mark_done "$RUN/.translate.done" "$step"
+fi
+
+# --- scores.txt --------------------------------------------------------------
+
+score() {
+    sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2
+    if [[ $WORDS == tok ]]; then
+        # As in the papers: words as the corpus was cut into, so only comparable where the
+        # same tokeniser cut the reference
+        sacrebleu "$OUTPUT/tok/test.$TARGET" --input "$RUN/test.hyp.tok" --metrics bleu \
+            --tokenize none --force --format text --width 2
+    fi
+}
+
+references=("$RUN/test.hyp" "$RUN/test.ref")
+if [[ $WORDS == tok ]]; then references+=("$RUN/test.hyp.tok" "$OUTPUT/tok/test.$TARGET"); fi
+step=$(fingerprint scores "$(files_fingerprint "${references[@]}")")
+if is_done "$RUN/.scores.done" "$step" "$RUN/scores.txt"; then
+    say "score $run: done before"
+else
+    say "score $run"
+    rm -f "$RUN/.scores.done"
+    write_whole "$RUN/scores.txt" score
+    mark_done "$RUN/.scores.done" "$step"
+fi
+
+# --- alpha.txt ---------------------------------------------------------------
+
+step=$(fingerprint alpha "$(sha256_of "$checkpoint")")
+if is_done "$RUN/.alpha.done" "$step" "$RUN/alpha.txt"; then
+    say "alpha table $run: done before"
+else
+    say "alpha table $run"
+    rm -f "$RUN/.alpha.done"
+    write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
+    mark_done "$RUN/.alpha.done" "$step"
+fi
+
+cat "$RUN/scores.txt"
+say "results: $RUN"

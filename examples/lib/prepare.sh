@@ -1,0 +1,263 @@
+# prepare.sh of every recipe: from the raw archives to what fairseq-train reads.
+#
+# shellcheck shell=bash
+
+# shellcheck source=examples/lib/recipe.sh
+source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+
+prepare_help() {
+    print_head_comment "$0"
+    cat <<TEXT
+
+  prepare.sh [options]
+
+  --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
+  --workers N    processes that cut the text (default: one for each core)
+  --help         this text
+
+Environment: RAW_DIR is a folder with archives that are there already; what is not there is
+downloaded to DIR/raw. CORPORA is a table of archives to use instead of examples/corpora.tsv.
+
+Needs fairseq-preprocess on PATH and, for archives that are not in RAW_DIR, curl. Can be run
+again: what is done is skipped, and a download that was stopped goes on.
+TEXT
+}
+
+output=$DEFAULT_OUTPUT
+workers=$(getconf _NPROCESSORS_ONLN)
+while (($# > 0)); do
+    case $1 in
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
+    --workers) require_value "$1" $# && require_positive_integer "$1" "$2" && workers=$2 && shift ;;
+    --help | -h) prepare_help && exit 0 ;;
+    *) usage_error "unknown option '$1': use --output, --workers or --help" ;;
+    esac
+    shift
+done
+[[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', and there is no such folder: leave it out to download, or name the folder with the archives"
+
+require_commands python3 fairseq-preprocess
+modules=(sentencepiece)
+if [[ $PIECES != spm ]]; then modules=(subword_nmt); fi
+if [[ $TOKENIZER != none ]]; then modules+=(sacremoses); fi
+if [[ $TOKENIZER != none && " $SOURCE $TARGET " == *" ja "* ]]; then modules+=(sudachipy sudachidict_core); fi
+require_modules "${modules[@]}"
+hold_lock "$output"
+
+# --- archives ----------------------------------------------------------------
+
+corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
+[[ -f $corpora ]] || usage_error "CORPORA is '$corpora', and there is no such file"
+
+# archive_row FILE: its line of the table: file, bytes, checksum, addresses, home page
+archive_row() {
+    awk -F '\t' -v file="$1" '$1 == file { print; found = 1; exit } END { exit !found }' "$corpora" ||
+        die "$corpora has no line for $1"
+}
+
+# verify FILE ROW: fails, saying why, unless size and checksum are those of the table
+verify() {
+    local file=$1 bytes checksum page size found
+    IFS=$'\t' read -r _ bytes checksum _ page _ <<<"$2"
+    size=$(wc -c <"$file")
+    if [[ $bytes != - ]] && ((size < bytes)); then
+        echo "has $((size)) of $bytes bytes: it is cut short"
+        return 1
+    fi
+    if [[ $checksum == - ]]; then
+        python3 "$TOOLS/corpora.py" test "$file" 2>&1
+        return
+    fi
+    found=$(python3 "$TOOLS/corpora.py" checksum "${checksum%%:*}" "$file")
+    [[ $found == "${checksum#*:}" ]] || {
+        echo "has the ${checksum%%:*} checksum $found, and ${checksum#*:} is expected: it is damaged, or another version than that of $page"
+        return 1
+    }
+}
+
+# download FILE ROW: to $output/raw, from the first address that has it
+download() {
+    local file=$1 addresses page address part=$output/raw/$1.part why status
+    IFS=$'\t' read -r _ bytes _ addresses page _ <<<"$2"
+    [[ $addresses != - ]] ||
+        die "$file cannot be downloaded by a program: get it from $page, put it in $output/raw (or in a folder that RAW_DIR names) and run again"
+    command -v curl >/dev/null || die "the command curl is not on PATH: install it, or put $file in $output/raw (it is from $page) and run again"
+    mkdir -p "$output/raw"
+    WRITING=$output/raw
+    for address in $addresses; do
+        say "download: $address"
+        if [[ -f $part && $bytes != - ]] && (($(wc -c <"$part") == bytes)); then break; fi
+        status=0
+        fetch_to "$part" "$address" || status=$?
+        # The server cannot send the rest alone, or has no more than is there: from the beginning
+        if ((status == 33 || status == 36 || status == 22)) && [[ -f $part ]]; then
+            rm -f "$part"
+            status=0
+            fetch_to "$part" "$address" || status=$?
+        fi
+        ((status == 0)) && break
+        (($(free_bytes "$part") > 262144)) || exit 1
+    done
+    ((${status:-0} == 0)) ||
+        die "$file cannot be downloaded from $addresses (curl's message is above): the location may be gone for now or for good. Run again to go on, or get it from $page, put it in $output/raw and run again"
+    why=$(verify "$part" "$2") || {
+        mv -f "$part" "$output/raw/$file.bad"
+        die "$file from $address $why. It is kept as $output/raw/$file.bad; run again to download it anew"
+    }
+    mv -f "$part" "$output/raw/$file"
+    WRITING=''
+}
+
+fetch_to() {
+    curl --fail --location --silent --show-error --retry 3 --connect-timeout 30 \
+        --continue-at - --output "$1" "$2"
+}
+
+# have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
+have() {
+    local file=$1 row folder why
+    row=$(archive_row "$file")
+    for folder in ${RAW_DIR:+"$RAW_DIR"} "$output/raw"; do
+        ARCHIVE_PATH=$folder/$file
+        [[ -f $ARCHIVE_PATH ]] || continue
+        why=$(verify "$ARCHIVE_PATH" "$row") ||
+            die "$ARCHIVE_PATH $why. Remove it, or put a whole one there, and run again"
+        return 0
+    done
+    download "$file" "$row"
+    ARCHIVE_PATH=$output/raw/$file
+}
+
+# add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
+# {lang} stands for a language and {role} for src or ref; what follows '!' is the name of a
+# file inside an archive inside the archive.
+add() {
+    local split=$1 member=$3
+    have "$2"
+    python3 "$TOOLS/corpora.py" pairs "$ARCHIVE_PATH" "$member" "$SOURCE" "$TARGET" \
+        "$output/text.tmp/$split" "${@:4}" || die "cannot take $split from $2: the message is above"
+}
+
+# --- text/: the splits, as they are in the corpora ---------------------------
+
+rows=$(for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do archive_row "$archive" | cut -f 1-3; done)
+step=$(fingerprint text "$rows" "$(declare -f splits)" "$(sha256_of "$TOOLS/corpora.py")" \
+    ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"})
+if is_done "$output/text/.done" "$step"; then
+    say "text: done before"
+else
+    for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
+        say "archive: $archive"
+        have "$archive"
+    done
+    say "text: training, validation and test pairs"
+    begin_dir "$output/text"
+    splits "$output/text.tmp"
+    for split in train valid test; do
+        [[ -s $output/text.tmp/$split.$SOURCE && -s $output/text.tmp/$split.$TARGET ]] ||
+            die "the split $split has no sentences"
+    done
+    finish_dir "$output/text" "$step"
+fi
+for split in train valid test; do
+    say "$split: $(wc -l <"$output/text/$split.$SOURCE") pairs"
+done
+
+# --- tok/: words with spaces between them ------------------------------------
+
+if [[ $WORDS == tok ]]; then
+    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" \
+        "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")")
+    if is_done "$output/tok/.done" "$step"; then
+        say "words: done before"
+    else
+        say "words: cut by $(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")"
+        begin_dir "$output/tok"
+        for split in train valid test; do
+            # Nothing is left out of validation and test
+            limit=()
+            if [[ $split == train ]]; then limit=(--max-words "$MAX_WORDS"); fi
+            python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" \
+                "$SOURCE" "$TARGET" --workers "$workers" ${limit[@]+"${limit[@]}"}
+        done
+        finish_dir "$output/tok" "$step"
+    fi
+fi
+
+# --- spm/ or bpe/: the subword model and the text cut with it ----------------
+
+number=${SUBWORDS#*:}
+
+learn_sentencepiece() {
+    python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
+        "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET"
+}
+
+cut_by_sentencepiece() {
+    python3 "$TOOLS/bpe.py" encode --model "$output/spm.tmp/bpe.model" \
+        <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
+}
+
+# codes_of LANGUAGE: the file of merges for a language
+codes_of() {
+    if [[ $SUBWORDS == joint:* ]]; then echo "$output/bpe.tmp/codes"; else echo "$output/bpe.tmp/codes.$1"; fi
+}
+
+learn_merges() {
+    if [[ $SUBWORDS == joint:* ]]; then
+        cat "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET" |
+            subword-nmt learn-bpe -s "$number" -o "$output/bpe.tmp/codes"
+    else
+        for language in "$SOURCE" "$TARGET"; do
+            subword-nmt learn-bpe -s "$number" -i "$output/$WORDS/train.$language" -o "$output/bpe.tmp/codes.$language"
+        done
+    fi
+}
+
+cut_by_merges() {
+    subword-nmt apply-bpe -c "$(codes_of "${1##*.}")" --num-workers "$workers" \
+        -i "$output/$WORDS/$1" -o "$output/bpe.tmp/$1"
+}
+
+if [[ $PIECES == spm ]]; then
+    learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py")
+else
+    learn=learn_merges cut=cut_by_merges step_tool=$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))')
+fi
+step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS")
+if is_done "$output/$PIECES/.done" "$step"; then
+    say "subwords: done before"
+else
+    say "subwords: $SUBWORDS, learned on the training text"
+    begin_dir "$output/$PIECES"
+    "$learn" || die "the subword model could not be learned: the message is above"
+    for split in train valid test; do
+        for language in "$SOURCE" "$TARGET"; do
+            "$cut" "$split.$language" || die "$split.$language could not be cut: the message is above"
+        done
+    done
+    finish_dir "$output/$PIECES" "$step"
+fi
+
+# --- data-bin/: what fairseq-train reads -------------------------------------
+
+joined=()
+if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
+step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"})
+if is_done "$output/data-bin/.done" "$step"; then
+    say "binarise: done before"
+else
+    say "binarise: fairseq-preprocess"
+    begin_dir "$output/data-bin"
+    # Its long listing of settings is in data-bin/preprocess.log for who wants it.
+    log=$output/data-bin.tmp/console.log
+    fairseq-preprocess --source-lang "$SOURCE" --target-lang "$TARGET" ${joined[@]+"${joined[@]}"} \
+        --trainpref "$output/$PIECES/train" --validpref "$output/$PIECES/valid" --testpref "$output/$PIECES/test" \
+        --destdir "$output/data-bin.tmp" --workers "$workers" >"$log" 2>&1 || {
+        cat "$log" >&2
+        die "fairseq-preprocess failed: its messages are above"
+    }
+    rm -f "$log"
+    finish_dir "$output/data-bin" "$step"
+fi
+say "data ready: $output/data-bin"

@@ -1,0 +1,50 @@
+# What every script of a recipe begins with. The scripts in lib/ source it; they are in
+# turn what prepare.sh, train.sh, prune.sh and evaluate.sh of each recipe consist of.
+#
+# Sets RECIPE (the recipe's folder), ROOT (the project's) and, from RECIPE/dataset.sh:
+#
+#   SOURCE TARGET     the languages
+#   ARCHIVES          array: files of ../corpora.tsv that splits needs; empty for a shipped corpus
+#   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or writes the splits itself,
+#                     to the folder that it is given
+#   SPLITS_FROM       words that splits depends on beside the archives
+#   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
+#                     is cut by SudachiPy where moses is named
+#   MAX_WORDS         training pairs with a longer side are left out, and empty ones
+#   SUBWORDS          sentencepiece:N, one model of N pieces; joint:N or separate:N, N merges of
+#                     subword-nmt, learned on both languages together or on each
+#   BATCH_TOKENS      tokens in the batch of an update, over all processes
+#   MOST_TOKENS       tokens at most that one process takes at a time
+#   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
+#   MODEL             array: options of fairseq-train that say what the model is
+#   TRAINING          array: those that say how it is trained
+#   GENERATION        array: options of fairseq-generate, such as the beam
+#   PRUNE_...         see prune.sh
+#
+# shellcheck shell=bash disable=SC2034
+
+RECIPE=$(cd "$(dirname "$0")" && pwd)
+ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
+TOOLS=$ROOT/examples/tools
+# shellcheck source=examples/lib/common.sh
+source "$ROOT/examples/lib/common.sh"
+
+# Where the recipe writes when no --output is given. The quickstart's data lie in a folder
+# of its name, as they come with the project.
+DEFAULT_OUTPUT=$ROOT/work/$(basename "$RECIPE")
+
+ARCHIVES=()
+SPLITS_FROM=()
+TOKENIZER=moses
+MAX_WORDS=250
+MOST_TOKENS=4096
+LENGTH_UNIT=updates
+GENERATION=(--beam 5)
+# shellcheck source=/dev/null
+source "$RECIPE/dataset.sh"
+
+# Where the text lies that the subword model reads, and what is cut by it
+if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi
+case $SUBWORDS in sentencepiece:*) PIECES=spm ;; *) PIECES=bpe ;; esac
+if [[ $PIECES == spm ]]; then REMOVE_BPE=sentencepiece; else REMOVE_BPE=subword_nmt; fi
+explain_failures

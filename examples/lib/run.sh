@@ -1,0 +1,57 @@
+# Runs: what train.sh, evaluate.sh and prune.sh share beside recipe.sh.
+#
+# shellcheck shell=bash
+
+# parse_run_options OPTION... MAPPING REST...: the options that name a run, in train.sh and
+# evaluate.sh alike. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; those of
+# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER.
+# shellcheck disable=SC2034 # the caller reads them
+parse_run_options() {
+    local name='' allowed="--output, --$LENGTH_UNIT, --name, $EXTRA_OPTIONS--cpu, --gpu or --help"
+    OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
+    while [[ ${1-} == -* ]]; do
+        [[ "--output, --$LENGTH_UNIT, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *"$1, "* ]] ||
+            usage_error "unknown option '$1': use $allowed"
+        case $1 in
+        --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
+        --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
+        --name) require_value "$1" $# && name=$2 && shift ;;
+        --processes) require_value "$1" $# && require_positive_integer "$1" "$2" && PROCESSES=$2 && shift ;;
+        --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && MOST_TOKENS=$2 && shift ;;
+        --nodes) require_value "$1" $# && require_positive_integer "$1" "$2" && NODES=$2 && shift ;;
+        --node-rank) require_value "$1" $# && NODE_RANK=$2 && shift ;;
+        --master) require_value "$1" $# && MASTER=$2 && shift ;;
+        --cpu) DEVICE=cpu ;;
+        --gpu) DEVICE=gpu ;;
+        --help | -h) run_help && exit 0 ;;
+        esac
+        shift
+    done
+    (($# >= 1)) || usage_error "no mapping given: name one after the options, such as entmax"
+    MAPPING=$1
+    shift
+    require_mapping "the mapping" "$MAPPING"
+    [[ -n $name ]] || name=$(run_name "$MAPPING" "$LENGTH" "$LENGTH_UNIT")
+    [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
+        usage_error "option --name got '$name': use letters, digits and . _ = + - only"
+    OUTPUT=$(absolute_path "$OUTPUT")
+    RUN=$OUTPUT/runs/$name
+    REST=("$@")
+}
+
+# The part of --help that the scripts share
+help_on_runs() {
+    cat <<TEXT
+  MAPPING        softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...
+  --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
+                 project's folder); the run is in DIR/runs/
+  $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)
+  --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>$LENGTH_UNIT)
+  --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
+  --help         this text
+TEXT
+}
+
+require_data() {
+    [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
+}

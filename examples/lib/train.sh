@@ -1,0 +1,196 @@
+# train.sh of every recipe: trains a model with the given attention mapping.
+#
+# shellcheck shell=bash
+
+# shellcheck source=examples/lib/recipe.sh
+source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+# shellcheck source=examples/lib/run.sh
+source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
+
+EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
+
+run_help() {
+    print_head_comment "$0"
+    cat <<TEXT
+
+  train.sh [options] MAPPING [options of fairseq-train]
+
+$(help_on_runs)
+
+The batch of an update has $BATCH_TOKENS tokens, however many processes share it:
+
+  --processes N    processes on this machine (default: one for each GPU; one on a CPU)
+  --most-tokens N  tokens that a process takes at a time, for the memory of a GPU
+                   (default: $MOST_TOKENS); --update-freq follows from it
+
+On several machines, run it on each of them, with the same options and one DIR that they share:
+
+  --nodes N          how many machines there are
+  --node-rank R      which of them this is, from 0
+  --master HOST:PORT a free port of the machine with rank 0
+
+examples/slurm.sh does so in a SLURM job. Can be run again: an interrupted training goes on from
+its last checkpoint, a finished one is skipped.
+TEXT
+}
+
+parse_run_options "$@"
+for option in ${REST[@]+"${REST[@]}"}; do
+    case $option in
+    --save-dir* | --restore-file*) usage_error "option ${option%%=*} is set by the recipe: choose the folder by --output and --name" ;;
+    --max-epoch* | --max-update*) usage_error "option ${option%%=*} is set by the recipe: give --$LENGTH_UNIT N before the mapping" ;;
+    --max-tokens | --max-tokens=* | --update-freq*) usage_error "option ${option%%=*} is set by the recipe, so that the batch stays at $BATCH_TOKENS tokens: give --most-tokens N before the mapping" ;;
+    --distributed-*) usage_error "option ${option%%=*} is set by the recipe: give --processes N, and --nodes N on several machines, before the mapping" ;;
+    --attn-mapping*) usage_error "option ${option%%=*} is set by the recipe: the mapping is the first word after the recipe's own options" ;;
+    --cpu) usage_error "option --cpu stands after the mapping: give it before the mapping" ;;
+    esac
+done
+[[ $NODE_RANK =~ ^(0|[1-9][0-9]{0,5})$ && $((NODE_RANK < NODES)) == 1 ]] ||
+    usage_error "option --node-rank got '$NODE_RANK': give a number from 0 to $((NODES - 1)), as --nodes is $NODES"
+if ((NODES > 1)); then
+    [[ $MASTER =~ ^[^:[:space:]]+:[1-9][0-9]{0,4}$ ]] ||
+        usage_error "option --master got '$MASTER': give the host name and a free port of the machine with rank 0, such as node1:29500"
+fi
+
+# A trained model to start from is part of the settings, by its content
+start_model=
+for ((i = 0; i < ${#REST[@]}; i++)); do
+    case ${REST[i]} in
+    --finetune-from-model=*) start_model=${REST[i]#*=} ;;
+    --finetune-from-model) start_model=${REST[i + 1]-} ;;
+    esac
+done
+[[ -z $start_model || -f $start_model ]] ||
+    usage_error "option --finetune-from-model got '$start_model': there is no such file"
+
+require_commands python3 fairseq-train fairseq-entmax torchrun
+# The other machines follow what the first one does with the run's folder
+if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
+require_data "$OUTPUT"
+device=$(choose_device "$DEVICE")
+[[ -d $RUN ]] || require_known_mapping "the mapping" "$MAPPING"
+
+# --- the batch, shared by the processes --------------------------------------
+
+# longest_sentence: of the training pairs, in tokens
+longest_sentence() {
+    python3 - "$OUTPUT/data-bin/train.$SOURCE-$TARGET" "$SOURCE" "$TARGET" 2>/dev/null <<'PY'
+import sys
+
+from fairseq.data.data_utils import load_indexed_dataset
+
+prefix, *languages = sys.argv[1:]
+# Kept: the sizes of a data set lie in memory that goes with it
+sides = [load_indexed_dataset(f"{prefix}.{language}", None) for language in languages]
+print(max(side.sizes.max() for side in sides))
+PY
+}
+
+if [[ -z $PROCESSES ]]; then
+    PROCESSES=1
+    if [[ $device == gpu ]]; then PROCESSES=$(python3 -c 'import torch; print(torch.cuda.device_count())'); fi
+fi
+world=$((PROCESSES * NODES))
+update_freq=$(((BATCH_TOKENS + world * MOST_TOKENS - 1) / (world * MOST_TOKENS)))
+max_tokens=$((BATCH_TOKENS / (world * update_freq)))
+# fairseq would stop in the middle of things
+if ((max_tokens < 1024)); then
+    longest=$(longest_sentence)
+    ((longest <= max_tokens)) ||
+        usage_error "$world process(es) with --most-tokens $MOST_TOKENS take $max_tokens tokens at a time, and the longest training sentence has $longest: use fewer processes, or a larger --most-tokens"
+fi
+
+# --- the run's folder belongs to exactly these settings ----------------------
+
+options=("${MODEL[@]}" --attn-mapping "$MAPPING")
+# Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
+# the epoch that the process began with, and a resumed training takes another course.
+# With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
+# sentences left over at the end, the longest, in validation too, without a word.
+options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1)
+case $LENGTH_UNIT in
+epochs) options+=(--max-epoch "$LENGTH") ;;
+updates) options+=(--max-update "$LENGTH") ;;
+esac
+
+data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx)
+settings=$(
+    printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
+    printf ' %q' "${options[@]}" ${REST[@]+"${REST[@]}"}
+    [[ -z $start_model ]] || printf '\nstarts from: %s' "$(sha256_of "$start_model")"
+)
+checkpoints=$RUN/checkpoints
+step=$(fingerprint train "$settings")
+run=$(basename "$RUN")
+WRITING=$OUTPUT
+
+own_the_folder() {
+    if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then
+        set_aside "$RUN" "settings or data of $run have changed"
+    fi
+    mkdir -p "$RUN"
+    write_whole "$RUN/settings.txt" printf '%s\n' "$settings"
+}
+
+if ((NODE_RANK == 0)); then own_the_folder; fi
+if is_done "$RUN/.train.done" "$step" && checkpoint_is_whole "$checkpoints/checkpoint_best.pt"; then
+    say "train $run: done before"
+    exit 0
+fi
+if ((NODE_RANK == 0)); then
+    rm -f "$RUN/.train.done"
+    if ! mend_checkpoints "$checkpoints"; then
+        set_aside "$RUN" "the checkpoints of $run are damaged"
+        own_the_folder
+    fi
+    mkdir -p "$checkpoints"
+fi
+
+# --- train, or go on training ------------------------------------------------
+
+how="$LENGTH $LENGTH_UNIT"
+if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="goes on from its last checkpoint"; fi
+say "train $run on $device: $how; $world process(es), $update_freq x $max_tokens tokens each"
+
+on_device=()
+if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+launcher=(fairseq-train)
+if ((world == 1)); then
+    on_device+=(--distributed-world-size 1)
+else
+    # Each process is told its rank: fairseq's own detection counts GPUs
+    on_device+=(--distributed-world-size "$world" --distributed-init-method env:// --distributed-no-spawn)
+    if [[ $device == cpu ]]; then
+        on_device+=(--distributed-backend gloo --ddp-backend legacy_ddp --load-checkpoint-on-all-dp-ranks)
+    fi
+    launcher=(torchrun --nproc-per-node "$PROCESSES" --nnodes "$NODES" --no-python)
+    if ((NODES == 1)); then
+        launcher+=(--standalone)
+    else
+        launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
+    fi
+    launcher+=("$ROOT/examples/lib/worker.sh" fairseq-train)
+fi
+log=$RUN/train.log
+if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
+mkdir -p "$RUN"
+user_dir=$(fairseq-entmax user-dir)
+
+status=0
+"${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
+    --task translation --source-lang "$SOURCE" --target-lang "$TARGET" \
+    --num-workers 0 --log-format simple --log-interval 50 \
+    "${options[@]}" ${REST[@]+"${REST[@]}"} \
+    --max-tokens "$max_tokens" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
+    --save-dir "$checkpoints" --no-epoch-checkpoints \
+    2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
+if ((status != 0)); then
+    printf 'train.sh: error: fairseq-train ended with status %s; its messages are above and in %s\n' \
+        "$status" "$log" >&2
+    exit "$status"
+fi
+if ((NODE_RANK > 0)); then exit 0; fi
+[[ -f $checkpoints/checkpoint_best.pt ]] ||
+    die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a number: lower --lr and see $log"
+mark_done "$RUN/.train.done" "$step"
+say "trained: $checkpoints/checkpoint_best.pt"

@@ -1,0 +1,161 @@
+"""Words: cut text into them for training, and put translations together again.
+
+words.py cut text/train tok/train de en --max-words 250 --workers 8
+words.py join en < translations.tok > translations
+words.py versions ja en
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from importlib.metadata import version
+from itertools import islice
+from multiprocessing import Pool
+from pathlib import Path
+
+Chunk = list[tuple[str, ...]]
+CHUNK = 2000  # sentences that a worker takes at a time
+SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
+
+
+def cutter(language: str) -> Callable[[str], str]:
+    """A function from a sentence to its words with spaces between them.
+
+    Japanese is cut into short units by SudachiPy (mode A), every other language by the
+    tokeniser of Moses as sacremoses has it, after its normalisation of punctuation.
+    """
+    if language == "ja":
+        from sudachipy import dictionary, tokenizer
+
+        sudachi = dictionary.Dictionary(dict="core").tokenizer(tokenizer.Tokenizer.SplitMode.A)
+
+        def cut(text: str) -> str:
+            words = []
+            for part in _parts(text):
+                words += [word for m in sudachi.tokenize(part) if (word := m.surface().strip())]
+            return " ".join(words)
+
+        return cut
+    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+
+    normalize = MosesPunctNormalizer(lang=language).normalize
+    tokenize = MosesTokenizer(lang=language).tokenize
+    return lambda text: tokenize(normalize(text), escape=False, return_str=True)
+
+
+def _parts(text: str) -> Iterator[str]:
+    step = SUDACHI_MOST_BYTES // 4
+    for start in range(0, len(text), step):
+        yield text[start : start + step]
+
+
+@functools.cache
+def _cutters(languages: tuple[str, ...]) -> list[Callable[[str], str]]:
+    return [cutter(language) for language in languages]
+
+
+def _cut(chunk: Chunk, languages: tuple[str, ...]) -> Chunk:
+    cutters = _cutters(languages)
+    return [tuple(cut(side) for cut, side in zip(cutters, pair, strict=True)) for pair in chunk]
+
+
+def pairs_of(prefix: str, languages: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+    """Yield the pairs of PREFIX.source and PREFIX.target."""
+    with ExitStack() as stack:
+        files = [
+            stack.enter_context(open(f"{prefix}.{language}", encoding="utf-8", newline="\n"))
+            for language in languages
+        ]
+        for lines in zip(*files, strict=True):
+            yield tuple(line.rstrip("\n") for line in lines)
+
+
+def chunks(pairs: Iterator[tuple[str, ...]]) -> Iterator[Chunk]:
+    while chunk := list(islice(pairs, CHUNK)):
+        yield chunk
+
+
+def _by_workers(
+    work: Callable[[Chunk], Chunk], todo: Iterator[Chunk], workers: int
+) -> Iterator[Chunk]:
+    """Like map; a few chunks a worker at a time, so a large corpus is never in memory."""
+    with Pool(workers) as pool:
+        while some := list(islice(todo, 4 * workers)):
+            yield from pool.map(work, some, chunksize=1)
+
+
+def cut_files(
+    source: str, target: str, languages: tuple[str, ...], most: int | None, workers: int
+) -> tuple[int, int]:
+    """Cut SOURCE.* into TARGET.*; return how many pairs were written and left out.
+
+    Args:
+        most: words at most on a side of a pair; longer pairs, and those with an empty side,
+            are left out. None leaves nothing out.
+    """
+    written = left_out = 0
+    with ExitStack() as stack:
+        outs = [
+            stack.enter_context(open(f"{target}.{language}", "w", encoding="utf-8", newline="\n"))
+            for language in languages
+        ]
+        work = functools.partial(_cut, languages=languages)
+        todo = chunks(pairs_of(source, languages))
+        done = map(work, todo) if workers == 1 else _by_workers(work, todo, workers)
+        for chunk in done:
+            for pair in chunk:
+                lengths = [len(side.split()) for side in pair]
+                if most is not None and not all(0 < length <= most for length in lengths):
+                    left_out += 1
+                    continue
+                written += 1
+                for out, side in zip(outs, pair, strict=True):
+                    out.write(f"{side}\n")
+    return written, left_out
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    cut = commands.add_parser("cut", help="cut the two files of a split into words")
+    cut.add_argument("source", help="prefix of the files to read")
+    cut.add_argument("target", help="prefix of the files to write")
+    cut.add_argument("languages", nargs=2)
+    cut.add_argument("--max-words", type=int, help="leave out longer and empty pairs")
+    cut.add_argument("--workers", type=int, default=1)
+    join = commands.add_parser("join", help="standard input without the spaces of the cutting")
+    join.add_argument("language")
+    versions = commands.add_parser("versions", help="print the packages that cut the languages")
+    versions.add_argument("languages", nargs=2)
+    options = parser.parse_args(arguments)
+    if options.command == "cut":
+        languages = tuple(options.languages)
+        try:
+            written, left_out = cut_files(
+                options.source, options.target, languages, options.max_words, options.workers
+            )
+        except OSError as error:
+            sys.exit(f"{error.strerror}: {error.filename or options.target}")
+        rest = f"; left out {left_out} that are empty or longer than {options.max_words} words"
+        print(f"{Path(options.source).name}: {written} pairs{rest if left_out else ''}")
+    elif options.command == "versions":
+        packages = ["sacremoses"] if set(options.languages) != {"ja"} else []
+        if "ja" in options.languages:
+            packages += ["sudachipy", "sudachidict_core"]
+        print(", ".join(f"{package} {version(package)}" for package in packages))
+    else:
+        from sacremoses import MosesDetokenizer
+
+        detokenize = MosesDetokenizer(lang=options.language).detokenize
+        sys.stdin.reconfigure(encoding="utf-8", newline="\n")
+        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        for line in sys.stdin:
+            print(detokenize(line.split()))
+
+
+if __name__ == "__main__":
+    main()
