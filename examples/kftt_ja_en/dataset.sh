@@ -1,0 +1,17 @@
+# Kyoto Free Translation Task, Japanese-English, Correia et al. (2019).
+#
+# shellcheck shell=bash disable=SC2034
+
+SOURCE=ja TARGET=en
+ARCHIVES=(kftt-data-1.0.tar.gz)
+MAX_WORDS=40 # as in the task's own cleaned training set
+splits() {
+    local split
+    for split in train dev test; do
+        add "${split/dev/valid}" kftt-data-1.0.tar.gz "kftt-data-1.0/data/orig/kyoto-$split.{lang}" --keep-empty
+    done
+}
+
+EVALUATE_EVERY=5000
+# shellcheck source=examples/lib/paper_correia.sh
+source "$ROOT/examples/lib/paper_correia.sh"

@@ -1,0 +1,49 @@
+"""A web server of this machine for files, which can send a part of one."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+
+@contextmanager
+def serve(folder: Path) -> Iterator[str]:
+    """Serve the files of a folder; yields the address. ``serve.ranges`` has what was asked for."""
+    serve.ranges = []  # type: ignore[attr-defined]
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            path = folder / self.path.lstrip("/")
+            if not path.is_file():
+                self.send_error(404)
+                return
+            content, status = path.read_bytes(), 200
+            asked = self.headers.get("Range")
+            if asked:
+                serve.ranges.append(asked)  # type: ignore[attr-defined]
+                start = int(asked.removeprefix("bytes=").rstrip("-"))
+                status = 206
+                self.whole, content = content, content[start:]
+            self.send_response(status)
+            if asked:
+                size = len(self.whole)
+                self.send_header("Content-Range", f"bytes {start}-{size - 1}/{size}")
+            self.send_header("Content-Length", str(len(content)))
+            self.end_headers()
+            self.wfile.write(content)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
