@@ -73,7 +73,8 @@ compare_table() {
     printf 'mapping\tepochs\tBLEU\tchrF\n'
     for one in "$@"; do
         run=$output/runs/$(run_name "$one" "$epochs" epochs)
-        bleu=$(score_of BLEU "$run/scores.txt") chrf=$(score_of chrF2 "$run/scores.txt")
+        bleu=$(score_of BLEU "$run/scores.txt") || return
+        chrf=$(score_of chrF2 "$run/scores.txt") || return
         printf '%s\t%s\t%s\t%s\n' "$one" "$epochs" "$bleu" "$chrf"
     done
 }

@@ -133,11 +133,13 @@ explain_failures() {
     trap 'explain_failure $?' EXIT
 }
 
+FULL_BELOW=262144 # bytes
+
 explain_failure() {
     local free
     [[ $1 != 0 && -n $WRITING ]] || return 0
     free=$(free_bytes "$WRITING")
-    if ((free < 262144)); then
+    if ((free < FULL_BELOW)); then
         printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
             "$(basename "$0")" "$free" "$WRITING" >&2
     fi
@@ -218,7 +220,8 @@ is_done() {
 
 # --- whole or not at all -----------------------------------------------------
 
-# write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded.
+# write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded. Where
+# the command is a function, bash does not stop in it by itself: it has to return its failures.
 write_whole() {
     local file=$1
     shift

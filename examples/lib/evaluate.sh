@@ -83,13 +83,14 @@ fi
 
 # --- scores.txt --------------------------------------------------------------
 
+# Each line says itself when it fails: bash does not stop in a function whose status is looked at
 score() {
-    sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2
+    sacrebleu "$RUN/test.ref" --input "$RUN/test.hyp" --metrics bleu chrf --format text --width 2 || return
     if [[ $WORDS == tok ]]; then
         # As in the papers: words as the corpus was cut into, so only comparable where the
         # same tokeniser cut the reference
         sacrebleu "$OUTPUT/tok/test.$TARGET" --input "$RUN/test.hyp.tok" --metrics bleu \
-            --tokenize none --force --format text --width 2
+            --tokenize none --force --format text --width 2 || return
     fi
 }
 

@@ -49,6 +49,8 @@ hold_lock "$output"
 corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
 [[ -f $corpora ]] || usage_error "CORPORA is '$corpora', and there is no such file"
 
+declare -A VERIFIED=() # archive to its place, once it was checked
+
 # archive_row FILE: its line of the table: file, bytes, checksum, addresses, home page
 archive_row() {
     awk -F '\t' -v file="$1" '$1 == file { print; found = 1; exit } END { exit !found }' "$corpora" ||
@@ -85,18 +87,19 @@ download() {
     mkdir -p "$output/raw"
     WRITING=$output/raw
     for address in $addresses; do
-        say "download: $address"
         if [[ -f $part && $bytes != - ]] && (($(wc -c <"$part") == bytes)); then break; fi
+        say "download: $address"
         status=0
         fetch_to "$part" "$address" || status=$?
-        # The server cannot send the rest alone, or has no more than is there: from the beginning
-        if ((status == 33 || status == 36 || status == 22)) && [[ -f $part ]]; then
+        # The server cannot send a part, or has nothing behind what is there: from the beginning
+        if ((status == 33 || status == 36)) || [[ $(<"$part.status") == 416 ]]; then
             rm -f "$part"
             status=0
             fetch_to "$part" "$address" || status=$?
         fi
-        ((status == 0)) && break
-        (($(free_bytes "$part") > 262144)) || exit 1
+        rm -f "$part.status"
+        if ((status == 0)); then break; fi
+        if (($(free_bytes "$part") < FULL_BELOW)); then exit 1; fi
     done
     ((${status:-0} == 0)) ||
         die "$file cannot be downloaded from $addresses (curl's message is above): the location may be gone for now or for good. Run again to go on, or get it from $page, put it in $output/raw and run again"
@@ -108,24 +111,32 @@ download() {
     WRITING=''
 }
 
+# fetch_to FILE ADDRESS: goes on behind what is there; the server's status goes to FILE.status
 fetch_to() {
     curl --fail --location --silent --show-error --retry 3 --connect-timeout 30 \
-        --continue-at - --output "$1" "$2"
+        --speed-limit 1000 --speed-time 120 --continue-at - --output "$1" \
+        --write-out '%{http_code}' "$2" >"$1.status"
 }
 
 # have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
 have() {
     local file=$1 row folder why
+    if [[ -n ${VERIFIED[$file]-} ]]; then
+        ARCHIVE_PATH=${VERIFIED[$file]}
+        return 0
+    fi
     row=$(archive_row "$file")
     for folder in ${RAW_DIR:+"$RAW_DIR"} "$output/raw"; do
         ARCHIVE_PATH=$folder/$file
         [[ -f $ARCHIVE_PATH ]] || continue
         why=$(verify "$ARCHIVE_PATH" "$row") ||
             die "$ARCHIVE_PATH $why. Remove it, or put a whole one there, and run again"
+        VERIFIED[$file]=$ARCHIVE_PATH
         return 0
     done
     download "$file" "$row"
     ARCHIVE_PATH=$output/raw/$file
+    VERIFIED[$file]=$ARCHIVE_PATH
 }
 
 # add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
@@ -204,25 +215,33 @@ codes_of() {
 }
 
 learn_merges() {
+    local language
     if [[ $SUBWORDS == joint:* ]]; then
         cat "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET" |
             subword-nmt learn-bpe -s "$number" -o "$output/bpe.tmp/codes"
-    else
-        for language in "$SOURCE" "$TARGET"; do
-            subword-nmt learn-bpe -s "$number" -i "$output/$WORDS/train.$language" -o "$output/bpe.tmp/codes.$language"
-        done
+        return
     fi
+    for language in "$SOURCE" "$TARGET"; do
+        subword-nmt learn-bpe -s "$number" -i "$output/$WORDS/train.$language" \
+            -o "$output/bpe.tmp/codes.$language" || return
+    done
 }
 
 cut_by_merges() {
-    subword-nmt apply-bpe -c "$(codes_of "${1##*.}")" --num-workers "$workers" \
-        -i "$output/$WORDS/$1" -o "$output/bpe.tmp/$1"
+    python3 "$TOOLS/bpe.py" apply --codes "$(codes_of "${1##*.}")" --workers "$workers" \
+        <"$output/$WORDS/$1" >"$output/bpe.tmp/$1"
+}
+
+# require_as_many FILE CUT: a tool that could not write all of it may not have said so
+require_as_many() {
+    (($(wc -l <"$1") == $(wc -l <"$2"))) ||
+        die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
 }
 
 if [[ $PIECES == spm ]]; then
     learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py")
 else
-    learn=learn_merges cut=cut_by_merges step_tool=$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))')
+    learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py")$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))')
 fi
 step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS")
 if is_done "$output/$PIECES/.done" "$step"; then
@@ -234,6 +253,7 @@ else
     for split in train valid test; do
         for language in "$SOURCE" "$TARGET"; do
             "$cut" "$split.$language" || die "$split.$language could not be cut: the message is above"
+            require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
         done
     done
     finish_dir "$output/$PIECES" "$step"

@@ -19,6 +19,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
 SPEED_SENTENCES=100
+PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 
 prune_help() {
     print_head_comment "$0"
@@ -127,6 +128,15 @@ name_of() {
     printf '%s\n' "${name/=/}"
 }
 
+# baseline_of MAPPING: its run; the one of train.sh, where that is the same model
+baseline_of() {
+    if ((${#PRUNE_MODEL[@]} + ${#from_scratch[@]} + ${#further[@]} > 0)); then
+        run_of "$1" baseline
+    else
+        run_name "$1" "$LENGTH" "$LENGTH_UNIT"
+    fi
+}
+
 checkpoint_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_best.pt"; }
 
 # train RUN LENGTH MAPPING OPTION...
@@ -162,7 +172,7 @@ take_out() {
 prune_and_compare() {
     local mapping=$1 baseline budget run gated
     local -a start gates heads
-    baseline=$(run_of "$mapping" baseline)
+    baseline=$(baseline_of "$mapping")
     train "$baseline" "$LENGTH" "$mapping" ${from_scratch[@]+"${from_scratch[@]}"}
     evaluate "$baseline" "$mapping"
     start=(--finetune-from-model "$(checkpoint_of "$baseline")")
@@ -192,7 +202,7 @@ prune_and_compare() {
 # runs_of MAPPING: the runs of the table, in its order
 runs_of() {
     local budget gated
-    run_of "$1" baseline
+    baseline_of "$1"
     run_of "$1" continued
     for budget in "${budget_list[@]}"; do
         gated=$(run_of "$1" "$(name_of "$budget")")
@@ -227,13 +237,15 @@ measure_speed() {
 
 # table_of MAPPING SPEED: one line a run
 table_of() {
-    local run checkpoint bleu heads
+    local run checkpoint bleu heads name
     while read -r run; do
         checkpoint=$(checkpoint_of "$run")
-        bleu=$(score_of BLEU "$output/runs/$run/scores.txt")
-        heads=$(fairseq-entmax prune --print-config "$checkpoint" | heads_in_words)
-        printf '%s\t%s\t%s\t%s\t' "$1" "${run#"$(run_of "$1" "")"}" "$heads" "$bleu"
-        python3 - "$output/runs/$2" "$checkpoint" <<'PY'
+        bleu=$(score_of BLEU "$output/runs/$run/scores.txt") || return
+        heads=$(fairseq-entmax prune --print-config "$checkpoint" | heads_in_words) || return
+        name=${run#"$(run_of "$1" "")"}
+        if [[ $run == "$(baseline_of "$1")" ]]; then name=baseline; fi
+        printf '%s\t%s\t%s\t%s\t' "$1" "$name" "$heads" "$bleu"
+        python3 - "$output/runs/$2" "$checkpoint" <<'PY' || return
 import json
 import sys
 
@@ -259,7 +271,9 @@ heads_in_words() {
 all_tables() {
     local mapping
     printf 'mapping\tmodel\tencoder-self\tdecoder-self\tcross\tBLEU\tparameters\tsentences/s\tspeed\n'
-    for mapping in "${mappings[@]}"; do table_of "$mapping" "$(run_of "$mapping" speed.json)"; done
+    for mapping in "${mappings[@]}"; do
+        table_of "$mapping" "$(run_of "$mapping" speed.json)" || return
+    done
 }
 
 rm -f "$output/pruning.tsv"

@@ -72,20 +72,6 @@ device=$(choose_device "$DEVICE")
 
 # --- the batch, shared by the processes --------------------------------------
 
-# longest_sentence: of the training pairs, in tokens
-longest_sentence() {
-    python3 - "$OUTPUT/data-bin/train.$SOURCE-$TARGET" "$SOURCE" "$TARGET" 2>/dev/null <<'PY'
-import sys
-
-from fairseq.data.data_utils import load_indexed_dataset
-
-prefix, *languages = sys.argv[1:]
-# Kept: the sizes of a data set lie in memory that goes with it
-sides = [load_indexed_dataset(f"{prefix}.{language}", None) for language in languages]
-print(max(side.sizes.max() for side in sides))
-PY
-}
-
 if [[ -z $PROCESSES ]]; then
     PROCESSES=1
     if [[ $device == gpu ]]; then PROCESSES=$(python3 -c 'import torch; print(torch.cuda.device_count())'); fi
@@ -93,12 +79,20 @@ fi
 world=$((PROCESSES * NODES))
 update_freq=$(((BATCH_TOKENS + world * MOST_TOKENS - 1) / (world * MOST_TOKENS)))
 max_tokens=$((BATCH_TOKENS / (world * update_freq)))
-# fairseq would stop in the middle of things
-if ((max_tokens < 1024)); then
-    longest=$(longest_sentence)
-    ((longest <= max_tokens)) ||
-        usage_error "$world process(es) with --most-tokens $MOST_TOKENS take $max_tokens tokens at a time, and the longest training sentence has $longest: use fewer processes, or a larger --most-tokens"
+((max_tokens > 0)) ||
+    usage_error "option --processes got '$PROCESSES': a batch of $BATCH_TOKENS tokens has not one for each process"
+# fairseq leaves training pairs out that are longer than a process can take, without a word, and
+# stops at such a validation sentence
+lengths=$(python3 "$TOOLS/lengths.py" "$OUTPUT/data-bin" "$SOURCE" "$TARGET" "$max_tokens") ||
+    die "the lengths of the sentences cannot be read: the message is above"
+read -r pairs too_long longest_valid <<<"$lengths"
+shares="$world process(es) take $max_tokens tokens at a time, and $too_long of $pairs training pairs are longer"
+if ((100 * too_long > pairs)); then
+    usage_error "$shares: use fewer processes, or a larger --most-tokens than $MOST_TOKENS where that is less than their share of the batch"
+elif ((too_long > 0)); then
+    say "$shares: they are left out"
 fi
+max_tokens_valid=$((longest_valid > MOST_TOKENS ? longest_valid : MOST_TOKENS))
 
 # --- the run's folder belongs to exactly these settings ----------------------
 
@@ -181,7 +175,7 @@ status=0
     --task translation --source-lang "$SOURCE" --target-lang "$TARGET" \
     --num-workers 0 --log-format simple --log-interval 50 \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
-    --max-tokens "$max_tokens" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
+    --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \
     2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
 if ((status != 0)); then

@@ -2,6 +2,7 @@
 
 bpe.py learn --vocab 2000 --model bpe.model train.es train.en
 bpe.py encode --model bpe.model < train.es > train.bpe.es
+bpe.py apply --codes codes --workers 8 < train.es > train.bpe.es      # merges of subword-nmt
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ import argparse
 import io
 import sys
 from collections.abc import Iterator
-from itertools import chain
+from functools import cache, partial
+from itertools import chain, islice
+from multiprocessing import Pool
 from pathlib import Path
+from typing import Any
 
 import sentencepiece
 
@@ -58,6 +62,37 @@ def encode(model: Path, lines: Iterator[str]) -> Iterator[str]:
         yield " ".join(processor.encode(line, out_type=str))
 
 
+CHUNK = 2000  # lines that a worker takes at a time
+
+
+@cache
+def merges(codes: Path) -> Any:
+    """subword-nmt's object that cuts by a file of merges."""
+    from subword_nmt.apply_bpe import BPE
+
+    with codes.open(encoding="utf-8") as file:
+        return BPE(file)
+
+
+def cut_chunk(lines: list[str], codes: Path) -> list[str]:
+    """Cut lines by merges."""
+    bpe = merges(codes)
+    return [bpe.process_line(line) for line in lines]
+
+
+def apply(codes: Path, lines: Iterator[str], workers: int) -> Iterator[str]:
+    """Yield each line cut by merges, a few chunks a worker at a time."""
+    cut = partial(cut_chunk, codes=codes)
+    if workers == 1:
+        while chunk := list(islice(lines, CHUNK)):
+            yield from cut(chunk)
+        return
+    with Pool(workers) as pool:
+        while chunk := list(islice(lines, 4 * workers * CHUNK)):
+            parts = [chunk[start : start + CHUNK] for start in range(0, len(chunk), CHUNK)]
+            yield from chain.from_iterable(pool.map(cut, parts, chunksize=1))
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -67,6 +102,9 @@ def main(arguments: list[str] | None = None) -> None:
     learning.add_argument("texts", type=Path, nargs="+", help="UTF-8 texts, a sentence a line")
     encoding = commands.add_parser("encode", help="cut standard input into pieces")
     encoding.add_argument("--model", type=Path, required=True, help="model file")
+    applying = commands.add_parser("apply", help="cut standard input by merges of subword-nmt")
+    applying.add_argument("--codes", type=Path, required=True, help="file of merges")
+    applying.add_argument("--workers", type=int, default=1)
     options = parser.parse_args(arguments)
 
     if options.command == "learn":
@@ -77,7 +115,12 @@ def main(arguments: list[str] | None = None) -> None:
         return
     sys.stdin.reconfigure(encoding="utf-8", newline="\n")
     sys.stdout.reconfigure(encoding="utf-8", newline="\n")
-    for pieces in encode(options.model, (line.rstrip("\n") for line in sys.stdin)):
+    lines = (line.rstrip("\n") for line in sys.stdin)
+    if options.command == "apply":
+        cut = apply(options.codes, lines, options.workers)
+    else:
+        cut = encode(options.model, lines)
+    for pieces in cut:
         print(pieces)
 
 

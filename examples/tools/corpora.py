@@ -243,7 +243,9 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes,
 
 
 def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[int, int]]:
-    """Yield (line, number of its document) of the pairs that overlap enough.
+    """Yield (line, number of its film) of the pairs that overlap enough.
+
+    A film may have several files of subtitles: ``en/<year>/<film>/<subtitles>.xml.gz``.
 
     Args:
         ids: OPUS's file beside the sentences: documents and numbers of sentences of each line.
@@ -253,7 +255,8 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
         ValueError: the two files are not of one corpus.
     """
     groups = overlaps(alignment)
-    documents, links, document = None, {}, -1
+    documents, links = None, {}
+    films: dict[bytes, int] = {}
     with ids.open("rb") as lines:
         for number, line in enumerate(lines):
             fields = line.rstrip(b"\n").split(b"\t")
@@ -262,14 +265,14 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
             wanted = (fields[0], fields[1])
             while documents != wanted:
                 documents, links = next(groups, (None, {}))
-                document += 1
                 if documents is None:
                     raise ValueError(
                         f"the alignment {alignment.name} does not have the documents "
                         f"{wanted[0].decode()} and {wanted[1].decode()}, or not in this order"
                     )
             if links.get(fields[2] + b";" + fields[3], 0.0) >= least:
-                yield number, document
+                film = wanted[0].rpartition(b"/")[0]
+                yield number, films.setdefault(film, len(films))
 
 
 def write_subtitles(options: argparse.Namespace) -> None:
@@ -349,8 +352,11 @@ def distribute(text: Path, chosen: dict[int, str], folder: str, language: str) -
 
 def checksum(algorithm: str, path: Path) -> str:
     """The checksum of a file, in hexadecimal digits."""
+    digest = hashlib.new(algorithm)
     with path.open("rb") as file:
-        return hashlib.file_digest(file, algorithm).hexdigest()
+        while block := file.read(1 << 22):
+            digest.update(block)
+    return digest.hexdigest()
 
 
 def main(arguments: list[str] | None = None) -> None:

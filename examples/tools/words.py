@@ -26,7 +26,8 @@ def cutter(language: str) -> Callable[[str], str]:
     """A function from a sentence to its words with spaces between them.
 
     Japanese is cut into short units by SudachiPy (mode A), every other language by the
-    tokeniser of Moses as sacremoses has it, after its normalisation of punctuation.
+    tokeniser of Moses as sacremoses has it. Punctuation stays as it is: what a model is trained
+    to write is compared with untouched references.
     """
     if language == "ja":
         from sudachipy import dictionary, tokenizer
@@ -40,11 +41,10 @@ def cutter(language: str) -> Callable[[str], str]:
             return " ".join(words)
 
         return cut
-    from sacremoses import MosesPunctNormalizer, MosesTokenizer
+    from sacremoses import MosesTokenizer
 
-    normalize = MosesPunctNormalizer(lang=language).normalize
     tokenize = MosesTokenizer(lang=language).tokenize
-    return lambda text: tokenize(normalize(text), escape=False, return_str=True)
+    return lambda text: tokenize(text, escape=False, return_str=True)
 
 
 def _parts(text: str) -> Iterator[str]:

@@ -216,7 +216,7 @@ def wmt_en_ru(folder: Path) -> None:
     wmt_tests(folder, texts, None, "newstest2014-ruen")
 
 
-FILM = 30  # pairs of a film
+DOCUMENT, FILM = 15, 30  # pairs of a file of subtitles, and of a film, which has two
 
 
 def opensubtitles(folder: Path) -> None:
@@ -227,10 +227,11 @@ def opensubtitles(folder: Path) -> None:
     texts = Texts("en", "ru")
     pairs = texts.train + texts.valid + texts.test
     ids, links = [], ['<?xml version="1.0" encoding="utf-8"?>', '<cesAlign version="1.0">']
-    for start in range(0, len(pairs), FILM):
-        documents = [f"{language}/1999/{start}/{start + 7}.xml.gz" for language in texts.pair]
+    for start in range(0, len(pairs), DOCUMENT):
+        film = start // FILM
+        documents = [f"{language}/1999/{film}/{start + 7}.xml.gz" for language in texts.pair]
         links.append(f'<linkGrp targType="s" fromDoc="{documents[0]}" toDoc="{documents[1]}" >')
-        for number in range(start, min(start + FILM, len(pairs))):
+        for number in range(start, min(start + DOCUMENT, len(pairs))):
             left, right = f"{number} {number + 1}" if number % 3 == 0 else str(number), str(number)
             overlap = "0.899" if number % 5 == 0 else "0.900" if number % 5 == 1 else "1.000"
             links.append(

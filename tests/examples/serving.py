@@ -10,8 +10,11 @@ from pathlib import Path
 
 
 @contextmanager
-def serve(folder: Path) -> Iterator[str]:
-    """Serve the files of a folder; yields the address. ``serve.ranges`` has what was asked for."""
+def serve(folder: Path, parts: bool = True) -> Iterator[str]:
+    """Serve the files of a folder, and parts of them if asked to; yields the address.
+
+    ``serve.ranges`` has what was asked for.
+    """
     serve.ranges = []  # type: ignore[attr-defined]
 
     class Handler(BaseHTTPRequestHandler):
@@ -24,7 +27,12 @@ def serve(folder: Path) -> Iterator[str]:
             asked = self.headers.get("Range")
             if asked:
                 serve.ranges.append(asked)  # type: ignore[attr-defined]
+            asked = asked if parts else None
+            if asked:
                 start = int(asked.removeprefix("bytes=").rstrip("-"))
+                if start >= len(content):
+                    self.send_error(416)
+                    return
                 status = 206
                 self.whole, content = content, content[start:]
             self.send_response(status)

@@ -135,6 +135,7 @@ def test_the_splits_are_what_the_archives_hold(recipe, archives, tmp_path):
         pairs = texts.train + texts.valid + texts.test
         good = {pair for number, pair in enumerate(pairs) if number % 5}
         films = [{pairs.index(pair) // miniatures.FILM for pair in read[x]} for x in read]
+        assert miniatures.FILM > miniatures.DOCUMENT  # a film has several files
         assert set(read["train"]) | set(read["valid"]) | set(read["test"]) <= good
         assert not films[0] & (films[1] | films[2])
         assert not films[1] & films[2]
@@ -264,6 +265,92 @@ def test_a_download_that_was_stopped_goes_on(raw, tmp_path):
         assert serve.ranges == ["bytes=3000-"]
     assert (tmp_path / "out" / "raw" / ARCHIVE).read_bytes() == whole
     assert not part.exists()
+
+
+def test_a_dead_link_leaves_what_was_downloaded_before(raw, tmp_path):
+    part = tmp_path / "out" / "raw" / f"{ARCHIVE}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * 3000)
+    with serve(raw) as address:
+        table = miniatures.write_table(raw, [raw / ARCHIVE], address)
+        (raw / ARCHIVE).unlink()
+        result = prepare(tmp_path, CORPORA=str(table))
+    assert result.returncode == 1
+    assert part.read_bytes() == b"x" * 3000
+    assert [path.name for path in part.parent.iterdir()] == [part.name]
+
+
+@pytest.mark.parametrize("kind", ["no parts", "nothing more"])
+def test_a_download_begins_anew_where_the_server_cannot_go_on(kind, raw, tmp_path):
+    whole = (raw / ARCHIVE).read_bytes()
+    part = tmp_path / "out" / "raw" / f"{ARCHIVE}.part"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(b"x" * (3000 if kind == "no parts" else len(whole) + 9))
+    with serve(raw, parts=kind != "no parts") as address:
+        table = miniatures.write_table(raw, [raw / ARCHIVE], address)
+        prepare(tmp_path, check=True, CORPORA=str(table))
+    assert (tmp_path / "out" / "raw" / ARCHIVE).read_bytes() == whole
+
+
+@pytest.mark.parametrize("tool", ["learn-bpe", "python3"])
+def test_a_tool_that_fails_in_the_middle_leaves_no_finished_step(tool, archives, tmp_path):
+    """It writes something for the first language, and then ends as when it is killed."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    real = shutil.which("subword-nmt", path=PATH)
+    python = shutil.which("python3", path=PATH)
+    bodies = {
+        "learn-bpe": ("subword-nmt", f'{real} "$@"; case "$*" in *train.en*) exit 137 ;; esac'),
+        # one line is lost, as on a disk that was full for a moment
+        "python3": (
+            "python3",
+            f'case "$*" in *apply*) {python} "$@" | tail -n +2 ;; *) exec {python} "$@" ;; esac',
+        ),
+    }
+    name, body = bodies[tool]
+    (fake / name).write_text(f"#!/bin/sh\n{body}\n")
+    (fake / name).chmod(0o755)
+    out = tmp_path / "out"
+    options = ["--output", out, "--workers", 1]
+    raw = archives("wmt_en_ru")
+    result = run("wmt_en_ru", "prepare.sh", *options, check=False, **raw, PATH=f"{fake}:{PATH}")
+    assert result.returncode == 1
+    assert not (out / "bpe").exists()
+    expected = "could not be learned" if tool == "learn-bpe" else "was not written whole"
+    assert expected in result.stderr
+
+
+def test_a_score_that_cannot_be_computed_is_not_done(tmp_path, small_data):
+    """sacrebleu fails: the run has no scores, and the next call tries again."""
+    fake = tmp_path / "bin"
+    fake.mkdir()
+    (fake / "sacrebleu").write_text("#!/bin/sh\nexit 1\n")
+    (fake / "sacrebleu").chmod(0o755)
+    done = small_data / "runs" / "scored"
+    done.mkdir(parents=True)
+    script = f"""
+        set -euo pipefail
+        source {EXAMPLES}/lib/common.sh
+        RUN={done} WORDS=text OUTPUT={small_data}
+        {function_of("evaluate.sh", "score")}
+        write_whole {done}/scores.txt score
+    """
+    result = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(PATH=f"{fake}:{PATH}"),
+    )
+    shutil.rmtree(small_data / "runs")
+    assert result.returncode == 1
+    assert not list(done.glob("*"))
+
+
+def function_of(script, name):
+    """The text of a function of examples/lib."""
+    text = (EXAMPLES / "lib" / script).read_text(encoding="utf-8")
+    return re.search(rf"^{name}\(\) {{\n.*?^}}\n", text, re.DOTALL | re.MULTILINE)[0]
 
 
 def test_a_download_of_another_file_is_kept_aside_and_named(raw, tmp_path):
@@ -492,13 +579,13 @@ def kill_when(log, pattern, command):
     process.wait()
 
 
-def test_a_share_too_small_for_the_longest_sentence_is_refused_at_once(small_data):
+def test_a_share_too_small_for_the_sentences_is_refused_at_once(small_data):
     command = ["--output", small_data, "--cpu", "--most-tokens", 40, "entmax"]
     result = run("bible_es_en", "train.sh", *command, check=False)
     assert result.returncode == 2
     assert re.search(
-        "1 process.es. with --most-tokens 40 take 39 tokens at a time, and the longest training "
-        "sentence has [0-9]{2,3}: use fewer processes",
+        "1 process.es. take 39 tokens at a time, and [0-9]{2,3} of 600 training pairs are longer: "
+        "use fewer processes",
         result.stderr,
     )
     assert not (small_data / "runs").exists()

@@ -161,11 +161,11 @@ def test_more_subtitles_than_there_are_is_an_error(opus, tmp_path):
 
 def test_an_alignment_of_other_documents_is_refused(opus, tmp_path):
     path = opus / "OpenSubtitles.en-ru.xml.gz"
-    text = gzip.decompress(path.read_bytes()).replace(b"en/1999/30/", b"en/1999/31/")
+    text = gzip.decompress(path.read_bytes()).replace(b"en/1999/1/", b"en/1998/1/")
     path.write_bytes(gzip.compress(text))
     result = subtitles(opus, tmp_path / "1", check=False)
     assert result.returncode == 1
-    assert "does not have the documents en/1999/30/37.xml.gz" in result.stderr
+    assert "does not have the documents en/1999/1/37.xml.gz" in result.stderr
 
 
 # --- words -------------------------------------------------------------------
