@@ -2,7 +2,8 @@
 #SBATCH --job-name=fairseq-entmax
 #SBATCH --nodes=2
 #SBATCH --ntasks-per-node=1
-#SBATCH --gpus-per-node=8
+#SBATCH --gpus-per-node=4
+#SBATCH --cpus-per-task=16
 #SBATCH --requeue
 # Trains one model of a recipe on all machines of a SLURM job: an example to adapt.
 #
