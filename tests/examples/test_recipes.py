@@ -598,6 +598,20 @@ FAKE_SLURM = {
 
 
 @pytest.mark.slow
+def test_a_full_disk_in_training_is_said_and_with_space_it_is_done(small_data, small_disk):
+    remount = ["mount", "-o", "remount,size={}", str(small_disk)]
+    subprocess.run([part.format("800k") for part in remount], check=True)
+    shutil.copytree(small_data / "data-bin", small_disk / "data-bin")
+    command = ["--output", small_disk, "--cpu", "--epochs", 1, "entmax", *ONCE]
+    result = run("bible_es_en", "train.sh", *command, check=False)
+    assert result.returncode == 1
+    assert "the disk is full" in result.stderr
+    assert not list(small_disk.glob("runs/*/checkpoints/*.pt"))
+    subprocess.run([part.format("50m") for part in remount], check=True)
+    assert "==> trained: " in run("bible_es_en", "train.sh", *command).stdout
+
+
+@pytest.mark.slow
 def test_the_slurm_script_trains_on_two_machines(small_data, tmp_path):
     """SLURM stood for by two shell scripts, the machines by two processes of this one."""
     fake = tmp_path / "bin"
