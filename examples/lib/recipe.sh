@@ -31,7 +31,7 @@ source "$ROOT/examples/lib/common.sh"
 
 # Where the recipe writes when no --output is given. The quickstart's data lie in a folder
 # of its name, as they come with the project.
-DEFAULT_OUTPUT=$ROOT/work/$(basename "$RECIPE")
+DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
