@@ -70,7 +70,10 @@ verify() {
         python3 "$TOOLS/corpora.py" test "$file" 2>&1
         return
     fi
-    found=$(python3 "$TOOLS/corpora.py" checksum "${checksum%%:*}" "$file")
+    found=$(python3 "$TOOLS/corpora.py" checksum "${checksum%%:*}" "$file" 2>&1) || {
+        echo "cannot be checked ($(tail -n 1 <<<"$found"))"
+        return 1
+    }
     [[ $found == "${checksum#*:}" ]] || {
         echo "has the ${checksum%%:*} checksum $found, and ${checksum#*:} is expected: it is damaged, or another version than that of $page"
         return 1

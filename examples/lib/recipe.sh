@@ -33,6 +33,8 @@ source "$ROOT/examples/lib/common.sh"
 # of its name, as they come with the project.
 DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
+((BASH_VERSINFO[0] >= 4)) || die "bash $BASH_VERSION is too old: install bash 4 or later"
+
 ARCHIVES=()
 SPLITS_FROM=()
 TOKENIZER=moses
