@@ -10,7 +10,7 @@ parse_run_options() {
     local name='' allowed="--output, --$LENGTH_UNIT, --name, $EXTRA_OPTIONS--cpu, --gpu or --help"
     OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
     while [[ ${1-} == -* ]]; do
-        [[ "--output, --$LENGTH_UNIT, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *"$1, "* ]] ||
+        [[ " --output, --$LENGTH_UNIT, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
         case $1 in
         --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;

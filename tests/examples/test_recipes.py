@@ -475,6 +475,7 @@ def test_a_wrong_option_of_prepare_is_named(tmp_path, arguments, further, messag
     ("arguments", "message"),
     [
         (["--epochs", "3", "entmax"], "unknown option '--epochs': use --output, --updates"),
+        (["-cpu", "entmax"], "unknown option '-cpu': use --output, --updates"),
         (["entmax", "--max-update", "3"], "give --updates N before the mapping"),
         (["entmax", "--max-tokens", "3"], "so that the batch stays at 8192 tokens"),
         (["entmax", "--distributed-world-size", "3"], "give --processes N"),
