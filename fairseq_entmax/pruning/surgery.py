@@ -20,6 +20,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from fairseq_entmax import checkpoints, compat
+from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
     SHARE_ATTENTION,
@@ -35,7 +36,6 @@ from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, EN
 from fairseq_entmax.pruning.heads import Head
 
 MODEL = "entmax_transformer"
-GATED_CRITERION = "label_smoothed_cross_entropy_with_head_l0"
 PLAIN_CRITERION = "label_smoothed_cross_entropy"
 CRITERION_OPTIONS = ("label_smoothing", "report_accuracy", "ignore_prefix_size", "sentence_avg")
 
