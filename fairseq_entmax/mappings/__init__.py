@@ -1,7 +1,14 @@
 """Scores to probabilities: functions, modules, and their text form. Needs torch only."""
 
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
-from fairseq_entmax.mappings.modules import Entmax, Entmax15, Mapping, Softmax, Sparsemax
+from fairseq_entmax.mappings.modules import (
+    Entmax,
+    Entmax15,
+    Mapping,
+    Softmax,
+    Sparsemax,
+    is_fusible,
+)
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,
     MappingSpec,
@@ -20,6 +27,7 @@ __all__ = [
     "Sparsemax",
     "entmax",
     "entmax15",
+    "is_fusible",
     "mappings_for_layers",
     "parse_mapping",
     "parse_mappings",

@@ -10,12 +10,15 @@ float16 and bfloat16 are computed in float32 and returned in the dtype given.
 from __future__ import annotations
 
 import math
+from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 from torch.autograd.function import once_differentiable
 
+from fairseq_entmax import kernels
 from fairseq_entmax.mappings import threshold
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
@@ -90,11 +93,19 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
     For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
     """
     check_dim(scores, dim)
-    if isinstance(alpha, Tensor):
-        alpha = alpha.reshape((1,) * (scores.dim() - alpha.dim()) + tuple(alpha.shape))
-        alpha = alpha.transpose(dim, -1)
-    probs: Tensor = _Entmax.apply(scores.transpose(dim, -1), alpha)
-    return probs.transpose(dim, -1)
+    if isinstance(alpha, Tensor) and alpha.dim() < scores.dim():
+        alpha = alpha.view((1,) * (scores.dim() - alpha.dim()) + tuple(alpha.shape))
+    if dim not in (-1, scores.dim() - 1):
+        if isinstance(alpha, Tensor):
+            alpha = alpha.transpose(dim, -1)
+        return map_scores(scores.transpose(dim, -1), alpha).transpose(dim, -1)
+    needs_grad = scores.requires_grad or (isinstance(alpha, Tensor) and alpha.requires_grad)
+    # Forward-mode differentiation is refused by the function, and not to be passed over
+    if (needs_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+        probs: Tensor = _Entmax.apply(scores, alpha)
+    else:
+        probs = _forward(scores, alpha)[0].to(scores.dtype)
+    return probs
 
 
 def check_alpha(alpha: float | str, name: str = "alpha") -> float:
@@ -150,19 +161,34 @@ def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
         check_alpha(largest.item())
 
 
+def _forward(
+    scores: Tensor, alpha: float | Tensor
+) -> tuple[Tensor, float | Tensor, ModuleType | None]:
+    """Probabilities in the dtype that they are computed in, epsilon, and the kernel that ran."""
+    compute_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+    if isinstance(alpha, Tensor):
+        # The subtraction is exact in the dtype of alpha
+        epsilon: float | Tensor = (alpha - 1.0).to(compute_dtype)
+    else:
+        epsilon = alpha - 1.0
+    wide = scores.to(compute_dtype)
+    # At a fixed alpha of 1 torch has its own fast kernel
+    is_softmax = isinstance(epsilon, float) and epsilon == 0.0
+    wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
+        epsilon
+    )
+    backend = None if is_softmax or wrapped else kernels.backend_for(wide)
+    return (backend or threshold).probabilities(wide, epsilon), epsilon, backend
+
+
 class _Entmax(torch.autograd.Function):
     """Keys last; alpha a number, or a tensor with as many dimensions as the scores."""
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, alpha: float | Tensor) -> Tensor:
-        compute_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
+        probs, epsilon, ctx.backend = _forward(scores, alpha)
         if isinstance(alpha, Tensor):
-            # The subtraction is exact in the dtype of alpha
-            epsilon: float | Tensor = (alpha - 1.0).to(compute_dtype)
             ctx.alpha_shape, ctx.alpha_dtype = alpha.shape, alpha.dtype
-        else:
-            epsilon = alpha - 1.0
-        probs = threshold.probabilities(scores.to(compute_dtype), epsilon)
         if isinstance(epsilon, Tensor):
             ctx.save_for_backward(probs, epsilon)
         else:
@@ -176,13 +202,31 @@ class _Entmax(torch.autograd.Function):
         probs, *tensors = ctx.saved_tensors
         epsilon = tensors[0] if tensors else ctx.epsilon
         compute_grad = grad.to(probs.dtype)
-        grad_scores = grad_alpha = None
-        if ctx.needs_input_grad[0]:
-            grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
-        if ctx.needs_input_grad[1]:
-            rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
-            grad_alpha = rows.sum_to_size(ctx.alpha_shape).to(ctx.alpha_dtype)
-        return grad_scores, grad_alpha
+        for_scores, for_alpha = ctx.needs_input_grad
+        if ctx.backend is not None:
+            grad_scores, rows = ctx.backend.gradients(
+                probs, epsilon, compute_grad, for_scores, for_alpha
+            )
+        else:
+            grad_scores = rows = None
+            if for_scores:
+                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
+            if for_alpha:
+                rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
+        if grad_scores is not None:
+            grad_scores = grad_scores.to(grad.dtype)
+        if rows is None:
+            return grad_scores, None
+        return grad_scores, _sum_to(rows, ctx.alpha_shape).to(ctx.alpha_dtype)
+
+
+def _sum_to(rows: Tensor, shape: torch.Size) -> Tensor:
+    """Sum over the rows that share an alpha, in float64 where the device has it."""
+    shared = [dim for dim, size in enumerate(shape) if size == 1 and rows.size(dim) != 1]
+    if not shared:
+        return rows
+    wide = torch.float64 if rows.device.type in ("cpu", "cuda") else rows.dtype
+    return rows.sum(shared, keepdim=True, dtype=wide)
 
 
 def logit_of_alpha(alpha: float, name: str = "alpha") -> float:

@@ -7,9 +7,10 @@ parameters its text form takes, and gets one line in ``registry.py``.
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
+import torch.nn.modules.module as nn_module
 from torch import Tensor, nn
 
 from fairseq_entmax.mappings.functional import (
@@ -54,6 +55,15 @@ class Mapping(nn.Module):
         """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
         raise NotImplementedError
 
+    @property
+    def fusible_alpha(self) -> float | Tensor | None:
+        """The alpha that a kernel for the whole of attention can be given in place of this mapping.
+
+        A number, or ``(num_alphas,)``; None where the mapping is to be called itself: that is
+        so unless a class says otherwise.
+        """
+        return None
+
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
         raise NotImplementedError
@@ -67,6 +77,11 @@ class _FixedEntmax(Mapping):
     @property
     def alpha(self) -> float:
         return self.fixed_alpha
+
+    @property
+    def fusible_alpha(self) -> float | None:
+        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        return None if self.fixed_alpha == 1.0 else self.fixed_alpha
 
     def forward(self, scores: Tensor) -> Tensor:
         return map_scores(scores, self.fixed_alpha)
@@ -149,6 +164,11 @@ class Entmax(Mapping):
         # Not in half precision, even where the model is: alpha near 1 needs the digits
         return 1.0 + torch.sigmoid(logit if logit.dtype == torch.float64 else logit.float())
 
+    @property
+    def fusible_alpha(self) -> float | Tensor | None:
+        alpha = self.alpha
+        return None if isinstance(alpha, float) and alpha == 1.0 else alpha
+
     def forward(self, scores: Tensor) -> Tensor:
         alpha = self.alpha
         if isinstance(alpha, Tensor):
@@ -159,6 +179,20 @@ class Entmax(Mapping):
         if self.alpha_logit is None:
             return f"alpha={self.fixed_alpha}"
         return f"alpha learned, {self.alpha_logit.numel()} values"
+
+
+def is_fusible(mapping: Mapping) -> bool:
+    """Whether a kernel may do what calling the mapping would: nobody changed or watches it."""
+    owner: Any = next(c for c in type(mapping).__mro__ if "fusible_alpha" in vars(c))
+    hooks = (
+        *(mapping._forward_hooks, mapping._forward_pre_hooks),
+        *(mapping._backward_hooks, mapping._backward_pre_hooks),
+        *(nn_module._global_forward_hooks, nn_module._global_forward_pre_hooks),
+        *(nn_module._global_backward_hooks, nn_module._global_backward_pre_hooks),
+    )
+    # A class below the one that names the alpha may have another forward
+    is_own = type(mapping).forward is owner.forward and "forward" not in vars(mapping)
+    return is_own and not any(hooks)
 
 
 def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:

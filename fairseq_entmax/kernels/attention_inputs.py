@@ -1,0 +1,65 @@
+"""What the kernels for the whole of attention share: their inputs, and how matrices lie in memory."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+
+def check(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    epsilon: float | Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+) -> None:
+    """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
+    batch, heads, queries, head_dim = query.shape
+    keys = key.size(2) if key.dim() == 4 else 0
+    for name, tensor in (("key", key), ("value", value)):
+        if tuple(tensor.shape) != (batch, heads, keys, head_dim) or tensor.dtype != query.dtype:
+            raise ValueError(
+                f"{name} must be ({batch}, {heads}, keys, {head_dim}) in {query.dtype} as query "
+                f"is, with as many keys as there are values, not {tuple(tensor.shape)} in "
+                f"{tensor.dtype}"
+            )
+    given: dict[str, Tensor] = {"key": key, "value": value}
+    if isinstance(epsilon, Tensor):
+        if epsilon.numel() not in (1, heads) or not epsilon.is_floating_point():
+            raise ValueError(
+                f"epsilon must be a number, or floating point of shape ({heads},), one for each "
+                f"head, not {tuple(epsilon.shape)} in {epsilon.dtype}"
+            )
+        given["epsilon"] = epsilon
+    if key_padding_mask is not None:
+        if key_padding_mask.shape != (batch, keys) or key_padding_mask.dtype != torch.bool:
+            raise ValueError(
+                f"key_padding_mask must be ({batch}, {keys}) in torch.bool, not "
+                f"{tuple(key_padding_mask.shape)} in {key_padding_mask.dtype}"
+            )
+        given["key_padding_mask"] = key_padding_mask
+    if attn_mask is not None:
+        if attn_mask.shape != (queries, keys) or not attn_mask.is_floating_point():
+            raise ValueError(
+                f"attn_mask must be floating point of shape ({queries}, {keys}), not "
+                f"{tuple(attn_mask.shape)} in {attn_mask.dtype}"
+            )
+        if attn_mask.requires_grad:
+            raise ValueError("attn_mask takes no gradient, but requires one")
+        given["attn_mask"] = attn_mask
+    for name, tensor in given.items():
+        if tensor.device != query.device:
+            raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
+
+
+def dense_rows(tensor: Tensor) -> Tensor:
+    """The tensor with its last dimension dense in memory."""
+    tensor = tensor.resolve_neg()
+    return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
+
+
+def positions_first(like: Tensor) -> Tensor:
+    """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
+    batch, heads, positions, head_dim = like.shape
+    return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)

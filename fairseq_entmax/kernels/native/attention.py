@@ -1,0 +1,201 @@
+"""Attention in C: scores, alpha-entmax and the weighted sum in one pass, and its gradients.
+
+Scores never reach memory; the probabilities do where a backward pass will need them. The C code is
+``attention.h``, compiled together with the rest by :mod:`fairseq_entmax.kernels.native.library`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from fairseq_entmax.kernels.attention_inputs import check, dense_rows, positions_first
+from fairseq_entmax.kernels.native import library, rows
+
+
+class _Matrices(ctypes.Structure):
+    """As in attention.h: a matrix for each sentence and head."""
+
+    _fields_ = (
+        ("data", ctypes.c_void_p),
+        ("sentence", ctypes.c_long),
+        ("head", ctypes.c_long),
+        ("row", ctypes.c_long),
+    )
+
+    @classmethod
+    def of(cls, tensor: Tensor) -> _Matrices:
+        return cls(tensor.data_ptr(), *tensor.stride()[:3])
+
+
+class _Shape(ctypes.Structure):
+    _fields_ = (
+        *((name, ctypes.c_long) for name in ("sentences", "heads", "queries", "keys", "size")),
+        ("scale", ctypes.c_float),
+        *((name, ctypes.c_void_p) for name in ("epsilon", "padding", "mask")),
+    )
+
+
+class _Gradients(ctypes.Structure):
+    _fields_ = (
+        *((name, _Matrices) for name in ("query", "key", "value", "grad")),
+        *((name, _Matrices) for name in ("for_query", "for_key", "for_value")),
+        ("for_alpha", ctypes.c_void_p),
+    )
+
+
+def takes(query: Tensor) -> bool:
+    """Whether the kernel is for such queries: float32 on a CPU."""
+    return rows.takes(query) and query.dtype == torch.float32
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    epsilon: float | Tensor,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float = 1.0,
+) -> Tensor:
+    """``softmax(scale query key^T) value`` with alpha-entmax in the place of softmax.
+
+    Args:
+        query: ``(batch, heads, queries, head_dim)``, float32, of any strides.
+        key: ``(batch, heads, keys, head_dim)``.
+        value: ``(batch, heads, keys, head_dim)``.
+        epsilon: alpha - 1, in [0, 1]: a number, or ``(heads,)`` or ``(1,)``, which may
+            require a gradient.
+        key_padding_mask: ``(batch, keys)``, bool, true at keys to leave out.
+        attn_mask: ``(queries, keys)``, added to the scores; -inf leaves a key out. Gets no
+            gradient.
+        causal: query i sees the keys up to ``i + keys - queries``, as a mask of ``-inf`` above
+            the diagonal does.
+        scale: of the scores.
+
+    Returns:
+        ``(batch, heads, queries, head_dim)``, in memory ``(queries, batch, heads, head_dim)``.
+        Queries whose keys are all left out get zeros, and zero gradients.
+
+    Raises:
+        ValueError: shapes, dtypes or devices are not as above.
+    """
+    if not takes(query) or query.dim() != 4:
+        raise ValueError(
+            "query must be (batch, heads, queries, head_dim) in float32 on a CPU, not "
+            f"{tuple(query.shape)} in {query.dtype} on {query.device}"
+        )
+    check(query, key, value, epsilon, key_padding_mask, attn_mask)
+    heads = query.size(1)
+    if causal:
+        queries, keys = query.size(2), key.size(2)
+        future = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
+        attn_mask = future if attn_mask is None else attn_mask + future
+    if not isinstance(epsilon, Tensor):
+        epsilon = torch.full((heads,), epsilon)
+    mask = None
+    if attn_mask is not None:
+        # As the lanes read it: a row for each key, and queries up to a multiple of the lanes
+        queries, keys = attn_mask.shape
+        mask = attn_mask.new_zeros((keys, _blocks(queries) * library.lanes()), dtype=torch.float32)
+        mask[:, :queries] = attn_mask.t()
+    if key_padding_mask is not None:
+        key_padding_mask = key_padding_mask.contiguous()
+    output: Tensor = _Attention.apply(query, key, value, epsilon, key_padding_mask, mask, scale)
+    return output
+
+
+def _blocks(queries: int) -> int:
+    """How many times the lanes are filled."""
+    return -(-queries // library.lanes())
+
+
+def _shape(
+    query: Tensor,
+    key: Tensor,
+    epsilon: Tensor,
+    padding: Tensor | None,
+    mask: Tensor | None,
+    scale: float,
+) -> _Shape:
+    batch, heads, queries, size = query.shape
+    return _Shape(
+        *(batch, heads, queries, key.size(2), size, scale),
+        *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
+    )
+
+
+def _threads(query: Tensor, key: Tensor) -> int:
+    numbers = query.size(0) * query.size(1) * query.size(2) * key.size(2)
+    return library.threads_for(numbers, query.size(0) * query.size(1))
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        epsilon: Tensor,
+        padding: Tensor | None,
+        mask: Tensor | None,
+        scale: float,
+    ) -> Tensor:
+        query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
+        batch, heads, queries, _ = query.shape
+        row_epsilon = epsilon.detach().to(torch.float32).expand(heads).contiguous()
+        output = positions_first(query)
+        probs = None
+        if any(ctx.needs_input_grad):
+            sizes = (batch, heads, _blocks(queries), key.size(2), library.lanes())
+            probs = query.new_empty(sizes)
+        if output.numel():
+            library.check(
+                library.library().entmax_attention_forward(
+                    ctypes.byref(_shape(query, key, row_epsilon, padding, mask, scale)),
+                    *(ctypes.byref(_Matrices.of(t)) for t in (query, key, value, output)),
+                    library.address(probs),
+                    _threads(query, key),
+                )
+            )
+        ctx.save_for_backward(query, key, value, row_epsilon, probs)
+        ctx.scale, ctx.epsilon_shape, ctx.epsilon_dtype = scale, epsilon.shape, epsilon.dtype
+        return output
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        query, key, value, epsilon, probs = ctx.saved_tensors
+        # Hooks on what is saved may give it back in other places
+        query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
+        probs = probs.contiguous()
+        grad = dense_rows(grad)  # held until the library has read it
+        made = [positions_first(query), positions_first(key), positions_first(value)]
+        for_epsilon = None
+        if ctx.needs_input_grad[3]:
+            for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64)
+        if query.numel() and key.numel():
+            gradients = _Gradients(
+                *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *made)),
+                library.address(for_epsilon),
+            )
+            library.check(
+                library.library().entmax_attention_backward(
+                    ctypes.byref(_shape(query, key, epsilon, None, None, ctx.scale)),
+                    ctypes.byref(gradients),
+                    library.address(probs),
+                    _threads(query, key),
+                )
+            )
+        else:
+            made = [tensor.zero_() for tensor in made]
+        if for_epsilon is not None:
+            summed = for_epsilon.sum(0).sum_to_size(ctx.epsilon_shape)
+            for_epsilon = summed.to(ctx.epsilon_dtype)
+        return (*made, for_epsilon, None, None, None)

@@ -1,0 +1,267 @@
+/* Alpha-entmax in float32 on as many rows as a vector has lanes, one in each: no sum goes across lanes, and no
+ * row has a tail that is shorter than a vector. The formulas are those of mappings.threshold.
+ */
+
+/* Below, epsilon changes no digit of softmax */
+#define LEAST_EPSILON 1e-9f
+/* How far from 1 the sum of a row may stay; the gradient for alpha needs the digits */
+#define TOLERANCE 2e-7f
+/* Sums are made of partial sums of so many numbers, for the digits of long rows */
+#define CHUNK 128
+
+/* --- forward ------------------------------------------------------------------------------- */
+
+/* What a thread works on: arrays of n vectors and one more, and the numbers that are kept in each lane. */
+/* Arrays that the two passes use */
+enum { DISTANCES, POWERS, FORWARD_ARRAYS };
+enum { PROBS, GRADS, SENSITIVITIES, LOGS, WEIGHTS, BACKWARD_ARRAYS };
+
+typedef struct {
+    vec *memory, *array[5];
+    ivec *places;
+    int32_t counts[LANES];
+    long length;
+    int is_whole; /* all n numbers of each row stand where they stood */
+} Block;
+
+typedef struct {
+    vec total, slope; /* of p, and of p / u over the support */
+} Sums;
+
+/* Arrays for n numbers in each lane; what is not kept is written behind the last one */
+static Block make_block(long n, int arrays)
+{
+    Block block = {.memory = aligned_alloc(sizeof(vec), (arrays + 1) * (n + 1) * sizeof(vec))};
+    for (int array = 0; array < arrays; array++) block.array[array] = block.memory + array * (n + 1);
+    block.places = (ivec *)(block.memory + arrays * (n + 1));
+    return block;
+}
+
+/* p = [1 + epsilon distance - tau]_+ ^ (1 / epsilon), and its sums, for the keys from first on */
+static inline Sums powers(const vec *restrict distances, vec *restrict p, long first, long end,
+                          vec epsilon, vec tau, vec exponent)
+{
+    Sums sums = {{0}, {0}};
+    for (long i = first; i < end; i++) {
+        vec base = distances[i] * epsilon - tau;
+        ivec inside = base > -1.0f;
+        vec u = ZERO_UNLESS(inside, 1.0f + base);
+        vec quotient = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
+        p[i] = quotient * u;
+        sums.slope += quotient;
+        sums.total += p[i];
+    }
+    return sums;
+}
+
+/* The same for epsilon = 1/2 */
+static inline Sums squares(const vec *restrict distances, vec *restrict p, long first, long end, vec tau)
+{
+    Sums sums = {{0}, {0}};
+    for (long i = first; i < end; i++) {
+        vec u = 1.0f + (distances[i] * 0.5f - tau);
+        u = ZERO_UNLESS(u > 0.0f, u);
+        p[i] = u * u;
+        sums.slope += u;
+        sums.total += p[i];
+    }
+    return sums;
+}
+
+/* The same for epsilon = 1 */
+static inline Sums clipped(const vec *restrict distances, vec *restrict p, long first, long end, vec tau)
+{
+    Sums sums = {{0}, {0}};
+    for (long i = first; i < end; i++) {
+        vec u = 1.0f + (distances[i] - tau);
+        ivec inside = u > 0.0f;
+        p[i] = ZERO_UNLESS(inside, u);
+        sums.slope += ZERO_UNLESS(inside, all(1.0f));
+        sums.total += p[i];
+    }
+    return sums;
+}
+
+static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int is_one)
+{
+    Sums sums = {{0}, {0}};
+    vec exponent = 1.0f / epsilon - 1.0f;
+    for (long first = 0; first < block->length; first += CHUNK) {
+        long end = smaller(first + CHUNK, block->length);
+        Sums part;
+        if (is_half) part = squares(block->array[DISTANCES], block->array[POWERS], first, end, tau);
+        else if (is_one) part = clipped(block->array[DISTANCES], block->array[POWERS], first, end, tau);
+        else part = powers(block->array[DISTANCES], block->array[POWERS], first, end, epsilon, tau, exponent);
+        sums.total += part.total;
+        sums.slope += part.slope;
+    }
+    return sums;
+}
+
+/* Where to start. With m kept keys, and mean and variance of epsilon distance over them, the norm of u
+ * is m^epsilon (mean u + (1 / epsilon - 1) variance / (2 mean u)) to second order, and 1 at the root.
+ * Where the scores vary too much for that, the inequality of power means gives a bound on the left of
+ * the root, mean u <= m^-epsilon. On its right, where nothing may be left of the row, the largest u
+ * of all is m^-epsilon. */
+static inline vec first_tau(const Block *block, vec epsilon)
+{
+    vec sum = {0}, squares = {0}, count = {0}, least = -1.0f / epsilon;
+    for (int k = 0; k < LANES; k++) count[k] = block->counts[k] > 0 ? block->counts[k] : 1;
+    for (long i = 0; i < block->length; i++) {
+        vec distance = block->array[DISTANCES][i];
+        distance = ZERO_UNLESS(distance > least, distance);
+        sum += distance;
+        squares += distance * distance;
+    }
+    vec mean = sum / count, variance = squares / count - mean * mean;
+    vec bound = exp2_of(log2_of(count, count - 1.0f) * -epsilon);
+    vec rest = bound * bound - 2.0f * (epsilon - epsilon * epsilon) * variance;
+    rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
+    for (int k = 0; k < LANES; k++) rest[k] = sqrtf(rest[k]);
+    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest), most = 1.0f - bound;
+    tau = WHERE(tau < most, tau, most);
+    return ZERO_UNLESS(tau > 0.0f, tau);
+}
+
+/* Newton's method on the norm, from below: `length` distances from the largest score in each lane, of
+ * which `counts` can have a probability, to probabilities. */
+static inline void solve(const Block *block, vec epsilon)
+{
+    int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
+    vec tau = first_tau(block, epsilon), *restrict p = block->array[POWERS];
+    Sums sums;
+    for (int step = 0;; step++) {
+        sums = evaluate(block, epsilon, tau, is_half, is_one);
+        ivec far = sums.total > 1.0f + TOLERANCE;
+        /* Rounding may have put the first one above the root; a step back leads below it */
+        if (step == 0) far |= (sums.total < 1.0f - TOLERANCE) & (sums.total > 0.0f);
+        if (step == MOST_ITERATIONS || !any(far)) break;
+        vec log_total = log2_of(sums.total, sums.total - 1.0f) * LN_2;
+        vec moved = tau + one_minus_exp(epsilon * log_total) * sums.total / sums.slope;
+        if (step > 0) far &= moved > tau;
+        if (!any(far)) break;
+        tau = WHERE(far, moved, tau);
+    }
+    vec inverse = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
+    for (long i = 0; i < block->length; i++) p[i] *= inverse;
+}
+
+/* --- backward ------------------------------------------------------------------------------ */
+
+#define LEAST_NORMAL 1.1754944e-38f
+
+/* (exp(-x) - 1 + x) / x^2 near 0: 1/2 - x/6 + x^2/24 - ... */
+static inline vec phi_series(vec x)
+{
+    vec y = x * -2.5052108e-8f + 2.7557319e-7f;
+    y = y * x - 2.7557319e-6f;
+    y = y * x + 2.4801587e-5f;
+    y = y * x - 1.9841270e-4f;
+    y = y * x + 1.3888889e-3f;
+    y = y * x - 8.3333333e-3f;
+    y = y * x + 4.1666667e-2f;
+    y = y * x - 1.6666667e-1f;
+    return y * x + 0.5f;
+}
+
+/* s = p^(1 - epsilon); with `logs` also log p, and the p w of mappings.threshold.alpha_gradient.
+ * One exponential makes them all: p^-epsilon. A p of 0, and one that is NaN, stays so in each. */
+static inline void derive(const Block *block, long first, long end, vec epsilon, int logs)
+{
+    const vec *restrict p = block->array[PROBS];
+    vec *restrict s = block->array[SENSITIVITIES], *restrict log_p = block->array[LOGS],
+        *restrict weight = block->array[WEIGHTS], scale = 1.0f / (epsilon * epsilon);
+    for (long i = first; i < end; i++) {
+        vec safe = WHERE(p[i] < LEAST_NORMAL, all(LEAST_NORMAL), p[i]);
+        vec log2_p = log2_of(safe, safe - 1.0f);
+        vec power = exp2_of(log2_p * -epsilon);
+        s[i] = p[i] * power;
+        if (!logs) continue;
+        vec log = log2_p * LN_2, x = log * epsilon;
+        vec near = phi_series(x) * log * log, far = (power - 1.0f + x) * scale;
+        log_p[i] = log;
+        weight[i] = p[i] * WHERE(x > -1.0f, near, far);
+    }
+}
+
+typedef struct {
+    vec weight, weighted, mean, entropy, curvature; /* sums of s, s g, p g, -p log p, p w */
+} Means;
+
+static inline Means means(const Block *block, long first, long end, int logs)
+{
+    const vec *restrict p = block->array[PROBS], *restrict grad = block->array[GRADS],
+              *restrict s = block->array[SENSITIVITIES], *restrict log_p = block->array[LOGS],
+              *restrict weight = block->array[WEIGHTS];
+    Means sums = {{0}, {0}, {0}, {0}, {0}};
+    for (long i = first; i < end; i++) {
+        sums.weight += s[i];
+        sums.weighted += s[i] * grad[i];
+        sums.mean += p[i] * grad[i];
+        if (!logs) continue;
+        sums.entropy -= p[i] * log_p[i];
+        sums.curvature += weight[i];
+    }
+    return sums;
+}
+
+typedef struct {
+    vec weight, mean, log; /* sums of p w, p and p log p, times the gradient about its mean */
+} Products;
+
+static inline Products products(const Block *block, long first, long end, vec mean)
+{
+    const vec *restrict p = block->array[PROBS], *restrict grad = block->array[GRADS],
+              *restrict log_p = block->array[LOGS], *restrict weight = block->array[WEIGHTS];
+    Products sums = {{0}, {0}, {0}};
+    for (long i = first; i < end; i++) {
+        vec centred = grad[i] - mean, moved = p[i] * centred;
+        sums.weight += weight[i] * centred;
+        sums.mean += moved;
+        sums.log += moved * log_p[i];
+    }
+    return sums;
+}
+
+static void sqrt_or_support(const Block *block, int is_half)
+{
+    const vec *restrict p = block->array[PROBS];
+    vec *restrict s = block->array[SENSITIVITIES];
+    for (long i = 0; i < block->length; i++)
+        if (is_half)
+            for (int k = 0; k < LANES; k++) s[i][k] = sqrtf(p[i][k]);
+        else
+            s[i] = WHERE(p[i] > 0.0f, all(1.0f), p[i]);
+}
+
+/* The gradients of `length` probabilities in each lane: with respect to the scores, in the place of
+ * the sensitivities, and with respect to alpha where it is wanted. */
+static inline vec differentiate(const Block *block, vec epsilon, int for_alpha)
+{
+    int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
+    if (!for_alpha && (is_half || is_one)) sqrt_or_support(block, is_half);
+    else derive(block, 0, block->length, epsilon, for_alpha);
+    Means sums = {{0}, {0}, {0}, {0}, {0}};
+    for (long first = 0; first < block->length; first += CHUNK) {
+        Means part = means(block, first, smaller(first + CHUNK, block->length), for_alpha);
+        sums.weight += part.weight;
+        sums.weighted += part.weighted;
+        sums.mean += part.mean;
+        sums.entropy += part.entropy;
+        sums.curvature += part.curvature;
+    }
+    vec *restrict s = block->array[SENSITIVITIES], *restrict grad = block->array[GRADS];
+    vec middle = sums.weighted / WHERE(sums.weight == 0.0f, all(1.0f), sums.weight);
+    for (long i = 0; i < block->length; i++) s[i] *= grad[i] - middle;
+    if (!for_alpha) return all(0.0f);
+    Products total = {{0}, {0}, {0}};
+    for (long first = 0; first < block->length; first += CHUNK) {
+        Products part = products(block, first, smaller(first + CHUNK, block->length), sums.mean);
+        total.weight += part.weight;
+        total.mean += part.mean;
+        total.log += part.log;
+    }
+    vec above = 1.0f + epsilon * sums.entropy;
+    vec result = sums.curvature * (total.mean - epsilon * total.log) - above * total.weight;
+    return result / (above + epsilon * epsilon * sums.curvature);
+}

@@ -1,0 +1,139 @@
+/* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
+ *
+ * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
+ * (rows_f64.h). In float32 there is also the whole of attention (attention.h).
+ *
+ * Vectors are those of GCC and Clang, which become the instructions that the machine has.
+ */
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define MOST_ITERATIONS 20
+
+#include "vectors.h"
+#include "block.h"
+#include "rows_f32.h"
+#include "rows_f64.h"
+#include "attention.h"
+
+/* --- what Python calls ------------------------------------------------------------------------
+ *
+ * Each function returns 0, or 1 where there is no memory.
+ *
+ * The mapping. scores, probs, grad: (rows, n); grad_alpha: (rows,). Row r has epsilon[(r / inner) mod
+ * count]. A null grad_scores or grad_alpha is not wanted.
+ */
+
+int entmax_forward_f32(const float *scores, const float *epsilon, long inner, long count, float *probs, long rows,
+                       long n, int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Block block = make_block(n, FORWARD_ARRAYS);
+        failed = !block.memory;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row += LANES)
+            if (!failed)
+                forward_block(scores + row * n, load_epsilon(epsilon, row, inner, count), probs + row * n,
+                              smaller(rows - row, LANES), n, &block);
+        free(block.memory);
+    }
+    return failed;
+}
+
+int entmax_backward_f32(const float *probs, const float *epsilon, long inner, long count, const float *grad,
+                        float *grad_scores, float *grad_alpha, long rows, long n, int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Block block = make_block(n, BACKWARD_ARRAYS);
+        failed = !block.memory;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row += LANES)
+            if (!failed)
+                backward_block(probs + row * n, load_epsilon(epsilon, row, inner, count), grad + row * n,
+                               grad_scores ? grad_scores + row * n : 0, grad_alpha ? grad_alpha + row : 0,
+                               smaller(rows - row, LANES), n, &block);
+        free(block.memory);
+    }
+    return failed;
+}
+
+int entmax_forward_f64(const double *scores, const double *epsilon, long inner, long count, double *probs, long rows,
+                       long n, int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        double *scaled = malloc(2 * n * sizeof(double));
+        failed = !scaled;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row++)
+            if (!failed) forward_row(scores + row * n, probs + row * n, n, epsilon[row / inner % count], scaled, scaled + n);
+        free(scaled);
+    }
+    return failed;
+}
+
+int entmax_backward_f64(const double *probs, const double *epsilon, long inner, long count, const double *grad,
+                        double *grad_scores, double *grad_alpha, long rows, long n, int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        double *buffer = malloc(2 * n * sizeof(double));
+        failed = !buffer;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row++)
+            if (!failed)
+                backward_row(probs + row * n, grad + row * n, n, epsilon[row / inner % count], grad_scores ? grad_scores + row * n : 0,
+                             grad_alpha ? grad_alpha + row : 0, buffer, buffer + n);
+        free(buffer);
+    }
+    return failed;
+}
+
+/* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and
+ * output; probs: (sentences, heads, blocks of LANES queries, keys, LANES), null if there is no backward pass. */
+int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
+                             float *probs, int threads)
+{
+    int failed = 0;
+    long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Work work;
+        failed = make_work(&work, shape, FORWARD_ARRAYS);
+#pragma omp for schedule(static)
+        for (long one = 0; one < shape->sentences * shape->heads; one++)
+            if (!failed)
+                attend_forward(shape, one / shape->heads, one % shape->heads, query, key, value, output,
+                               probs ? probs + one * size : 0, &work);
+        free_work(&work);
+    }
+    return failed;
+}
+
+int entmax_attention_backward(const Shape *shape, Gradients *gradients, const float *probs, int threads)
+{
+    int failed = 0;
+    long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Work work;
+        failed = make_work(&work, shape, BACKWARD_ARRAYS);
+#pragma omp for schedule(static)
+        for (long one = 0; one < shape->sentences * shape->heads; one++)
+            if (!failed)
+                attend_backward(shape, one / shape->heads, one % shape->heads, gradients, probs + one * size, &work);
+        free_work(&work);
+    }
+    return failed;
+}
+
+/* How many queries are side by side in the probabilities and in the mask */
+int entmax_lanes(void) { return LANES; }

@@ -1,0 +1,108 @@
+"""The mapping in C, on rows of float32 or float64 on a CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels.native.library import (
+    TYPES,
+    address,
+    check,
+    lanes,
+    library,
+    threads_for,
+)
+from fairseq_entmax.kernels.row_epsilon import RowEpsilon
+
+
+def takes(scores: Tensor) -> bool:
+    """Whether the kernel is for such scores: float32 or float64 on a CPU."""
+    return (
+        # What is more than numbers in memory, such as a tensor of torch.export, is not
+        type(scores) in (Tensor, torch.nn.Parameter)
+        and scores.device.type == "cpu"
+        and scores.dtype in TYPES
+        and scores.layout == torch.strided
+        and not scores.is_neg()
+        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
+    )
+
+
+def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
+    """As :func:`fairseq_entmax.mappings.threshold.probabilities`."""
+    scores = scores.contiguous()
+    probs = torch.empty_like(scores)
+    keys = scores.size(-1)
+    rows = scores.numel() // keys if keys else 0
+    if rows:
+        function = getattr(library(), f"entmax_forward_{TYPES[scores.dtype]}")
+        row_epsilon = RowEpsilon.of(epsilon, scores, scores.dtype)
+        check(
+            function(
+                scores.data_ptr(),
+                row_epsilon.values.data_ptr(),
+                row_epsilon.inner,
+                row_epsilon.entries,
+                probs.data_ptr(),
+                rows,
+                keys,
+                _threads(rows, keys),
+            )
+        )
+    return probs
+
+
+def gradients(
+    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """Gradients with respect to the scores and to alpha.
+
+    Args:
+        probs: ``(..., keys)``, what :func:`probabilities` returned.
+        epsilon: as given there.
+        grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
+        for_scores, for_alpha: which are wanted.
+
+    Returns:
+        ``(..., keys)``, and ``(..., 1)``, a number for each row, to be summed over the rows that
+        share an alpha; None for what is not wanted.
+    """
+    grad = grad.resolve_neg().contiguous()
+    probs = probs.contiguous()
+    grad_scores = torch.empty_like(probs) if for_scores else None
+    grad_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if for_alpha else None
+    keys = probs.size(-1)
+    rows = probs.numel() // keys if keys else 0
+    if rows:
+        function = getattr(library(), f"entmax_backward_{TYPES[probs.dtype]}")
+        row_epsilon = RowEpsilon.of(epsilon, probs, probs.dtype)
+        check(
+            function(
+                probs.data_ptr(),
+                row_epsilon.values.data_ptr(),
+                row_epsilon.inner,
+                row_epsilon.entries,
+                grad.data_ptr(),
+                address(grad_scores),
+                address(grad_alpha),
+                rows,
+                keys,
+                _threads(rows, keys),
+            )
+        )
+    return grad_scores, grad_alpha
+
+
+def _threads(rows: int, keys: int) -> int:
+    return threads_for(rows * keys, -(-rows // lanes()))
+
+
+def buffer_bytes(scores: Tensor) -> int:
+    """The most that the library itself takes for float32 scores, forward or backward.
+
+    A thread has 6 vectors of as many floats as there are lanes for each key; those of keys
+    outside the support are not touched where rows are sparse.
+    """
+    keys = scores.size(-1)
+    return _threads(scores.numel() // keys, keys) * 6 * (keys + 1) * lanes() * 4

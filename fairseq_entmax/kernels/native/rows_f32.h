@@ -1,0 +1,169 @@
+/* Rows of float32 in memory, LANES at a time, into the lanes of a block and back.
+ *
+ * Where rows are sparse, each lane keeps only the keys that can have a probability, and where they
+ * were: what is computed is then as long as the support, not as the row.
+ */
+
+/* Lane k gets row k, and lanes without a row get `nothing` */
+static inline void transpose(const float *restrict rows, int count, long n, float nothing, vec *restrict lanes)
+{
+    Lanes cells = (Lanes)lanes;
+    for (int k = 0; k < count; k++)
+        for (long i = 0; i < n; i++) cells[i][k] = rows[k * n + i];
+    for (int k = count; k < LANES; k++)
+        for (long i = 0; i < n; i++) cells[i][k] = nothing;
+}
+
+/* Lane k gets what is above `least`, or NaN, of a row less `origin`, and where it was */
+static inline void keep(const float *restrict row, long n, float origin, float least, Block *block, int array, int k)
+{
+    Lanes cells = (Lanes)block->array[array];
+    Places places = (Places)block->places;
+    int32_t count = 0;
+    for (int32_t i = 0; i < n; i++) {
+        float value = row[i] - origin;
+        cells[count][k] = value;
+        places[count][k] = i;
+        count += !(value <= least);
+    }
+    block->counts[k] = count;
+}
+
+/* Lanes that are shorter than the longest, or have no row, get `nothing` */
+static inline void pad(Block *block, int array, int count, float nothing)
+{
+    Lanes cells = (Lanes)block->array[array];
+    for (int k = count; k < LANES; k++) block->counts[k] = 0;
+    block->length = 0;
+    for (int k = 0; k < count; k++)
+        if (block->counts[k] > block->length) block->length = block->counts[k];
+    for (int k = 0; k < LANES; k++)
+        for (long i = block->counts[k]; i < block->length; i++) cells[i][k] = nothing;
+}
+
+/* The numbers of more rows at the places that were kept */
+static inline void follow(const Block *block, const float *restrict rows, int count, long n, vec *restrict lanes)
+{
+    if (block->is_whole) {
+        transpose(rows, count, n, 0.0f, lanes);
+        return;
+    }
+    Places places = (Places)block->places;
+    memset(lanes, 0, block->length * sizeof *lanes);
+    for (int k = 0; k < count; k++)
+        for (int32_t i = 0; i < block->counts[k]; i++) ((Lanes)lanes)[i][k] = rows[k * n + places[i][k]];
+}
+
+static inline void put_back(const Block *block, const vec *restrict lanes, float *restrict rows, int count, long n)
+{
+    const float(*cells)[LANES] = (const float(*)[LANES])lanes;
+    if (block->is_whole) {
+        for (int k = 0; k < count; k++)
+            for (long i = 0; i < n; i++) rows[k * n + i] = cells[i][k];
+        return;
+    }
+    Places places = (Places)block->places;
+    memset(rows, 0, count * n * sizeof *rows);
+    for (int k = 0; k < count; k++)
+        for (int32_t i = 0; i < block->counts[k]; i++) rows[k * n + places[i][k]] = cells[i][k];
+}
+
+/* The largest score; infinity where the row has it, or NaN */
+static inline float top_of(const float *row, long n)
+{
+    float top = -INFINITY;
+    int has_nan = 0;
+#pragma omp simd reduction(max : top) reduction(| : has_nan)
+    for (long i = 0; i < n; i++) {
+        has_nan |= row[i] != row[i];
+        top = row[i] > top ? row[i] : top;
+    }
+    return has_nan ? INFINITY : top;
+}
+
+/* The distances from the largest score of each row, where they can have a probability: no threshold
+ * is below the largest score. Where the first row keeps most of its keys, all are left in place.
+ * Returns which rows have NaN or infinity. */
+static inline ivec keep_scores(const float *scores, int count, long n, vec epsilon, Block *block)
+{
+    vec least = -1.0f / epsilon, top = all(-INFINITY);
+    float first_top = top_of(scores, n), first_least = first_top + least[0];
+    long kept = 0;
+    for (long i = 0; i < n; i++) kept += scores[i] > first_least;
+    block->is_whole = 2 * kept > n;
+    vec *restrict distances = block->array[DISTANCES];
+    if (!block->is_whole) {
+        for (int k = 0; k < count; k++) {
+            top[k] = top_of(scores + k * n, n);
+            float origin = top[k] == -INFINITY ? 0 : top[k];
+            keep(scores + k * n, n, origin, least[k], block, DISTANCES, k);
+        }
+        pad(block, DISTANCES, count, -INFINITY);
+        return top == INFINITY;
+    }
+    transpose(scores, count, n, -INFINITY, distances);
+    ivec broken = {0}, counts = {0};
+    for (long i = 0; i < n; i++) {
+        top = WHERE(distances[i] > top, distances[i], top);
+        broken |= distances[i] != distances[i];
+    }
+    vec origin = WHERE(top == -INFINITY, all(0.0f), top);
+    for (long i = 0; i < n; i++) {
+        distances[i] -= origin;
+        counts -= distances[i] > least;
+    }
+    memcpy(block->counts, &counts, sizeof counts);
+    block->length = n;
+    return broken | (top == INFINITY);
+}
+
+/* Epsilon of the rows from `first` on: row r has number (r / inner) mod count */
+static inline vec load_epsilon(const float *epsilon, long first, long inner, long count)
+{
+    vec loaded;
+    long entry = first / inner % count, rest = inner - first % inner;
+    for (int k = 0; k < LANES; k++) {
+        loaded[k] = epsilon[entry];
+        if (--rest) continue;
+        rest = inner;
+        if (++entry == count) entry = 0;
+    }
+    return WHERE(loaded < LEAST_EPSILON, all(LEAST_EPSILON), loaded);
+}
+
+/* `count` rows of n scores to probabilities */
+static void forward_block(const float *scores, vec epsilon, float *probs, int count, long n, Block *block)
+{
+    ivec broken = keep_scores(scores, count, n, epsilon, block);
+    solve(block, epsilon);
+    put_back(block, block->array[POWERS], probs, count, n);
+    for (int k = 0; k < count; k++)
+        if (broken[k])
+            for (long i = 0; i < n; i++) probs[k * n + i] = NAN;
+}
+
+static inline void keep_support(const float *probs, int count, long n, Block *block)
+{
+    long kept = 0;
+    for (long i = 0; i < n; i++) kept += probs[i] != 0.0f;
+    block->is_whole = 2 * kept > n;
+    if (block->is_whole) {
+        transpose(probs, count, n, 0.0f, block->array[PROBS]);
+        block->length = n;
+        return;
+    }
+    for (int k = 0; k < count; k++) keep(probs + k * n, n, 0.0f, 0.0f, block, PROBS, k);
+    pad(block, PROBS, count, 0.0f);
+}
+
+/* The gradients of `count` rows; grad_scores and grad_alpha may be null. */
+static void backward_block(const float *probs, vec epsilon, const float *grads, float *grad_scores,
+                           float *grad_alpha, int count, long n, Block *block)
+{
+    keep_support(probs, count, n, block);
+    follow(block, grads, count, n, block->array[GRADS]);
+    vec for_alpha = differentiate(block, epsilon, grad_alpha != 0);
+    if (grad_scores) put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+    if (grad_alpha)
+        for (int k = 0; k < count; k++) grad_alpha[k] = for_alpha[k];
+}

@@ -1,0 +1,242 @@
+"""The backward kernels of :mod:`fairseq_entmax.kernels.triton.attention`.
+
+Their arguments are told in :mod:`fairseq_entmax.kernels.triton.attention_forward`.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from fairseq_entmax.kernels.triton.attention_forward import (
+    dot,
+    epsilon_of,
+    load,
+    scores_of,
+    store,
+)
+from fairseq_entmax.kernels.triton.math import LOG2_E, alpha_gradient, alpha_sums, power
+
+_LN_2 = tl.constexpr(0.6931471805599453)
+
+
+@triton.jit
+def backward_queries_kernel(
+    query_ptr,
+    key_ptr,
+    value_ptr,
+    epsilon_ptr,
+    padding_ptr,
+    mask_ptr,
+    output_ptr,
+    top_ptr,
+    tau_ptr,
+    grad_ptr,
+    middle_ptr,
+    grad_query_ptr,
+    grad_alpha_ptr,
+    query_batch,
+    query_head,
+    query_row,
+    key_batch,
+    key_head,
+    key_row,
+    value_batch,
+    value_head,
+    value_row,
+    epsilon_head,
+    mask_row,
+    heads,
+    pairs,
+    queries,
+    keys,
+    scale,
+    KIND: tl.constexpr,
+    FOR_ALPHA: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Gradients for ``BLOCK_M`` queries and, a number a row, for alpha.
+
+    Also the ``middle`` of each row for :func:`backward_keys_kernel`: with s = p / u, the mean
+    of the gradient of the probabilities under s, which eq. 7 of Correia et al. 2019 subtracts.
+    """
+    blocks = tl.cdiv(queries, BLOCK_M)
+    pair = tl.program_id(0) // blocks
+    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    query_ptr += batch * query_batch + head * query_head
+    key_ptr += batch * key_batch + head * key_head
+    value_ptr += batch * value_batch + head * value_head
+    if padding_ptr is not None:
+        padding_ptr += batch * keys
+    position = pair.to(tl.int64) * HEAD_DIM
+    stride = pairs * HEAD_DIM
+    first = tl.program_id(0) % blocks * BLOCK_M
+    row = first + tl.arange(0, BLOCK_M)
+    at = pair.to(tl.int64) * queries + row
+    epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
+    grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
+    output = load(output_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
+    # The gradient of the probabilities less its mean under them: what a constant would cost
+    # in digits is saved, and the sums for alpha need one pass
+    mean = tl.sum(output.to(tl.float32) * grad.to(tl.float32), axis=1)
+    top = tl.load(top_ptr + at, mask=row < queries, other=float("inf"))
+    tau = tl.load(tau_ptr + at, mask=row < queries, other=0.0)
+    # NaN where the threshold is
+    inverse = LOG2_E / epsilon + (tau - tau)
+    end = keys
+    if CAUSAL:
+        end = tl.minimum(keys, first + BLOCK_M + keys - queries)
+
+    weights = tl.zeros([BLOCK_M], tl.float32)
+    weighted = tl.zeros([BLOCK_M], tl.float32)
+    # sum_j s_j g_j k_j and sum_j s_j k_j: their mixture is known once both sums of s are
+    with_grad = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    without = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+    entropy = tl.zeros([BLOCK_M], tl.float32)
+    mean_weight = tl.zeros([BLOCK_M], tl.float32)
+    from_weight = tl.zeros([BLOCK_M], tl.float32)
+    from_mean = tl.zeros([BLOCK_M], tl.float32)
+    from_log = tl.zeros([BLOCK_M], tl.float32)
+    for start in range(0, end, BLOCK_N):
+        column = start + tl.arange(0, BLOCK_N)
+        key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
+        value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
+        scores = scores_of(
+            query,
+            key,
+            row[:, None],
+            column[None, :],
+            scale,
+            queries,
+            keys,
+            padding_ptr,
+            mask_ptr,
+            mask_row,
+            CAUSAL,
+            PRECISION,
+        )
+        base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
+        p, s, log2_p = power(base, inverse[:, None], KIND)
+        centred = dot(grad, tl.trans(value), PRECISION) - mean[:, None]
+        moved = s * centred
+        weights += tl.sum(s, axis=1)
+        weighted += tl.sum(moved, axis=1)
+        with_grad += dot(moved.to(key.dtype), key, PRECISION)
+        without += dot(s.to(key.dtype), key, PRECISION)
+        if FOR_ALPHA:
+            logs = tl.where(p == 0.0, 0.0, log2_p * _LN_2)
+            a, b, c, d, e = alpha_sums(
+                p, logs, 1.0 / tl.where(p == 0.0, 1.0, 1.0 + base), centred, epsilon[:, None]
+            )
+            entropy += a
+            mean_weight += b
+            from_weight += c
+            from_mean += d
+            from_log += e
+    middle = weighted / tl.where(weights == 0.0, 1.0, weights)
+    grad_query = (with_grad - middle[:, None] * without) * scale
+    store(grad_query_ptr + position, grad_query, row, stride, queries, HEAD_DIM, BLOCK_D)
+    tl.store(middle_ptr + at, middle + mean, mask=row < queries)
+    if FOR_ALPHA:
+        result = alpha_gradient(entropy, mean_weight, from_weight, from_mean, from_log, epsilon)
+        tl.store(grad_alpha_ptr + at, result, mask=row < queries)
+
+
+@triton.jit
+def backward_keys_kernel(
+    query_ptr,
+    key_ptr,
+    value_ptr,
+    epsilon_ptr,
+    padding_ptr,
+    mask_ptr,
+    top_ptr,
+    tau_ptr,
+    grad_ptr,
+    middle_ptr,
+    grad_key_ptr,
+    grad_value_ptr,
+    query_batch,
+    query_head,
+    query_row,
+    key_batch,
+    key_head,
+    key_row,
+    value_batch,
+    value_head,
+    value_row,
+    epsilon_head,
+    mask_row,
+    heads,
+    pairs,
+    queries,
+    keys,
+    scale,
+    KIND: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+):
+    """Gradients for ``BLOCK_N`` keys and values. Tiles are ``(keys, queries)``."""
+    blocks = tl.cdiv(keys, BLOCK_N)
+    pair = tl.program_id(0) // blocks
+    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    query_ptr += batch * query_batch + head * query_head
+    key_ptr += batch * key_batch + head * key_head
+    value_ptr += batch * value_batch + head * value_head
+    if padding_ptr is not None:
+        padding_ptr += batch * keys
+    position = pair.to(tl.int64) * HEAD_DIM
+    stride = pairs * HEAD_DIM
+    first = tl.program_id(0) % blocks * BLOCK_N
+    column = first + tl.arange(0, BLOCK_N)
+    epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
+    value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
+    # Queries before this one see no key of the block
+    begin = 0
+    if CAUSAL:
+        begin = tl.maximum(first - (keys - queries), 0) // BLOCK_M * BLOCK_M
+
+    grad_key = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    grad_value = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
+    for start in range(begin, queries, BLOCK_M):
+        row = start + tl.arange(0, BLOCK_M)
+        at = pair.to(tl.int64) * queries + row
+        query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
+        grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
+        top = tl.load(top_ptr + at, mask=row < queries, other=float("inf"))
+        tau = tl.load(tau_ptr + at, mask=row < queries, other=0.0)
+        middle = tl.load(middle_ptr + at, mask=row < queries, other=0.0)
+        scores = scores_of(
+            key,
+            query,
+            row[None, :],
+            column[:, None],
+            scale,
+            queries,
+            keys,
+            padding_ptr,
+            mask_ptr,
+            mask_row,
+            CAUSAL,
+            PRECISION,
+        )
+        base = (scores - top[None, :]) * epsilon[None, :] - tau[None, :]
+        inverse = LOG2_E / epsilon + (tau - tau)
+        p, s, _ = power(base, inverse[None, :], KIND)
+        grad_value += dot(p.to(grad.dtype), grad, PRECISION)
+        grad_probs = dot(value, tl.trans(grad), PRECISION)
+        moved = s * (grad_probs - middle[None, :])
+        grad_key += dot(moved.to(query.dtype), query, PRECISION)
+    store(grad_key_ptr + position, grad_key * scale, column, stride, keys, HEAD_DIM, BLOCK_D)
+    store(grad_value_ptr + position, grad_value, column, stride, keys, HEAD_DIM, BLOCK_D)

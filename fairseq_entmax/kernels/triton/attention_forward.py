@@ -1,0 +1,276 @@
+"""The forward kernel of :mod:`fairseq_entmax.kernels.triton.attention`.
+
+A program has a block of queries of one head of one sentence (or of keys, for their gradients)
+and computes the scores that it needs itself, as often as it needs them. Matrices are
+``(positions, head_dim)``; queries, keys and values have strides of their own, and what is
+allocated here lies in memory as ``(positions, batch, heads, head_dim)``. The statistics of a
+row of scores are ``(batch, heads, queries)``, in float32.
+
+What the kernels take, backward too:
+
+* ``*_batch, *_head, *_row``: strides of the inputs, in elements;
+* ``heads``, ``pairs``: heads of a sentence, and of all sentences together;
+* ``padding_ptr``: ``(batch, keys)`` bytes, not 0 at padding; ``mask_ptr``: ``(queries, keys)``,
+  added to the scores, with the stride ``mask_row``; either may be None;
+* ``epsilon_head``: stride of ``epsilon_ptr``, 0 where all heads share one;
+* ``PRECISION``: how float32 is multiplied; a product of halves is exact. With ``ieee`` all are
+  multiplied as float32: for Triton's interpreter, which multiplies the bits of bfloat16.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from fairseq_entmax.kernels.triton.math import (
+    ANY,
+    HALF,
+    LEAST_EPSILON,
+    LOG2_E,
+    MOST_STEPS,
+    newton_step,
+    power,
+    solve,
+)
+
+
+@triton.jit
+def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.constexpr):
+    """Epsilon of the head, once for each of ``SIZE`` rows; never 0."""
+    if KIND == ANY:
+        epsilon = tl.maximum(tl.load(epsilon_ptr + head * epsilon_head), LEAST_EPSILON)
+        return tl.zeros([SIZE], tl.float32) + epsilon
+    elif KIND == HALF:
+        return tl.full([SIZE], 0.5, tl.float32)
+    else:
+        return tl.full([SIZE], 1.0, tl.float32)
+
+
+@triton.jit
+def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
+    column = tl.arange(0, BLOCK_D)
+    inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
+    at = position.to(tl.int64)[:, None] * stride + column[None, :]
+    return tl.load(pointer + at, mask=inside, other=0.0)
+
+
+@triton.jit
+def store(
+    pointer, values, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
+):
+    column = tl.arange(0, BLOCK_D)
+    inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
+    at = position.to(tl.int64)[:, None] * stride + column[None, :]
+    tl.store(pointer + at, values.to(pointer.dtype.element_ty), mask=inside)
+
+
+@triton.jit
+def dot(left, right, PRECISION: tl.constexpr):
+    if PRECISION == "ieee":
+        left, right = left.to(tl.float32), right.to(tl.float32)
+    return tl.dot(left, right, input_precision=PRECISION)
+
+
+@triton.jit
+def scores_of(
+    left,
+    right,
+    row,
+    key,
+    scale,
+    queries,
+    keys,
+    padding_ptr,
+    mask_ptr,
+    mask_row,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+):
+    """Scores with their masks: ``-inf`` at a key that a query does not see.
+
+    ``left`` are queries and ``right`` keys, ``row`` is ``(rows, 1)`` and ``key`` ``(1, keys)``;
+    or all the other way round, for the transpose. Padding is that of the sentence.
+    """
+    scores = dot(left, tl.trans(right), PRECISION) * scale
+    visible = key < keys
+    if mask_ptr is not None:
+        at = row.to(tl.int64) * mask_row + key
+        added = tl.load(mask_ptr + at, mask=visible & (row < queries), other=0.0)
+        scores += added.to(tl.float32)
+    if padding_ptr is not None:
+        visible = visible & (tl.load(padding_ptr + key, mask=visible, other=1) == 0)
+    if CAUSAL:
+        visible = visible & (key <= row + (keys - queries))
+    return tl.where(visible, scores, float("-inf"))
+
+
+@triton.jit
+def forward_kernel(
+    query_ptr,
+    key_ptr,
+    value_ptr,
+    epsilon_ptr,
+    padding_ptr,
+    mask_ptr,
+    output_ptr,
+    top_ptr,
+    tau_ptr,
+    query_batch,
+    query_head,
+    query_row,
+    key_batch,
+    key_head,
+    key_row,
+    value_batch,
+    value_head,
+    value_row,
+    epsilon_head,
+    mask_row,
+    heads,
+    pairs,
+    queries,
+    keys,
+    scale,
+    KIND: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    PRECISION: tl.constexpr,
+    HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr,
+    BLOCK_M: tl.constexpr,
+    BLOCK_N: tl.constexpr,
+    WHOLE: tl.constexpr,
+):
+    """Output of ``BLOCK_M`` queries, and the largest score and the threshold of their rows.
+
+    With ``WHOLE`` the ``BLOCK_N`` keys are all keys, and the threshold is found in registers.
+    """
+    blocks = tl.cdiv(queries, BLOCK_M)
+    pair = tl.program_id(0) // blocks
+    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    query_ptr += batch * query_batch + head * query_head
+    key_ptr += batch * key_batch + head * key_head
+    value_ptr += batch * value_batch + head * value_head
+    if padding_ptr is not None:
+        padding_ptr += batch * keys
+    first = tl.program_id(0) % blocks * BLOCK_M
+    row = first + tl.arange(0, BLOCK_M)
+    column = tl.arange(0, BLOCK_N)
+    epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    inverse = LOG2_E / epsilon
+    query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
+    # Keys from here on are seen by no query of the block
+    end = keys
+    if CAUSAL:
+        end = tl.minimum(keys, first + BLOCK_M + keys - queries)
+
+    top = tl.full([BLOCK_M], float("-inf"), tl.float32)
+    broken = tl.zeros([BLOCK_M], tl.int32)
+    tau = tl.zeros([BLOCK_M], tl.float32)
+    total = tl.zeros([BLOCK_M], tl.float32)
+    if WHOLE:
+        key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
+        scores = scores_of(
+            query,
+            key,
+            row[:, None],
+            column[None, :],
+            scale,
+            queries,
+            keys,
+            padding_ptr,
+            mask_ptr,
+            mask_row,
+            CAUSAL,
+            PRECISION,
+        )
+        bad = (scores != scores) | (scores == float("inf"))
+        broken = tl.max(bad.to(tl.int32), axis=1)
+        scores = tl.where(bad, float("-inf"), scores)
+        top = tl.max(scores, axis=1)
+        # In a row with every key masked all differences are -inf
+        top = tl.where(top == float("-inf"), float("inf"), top)
+        tau, p, total = solve(scores - top[:, None], epsilon, inverse, KIND)
+        value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
+        output = dot(p.to(value.dtype), value, PRECISION)
+    else:
+        for start in range(0, end, BLOCK_N):
+            key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
+            scores = scores_of(
+                query,
+                key,
+                row[:, None],
+                start + column[None, :],
+                scale,
+                queries,
+                keys,
+                padding_ptr,
+                mask_ptr,
+                mask_row,
+                CAUSAL,
+                PRECISION,
+            )
+            bad = (scores != scores) | (scores == float("inf"))
+            broken = tl.maximum(broken, tl.max(bad.to(tl.int32), axis=1))
+            top = tl.maximum(top, tl.max(tl.where(bad, float("-inf"), scores), axis=1))
+        top = tl.where(top == float("-inf"), float("inf"), top)
+        moving = 1
+        step = 0
+        # The last turn finds no row that moves, and its sums are those of the result
+        while (moving > 0) & (step < MOST_STEPS):
+            total = tl.zeros([BLOCK_M], tl.float32)
+            slope = tl.zeros([BLOCK_M], tl.float32)
+            for start in range(0, end, BLOCK_N):
+                key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
+                scores = scores_of(
+                    query,
+                    key,
+                    row[:, None],
+                    start + column[None, :],
+                    scale,
+                    queries,
+                    keys,
+                    padding_ptr,
+                    mask_ptr,
+                    mask_row,
+                    CAUSAL,
+                    PRECISION,
+                )
+                base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
+                p, slopes, _ = power(base, inverse[:, None], KIND)
+                total += tl.sum(p, axis=1)
+                slope += tl.sum(slopes, axis=1)
+            total = tl.where(broken > 0, 0.0, total)
+            tau, moving = newton_step(tau, total, slope, epsilon, KIND)
+            step += 1
+        total = tl.zeros([BLOCK_M], tl.float32)
+        output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
+        for start in range(0, end, BLOCK_N):
+            key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
+            scores = scores_of(
+                query,
+                key,
+                row[:, None],
+                start + column[None, :],
+                scale,
+                queries,
+                keys,
+                padding_ptr,
+                mask_ptr,
+                mask_row,
+                CAUSAL,
+                PRECISION,
+            )
+            base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
+            p, _, _ = power(base, inverse[:, None], KIND)
+            total += tl.sum(p, axis=1)
+            value = load(value_ptr, start + column, value_row, keys, HEAD_DIM, BLOCK_D)
+            output += dot(p.to(value.dtype), value, PRECISION)
+    share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
+    output *= share[:, None]
+    position = pair.to(tl.int64) * HEAD_DIM
+    stride = pairs * HEAD_DIM
+    store(output_ptr + position, output, row, stride, queries, HEAD_DIM, BLOCK_D)
+    at = pair.to(tl.int64) * queries + row
+    tl.store(top_ptr + at, top, mask=row < queries)
+    tl.store(tau_ptr + at, tl.where(broken > 0, float("nan"), tau), mask=row < queries)

@@ -1,0 +1,132 @@
+"""The mapping in Triton: on a GPU, or through Triton's interpreter on a CPU, for tests.
+
+A program holds a tile of several short rows, or one long row, in registers: scores are read
+once and probabilities written once, and Newton's iteration between them touches no memory. A
+row too long for that is read again in each step.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any, NamedTuple
+
+import torch
+import triton
+from torch import Tensor
+
+from fairseq_entmax.kernels.row_epsilon import RowEpsilon
+from fairseq_entmax.kernels.triton.math import kind_of
+from fairseq_entmax.kernels.triton.rows_kernels import backward_kernel, forward_kernel
+
+# The longest row that one program holds in registers, 16 numbers a thread
+LONGEST_TILE = 8192
+LEAST_TILE = 1024
+NUMBERS_A_WARP = 512
+# Neighbouring keys that neighbouring threads read at least: a sector of 32 bytes
+LEAST_LANES = 8
+
+DTYPES = (torch.float32, torch.float16, torch.bfloat16)
+
+
+class Tile(NamedTuple):
+    """What a program holds at a time (see the kernels), and its warps of 32 threads."""
+
+    chunks: int
+    rows: int
+    lanes: int
+    warps: int
+    whole: bool
+
+
+def tile_of(keys: int) -> Tile:
+    """The tile for rows of ``keys`` keys."""
+    block = max(16, triton.next_power_of_2(keys))
+    whole = block <= LONGEST_TILE
+    block = min(block, LONGEST_TILE)
+    size = max(LEAST_TILE, block)
+    rows, warps = size // block, max(1, size // NUMBERS_A_WARP)
+    lanes = min(block, max(LEAST_LANES, 32 * warps // rows))
+    return Tile(block // lanes, rows, lanes, warps, whole)
+
+
+INTERPRETED = not isinstance(forward_kernel, triton.runtime.JITFunction)
+
+
+def takes(scores: Tensor) -> bool:
+    """Whether the kernels are for such scores: float32, float16 or bfloat16 on a CUDA device.
+
+    In Triton's interpreter, on a CPU too.
+    """
+    return (
+        type(scores) in (Tensor, torch.nn.Parameter)
+        and (scores.is_cuda or (INTERPRETED and scores.device.type == "cpu"))
+        and scores.dtype in DTYPES
+        and scores.layout == torch.strided
+        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
+    )
+
+
+def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
+    """As :func:`fairseq_entmax.mappings.threshold.probabilities`, in float32 for any dtype."""
+    scores = scores.contiguous()
+    probs = torch.empty_like(scores, dtype=torch.float32)
+    if scores.numel():
+        tile, rows = tile_of(scores.size(-1)), scores.numel() // scores.size(-1)
+        row_epsilon = RowEpsilon.of(epsilon, scores, torch.float32)
+        with on_device(scores):
+            forward_kernel[(triton.cdiv(rows, tile.rows),)](
+                scores,
+                row_epsilon.values,
+                probs,
+                rows,
+                scores.size(-1),
+                row_epsilon.inner,
+                row_epsilon.entries,
+                KIND=kind_of(epsilon),
+                WHOLE=tile.whole,
+                CHUNKS=tile.chunks,
+                ROWS=tile.rows,
+                LANES=tile.lanes,
+                num_warps=tile.warps,
+            )
+    return probs
+
+
+def gradients(
+    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """As :func:`fairseq_entmax.kernels.native.rows.gradients`."""
+    grad = grad.contiguous()
+    grad_scores = torch.empty_like(probs) if for_scores else None
+    grad_alpha = None
+    if for_alpha:
+        grad_alpha = probs.new_zeros((*probs.shape[:-1], 1))
+    if probs.numel() and (for_scores or for_alpha):
+        tile, rows = tile_of(probs.size(-1)), probs.numel() // probs.size(-1)
+        row_epsilon = RowEpsilon.of(epsilon, probs, torch.float32)
+        with on_device(probs):
+            backward_kernel[(triton.cdiv(rows, tile.rows),)](
+                probs,
+                row_epsilon.values,
+                grad,
+                grad_scores,
+                grad_alpha,
+                rows,
+                probs.size(-1),
+                row_epsilon.inner,
+                row_epsilon.entries,
+                KIND=kind_of(epsilon),
+                FOR_SCORES=for_scores,
+                FOR_ALPHA=for_alpha,
+                WHOLE=tile.whole,
+                CHUNKS=tile.chunks,
+                ROWS=tile.rows,
+                LANES=tile.lanes,
+                num_warps=tile.warps,
+            )
+    return grad_scores, grad_alpha
+
+
+def on_device(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:
+    """Triton launches on the current device, which need not be the tensor's."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else contextlib.nullcontext()

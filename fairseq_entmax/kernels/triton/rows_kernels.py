@@ -1,0 +1,236 @@
+"""The kernels of :mod:`fairseq_entmax.kernels.triton.rows`.
+
+A tile has the shape (chunks, rows, lanes): key ``chunk * lanes + lane``. Triton gives the
+last dimensions to threads and the first to the registers of a thread, so that most of the sum
+of a row is done without another thread, and neighbouring threads still read neighbouring keys.
+"""
+
+from __future__ import annotations
+
+import triton
+import triton.language as tl
+
+from fairseq_entmax.kernels.triton.math import (
+    ANY,
+    HALF,
+    LEAST_EPSILON,
+    LOG2_E,
+    MOST_STEPS,
+    ONE,
+    alpha_gradient,
+    alpha_sums,
+    log_of,
+    newton_step,
+    power,
+    solve,
+    sum_keys,
+)
+
+
+@triton.jit
+def _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
+    """Epsilon of each row: entry ``row // inner % entries``; never 0."""
+    if KIND == HALF:
+        return tl.full(row.shape, 0.5, tl.float32)
+    elif KIND == ONE:
+        return tl.full(row.shape, 1.0, tl.float32)
+    else:
+        epsilon = tl.load(epsilon_ptr + row // inner % entries, mask=is_row, other=1.0)
+        return tl.maximum(epsilon, LEAST_EPSILON)
+
+
+@triton.jit
+def _tile(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """Rows, which of them there are, keys of the first block, and where they are in memory."""
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    key = tl.arange(0, CHUNKS)[:, None, None] * LANES + tl.arange(0, LANES)[None, None, :]
+    return row, row < rows, key, row[None, :, None] * keys + key
+
+
+@triton.jit
+def _max_keys(x):
+    return tl.max(tl.max(x, axis=0), axis=1)
+
+
+@triton.jit
+def _largest(scores_ptr, at, keys, key, is_row, BLOCK: tl.constexpr, ROWS: tl.constexpr):
+    """Largest score of each row, and whether the row is one of numbers, over blocks of keys."""
+    top = tl.full([ROWS], float("-inf"), tl.float32)
+    broken = tl.zeros([ROWS], tl.int32)
+    for start in range(0, keys, BLOCK):
+        inside = is_row[None, :, None] & (start + key < keys)
+        scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
+        scores = scores.to(tl.float32)
+        bad = (scores != scores) | (scores == float("inf"))
+        broken = tl.maximum(broken, _max_keys(bad.to(tl.int32)))
+        top = tl.maximum(top, _max_keys(tl.where(bad, float("-inf"), scores)))
+    return top, broken
+
+
+@triton.jit
+def forward_kernel(
+    scores_ptr,
+    epsilon_ptr,
+    probs_ptr,
+    rows,
+    keys,
+    inner,
+    entries,
+    KIND: tl.constexpr,
+    WHOLE: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Probabilities of ``ROWS`` rows; scores and probabilities ``(rows, keys)``, contiguous."""
+    BLOCK: tl.constexpr = CHUNKS * LANES
+    row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
+    epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    inverse = LOG2_E / epsilon
+    if WHOLE:
+        inside = is_row[None, :, None] & (key < keys)
+        scores = tl.load(scores_ptr + at, mask=inside, other=float("-inf")).to(tl.float32)
+        bad = (scores != scores) | (scores == float("inf"))
+        broken = _max_keys(bad.to(tl.int32))
+        scores = tl.where(bad, float("-inf"), scores)
+        top = _max_keys(scores)
+        origin = tl.where(top == float("-inf"), 0.0, top)
+        tau, p, total = solve(scores - origin[None, :, None], epsilon, inverse, KIND)
+        share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
+        tl.store(probs_ptr + at, p * share[None, :, None], mask=inside)
+    else:
+        top, broken = _largest(scores_ptr, at, keys, key, is_row, BLOCK, ROWS)
+        origin = tl.where(top == float("-inf"), 0.0, top)
+        tau = tl.zeros([ROWS], tl.float32)
+        total = tl.zeros([ROWS], tl.float32)
+        last = tau
+        # A row that is none of numbers is not solved
+        moving = 1 - tl.min(broken, axis=0)
+        step = 0
+        while (moving > 0) & (step < MOST_STEPS):
+            last = tau
+            total = tl.zeros([ROWS], tl.float32)
+            slope = tl.zeros([ROWS], tl.float32)
+            for start in range(0, keys, BLOCK):
+                inside = is_row[None, :, None] & (start + key < keys)
+                scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
+                distance = scores.to(tl.float32) - origin[None, :, None]
+                base = distance * epsilon[None, :, None] - last[None, :, None]
+                p, slopes, _ = power(base, inverse[None, :, None], KIND)
+                total += sum_keys(p)
+                slope += sum_keys(slopes)
+            tau, moving = newton_step(last, total, slope, epsilon, KIND)
+            step += 1
+        share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
+        for start in range(0, keys, BLOCK):
+            inside = is_row[None, :, None] & (start + key < keys)
+            scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
+            distance = scores.to(tl.float32) - origin[None, :, None]
+            base = distance * epsilon[None, :, None] - last[None, :, None]
+            p, _, _ = power(base, inverse[None, :, None], KIND)
+            tl.store(probs_ptr + at + start, p * share[None, :, None], mask=inside)
+
+
+@triton.jit
+def _of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
+    """``p ** (1 - epsilon)``, log p and ``p ** -epsilon`` on the support; 0, 0, 1 outside.
+
+    NaN stays NaN in the first. The others are not computed where they are not needed.
+    """
+    zero = p == 0.0
+    logs = tl.zeros_like(p)
+    inverse_power = logs
+    if FOR_ALPHA or KIND == ANY:
+        safe = tl.where(zero, 1.0, p)
+        logs = log_of(safe, safe - 1.0)
+    if FOR_ALPHA:
+        inverse_power = tl.exp(-epsilon * logs)
+    if KIND == HALF:
+        sensitivity = tl.sqrt(p)
+    elif KIND == ONE:
+        sensitivity = tl.where(p > 0.0, 1.0, p)
+    else:
+        sensitivity = tl.where(p > 0.0, tl.exp((1.0 - epsilon) * logs), p)
+    return sensitivity, logs, inverse_power
+
+
+@triton.jit
+def _load(probs_ptr, grad_ptr, at, inside):
+    p = tl.load(probs_ptr + at, mask=inside, other=0.0).to(tl.float32)
+    return p, tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
+
+
+@triton.jit
+def backward_kernel(
+    probs_ptr,
+    epsilon_ptr,
+    grad_ptr,
+    grad_scores_ptr,
+    grad_alpha_ptr,
+    rows,
+    keys,
+    inner,
+    entries,
+    KIND: tl.constexpr,
+    FOR_SCORES: tl.constexpr,
+    FOR_ALPHA: tl.constexpr,
+    WHOLE: tl.constexpr,
+    CHUNKS: tl.constexpr,
+    ROWS: tl.constexpr,
+    LANES: tl.constexpr,
+):
+    """Gradients of ``ROWS`` rows; tensors ``(rows, keys)``, contiguous, and alpha's ``(rows,)``."""
+    BLOCK: tl.constexpr = CHUNKS * LANES
+    row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
+    epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    per_row = epsilon[None, :, None]
+    if WHOLE:
+        inside = is_row[None, :, None] & (key < keys)
+        p, grad = _load(probs_ptr, grad_ptr, at, inside)
+        s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
+        if FOR_SCORES:
+            weights = sum_keys(s)
+            middle = sum_keys(s * grad) / tl.where(weights == 0.0, 1.0, weights)
+            tl.store(grad_scores_ptr + at, s * (grad - middle[None, :, None]), mask=inside)
+        if FOR_ALPHA:
+            centred = grad - sum_keys(p * grad)[None, :, None]
+            entropy, weight, from_weight, from_mean, from_log = alpha_sums(
+                p, logs, inverse_power, centred, per_row
+            )
+    else:
+        weights = tl.zeros([ROWS], tl.float32)
+        weighted = tl.zeros([ROWS], tl.float32)
+        mean = tl.zeros([ROWS], tl.float32)
+        for start in range(0, keys, BLOCK):
+            inside = is_row[None, :, None] & (start + key < keys)
+            p, grad = _load(probs_ptr, grad_ptr, at + start, inside)
+            s, _, _ = _of_probs(p, per_row, KIND, False)
+            weights += sum_keys(s)
+            weighted += sum_keys(s * grad)
+            mean += sum_keys(p * grad)
+        middle = weighted / tl.where(weights == 0.0, 1.0, weights)
+        entropy = tl.zeros([ROWS], tl.float32)
+        weight = tl.zeros([ROWS], tl.float32)
+        from_weight = tl.zeros([ROWS], tl.float32)
+        from_mean = tl.zeros([ROWS], tl.float32)
+        from_log = tl.zeros([ROWS], tl.float32)
+        for start in range(0, keys, BLOCK):
+            inside = is_row[None, :, None] & (start + key < keys)
+            p, grad = _load(probs_ptr, grad_ptr, at + start, inside)
+            s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
+            if FOR_SCORES:
+                tl.store(
+                    grad_scores_ptr + at + start, s * (grad - middle[None, :, None]), mask=inside
+                )
+            if FOR_ALPHA:
+                a, b, c, d, e = alpha_sums(
+                    p, logs, inverse_power, grad - mean[None, :, None], per_row
+                )
+                entropy += a
+                weight += b
+                from_weight += c
+                from_mean += d
+                from_log += e
+    if FOR_ALPHA:
+        result = alpha_gradient(entropy, weight, from_weight, from_mean, from_log, epsilon)
+        tl.store(grad_alpha_ptr + row, result, mask=is_row)

@@ -1,0 +1,17 @@
+"""Whether the native kernels can be had on this machine."""
+
+import pytest
+
+from fairseq_entmax.kernels.native import library
+
+
+def can_build() -> bool:
+    """Whether there is a C compiler that makes the library."""
+    try:
+        library.load()
+    except library.CannotBuild:
+        return False
+    return True
+
+
+needs_compiler = pytest.mark.skipif(not can_build(), reason="no C compiler makes the library here")
