@@ -17,6 +17,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 INSTALL_FAIRSEQ = (
@@ -44,6 +45,23 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
     """
     if hasattr(layer, "can_use_fastpath"):
         layer.can_use_fastpath = False  # type: ignore[assignment]
+
+
+def computing_dtype(tensor: Tensor) -> torch.dtype:
+    """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
+    device = tensor.device.type
+    try:
+        enabled = torch.is_autocast_enabled(device)
+    except TypeError:  # torch before 2.4 has a function for each device
+        is_gpu = device == "cuda"
+        enabled = torch.is_autocast_enabled() if is_gpu else torch.is_autocast_cpu_enabled()
+        if enabled and tensor.dtype != torch.float64:
+            return torch.get_autocast_gpu_dtype() if is_gpu else torch.get_autocast_cpu_dtype()
+        return tensor.dtype
+    # Autocast leaves float64 as it is
+    if enabled and tensor.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return tensor.dtype
 
 
 _trainer_updates: int | None = None

@@ -24,7 +24,7 @@ from fairseq.models.transformer import (
 )
 from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
-from torch import nn
+from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.mappings import Entmax
@@ -47,6 +47,7 @@ from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
     PruningState,
+    mark_future_mask,
 )
 from fairseq_entmax.modules import gates as gates_module
 from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
@@ -93,6 +94,9 @@ class EntmaxTransformerDecoder(TransformerDecoderBase):
             no_encoder_attn,
         )
         return _wrapped(layer, cfg)
+
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
+        return mark_future_mask(super().buffered_future_mask(tensor))
 
 
 def _wrapped(layer: nn.Module, cfg: Any) -> nn.Module:

@@ -2,7 +2,7 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
-from fairseq_entmax.modules.attention import ATTENTIONS, MultiheadAttention
+from fairseq_entmax.modules.attention import ATTENTIONS, MultiheadAttention, mark_future_mask
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.layers import EntmaxDecoderLayer, EntmaxEncoderLayer, Heads
 from fairseq_entmax.modules.pruning_state import PruningState
@@ -15,4 +15,5 @@ __all__ = [
     "Heads",
     "MultiheadAttention",
     "PruningState",
+    "mark_future_mask",
 ]

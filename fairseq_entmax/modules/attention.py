@@ -10,13 +10,34 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
-from fairseq_entmax import compat
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.mappings import Mapping, is_fusible
 from fairseq_entmax.modules.gates import HardConcreteGate
 
 # The three attentions of a Transformer, named the same in options, logs and files.
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
 ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
+
+
+_FUTURE = "_hides_the_future_alone"
+
+
+def mark_future_mask(mask: Tensor) -> Tensor:
+    """Say of a mask ``(length, length)`` that it is -inf above the diagonal and 0 elsewhere.
+
+    A kernel that knows this does not read it, nor compute what it hides.
+    """
+    setattr(mask, _FUTURE, True)
+    return mask
+
+
+def _is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
+    """Whether a mask is numbers, one for each query and key, that get no gradient; or none."""
+    return mask is None or (
+        mask.is_floating_point()
+        and mask.shape == (query.size(0), key.size(0))
+        and not (mask.requires_grad and torch.is_grad_enabled())
+    )
 
 
 class MultiheadAttention(FairseqMultiheadAttention):
@@ -124,6 +145,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
+        wants_more = need_weights or need_head_weights or before_softmax
+        if key is not None and incremental_state is None and not wants_more:
+            fused = self._fused(query, key, value, key_padding_mask, attn_mask)
+            if fused is not None:
+                return self._output(fused), None
         scores, values = super().forward(
             query,
             key,
@@ -140,16 +166,70 @@ class MultiheadAttention(FairseqMultiheadAttention):
         wide = scores if scores.dtype == torch.float64 else scores.float()
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
         heads = self._weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
-        if self.gate is not None:
-            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
-        merged = heads.permute(2, 0, 1, 3).reshape(query_length, batch, -1)
-        output = self.out_proj(merged)
+        output = self._output(heads)
         weights: Tensor | None = None
         if need_head_weights:
             weights = probs.transpose(0, 1)
         elif need_weights:
             weights = probs.mean(dim=1)
         return output, weights
+
+    def _output(self, heads: Tensor) -> Tensor:
+        """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
+        if self.gate is not None:
+            heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
+        batch, _, queries, _ = heads.shape
+        output: Tensor = self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
+        return output
+
+    def _fused(
+        self,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor | None,
+        key_padding_mask: Tensor | None,
+        attn_mask: Tensor | None,
+    ) -> Tensor | None:
+        """Attend in one kernel, without scores in memory, where there is one for this.
+
+        Arguments as in :meth:`forward`. Returns ``(batch, heads, queries, head_dim)``, or None.
+        """
+        assert self.mapping is not None
+        dropout = self.dropout_module
+        drops = dropout.p > 0 and (self.training or dropout.apply_during_inference)
+        if drops or self.bias_k is not None or self.add_zero_attn or not is_fusible(self.mapping):
+            return None
+        if key.size(1) != query.size(1) or not _is_plain(attn_mask, query, key):
+            return None
+        alpha = self.mapping.fusible_alpha
+        dtype = compat.computing_dtype(query)
+        attention = kernels.attention_for(query, dtype, self.head_dim)
+        if alpha is None or attention is None:
+            return None
+        if self.self_attention:
+            key = value = query
+        elif self.encoder_decoder_attention:
+            value = key
+        assert value is not None
+        if key_padding_mask is not None:
+            # fairseq's way to say that there is none has no dimensions
+            key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
+        causal = getattr(attn_mask, _FUTURE, False)
+        return attention(
+            self._split(self.q_proj(query)),
+            self._split(self.k_proj(key)),
+            self._split(self.v_proj(value)),
+            alpha - 1.0,
+            key_padding_mask=key_padding_mask,
+            attn_mask=None if causal else attn_mask,
+            causal=causal,
+            scale=self.scaling,
+        )
+
+    def _split(self, projected: Tensor) -> Tensor:
+        """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
+        length, batch, _ = projected.shape
+        return projected.view(length, batch, self.num_heads, -1).permute(1, 2, 0, 3)
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool

@@ -1,0 +1,215 @@
+"""The attention module on a kernel that fuses its parts, against the same with its parts apart."""
+
+import importlib.util
+import os
+
+import pytest
+import torch
+from torch import nn
+
+from fairseq_entmax import kernels
+from fairseq_entmax.kernels.native import attention as native_attention
+from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.modules.gates import HardConcreteGate
+from tests.kernels.native.support import can_build, needs_compiler
+from tests.modules.test_attention import HEADS, KINDS, QUERIES, inputs, left_padding, make
+from tests.support import batch, build_model
+
+SPARSE = ["sparsemax", "entmax15", "entmax", "entmax:alpha=1.2"]
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """How often a fused kernel ran."""
+    counted = []
+
+    def count(module):
+        original = module.attention
+        monkeypatch.setattr(
+            module, "attention", lambda *a, **k: counted.append(1) or original(*a, **k)
+        )
+
+    monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE if can_build() else kernels.AUTO)
+    count(native_attention)
+    if importlib.util.find_spec("triton") and not torch.cuda.is_available():
+        count(importlib.import_module("fairseq_entmax.kernels.triton.attention"))
+    return counted
+
+
+def attend(module, kind, padding=None, **options):
+    query, key, mask = inputs(kind, next(module.parameters()).dtype)
+    query.requires_grad_()
+    options = {"need_weights": False, **options}
+    output, weights = module(query, key, key, padding, attn_mask=mask, **options)
+    return query, output, weights
+
+
+@pytest.fixture(params=[pytest.param(kernels.NATIVE, marks=needs_compiler), kernels.TRITON])
+def backend(request):
+    if request.param == kernels.TRITON:
+        pytest.importorskip("triton")
+        if torch.cuda.is_available():
+            pytest.skip("these modules are on the CPU, where Triton runs in its interpreter alone")
+    return request.param
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mapping", SPARSE)
+@pytest.mark.parametrize("pads", [False, True])
+def test_output_and_gradients_are_those_of_the_parts(
+    kind, mapping, pads, backend, calls, monkeypatch
+):
+    padding = left_padding(kind) if pads else None
+    results = []
+    for name in (backend, kernels.TORCH):
+        monkeypatch.setenv(kernels.VARIABLE, name)
+        module = make(kind, mapping, torch.float32)
+        module.gate = HardConcreteGate(HEADS, init=-1.0).eval()
+        query, output, weights = attend(module, kind, padding)
+        assert weights is None
+        assert len(calls) == 1
+        output.square().sum().backward()
+        gradients = {name: p.grad for name, p in module.named_parameters()}
+        results.append((output, query.grad, *gradients.values()))
+        if mapping == "entmax":
+            assert (gradients["mapping.alpha_logit"] != 0).all()
+    for fused, apart in zip(*results, strict=True):
+        torch.testing.assert_close(fused, apart, atol=2e-5, rtol=2e-5)
+
+
+@pytest.mark.parametrize(
+    "options", [{"need_weights": True}, {"need_head_weights": True}, {"before_softmax": True}]
+)
+def test_what_the_kernel_does_not_have_is_computed_apart(options, calls):
+    module = make("cross", "entmax", torch.float32)
+    _, _, more = attend(module, "cross", **options)
+    assert more is not None
+    assert calls == []
+
+
+@needs_compiler
+def test_dropout_of_weights_is_computed_apart_while_training(calls):
+    module = make("encoder-self", "entmax", torch.float32, dropout=0.5)
+    attend(module, "encoder-self")
+    assert len(calls) == 1
+    attend(module.train(), "encoder-self")
+    assert len(calls) == 1
+
+
+def test_softmax_and_other_precisions_are_computed_apart(calls):
+    attend(make("cross", "softmax", torch.float32), "cross")
+    attend(make("cross", "entmax:alpha=1.0", torch.float32), "cross")
+    attend(make("cross", "entmax", torch.float64), "cross")
+    module = make("cross", "entmax", torch.float32)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        _, output, _ = attend(module, "cross")
+    assert calls == []
+    assert output.dtype == torch.bfloat16
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    "register",
+    [
+        lambda mapping, hook: mapping.register_forward_hook(hook),
+        lambda mapping, hook: mapping.register_forward_pre_hook(hook),
+        lambda mapping, hook: mapping.register_full_backward_hook(hook),
+        lambda _, hook: nn.modules.module.register_module_forward_hook(hook),
+    ],
+)
+def test_a_hook_on_the_mapping_is_called(register, calls):
+    module = make("cross", "entmax", torch.float32)
+    seen = []
+    handle = register(module.mapping, lambda one, *_: seen.append(one is module.mapping) and None)
+    attend(module, "cross")[1].sum().backward()
+    handle.remove()
+    assert sum(seen) == 1
+    assert calls == []
+    attend(module, "cross")
+    assert sum(seen) == 1
+    assert len(calls) == 1
+
+
+def test_a_mapping_that_was_changed_is_called(calls):
+    class Halved(Entmax):
+        def forward(self, scores):
+            return super().forward(scores) / 2
+
+    module = make("cross", "entmax", torch.float32)
+    plain = attend(module, "cross", need_head_weights=True)[2]
+    halved = Halved(num_alphas=HEADS)
+    halved.load_state_dict(module.mapping.state_dict())
+    module.mapping = halved
+    calls.clear()
+    _, output, _ = attend(module, "cross")
+    assert calls == []
+    weights = attend(module, "cross", need_head_weights=True)[2]
+    torch.testing.assert_close(weights, plain / 2)
+    replaced = make("cross", "entmax", torch.float32)
+    replaced.mapping.forward = halved.forward
+    torch.testing.assert_close(attend(replaced, "cross")[1], output)
+    assert calls == []
+
+
+@pytest.mark.parametrize("change", ["gradient", "whole numbers", "one row"])
+def test_masks_of_another_kind_are_added_apart(change, calls):
+    module = make("encoder-self", "entmax", torch.float32)
+    query, _, _ = inputs("encoder-self", torch.float32)
+    mask = torch.randn(QUERIES, QUERIES)
+    if change == "gradient":
+        mask.requires_grad_()
+    elif change == "whole numbers":
+        mask = mask.long()
+    else:
+        mask = mask[:1]
+    output, _ = module(query, query, query, attn_mask=mask, need_weights=False)
+    assert calls == []
+    if change == "gradient":
+        output.sum().backward()
+        assert (mask.grad != 0).any()
+
+
+def test_padding_without_dimensions_is_none(calls):
+    module = make("encoder-self", "entmax", torch.float32)
+    query, _, _ = inputs("encoder-self", torch.float32)
+    none, empty = (
+        module(query, query, query, padding, need_weights=False)[0]
+        for padding in (None, torch.tensor(False))
+    )
+    assert torch.equal(none, empty)
+
+
+@needs_compiler
+def test_a_decoder_says_that_its_mask_hides_the_future(monkeypatch):
+    causal = []
+    original = native_attention.attention
+    monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
+
+    def watched(*arguments, **options):
+        causal.append((options["causal"], options["attn_mask"]))
+        return original(*arguments, **options)
+
+    monkeypatch.setattr(native_attention, "attention", watched)
+    model = build_model(decoder_layers=1, encoder_layers=1)
+    sample = batch([5, 6], [7, 4])
+    with torch.no_grad():
+        logits, _ = model(**sample["net_input"])
+    assert causal == [
+        (False, None),
+        (True, None),
+    ]  # encoder, decoder; cross-attention gives weights
+    monkeypatch.setenv(kernels.VARIABLE, kernels.TORCH)
+    with torch.no_grad():
+        torch.testing.assert_close(logits, model(**sample["net_input"])[0], atol=1e-5, rtol=1e-5)
+
+
+def test_extra_keys_are_computed_apart(calls):
+    module = make("encoder-self", "entmax", torch.float32, add_zero_attn=True)
+    attend(module, "encoder-self")
+    assert calls == []
+
+
+def test_the_switch_forbids_it(calls):
+    os.environ[kernels.VARIABLE] = kernels.TORCH  # the fixture puts it back
+    attend(make("cross", "entmax", torch.float32), "cross")
+    assert calls == []
