@@ -1,0 +1,207 @@
+"""What attention costs on a GPU, forward and backward, fused and not, against its peers.
+
+    python benchmarks/fused_attention.py                                # the shapes of translation
+    python benchmarks/fused_attention.py --lengths 2048 --dtypes bf16 --causal
+
+Heads are those of transformer_iwslt_de_en (4 of 128) and transformer_wmt_en_de (8 of 64). The
+length of a sentence changes, the number of tokens of a batch does not. Peers: torch's
+scaled_dot_product_attention (softmax), and adasplash at alpha = 1.5 where the package is
+installed. All take turns in every repeat; the table has medians in milliseconds, the memory
+that a pass takes on top of its inputs, and the largest error of the output, and of the gradient
+of the queries, in one sentence, against float64.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import statistics
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import scaled_dot_product_attention
+
+from fairseq_entmax import kernels
+from fairseq_entmax.mappings.functional import map_scores
+
+HEADS = {"iwslt_de_en": (4, 128), "wmt_en_de": (8, 64)}
+LENGTHS = [30, 60, 128, 512, 2048]
+DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def unfused(alpha: float | Tensor, backend: str, causal: bool) -> Attention:
+    """Scores and probabilities in memory, as without a fused kernel."""
+
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        os.environ[kernels.VARIABLE] = backend
+        scores = query @ key.mT * query.size(-1) ** -0.5
+        if causal:
+            ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+            scores = scores.masked_fill(ones.triu(1), -torch.inf)
+        return map_scores(scores, alpha).to(value.dtype) @ value
+
+    return run
+
+
+def fused(epsilon: float | Tensor, causal: bool) -> Attention:
+    attention = importlib.import_module("fairseq_entmax.kernels.triton.attention").attention
+    return lambda query, key, value: attention(
+        query, key, value, epsilon, causal=causal, scale=query.size(-1) ** -0.5
+    )
+
+
+def adasplash(length: int, batch: int, causal: bool, device: str) -> Attention:
+    """It takes a length that is no power of two only as that of padded sentences."""
+    package = importlib.import_module("adasplash")
+    lengths = None
+    if length & (length - 1):
+        lengths = torch.full((batch,), length, dtype=torch.int32, device=device)
+    return lambda query, key, value: package.adasplash(
+        query, key, value, alpha=1.5, is_causal=causal, varlen=lengths
+    )
+
+
+def contenders(
+    heads: int, length: int, batch: int, causal: bool, device: str
+) -> dict[str, tuple[Attention, float | Tensor]]:
+    """Name to a function, and the alpha whose output it is to give."""
+    # One alpha for each head, between 1 and 2
+    alpha = torch.linspace(1.2, 1.8, heads, device=device).requires_grad_()
+    of_rows = alpha.view(heads, 1, 1)
+    runs: dict[str, tuple[Attention, float | Tensor]] = {
+        "fused, learned alpha": (lambda q, k, v: fused(alpha - 1.0, causal)(q, k, v), of_rows),
+        "fused, alpha 1.5": (fused(0.5, causal), 1.5),
+        "unfused, learned alpha": (unfused(of_rows, kernels.TRITON, causal), of_rows),
+        "unfused, alpha 1.5": (unfused(1.5, kernels.TRITON, causal), 1.5),
+        "unfused, learned alpha (torch)": (unfused(of_rows, kernels.TORCH, causal), of_rows),
+        "torch, softmax": (
+            lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=causal),
+            1.0,
+        ),
+    }
+    if importlib.util.find_spec("adasplash"):
+        runs["adasplash, alpha 1.5"] = (adasplash(length, batch, causal, device), 1.5)
+    return runs
+
+
+def now(tensor: Tensor) -> float:
+    """The time at which all that was asked of the tensor's device is done."""
+    if tensor.is_cuda:
+        torch.cuda.synchronize(tensor.device)
+    return time.perf_counter()
+
+
+def timed(run: Attention, inputs: list[Tensor], grad: Tensor) -> tuple[float, float]:
+    """Seconds of a forward and of its backward pass."""
+    leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+    begin = now(grad)
+    output = run(*leaves)
+    middle = now(grad)
+    output.backward(grad, retain_graph=True)  # the view of alpha is one for all passes
+    return middle - begin, now(grad) - middle
+
+
+def peak_mib(run: Attention, inputs: list[Tensor], grad: Tensor) -> float:
+    if not grad.is_cuda:
+        return float("nan")
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    timed(run, inputs, grad)
+    return (torch.cuda.max_memory_allocated() - before) / 2**20
+
+
+def errors(
+    run: Attention, alpha: float | Tensor, inputs: list[Tensor], grad: Tensor, causal: bool
+) -> tuple[float, float]:
+    """Largest error of output and gradient of the queries, in the first sentence."""
+    narrow = [tensor.detach().requires_grad_() for tensor in inputs]
+    wide = [tensor[:1].detach().double().requires_grad_() for tensor in inputs]
+    output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*wide)
+    output.backward(grad, retain_graph=True)
+    truth.backward(grad[:1].double(), retain_graph=True)
+    pairs = ((output, truth), (narrow[0].grad, wide[0].grad))
+    return tuple((a[:1].double() - b).abs().max().item() for a, b in pairs)
+
+
+def measure(
+    heads: int, head_dim: int, length: int, dtype: torch.dtype, options: Any, device: str
+) -> list[dict[str, Any]]:
+    torch.manual_seed(0)
+    batch = max(1, options.tokens // length)
+    shape = (batch, heads, length, head_dim)
+    query, key, value, grad = (torch.randn(shape, device=device) for _ in range(4))
+    query *= 2.0  # scores with a deviation of 2
+    inputs = [tensor.to(dtype) for tensor in (query, key, value)]
+    grad = grad.to(dtype)
+    runs = contenders(heads, length, batch, options.causal, device)
+    rows, times = {}, {}
+    for name, (run, alpha) in runs.items():
+        try:
+            of_output, of_grad = errors(run, alpha, inputs, grad, options.causal)
+            rows[name] = {
+                "attention": name,
+                "peak_mib": peak_mib(run, inputs, grad),
+                "output_error": of_output,
+                "query_grad_error": of_grad,
+            }
+            times[name] = []
+        except Exception as error:  # a peer that does not take a shape, or has no memory for it
+            print(f"{name:<32}  does not run: {str(error).splitlines()[:1]}")
+    for _ in range(options.repeats):
+        for name, values in times.items():
+            values.append(timed(runs[name][0], inputs, grad))
+    for name, values in times.items():
+        forward, backward = (statistics.median(part) for part in zip(*values, strict=True))
+        rows[name] |= {"forward_ms": forward * 1e3, "backward_ms": backward * 1e3}
+    return list(rows.values())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--models", nargs="+", choices=list(HEADS), default=list(HEADS))
+    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
+    parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
+    parser.add_argument("--tokens", type=int, default=16384, help="of a batch")
+    parser.add_argument("--causal", action="store_true", help="decoder self-attention")
+    parser.add_argument("--repeats", type=int, default=20)
+    parser.add_argument("--json", metavar="FILE", default="fused_attention.json")
+    options = parser.parse_args()
+    if not torch.cuda.is_available():
+        parser.error("this needs a GPU that torch can use, and there is none here")
+    settings = {
+        "device": torch.cuda.get_device_name(),
+        "torch": torch.__version__,
+        "tokens": options.tokens,
+        "causal": options.causal,
+    }
+    print(settings)
+    results: list[dict[str, Any]] = []
+    for model in options.models:
+        for name in options.dtypes:
+            for length in options.lengths:
+                print(f"\n{model}, {name}, length {length}")
+                print(f"{'':<32}  forward ms  backward ms  peak MiB  output error  gradient error")
+                for row in measure(*HEADS[model], length, DTYPES[name], options, "cuda"):
+                    results.append({"model": model, "dtype": name, "length": length, **row})
+                    print(
+                        f"{row['attention']:<32}  {row['forward_ms']:>10.3f}  "
+                        f"{row['backward_ms']:>11.3f}  {row['peak_mib']:>8.1f}  "
+                        f"{row['output_error']:>12.1e}  {row['query_grad_error']:>14.1e}"
+                    )
+                # After each, so that a run that is stopped has written what it has
+                text = json.dumps({"settings": settings, "results": results}, indent=2)
+                Path(options.json).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,218 @@
+"""How fast models train: stock fairseq, and each mapping here, side by side in one process.
+
+    python benchmarks/training.py quickstart/data-bin              # the quickstart's model
+    python benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
+
+DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. The contenders are
+fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here; and what a user would
+write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head.
+Each is a fairseq Trainer of its own; they take turns, each on the same batches, several rounds.
+The table has medians over the rounds of target tokens per second, ratios to stock fairseq in the
+same round, and on a GPU the peak of memory on top of weights and optimizer state. Options that it
+does not know go to fairseq-train.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import logging
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import entmax as reference
+import torch
+from fairseq import options as fairseq_options
+from fairseq import tasks
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from fairseq.trainer import Trainer
+from mapping import rotated
+from torch import Tensor, nn
+
+import fairseq_entmax
+from fairseq_entmax import kernels
+from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.modules import MultiheadAttention
+
+ROOT = Path(__file__).parents[1]
+# Model options, and the arch of fairseq whose counterpart here has entmax_ in front
+QUICKSTART = (
+    "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --decoder-embed-dim 128 "
+    "--encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256 --encoder-attention-heads 4 "
+    "--decoder-attention-heads 4 --encoder-normalize-before --decoder-normalize-before "
+    "--share-all-embeddings --dropout 0.1"
+)
+MODELS = {
+    "quickstart": ("transformer", QUICKSTART),
+    "iwslt_de_en": ("transformer_iwslt_de_en", "--dropout 0.3 --share-decoder-input-output-embed"),
+    "wmt_en_de": ("transformer_wmt_en_de", "--dropout 0.1 --share-decoder-input-output-embed"),
+}
+STOCK, BISECT = "stock fairseq", "entmax_bisect"
+MAPPINGS = {"softmax": "softmax", "1.5-entmax": "entmax15", "alpha-entmax": "entmax"}
+SETTINGS = (
+    "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam "
+    "--adam-betas (0.9,0.98) --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000 "
+    "--required-batch-size-multiple 1 --seed 1 --no-save --num-workers 0"
+)
+
+
+class Bisection(Mapping):
+    """The mapping of a user who takes the package entmax as it is."""
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.logit = nn.Parameter(torch.randn(num_heads, 1, 1))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        # The package recommends an alpha of at least 1.01
+        alpha = 1.01 + 0.99 * torch.sigmoid(self.logit.to(scores.dtype))
+        probs: Tensor = reference.entmax_bisect(scores, alpha, dim=-1)
+        return probs
+
+
+def use_bisection(model: nn.Module) -> None:
+    """Put ``entmax_bisect`` into every attention."""
+    for module in model.modules():
+        if isinstance(module, MultiheadAttention):
+            module.mapping = Bisection(module.num_heads)
+
+
+def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str) -> Trainer:
+    """A Trainer for one contender, as ``fairseq-train`` makes it."""
+    arch, model_options = MODELS[options.model]
+    words = [options.data, "--user-dir", str(ROOT / "fairseq_entmax")]
+    if name == STOCK:
+        words += ["--arch", arch]
+    else:
+        words += ["--arch", f"entmax_{arch}", "--attn-mapping", MAPPINGS.get(name, "softmax")]
+    words += [*model_options.split(), *SETTINGS.split(), "--max-tokens", str(options.max_tokens)]
+    words += ["--save-dir", f"{folder}/{name}", *([] if options.cuda else ["--cpu"]), *rest]
+    parser = fairseq_options.get_training_parser()
+    config = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
+    torch.manual_seed(1)
+    task = tasks.setup_task(config.task)
+    model = task.build_model(config.model)
+    if name == BISECT:
+        use_bisection(model)
+    return Trainer(config, task, model, task.build_criterion(config.criterion))
+
+
+def batches(trainer: Trainer, number: int) -> list[Any]:
+    """The first batches of the training set, shuffled as fairseq does."""
+    trainer.task.load_dataset("train")
+    iterator = trainer.get_train_iterator(epoch=1).next_epoch_itr(shuffle=True)
+    return [batch for batch, _ in zip(iterator, range(number), strict=False)]
+
+
+@contextlib.contextmanager
+def quiet() -> Iterator[None]:
+    logging.disable(logging.WARNING)
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
+    """Seconds for one update on each sample, and by how many bytes a GPU's memory grew at most."""
+    before = 0
+    if trainer.cuda:
+        trainer.zero_grad()
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+    begin = time.perf_counter()
+    with metrics.aggregate("benchmark"):
+        for sample in samples:
+            trainer.train_step([sample])
+    if trainer.cuda:
+        torch.cuda.synchronize()
+    seconds = time.perf_counter() - begin
+    return seconds, torch.cuda.max_memory_allocated() - before if trainer.cuda else 0
+
+
+def kernel(device: str) -> str:
+    """Which kernel alpha-entmax runs on there."""
+    found = kernels.backend_for(torch.zeros(1, 1, device=device))
+    return found.__name__ if found else "torch"
+
+
+def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[dict[str, Any]]:
+    names = [STOCK, *MAPPINGS, *([] if options.no_bisect else [BISECT])]
+    trainers = {name: trainer(name, options, rest, folder) for name in names}
+    samples = batches(trainers[STOCK], options.rounds * options.updates)
+    needed = options.rounds * options.updates
+    if len(samples) < needed:
+        raise SystemExit(f"{options.data} has {len(samples)} batches, and {needed} are needed")
+    for one in trainers.values():  # warms up
+        one.begin_epoch(1)
+        run(one, samples[: options.updates])
+    speeds: dict[str, list[float]] = {name: [] for name in names}
+    memory = dict.fromkeys(names, 0)
+    for turn, start in enumerate(range(0, needed, options.updates)):
+        part = samples[start : start + options.updates]
+        tokens = sum(sample["ntokens"] for sample in part)
+        for name in rotated(names, turn):
+            seconds, peak = run(trainers[name], part)
+            speeds[name].append(tokens / seconds)
+            memory[name] = max(memory[name], peak)
+    return [
+        {
+            "model": name,
+            "tokens_per_second": statistics.median(speeds[name]),
+            "ratio": statistics.median(
+                one / stock for one, stock in zip(speeds[name], speeds[STOCK], strict=True)
+            ),
+            "peak_memory_bytes": memory[name] or None,
+            "speeds": speeds[name],
+        }
+        for name in names
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", metavar="DATA", help="folder of binarised data")
+    parser.add_argument("--model", choices=MODELS, default="quickstart")
+    parser.add_argument("--max-tokens", type=int, default=1250, help="tokens in a batch")
+    parser.add_argument("--cuda", action="store_true", help="on a GPU")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--updates", type=int, default=8, help="updates of each in a round")
+    parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
+    parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
+    options, rest = parser.parse_known_args()
+    if min(options.rounds, options.updates) < 1:
+        parser.error("--rounds and --updates must be 1 or more")
+    if not Path(options.data).is_dir():
+        parser.error(f"DATA got {options.data!r}: there is no such folder")
+    if options.cuda and not torch.cuda.is_available():
+        parser.error("--cuda: torch sees no GPU here")
+    with tempfile.TemporaryDirectory() as folder, quiet():
+        rows = measure(options, rest, folder)
+    device = "cuda" if options.cuda else "cpu"
+    print(f"alpha-entmax runs on {kernel(device)}")
+    print(f"{'model':<14}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda)
+    for row in rows:
+        peak = f"  {row['peak_memory_bytes'] / 2**20:>8.0f}" if options.cuda else ""
+        print(f"{row['model']:<14}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}")
+    if options.json:
+        settings = {
+            **vars(options),
+            "fairseq_options": rest,
+            "kernel": kernel(device),
+            "threads": torch.get_num_threads(),
+            "torch": torch.__version__,
+            "version": fairseq_entmax.__version__,
+        }
+        text = json.dumps({"settings": settings, "models": rows}, indent=2)
+        Path(options.json).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
