@@ -255,6 +255,15 @@ def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path,
     assert not (tmp_path / "never").exists()
 
 
+def test_an_unknown_kernel_stops_training_at_once_with_one_sentence(data, tmp_path, monkeypatch):
+    monkeypatch.setenv("FAIRSEQ_ENTMAX_KERNEL", "fast")
+    result = train(data, tmp_path / "never", check=False)
+    assert result.returncode == 2
+    message = "FAIRSEQ_ENTMAX_KERNEL must be one of auto, torch, native, triton, not 'fast'"
+    assert result.stderr.endswith(f"fairseq-train: error: {message}\n")
+    assert not (tmp_path / "never").exists()
+
+
 class Malice:
     def __init__(self, path):
         self.path = str(path)

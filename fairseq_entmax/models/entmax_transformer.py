@@ -26,7 +26,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat
+from fairseq_entmax import checkpoints, compat, kernels
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
 from fairseq_entmax.models.options import (
@@ -332,6 +332,7 @@ def _register_architectures() -> None:
             if isinstance(args, Namespace):
                 # On the command line, before fairseq makes the save directory
                 try:
+                    kernels.chosen()
                     take_heads_of_start(args)
                     keep_layers(args)
                     read_options(args, TransformerConfig.from_namespace(args))
