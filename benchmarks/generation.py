@@ -63,7 +63,7 @@ def main() -> None:
     parser.add_argument("--beam", type=int, default=5)
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
-    parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
+    parser.add_argument("--json", metavar="FILE", default="generation.json", help="the numbers")
     options = parser.parse_args()
     if min(options.sentences, options.batch, options.beam, options.repeats) < 1:
         parser.error("--sentences, --batch, --beam and --repeats must be 1 or more")
@@ -101,15 +101,14 @@ def main() -> None:
             {"model": name, "sentences_per_second": speed, "ratio": ratio, "seconds": times[name]}
         )
         print(f"{name:<14}  {speed:>11.2f}  {ratio:>5.2f}")
-    if options.json:
-        settings = {
-            **vars(options),
-            "kernel": kernel(options.device),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-        }
-        text = json.dumps({"settings": settings, "models": rows}, indent=2)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    settings = {
+        **vars(options),
+        "kernel": kernel(options.device),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+    }
+    text = json.dumps({"settings": settings, "models": rows}, indent=2)
+    Path(options.json).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

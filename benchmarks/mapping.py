@@ -194,7 +194,7 @@ def main() -> None:
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
     parser.add_argument("--repeats", type=int, default=9)
     parser.add_argument("--device", choices=list(OURS), default="cpu")
-    parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
+    parser.add_argument("--json", metavar="FILE", default="mapping.json", help="the numbers")
     options = parser.parse_args()
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("--device cuda needs a GPU that torch can use, and there is none here")
@@ -226,10 +226,9 @@ def main() -> None:
             f"{row['mapping']:<28}  {row['exponent_of_length']:>14.2f}  "
             f"{row['exponent_of_rows']:>14.2f}"
         )
-    if options.json:
-        settings = {**vars(options), "on": on, "torch": torch.__version__}
-        text = json.dumps({"settings": settings, "results": results, "growth": grown}, indent=2)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    settings = {**vars(options), "on": on, "torch": torch.__version__}
+    text = json.dumps({"settings": settings, "results": results, "growth": grown}, indent=2)
+    Path(options.json).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

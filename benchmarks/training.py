@@ -185,7 +185,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=8, help="updates of each in a round")
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
-    parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
+    parser.add_argument("--json", metavar="FILE", default="training.json", help="the numbers")
     options, rest = parser.parse_known_args()
     if min(options.rounds, options.updates) < 1:
         parser.error("--rounds and --updates must be 1 or more")
@@ -201,17 +201,16 @@ def main() -> None:
     for row in rows:
         peak = f"  {row['peak_memory_bytes'] / 2**20:>8.0f}" if options.cuda else ""
         print(f"{row['model']:<14}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}")
-    if options.json:
-        settings = {
-            **vars(options),
-            "fairseq_options": rest,
-            "kernel": kernel(device),
-            "threads": torch.get_num_threads(),
-            "torch": torch.__version__,
-            "version": fairseq_entmax.__version__,
-        }
-        text = json.dumps({"settings": settings, "models": rows}, indent=2)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    settings = {
+        **vars(options),
+        "fairseq_options": rest,
+        "kernel": kernel(device),
+        "threads": torch.get_num_threads(),
+        "torch": torch.__version__,
+        "version": fairseq_entmax.__version__,
+    }
+    text = json.dumps({"settings": settings, "models": rows}, indent=2)
+    Path(options.json).write_text(text + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -210,7 +210,7 @@ class _Entmax(torch.autograd.Function):
         else:
             grad_scores = rows = None
             if for_scores:
-                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
+                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad)
             if for_alpha:
                 rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
         if grad_scores is not None:
