@@ -207,14 +207,15 @@ class _Entmax(torch.autograd.Function):
             grad_scores, rows = ctx.backend.gradients(
                 probs, epsilon, compute_grad, for_scores, for_alpha
             )
+            if grad_scores is not None:
+                grad_scores = grad_scores.to(grad.dtype)
         else:
             grad_scores = rows = None
             if for_scores:
-                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad)
+                # In the narrow dtype at once: the wide one is not to be held beside what follows
+                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
             if for_alpha:
                 rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
-        if grad_scores is not None:
-            grad_scores = grad_scores.to(grad.dtype)
         if rows is None:
             return grad_scores, None
         return grad_scores, _sum_to(rows, ctx.alpha_shape).to(ctx.alpha_dtype)
