@@ -33,7 +33,7 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.modules import HardConcreteGate
 from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
-from fairseq_entmax.pruning.heads import Head
+from fairseq_entmax.modules.head_names import Head
 
 MODEL = "entmax_transformer"
 PLAIN_CRITERION = "label_smoothed_cross_entropy"

@@ -1,0 +1,265 @@
+"""Models and data for analysis, from fairseq's own options."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils, options, tasks, utils
+from fairseq.dataclass.configs import CommonEvalConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.logging.progress_bar import progress_bar
+from fairseq.models import ARCH_CONFIG_REGISTRY
+
+from fairseq_entmax import checkpoints, compat
+from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
+
+logger = logging.getLogger(__name__)
+
+SUBSET = "valid"
+MAX_TOKENS = 4000
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model of a checkpoint.
+
+    Attributes:
+        name: what to call it beside others.
+        path: the file.
+        architecture: the architecture that the checkpoint names.
+        model: in evaluation mode; a stock ``transformer`` as one of this package with
+            softmax.
+        updates: how many updates it was trained for; None where the file does not say.
+    """
+
+    name: str
+    path: str
+    architecture: str
+    model: EntmaxTransformerModel
+    updates: int | None
+
+
+def data_parser(description: str, *, generation: bool = False) -> argparse.ArgumentParser:
+    """A parser of fairseq's options on data, languages, batches, devices and checkpoints.
+
+    Args:
+        description: what the command does.
+        generation: with fairseq's options on beam search too.
+    """
+    parser = options.get_parser(description, default_task="translation")
+    parser.description = description
+    options.add_dataset_args(parser)
+    if generation:
+        options.add_generation_args(parser)
+    else:
+        gen_parser_from_dataclass(parser.add_argument_group("Evaluation"), CommonEvalConfig())
+    parser.set_defaults(gen_subset=SUBSET, required_batch_size_multiple=1)
+    return parser
+
+
+def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
+    """Parse a command's arguments, with those that fairseq's task adds.
+
+    Raises:
+        ValueError: ``--path`` or the folder with the data is missing.
+        SystemExit: of argparse, for what it cannot read.
+    """
+    args: Namespace = options.parse_args_and_arch(parser, list(arguments))
+    if not args.path:
+        raise ValueError("give --path CHECKPOINT, the model to look at")
+    if not args.data or not os.path.isdir(args.data.split(":")[0]):
+        raise ValueError(f"there is no folder {args.data!r} with data that fairseq prepared")
+    if args.max_tokens is None and args.batch_size is None:
+        args.max_tokens = MAX_TOKENS
+    return args
+
+
+def setup_task(args: Namespace) -> Any:
+    """fairseq's task of parsed arguments, with its dictionaries.
+
+    Raises:
+        ValueError: the data has no such languages.
+    """
+    config = convert_namespace_to_omegaconf(args)
+    try:
+        return tasks.setup_task(config.task)
+    except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
+        raise ValueError(
+            f"cannot read the dictionaries in {args.data}: give --source-lang and --target-lang "
+            f"as they are in its file names ({error})"
+        ) from error
+
+
+def load_dataset(task: Any, subset: str) -> Any:
+    """A data set of the task's folder.
+
+    Raises:
+        ValueError: there is none of that name.
+    """
+    try:
+        task.load_dataset(subset)
+    except FileNotFoundError as error:
+        raise ValueError(
+            f"--gen-subset got {subset!r}, of which there is no data in {task.cfg.data} ({error})"
+        ) from None
+    return task.dataset(subset)
+
+
+def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
+    """An iterator over a data set in batches, as fairseq's options on batches say."""
+    max_positions = [model.max_positions() for model in models]
+    return task.get_batch_iterator(
+        dataset=dataset,
+        max_tokens=args.max_tokens,
+        max_sentences=args.batch_size,
+        max_positions=utils.resolve_max_positions(task.max_positions(), *max_positions),
+        ignore_invalid_inputs=args.skip_invalid_size_inputs_valid_test,
+        required_batch_size_multiple=args.required_batch_size_multiple,
+        seed=args.seed,
+        num_workers=args.num_workers,
+        data_buffer_size=args.data_buffer_size,
+    ).next_epoch_itr(shuffle=False)
+
+
+def with_progress(args: Namespace, iterator: Any, what: str) -> Any:
+    """Show fairseq's progress bar while an iterator is used."""
+    return progress_bar(
+        iterator,
+        log_format=args.log_format,
+        log_interval=args.log_interval,
+        prefix=what,
+        default_log_format="simple" if args.no_progress_bar else "tqdm",
+    )
+
+
+def device_of(args: Namespace) -> torch.device:
+    """A GPU, where there is one and ``--cpu`` is not given; else the CPU."""
+    use_gpu = torch.cuda.is_available() and not args.cpu
+    return torch.device("cuda" if use_gpu else "cpu")
+
+
+def load_models(
+    args: Namespace, task: Any, names: Sequence[str] | None = None
+) -> list[LoadedModel]:
+    """The models of ``--path``, on the device and in the precision that the options ask for.
+
+    Args:
+        names: what to call them; None finds what tells them apart.
+
+    Raises:
+        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`load_model`; or
+            there are as many names as models not.
+    """
+    paths = args.path.split(os.pathsep)
+    if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
+        raise ValueError(
+            f"--names got {','.join(names)!r}: give {len(paths)} different names with commas "
+            f"between them, one for each checkpoint of --path"
+        )
+    loaded = [load_model(path, task) for path in paths]
+    found = names or _names([one.path for one in loaded], [_mapping_text(one) for one in loaded])
+    device = device_of(args)
+    for one in loaded:
+        if args.fp16 or args.bf16:
+            one.model.to(torch.float16 if args.fp16 else torch.bfloat16)
+        one.model.to(device)
+    return [
+        LoadedModel(**{**vars(one), "name": name}) for one, name in zip(loaded, found, strict=True)
+    ]
+
+
+def load_model(path: str, task: Any) -> LoadedModel:
+    """A model of a checkpoint, on the CPU, in evaluation mode.
+
+    Args:
+        path: a checkpoint of a model of this package, or of fairseq's ``transformer``, which
+            becomes one of this package with softmax.
+        task: fairseq's translation task, for its dictionaries.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is of another kind of model, or does not fit the task's dictionaries
+            or languages.
+        UnsafeCheckpointError: it holds something that could run code.
+    """
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"--path: there is no checkpoint {path}")
+    state = checkpoint_utils.load_checkpoint_to_cpu(path)
+    if not isinstance(state, dict) or "model" not in state:
+        raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
+    settings = checkpoints.model_settings(state, path)
+    arch = str(settings.get("arch") or settings.get("_name"))
+    stock = compat.stock_architectures()
+    if arch.removeprefix("entmax_") not in stock:
+        raise ValueError(
+            f"--path: {path} is of the model {arch}: only those of fairseq-entmax and fairseq's "
+            f"transformer can be analysed"
+        )
+    _check_fit(state, path, task)
+    model_args = Namespace(**{**settings, "save_dir": None, "no_save": True})
+    if arch in stock:
+        model_args.attn_mapping = "softmax"
+        arch = f"entmax_{arch}"
+    model_args.arch = arch
+    ARCH_CONFIG_REGISTRY[arch](model_args)
+    model = EntmaxTransformerModel.build_model(model_args, task)
+    model.load_state_dict(state["model"], strict=True)
+    model.eval().requires_grad_(False)
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    given = str(settings.get("arch") or settings.get("_name"))
+    return LoadedModel(os.path.basename(path), path, given, model, updates)
+
+
+def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
+    """Refuse a checkpoint of other languages or dictionaries than the task's."""
+    cfg = state.get("cfg")
+    trained: Any = (cfg.get("task") if cfg is not None else state.get("args")) or {}
+    trained = vars(trained) if isinstance(trained, Namespace) else trained
+    pair = trained.get("source_lang"), trained.get("target_lang")
+    data = task.cfg.source_lang, task.cfg.target_lang
+    if all(pair) and pair != data:
+        raise ValueError(
+            f"--path: {path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
+            f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
+        )
+    for side, dictionary in (
+        ("encoder", task.source_dictionary),
+        ("decoder", task.target_dictionary),
+    ):
+        weight = state["model"].get(f"{side}.embed_tokens.weight")
+        if weight is not None and weight.size(0) != len(dictionary):
+            raise ValueError(
+                f"--path: {path} has {weight.size(0)} {side} tokens, and the data's dictionary "
+                f"has {len(dictionary)}: give the data that it was trained with"
+            )
+
+
+def _mapping_text(loaded: LoadedModel) -> str:
+    options_ = loaded.model.cfg.attention_options
+    texts = {str(spec) for specs in options_.specs.values() for spec in specs}
+    return "+".join(sorted(texts))
+
+
+def _names(paths: list[str], mappings: list[str]) -> list[str]:
+    """The mappings, where they tell the models apart; else the parts of the paths that do."""
+    if len(set(mappings)) == len(mappings):
+        return mappings
+    parts = [os.path.abspath(path).split(os.sep) for path in paths]
+    depth = max(map(len, parts))
+    for place in range(1, depth + 1):
+        column = [part[-place] if place <= len(part) else "" for part in parts]
+        if len(set(column)) == len(column):
+            return [name.removesuffix(".pt") for name in column]
+    shared = len(os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths]))
+    names = [os.path.abspath(path)[shared:].lstrip(os.sep) for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    raise ValueError(f"--path got {os.pathsep.join(paths)!r}, which has the same checkpoint twice")

@@ -1,0 +1,101 @@
+"""Attention weights of every head while a model runs."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+import torch
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import Tensor, nn
+
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules.attention import MultiheadAttention
+
+Attention = dict[str, dict[int, Tensor]]
+
+
+class AttentionRecorder:
+    """Records the weights of every head of a model, as a context manager.
+
+    While it is open, attention computes its weights apart, so kernels that never hold them
+    stand back; the model's results are the same. Afterwards the model is as it was.
+
+        with AttentionRecorder(model) as recorder:
+            model(**sample["net_input"])
+        recorder.attention["cross"][0]  # (batch, heads, queries, keys)
+
+    Args:
+        model: any model of this package.
+        keep_graph: keep what is needed to differentiate through the weights. Otherwise they
+            are detached.
+        keep_calls: keep the weights of every call in :attr:`calls` too: in generation an
+            attention is called once for each step, and each call has one query.
+
+    Attributes:
+        attention: ``encoder-self``, ``decoder-self`` and ``cross`` to layer, from 0, to
+            weights ``(batch, heads, queries, keys)`` of the last pass, before dropout and
+            gates, float32 (float64 for a float64 model), on the model's device. Zero at
+            padding, and where the mapping says so. An attention without heads is absent.
+        calls: one ``(attention, layer, weights)`` for each call, with ``keep_calls``.
+
+    Raises:
+        ValueError: the model has no attention of this package.
+    """
+
+    def __init__(self, model: nn.Module, keep_graph: bool = False, keep_calls: bool = False):
+        self._model = model
+        self._keep_graph = keep_graph
+        self._keep_calls = keep_calls
+        self._hooks: list[Any] = []
+        self.attention: Attention = {}
+        self.calls: list[tuple[str, int, Tensor]] = []
+        if not any(isinstance(module, MultiheadAttention) for module in model.modules()):
+            is_stock = any(isinstance(m, FairseqMultiheadAttention) for m in model.modules())
+            remedy = ": load its checkpoint with fairseq_entmax.analysis.load_model" * is_stock
+            raise ValueError(
+                f"{type(model).__name__} has no attention whose weights could be recorded{remedy}"
+            )
+
+    def __enter__(self) -> AttentionRecorder:
+        self.attention = {}
+        self.calls = []
+        for attention, layer, module in attention_modules(self._model):
+            if module.mapping is not None:
+                hook = self._hook(attention, layer)
+                self._hooks.append(module.mapping.register_forward_hook(hook))
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        for hook in self._hooks:
+            hook.remove()
+        self._hooks = []
+
+    def _hook(self, attention: str, layer: int) -> Any:
+        def record(module: nn.Module, inputs: Any, weights: Tensor) -> None:
+            kept = weights if self._keep_graph else weights.detach()
+            self.attention.setdefault(attention, {})[layer] = kept
+            if self._keep_calls:
+                self.calls.append((attention, layer, kept))
+
+        return record
+
+
+def record_attention(model: nn.Module, sample: dict[str, Any]) -> tuple[Attention, Tensor]:
+    """One teacher-forced pass over a batch, without gradients.
+
+    Args:
+        model: as for :class:`AttentionRecorder`, in evaluation mode.
+        sample: a batch as fairseq's data loader makes it.
+
+    Returns:
+        The weights of every head, and the logits ``(batch, queries, vocabulary)``.
+    """
+    with torch.no_grad(), AttentionRecorder(model) as recorder:
+        logits = model(**sample["net_input"])[0]
+    return recorder.attention, logits
