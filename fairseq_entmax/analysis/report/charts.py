@@ -1,0 +1,221 @@
+"""What the figures share: the plotting library, colours that everyone can tell apart, sizes.
+
+Altair writes Vega-Lite specifications: one specification is drawn by a browser, with hover
+and selection, and by vl-convert as PNG, SVG and PDF, without one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+from fairseq_entmax.modules.attention import ATTENTIONS
+
+try:
+    import altair as alt
+except ModuleNotFoundError as error:
+    raise ModuleNotFoundError(
+        "the figures of a report need the library altair: pip install 'fairseq-entmax[report]'",
+        name=error.name,
+    ) from error
+
+Analysis = dict[str, Any]
+Row = dict[str, Any]
+# Altair says that layers of panels may be panels themselves
+Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
+
+# Colours of Okabe and Ito for readers who do not see all colours, those first that stand out
+# from white and from a dark page by 3:1; a shape and a dash go with each
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
+SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
+DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 4), (12, 3))
+
+# For what has an order, as layers have: from blue to orange, which everyone tells apart, past
+# violet and magenta; no end is lost on white or on black
+_RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
+
+PAPER = {
+    "background": "white",
+    "font": "sans-serif",
+    "view": {"stroke": "#999999"},
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "gridColor": "#e4e4e4",
+    },
+    "header": {"labelFontSize": 13, "titleFontSize": 13},
+    "legend": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "labelLimit": 300,
+    },
+}
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A figure of the report.
+
+    Attributes:
+        name: for a file and for a link: letters, digits, ``_`` and ``-``.
+        title: a few words.
+        caption: what is drawn, and which figure of which paper it follows.
+        chart: the chart; has a description for those who do not see it.
+    """
+
+    name: str
+    title: str
+    caption: str
+    chart: alt.TopLevelMixin
+
+    def for_page(self) -> dict[str, Any]:
+        """The Vega-Lite specification for a page, which brings its own ``config``.
+
+        A single panel takes the width of its container. Several panels cannot: their
+        specification says in ``usermeta.columns`` how many stand side by side, and the page
+        may set ``spec.width``, the width of one, where ``usermeta.stretches`` is true; and
+        where there is ``columns``, that too.
+        """
+        spec = self._specification()
+        if "facet" not in spec:
+            spec["width"] = "container"
+            spec["autosize"] = {"type": "fit-x", "contains": "padding"}
+        return spec
+
+    def for_paper(self) -> dict[str, Any]:
+        """The specification with a light background, larger letters and a fixed size."""
+        return {**self._specification(), "config": PAPER}
+
+    def _specification(self) -> dict[str, Any]:
+        spec: dict[str, Any] = self.chart.to_dict()
+        # Altair's own is the size of panels, which all have one here
+        spec.pop("config", None)
+        return spec
+
+
+def file_name(text: str) -> str:
+    """A part of a file's name for a model's name, which may hold anything."""
+    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "model"
+
+
+def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
+    """Every head, with what names it.
+
+    Yields:
+        ``{"model", "attention", "layer", "head", "name"}`` and the head's entry.
+    """
+    for model in analysis["models"]:
+        for entry in model["attentions"]:
+            for head in entry["heads"]:
+                place = {
+                    "model": model["name"],
+                    "attention": entry["attention"],
+                    "layer": entry["layer"],
+                    "head": head["head"],
+                    "name": head_name(entry["layer"], head["head"]),
+                }
+                yield place, head
+
+
+def head_name(layer: int, head: int) -> str:
+    return f"layer {layer}, head {head}"
+
+
+def model_names(analysis: Analysis) -> list[str]:
+    return [model["name"] for model in analysis["models"]]
+
+
+def ramp(number: int) -> list[str]:
+    """So many colours in order."""
+    colours = []
+    for place in range(number):
+        position = place / max(1, number - 1) * (len(_RAMP) - 1)
+        left = min(int(position), len(_RAMP) - 2)
+        mixed = (
+            round(a + (b - a) * (position - left))
+            for a, b in zip(_RAMP[left], _RAMP[left + 1], strict=True)
+        )
+        colours.append("#" + "".join(f"{channel:02X}" for channel in mixed))
+    return colours
+
+
+def model_scale(names: Sequence[str], values: Sequence[Any]) -> alt.Scale:
+    """The same colour, shape or dash for a model in every figure."""
+    return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
+
+
+def model_colour(names: Sequence[str], legend: bool = False) -> alt.Color:
+    shown = alt.Legend(orient="top") if legend else None
+    return alt.Color("model:N", scale=model_scale(names, COLOURS), title="model", legend=shown)
+
+
+def model_shape(names: Sequence[str], legend: bool = False) -> alt.Shape:
+    shown = alt.Legend(orient="top") if legend else None
+    return alt.Shape("model:N", scale=model_scale(names, SHAPES), title="model", legend=shown)
+
+
+def model_dash(names: Sequence[str], legend: bool = False) -> alt.StrokeDash:
+    shown = alt.Legend(orient="top") if legend else None
+    dashes = [list(dash) for dash in DASHES]
+    return alt.StrokeDash("model:N", scale=model_scale(names, dashes), title="model", legend=shown)
+
+
+def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
+    """What a head is, and measures of it as (field, title, format)."""
+    return [
+        alt.Tooltip("model:N"),
+        alt.Tooltip("attention:N"),
+        alt.Tooltip("name:N", title="head"),
+        *(alt.Tooltip(field, title=title, format=form) for field, title, form in measures),
+    ]
+
+
+def panel_width(columns: int, total: int = 660, largest: int = 420) -> int:
+    """Of one of so many panels side by side."""
+    return min(largest, max(120, total // columns - 20))
+
+
+def present(rows: Sequence[Row], field: str, order: Sequence[str] = ATTENTIONS) -> list[str]:
+    """The values of a field that occur, in order."""
+    found = {row[field] for row in rows}
+    return [value for value in order if value in found]
+
+
+def wrapped(chart: Panel, field: str, order: Sequence[str], description: str) -> alt.FacetChart:
+    """Panels side by side, one for each value of a field; a page may put them below each other."""
+    panels = chart.properties(width=panel_width(len(order)), height=200)
+    return panels.facet(
+        facet=alt.Facet(f"{field}:N", title=None, sort=list(order)), columns=len(order)
+    ).properties(description=description, usermeta={"columns": len(order), "stretches": True})
+
+
+def grid(
+    chart: Panel,
+    row: tuple[str, Sequence[str]],
+    column: tuple[str, Sequence[str]],
+    description: str,
+    size: tuple[int, int] | None = None,
+) -> alt.FacetChart:
+    """Panels in rows and columns, each a field with its values in order.
+
+    Args:
+        size: width and height of a panel in pixels; without, panels may be stretched.
+    """
+    width, height = size or (panel_width(len(column[1])), 130)
+    panels = chart.properties(width=width, height=height)
+    return panels.facet(
+        row=alt.Row(f"{row[0]}:N", title=None, sort=list(row[1])),
+        column=alt.Column(f"{column[0]}:N", title=None, sort=list(column[1])),
+    ).properties(
+        description=description,
+        usermeta={"columns": len(column[1]), "stretches": size is None},
+    )
+
+
+def rounded(value: float) -> float:
+    """Four digits are more than a figure shows, and a page has many numbers."""
+    return float(f"{value:.4g}")

@@ -1,0 +1,179 @@
+"""Figures of density and diversity, layer by layer (Correia et al. 2019)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from fairseq_entmax.analysis.report.charts import (
+    Analysis,
+    Figure,
+    Panel,
+    Row,
+    alt,
+    grid,
+    head_tooltip,
+    heads_of,
+    model_colour,
+    model_dash,
+    model_names,
+    model_shape,
+    present,
+    rounded,
+    wrapped,
+)
+
+_WITHOUT_SOFTMAX = "Models of softmax alone, whose density is 1 everywhere, are left out."
+
+
+def sparse_models(analysis: Analysis) -> list[str]:
+    """The models that can have weights of zero."""
+    return [
+        model["name"]
+        for model in analysis["models"]
+        if any(entry["mapping"] != "softmax" for entry in model["attentions"])
+    ]
+
+
+def density_distribution(analysis: Analysis) -> list[Figure]:
+    """Share of the pairs of a head and a sentence with a density in each bin."""
+    names = sparse_models(analysis)
+    sums: dict[tuple[str, str], list[int]] = {}
+    for place, head in heads_of(analysis):
+        if place["model"] in names and head["density_histogram"]:
+            counts = head["density_histogram"]
+            key = (place["model"], place["attention"])
+            sums[key] = [
+                a + b for a, b in zip(sums.get(key, [0] * len(counts)), counts, strict=True)
+            ]
+    rows = [
+        {
+            "model": model,
+            "attention": attention,
+            "from": rounded(number / len(counts)),
+            "to": rounded((number + 1) / len(counts)),
+            "count": count,
+            "share": rounded(count / sum(counts)),
+        }
+        for (model, attention), counts in sums.items()
+        for number, count in enumerate(counts)
+        if count
+    ]
+    if not rows:
+        return []
+    caption = (
+        "Share of attendable tokens with a weight above zero, over all heads and sentences "
+        f"(after Correia et al. 2019, figure 4). {_without_softmax(analysis, names)}"
+    ).strip()
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=alt.X(
+                "from:Q",
+                title="density",
+                scale=alt.Scale(domain=[0, 1]),
+                axis=alt.Axis(tickCount=5),
+            ),
+            x2="to:Q",
+            y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
+            color=model_colour(model_names(analysis)),
+            tooltip=[
+                alt.Tooltip("model:N"),
+                alt.Tooltip("attention:N"),
+                alt.Tooltip("from:Q", title="density from"),
+                alt.Tooltip("to:Q"),
+                alt.Tooltip("share:Q", format=".1%"),
+                alt.Tooltip("count:Q", title="heads × sentences"),
+            ],
+        )
+    )
+    panels = _by_attention_and_model(chart, rows, names, caption)
+    return [Figure("density_distribution", "Densities of sentences", caption, panels)]
+
+
+def density_by_layer(analysis: Analysis) -> list[Figure]:
+    """The heads of each layer from sparse to dense; a line joins those of the same rank."""
+    names = sparse_models(analysis)
+    layers: dict[tuple[str, str, int], list[Row]] = {}
+    for place, head in heads_of(analysis):
+        if place["model"] in names and head["density"] is not None:
+            key = (place["model"], place["attention"], place["layer"])
+            row = {**place, "density": rounded(head["density"])}
+            if head["alpha"] is not None:
+                row["alpha"] = rounded(head["alpha"])
+            layers.setdefault(key, []).append(row)
+    rows = [
+        {**row, "rank": rank}
+        for heads in layers.values()
+        for rank, row in enumerate(sorted(heads, key=lambda row: row["density"]))
+    ]
+    if not rows:
+        return []
+    caption = (
+        "Mean density of the heads of each layer, sorted; a line joins the heads of the same "
+        f"rank (after Correia et al. 2019, figure 5). {_without_softmax(analysis, names)}"
+    ).strip()
+    base = alt.Chart().encode(
+        x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y(
+            "density:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3, format=".1f")
+        ),
+        color=model_colour(model_names(analysis)),
+    )
+    lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
+    points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
+        tooltip=head_tooltip(("density:Q", "density", ".3f"), ("alpha:Q", "α", ".3f"))
+    )
+    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
+    panels = _by_attention_and_model(chart, rows, names, caption)
+    return [Figure("density_by_layer", "Density of heads by layer", caption, panels)]
+
+
+def diversity_by_layer(analysis: Analysis) -> list[Figure]:
+    """Jensen-Shannon divergence between the heads of a layer, a line a model."""
+    rows = [
+        {
+            "model": model["name"],
+            "attention": entry["attention"],
+            "layer": entry["layer"],
+            "diversity": rounded(entry["diversity"]),
+        }
+        for model in analysis["models"]
+        for entry in model["attentions"]
+        if entry["diversity"] is not None
+    ]
+    if not rows:
+        return []
+    caption = (
+        "Jensen-Shannon divergence between the heads of each layer: the higher, the more they "
+        "look at different tokens (after Correia et al. 2019, figure 6)."
+    )
+    names = model_names(analysis)
+    base = alt.Chart().encode(
+        x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
+        color=model_colour(names, legend=True),
+    )
+    lines = base.mark_line().encode(strokeDash=model_dash(names, legend=True))
+    points = base.mark_point(filled=True, size=60, opacity=1).encode(
+        shape=model_shape(names, legend=True),
+        tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],
+    )
+    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
+    panels = wrapped(chart, "attention", present(rows, "attention"), caption)
+    return [Figure("diversity_by_layer", "Diversity of heads by layer", caption, panels)]
+
+
+def _without_softmax(analysis: Analysis, shown: Sequence[str]) -> str:
+    return _WITHOUT_SOFTMAX if len(shown) < len(analysis["models"]) else ""
+
+
+def _by_attention_and_model(
+    chart: Panel, rows: list[Row], models: list[str], description: str
+) -> alt.FacetChart:
+    return grid(
+        chart,
+        ("attention", present(rows, "attention")),
+        ("model", present(rows, "model", models)),
+        description,
+    )

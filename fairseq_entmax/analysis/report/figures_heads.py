@@ -1,0 +1,285 @@
+"""Figures of single heads: confidence, importance, offsets, dependencies (Voita et al. 2019)."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq_entmax.analysis.report.charts import (
+    COLOURS,
+    SHAPES,
+    Analysis,
+    Figure,
+    Row,
+    alt,
+    grid,
+    head_tooltip,
+    heads_of,
+    model_colour,
+    model_names,
+    model_scale,
+    model_shape,
+    present,
+    rounded,
+    wrapped,
+)
+from fairseq_entmax.modules.attention import ATTENTIONS, ENCODER_SELF
+
+MOST_RELATIONS = 12
+_CELL = 26
+_TITLES = {"relevance": "relevance (LRP)", "confidence": "confidence"}
+
+
+def confidence_and_importance(analysis: Analysis) -> list[Figure]:
+    """One figure for each attention whose heads have a relevance."""
+    figures = []
+    for attention in ATTENTIONS:
+        rows = _ranked(analysis, attention)
+        if not rows:
+            continue
+        caption = (
+            f"Relevance (above) and confidence (below) of the {attention} heads; in each layer "
+            "the most relevant head is on top. The area of a square is the value, 1 fills a cell; "
+            "the number is the head's (after Voita et al. 2019, figure 1 a and b)."
+        )
+        name = f"confidence_and_importance-{attention}"
+        title = f"Importance and confidence: {attention}"
+        figures.append(
+            Figure(name, title, caption, _square_chart(rows, model_names(analysis), caption))
+        )
+    return figures
+
+
+def _ranked(analysis: Analysis, attention: str) -> list[Row]:
+    """A row for each head and measure, with the head's rank by relevance in its layer."""
+    layers: dict[tuple[str, int], list[tuple[Row, dict[str, Any]]]] = {}
+    for place, head in heads_of(analysis):
+        if place["attention"] == attention and head["relevance"] is not None:
+            layers.setdefault((place["model"], place["layer"]), []).append((place, head))
+    rows = []
+    for heads in layers.values():
+        heads.sort(key=lambda pair: -pair[1]["relevance"])
+        for rank, (place, head) in enumerate(heads, start=1):
+            for measure, title in _TITLES.items():
+                value = head[measure]
+                if value is not None:
+                    row = {**place, "rank": rank, "measure": title, "value": rounded(value)}
+                    # Relevance may be below zero, an area not
+                    rows.append({**row, "area": max(0.0, row["value"])})
+    return rows
+
+
+def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> alt.FacetChart:
+    columns = len({row["layer"] for row in rows})
+    ranks = max(row["rank"] for row in rows)
+    base = alt.Chart().encode(
+        x=alt.X("layer:O", axis=alt.Axis(labelAngle=0, grid=False)),
+        y=alt.Y("rank:O", title="rank by relevance", axis=alt.Axis(grid=False)),
+        color=model_colour(names),
+        tooltip=head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
+    )
+    squares = base.mark_square(fillOpacity=0.3, strokeWidth=1, filled=False).encode(
+        fill=alt.Fill("model:N", scale=model_scale(names, COLOURS), legend=None),
+        size=alt.Size(
+            "area:Q",
+            scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2], clamp=True),
+            legend=None,
+        ),
+    )
+    numbers = base.mark_text(fontSize=10).encode(text="head:O")
+    chart = alt.layer(squares, numbers, data=alt.InlineData(values=rows))
+    measures = present(rows, "measure", list(_TITLES.values()))
+    return grid(
+        chart,
+        ("measure", measures),
+        ("model", present(rows, "model", names)),
+        description,
+        size=(columns * _CELL, ranks * _CELL),
+    )
+
+
+def importance_agreement(analysis: Analysis) -> list[Figure]:
+    """Each head by its relevance and by the gradient's measure of its importance."""
+    rows = [
+        {
+            **place,
+            "relevance": rounded(head["relevance"]),
+            "gradient": rounded(head["gradient"]),
+        }
+        for place, head in heads_of(analysis)
+        if head["relevance"] is not None and head["gradient"] is not None
+    ]
+    if not rows:
+        return []
+    names = model_names(analysis)
+    models = present(rows, "model", names)
+    attentions = present(rows, "attention")
+    caption = (
+        "Importance of each head by layer-wise relevance propagation (Voita et al. 2019, "
+        "section 4) and by the gradient of the loss, as shares of the layer. On the line both "
+        f"agree. Correlation: {_correlations(rows, models)}."
+    )
+    top = max(max(row["relevance"], row["gradient"]) for row in rows)
+    ends = [{"relevance": 0, "gradient": 0}, {"relevance": top, "gradient": top}]
+    x = alt.X("relevance:Q", title="relevance (LRP)", axis=alt.Axis(tickCount=4))
+    y = alt.Y("gradient:Q", title="gradient", axis=alt.Axis(tickCount=4))
+    points = (
+        alt.Chart()
+        .mark_point(size=45)
+        .encode(
+            x=x,
+            y=y,
+            color=alt.Color("attention:N", scale=model_scale(attentions, COLOURS)),
+            shape=alt.Shape(
+                "attention:N",
+                scale=model_scale(attentions, SHAPES),
+                legend=alt.Legend(orient="top", title=None),
+            ),
+            tooltip=head_tooltip(
+                ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
+            ),
+        )
+    )
+    line = alt.Chart(alt.InlineData(values=ends)).mark_line(
+        color="gray", strokeDash=[4, 4], strokeWidth=1
+    )
+    chart = alt.layer(line.encode(x=x, y=y), points, data=alt.InlineData(values=rows))
+    panels = wrapped(chart, "model", models, caption)
+    return [Figure("importance_agreement", "Two measures of importance", caption, panels)]
+
+
+def _correlations(rows: list[Row], models: Sequence[str]) -> str:
+    """Pearson's, of each model in words."""
+    words = []
+    for model in models:
+        own = [row for row in rows if row["model"] == model]
+        try:
+            value = statistics.correlation(
+                [row["relevance"] for row in own], [row["gradient"] for row in own]
+            )
+        except statistics.StatisticsError:  # a single head, or all of the same importance
+            continue
+        words.append(f"{model} {value:.2f}")
+    return ", ".join(words) or "not defined"
+
+
+def offset_profile(analysis: Analysis) -> list[Figure]:
+    """Where positional heads put their weight, a line a head."""
+    rows = [
+        {
+            **place,
+            "positional": head["positional"]["offset"],
+            "offset": int(offset),
+            "weight": rounded(weight),
+        }
+        for place, head in heads_of(analysis)
+        if head["positional"] is not None
+        for offset, weight in head["offsets"]["weight"].items()
+        if weight is not None
+    ]
+    if not rows:
+        return []
+    names = model_names(analysis)
+    caption = (
+        "Mean weight of each positional head at the tokens around the query, a line a head; "
+        "positional as in Voita et al. 2019, section 5.1, their confidence as in Correia et al. "
+        "2019, section 5.2."
+    )
+    base = alt.Chart().encode(
+        x=alt.X("offset:O", axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("weight:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3)),
+        color=model_colour(names),
+    )
+    lines = base.mark_line(strokeWidth=1.3, opacity=0.6).encode(detail="name:N")
+    points = base.mark_point(filled=True, size=30, opacity=0.9).encode(
+        tooltip=head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
+    )
+    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
+    panels = grid(
+        chart,
+        ("attention", present(rows, "attention")),
+        ("model", present(rows, "model", names)),
+        caption,
+    )
+    return [Figure("offset_profile", "Positional heads", caption, panels)]
+
+
+def dependency_accuracy(analysis: Analysis) -> list[Figure]:
+    """The best head of each model for each relation and direction, and the baseline."""
+    if not analysis["annotations"]:
+        return []
+    relations = _frequent(analysis["annotations"]["relations"])
+    rows = [
+        row
+        for relation in relations
+        for direction in ("to_head", "to_dependent")
+        for row in _best_heads(analysis, relation, direction)
+    ]
+    if not rows:
+        return []
+    left_out = len(analysis["annotations"]["relations"]) - len(relations)
+    caption = (
+        "How often the best encoder-self head of each model looks at the head of a relation, or "
+        "at the dependent; the bar is the accuracy of the most frequent relative position "
+        "(after Voita et al. 2019, table 1)."
+        + (f" The {len(relations)} most frequent relations are shown." if left_out else "")
+    )
+    names = model_names(analysis)
+    order = list(dict.fromkeys(row["direction"] for row in rows))
+    y = alt.Y("direction:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
+    x = alt.X("accuracy:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
+    baseline = (
+        alt.Chart()
+        .mark_bar(opacity=0.35, color="gray", size=12)
+        .encode(y=y, x=alt.X("baseline:Q", stack=None, title="accuracy"))
+        .transform_aggregate(baseline="max(baseline)", groupby=["direction"])
+    )
+    points = (
+        alt.Chart()
+        .mark_point(filled=True, size=75, opacity=1)
+        .encode(
+            x=x,
+            y=y,
+            color=model_colour(names, legend=True),
+            shape=model_shape(names, legend=True),
+            tooltip=[
+                "direction:N",
+                *head_tooltip(("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")),
+                alt.Tooltip("offset:Q", title="its relative position", format="+d"),
+                alt.Tooltip("count:Q", title="relations of this kind"),
+            ],
+        )
+    )
+    chart = alt.layer(baseline, points, data=alt.InlineData(values=rows)).properties(
+        width=460, height=alt.Step(22), description=caption
+    )
+    return [Figure("dependency_accuracy", "Dependency relations", caption, chart)]
+
+
+def _frequent(relations: dict[str, Any]) -> dict[str, Any]:
+    ordered = sorted(relations.items(), key=lambda item: -item[1]["count"])
+    return dict(ordered[:MOST_RELATIONS])
+
+
+def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
+    """One row a model."""
+    known = analysis["annotations"]["relations"][relation]
+    best: dict[str, Row] = {}
+    for place, head in heads_of(analysis):
+        if place["attention"] != ENCODER_SELF or not head["dependencies"]:
+            continue
+        accuracy = head["dependencies"].get(relation, {}).get(direction)
+        if accuracy is None or known[direction]["baseline"] is None:
+            continue
+        if place["model"] not in best or accuracy > best[place["model"]]["accuracy"]:
+            words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
+            best[place["model"]] = {
+                **place,
+                "direction": words,
+                "accuracy": accuracy,
+                "baseline": rounded(known[direction]["baseline"]),
+                "offset": known[direction]["offset"],
+                "count": known["count"],
+            }
+    return [{**row, "accuracy": rounded(row["accuracy"])} for row in best.values()]

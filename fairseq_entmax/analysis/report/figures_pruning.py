@@ -1,0 +1,92 @@
+"""BLEU against the heads that are left (Voita et al. 2019, figure 7)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_entmax.analysis.report.charts import (
+    COLOURS,
+    SHAPES,
+    Figure,
+    Row,
+    alt,
+    model_scale,
+    present,
+    wrapped,
+)
+from fairseq_entmax.modules.attention import ATTENTIONS, ENCODER_SELF
+
+ENCODER = "encoder pruned, decoder frozen"
+ALL = "all three attentions pruned"
+KINDS = ("baseline", "continued", "pruned", "scratch")
+
+
+def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
+    """One panel for the encoder's budgets, one for those of all attentions.
+
+    Args:
+        pruning: rows of :func:`fairseq_entmax.analysis.report.pruning_table.read_pruning`.
+    """
+    rows = [row for panel in (ENCODER, ALL) for row in _panel(pruning, panel)]
+    if not rows:
+        return []
+    mappings = list(dict.fromkeys(row["mapping"] for row in rows))
+    caption = (
+        "BLEU against heads left: pruned models and models with the same heads trained from "
+        "scratch, beside the baseline and the baseline trained on without pruning (after Voita et "
+        "al. 2019, figure 7). The BLEU axis does not begin at 0."
+    )
+    base = alt.Chart().encode(
+        x=alt.X("heads:Q", title="heads left"),
+        y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
+        color=alt.Color(
+            "mapping:N", scale=model_scale(mappings, COLOURS), legend=alt.Legend(orient="top")
+        ),
+    )
+    lines = (
+        base.mark_line(strokeWidth=1.5)
+        .encode(
+            strokeDash=alt.StrokeDash(
+                "kind:N",
+                scale=alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]]),
+                legend=None,
+            )
+        )
+        .transform_filter("datum.kind == 'pruned' || datum.kind == 'scratch'")
+    )
+    points = base.mark_point(filled=True, size=80, opacity=1).encode(
+        shape=alt.Shape(
+            "kind:N",
+            scale=model_scale(KINDS, SHAPES),
+            legend=alt.Legend(orient="top", title="model"),
+        ),
+        tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
+    )
+    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
+    panels = wrapped(chart, "panel", present(rows, "panel", (ENCODER, ALL)), caption)
+    return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
+
+
+def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
+    """The rows of one panel; the unpruned models are in both. None where nothing was pruned."""
+    counted = (ENCODER_SELF,) if panel == ENCODER else ATTENTIONS
+    rows = []
+    for row in pruning:
+        kind = row["model"].rsplit("-", 1)[-1]
+        is_pruned = kind in ("pruned", "scratch")
+        if is_pruned and row["model"].startswith("encoder") != (panel == ENCODER):
+            continue
+        layers = "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS)
+        rows.append(
+            {
+                "panel": panel,
+                "mapping": row["mapping"],
+                "model": row["model"],
+                "kind": kind,
+                "heads": sum(sum(row[name]) for name in counted),
+                "layers": layers,
+                "BLEU": row["BLEU"],
+                "parameters": row["parameters"],
+            }
+        )
+    return rows if any(row["kind"] in ("pruned", "scratch") for row in rows) else []
