@@ -1,0 +1,171 @@
+"""What the tokens of a dictionary are: parts of words, rare, closing a question or a statement.
+
+Words are put together from the dictionary's own marks. SentencePiece marks the token that
+begins a word with ``▁``; a token that is this mark alone begins the word that the next token
+goes on with. subword-nmt marks a token that the next one goes on from with ``@@`` at its end.
+In a dictionary without either every token is a word. An unknown token begins a word; the
+end of a sentence is part of none.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+SENTENCEPIECE, SUBWORD_NMT, WORDS = "sentencepiece", "subword_nmt", "words"
+
+_MARK = "\u2581"
+_QUESTIONS = frozenset("?？؟;՞")
+_STOPS = frozenset({".", "。", "．", "…", "...", "।", "։", "۔"})
+# What may stand behind the last punctuation mark of a sentence: quotes and brackets
+_CLOSING = frozenset("\"'”’»›)]}」』）】“‘")
+_GREEK_QUESTION = ";"
+
+NEITHER, INTERROGATIVE, DECLARATIVE = 0, 1, 2
+
+
+def subword_kind(dictionary: Any) -> str:
+    """How a fairseq dictionary marks parts of words, found from its symbols.
+
+    Returns:
+        ``"sentencepiece"``, ``"subword_nmt"`` or ``"words"``.
+    """
+    symbols = dictionary.symbols[dictionary.nspecial :]
+    if any(symbol.startswith(_MARK) for symbol in symbols):
+        return SENTENCEPIECE
+    return SUBWORD_NMT if any(symbol.endswith("@@") for symbol in symbols) else WORDS
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """Facts on every token of a dictionary, as tensors ``(vocabulary,)`` indexed by token.
+
+    Attributes:
+        kind: how parts of words are marked.
+        begins: bool: the token can begin a word.
+        goes_on: bool: the next token goes on the word.
+        rank: int64: 0 for the most frequent token of the training data, 1 for the next; -1
+            for special symbols, unknown words among them.
+        ending: int64: 1 for a question mark, 2 for a full stop, else 0.
+        closing: bool: a quote or bracket that may stand behind a sentence's end.
+    """
+
+    kind: str
+    begins: Tensor
+    goes_on: Tensor
+    rank: Tensor
+    ending: Tensor
+    closing: Tensor
+
+    @classmethod
+    def of(cls, dictionary: Any, language: str | None = None) -> TokenTable:
+        """The table of a fairseq dictionary.
+
+        Args:
+            dictionary: with the counts of the training data, as ``fairseq-preprocess``
+                writes them; without them its order is taken for that of frequency.
+            language: its language, where known: in Greek (``el``) ``;`` asks a question.
+        """
+        kind = subword_kind(dictionary)
+        symbols = dictionary.symbols
+        is_special = [index < dictionary.nspecial for index in range(len(symbols))]
+        bare = [symbol.removeprefix(_MARK).removesuffix("@@") for symbol in symbols]
+        begins = [
+            kind != SENTENCEPIECE or special or symbol.startswith(_MARK)
+            for symbol, special in zip(symbols, is_special, strict=True)
+        ]
+        goes_on = [kind == SUBWORD_NMT and symbol.endswith("@@") for symbol in symbols]
+        questions = _QUESTIONS if language == "el" else _QUESTIONS - {_GREEK_QUESTION}
+        return cls(
+            kind,
+            torch.tensor(begins),
+            torch.tensor(goes_on),
+            torch.tensor(_ranks(dictionary)),
+            torch.tensor([_ending(text, questions) for text in bare]),
+            torch.tensor([bool(text) and set(text) <= _CLOSING for text in bare]),
+        )
+
+    def to(self, device: torch.device) -> TokenTable:
+        """The table on a device."""
+        return TokenTable(
+            self.kind,
+            *(
+                getattr(self, name).to(device)
+                for name in ("begins", "goes_on", "rank", "ending", "closing")
+            ),
+        )
+
+    def words(self, tokens: Tensor, special: Tensor) -> Tensor:
+        """Which word each token is part of.
+
+        Args:
+            tokens: ``(batch, length)``.
+            special: ``(batch, length)`` bool: padding and ends of sentences.
+
+        Returns:
+            ``(batch, length)`` int64: the same number for the tokens of one word, rising from
+            left to right; -1 at special tokens.
+        """
+        starts = self.begins[tokens].clone()
+        before = tokens[:, :-1]
+        # A word begins behind padding and ends of sentences, whatever its first token looks like
+        starts[:, 1:] = (starts[:, 1:] & ~self.goes_on[before]) | special[:, :-1]
+        starts[:, :1] = True
+        return starts.cumsum(dim=1).masked_fill(special, -1)
+
+
+def _ranks(dictionary: Any) -> list[int]:
+    counts = dictionary.count
+    order = range(dictionary.nspecial, len(dictionary))
+    ranks = [-1] * len(dictionary)
+    for rank, index in enumerate(sorted(order, key=lambda index: -counts[index])):
+        ranks[index] = rank
+    return ranks
+
+
+def _ending(text: str, questions: frozenset[str]) -> int:
+    """Whether a token is a final punctuation mark; a closing quote may stand behind it."""
+    mark = text.rstrip("".join(_CLOSING))
+    if mark and set(mark) <= questions | {"!", "¿", "¡", "."} and mark[-1] in questions:
+        return INTERROGATIVE
+    return DECLARATIVE if mark in _STOPS else NEITHER
+
+
+def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tuple[Tensor, Tensor]:
+    """The punctuation mark at the end of each sentence.
+
+    Args:
+        tokens: ``(batch, length)``.
+        special: ``(batch, length)`` bool: padding and ends of sentences.
+
+    Returns:
+        Its place ``(batch,)``, behind which stand only quotes and brackets, and what it is
+        ``(batch,)``: 1 a question mark, 2 a full stop, 0 neither.
+    """
+    skipped = special | table.closing[tokens]
+    positions = torch.arange(tokens.size(1), device=tokens.device)
+    last = torch.where(skipped, -1, positions).amax(dim=1)
+    ending = table.ending[tokens.gather(1, last.clamp(min=0)[:, None]).squeeze(1)]
+    return last.clamp(min=0), torch.where(last >= 0, ending, NEITHER)
+
+
+def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The rarest tokens of each sentence.
+
+    Args:
+        tokens: ``(batch, length)``.
+
+    Returns:
+        Where the rarest token stands, and where one of the two rarest does, both ``(batch,
+        length)`` bool, and the rank of the rarest ``(batch,)``, -1 in a sentence of special
+        symbols alone.
+    """
+    rank = table.rank[tokens]
+    first = rank.amax(dim=1, keepdim=True)
+    second = rank.masked_fill(rank == first, -1).amax(dim=1, keepdim=True)
+    second = torch.where(second < 0, first, second)
+    known = rank >= 0
+    return known & (rank == first), known & (rank >= second), first.squeeze(1)

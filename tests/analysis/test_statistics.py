@@ -1,0 +1,372 @@
+"""The numbers of heads over a data set, against loops over every weight."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis import measures
+from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.statistics import (
+    DENSITY_BINS,
+    MEASURES,
+    LayerStatistics,
+    ModelStatistics,
+    positional_role,
+)
+from fairseq_entmax.analysis.tokens import TokenTable
+from tests.analysis import brute_force
+
+PAD, END = 1, 2
+SOURCE = [7, 4, 9, 1, 5]  # lengths, end of sentence included
+TARGET = [5, 6, 8, 2, 1]
+VOCABULARY = 40
+CAUSAL = {"encoder-self": False, "decoder-self": True, "cross": False}
+
+
+def table(rank_of=lambda token: token - 4):
+    """Tokens 4 to 39; every third goes on a word, 10 asks, 11 states, 12 is a quote."""
+    tokens = torch.arange(VOCABULARY)
+    ending = torch.zeros(VOCABULARY, dtype=torch.int64)
+    ending[10], ending[11] = 1, 2
+    ranks = [rank_of(t) if t >= 4 else -1 for t in tokens.tolist()]
+    return TokenTable(
+        "sentencepiece",
+        (tokens % 3 != 0) | (tokens < 4),
+        torch.zeros(VOCABULARY, dtype=torch.bool),
+        torch.tensor(ranks),
+        ending,
+        tokens == 12,
+    )
+
+
+def padded(sentences, left):
+    width = max(map(len, sentences))
+    rows = torch.full((len(sentences), width), PAD)
+    for row, sentence in zip(rows, sentences, strict=True):
+        place = width - len(sentence) if left else 0
+        row[place : place + len(sentence)] = torch.tensor(sentence)
+    return rows
+
+
+def texts(lengths, seed, at_end):
+    generator = torch.Generator().manual_seed(seed)
+    sentences = []
+    for length in lengths:
+        words = torch.randint(4, VOCABULARY, (length - 1,), generator=generator).tolist()
+        if words:
+            words[-1] = (10, 11, 12)[length % 3]
+        sentences.append([*words, END] if at_end else [END, *words])
+    return sentences
+
+
+def batch_of(source, target, facts, left_pad_target=False):
+    return Batch(
+        Side.of(padded(source, left=True), PAD, END, facts),
+        Side.of(padded(target, left=left_pad_target), PAD, END, facts),
+        facts,
+    )
+
+
+def random_weights(batch, attention, heads=3, seed=0, sparse=True):
+    """Rows of probabilities, zero at padding and in the future, some exactly zero elsewhere."""
+    queries, keys = batch.sides(attention)
+    generator = torch.Generator().manual_seed(seed)
+    shape = (len(queries.tokens), heads, queries.tokens.size(1), keys.tokens.size(1))
+    raw = torch.rand(shape, generator=generator).double()
+    if sparse:
+        raw = raw * (torch.rand(shape, generator=generator) < 0.6) + 1e-9 * (raw == raw)
+        raw[raw < 1e-6] = 0
+    places = torch.arange(keys.tokens.size(1)) - keys.start[:, None]
+    visible = (places >= 0)[:, None] & (places[:, None] < batch.attendable(attention)[:, :, None])
+    visible = visible & keys.real[:, None]
+    raw = raw * visible[:, None]
+    # A query that lost all its keys looks at its first
+    first = (places == 0)[:, None, None].expand_as(raw)
+    raw = torch.where((raw.sum(-1, keepdim=True) == 0) & first, 1.0, raw)
+    raw = raw * queries.real[:, None, :, None]
+    return (raw / raw.sum(-1, keepdim=True).clamp(min=1e-12)).float()
+
+
+def cut(weights, batch, attention):
+    queries, keys = batch.sides(attention)
+    spans = [
+        list(zip(side.start.tolist(), side.lengths.tolist(), strict=True))
+        for side in (queries, keys)
+    ]
+    return brute_force.sentences(weights, *spans)
+
+
+def word_places(sentence, facts):
+    """Lists of places, one for each word, by walking through the tokens."""
+    words = []
+    for place, token in enumerate(sentence):
+        if token == END:
+            continue
+        is_first = place == 0 or sentence[place - 1] == END
+        if is_first or bool(facts.begins[token]):
+            words.append([])
+        words[-1].append(place)
+    return words
+
+
+@pytest.fixture(params=["encoder-self", "decoder-self", "cross"])
+def attention(request):
+    return request.param
+
+
+@pytest.fixture(params=[False, True], ids=["right", "left"])
+def case(request, attention):
+    """An attention's statistics over a batch, its weights in lists, and the sentences."""
+    facts = table(lambda token: 480 + token)
+    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
+    batch = batch_of(source, target, facts, left_pad_target=request.param)
+    weights = random_weights(batch, attention)
+    statistics = LayerStatistics(attention, 3)
+    statistics.update(weights, batch)
+    queries = source if attention == "encoder-self" else target
+    keys = target if attention == "decoder-self" else source
+    return statistics, cut(weights, batch, attention), queries, keys, facts
+
+
+def approx(value):
+    if isinstance(value, dict):
+        return {key: None if v is None else pytest.approx(v, abs=1e-6) for key, v in value.items()}
+    return pytest.approx(value, abs=1e-6)
+
+
+def test_density_is_the_share_of_attendable_keys_with_a_weight(case, attention):
+    statistics, found, *_ = case
+    for head in range(3):
+        expected = brute_force.density(found, head, CAUSAL[attention])
+        assert 0.1 < expected < 0.95
+        assert statistics.head(head)["density"] == approx(expected)
+
+
+def test_the_histogram_counts_sentences_by_their_mean_density(case, attention):
+    statistics, found, *_ = case
+    for head in range(3):
+        expected = brute_force.density_histogram(found, head, CAUSAL[attention], DENSITY_BINS)
+        assert statistics.head(head)["density_histogram"] == expected
+
+
+def test_entropy_is_shannons_in_nats(case):
+    statistics, found, *_ = case
+    for head in range(3):
+        rows = [row for sentence in found for row in sentence[head]]
+        expected = brute_force.mean(map(brute_force.entropy, rows))
+        assert statistics.head(head)["entropy"] == approx(expected)
+
+
+def test_confidence_leaves_out_the_ends_of_sentences(case, attention):
+    statistics, found, _, keys, _ = case
+    ends = [[place for place, token in enumerate(keys_) if token == END] for keys_ in keys]
+    for head in range(3):
+        expected = brute_force.confidence(found, head, CAUSAL[attention], ends)
+        assert statistics.head(head)["confidence"] == approx(expected)
+
+
+def test_offsets_are_from_the_query_to_the_key_in_their_sentences(case, attention):
+    statistics, found, *_ = case
+    for head in range(3):
+        expected = brute_force.offsets(found, head, CAUSAL[attention])
+        given = statistics.head(head)["offsets"]
+        for name in ("maximum", "share", "weight"):
+            assert given[name] == approx(expected[name])
+        assert sum(given["maximum"].values()) == pytest.approx(1)
+
+
+def test_diversity_is_the_divergence_of_heads_in_the_base_of_the_keys(case, attention):
+    statistics, found, *_ = case
+    expected = brute_force.diversity(found, CAUSAL[attention])
+    assert 0.05 < expected <= 1
+    assert statistics.diversity() == approx(expected)
+
+
+def test_rare_words_are_looked_for_in_sentences_that_have_one(case, attention):
+    statistics, found, _, keys, facts = case
+    for head in range(3):
+        given = statistics.head(head)["rare_word"]
+        if attention == "decoder-self":
+            assert given is None
+            continue
+        ranks = [[int(facts.rank[token]) for token in sentence] for sentence in keys]
+        expected = brute_force.rare_word(found, head, ranks, 500)
+        assert 0 < expected["rarest"] < expected["two_rarest"] < 1
+        assert given == approx(expected)
+
+
+def test_subwords_are_merged_by_the_token_that_sees_most_of_its_word(case, attention):
+    statistics, found, queries, _, facts = case
+    for head in range(3):
+        given = statistics.head(head)["subword_merging"]
+        if attention == "cross":
+            assert given is None
+            continue
+        words = [word_places(sentence, facts) for sentence in queries]
+        assert any(len(places) > 2 for sentence in words for places in sentence)
+        assert given == approx(brute_force.merging(found, head, words))
+
+
+def test_questions_and_statements_are_told_apart(case, attention):
+    statistics, found, _, keys, _ = case
+    for head in range(3):
+        given = statistics.head(head)["final_punctuation"]
+        if attention == "decoder-self":
+            assert given is None
+            continue
+        values = {10: [], 11: []}
+        for sentence, tokens in zip(found, keys, strict=True):
+            rows = sentence[head]
+            marks = [place for place, token in enumerate(tokens) if token not in (END, 12)]
+            place = marks[-1] if marks else 0
+            if tokens[place] not in values:
+                continue
+            own = (place, len(tokens) - 1) if attention == "encoder-self" else ()
+            values[tokens[place]] += [row[place] for i, row in enumerate(rows) if i not in own]
+        assert values[10]
+        assert values[11]
+        expected = {
+            "interrogative": brute_force.mean(values[10]),
+            "declarative": brute_force.mean(values[11]),
+        }
+        assert given == approx(expected)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_batches_of_any_size_give_the_same_numbers(attention, size):
+    facts = table(lambda token: 480 + token)
+    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
+    whole = batch_of(source, target, facts)
+    weights = random_weights(whole, attention)
+    at_once, in_parts = LayerStatistics(attention, 3), LayerStatistics(attention, 3)
+    at_once.update(weights, whole)
+    order = [3, 0, 4, 2, 1]
+    for begin in range(0, 5, size):
+        chosen = order[begin : begin + size]
+        part = batch_of([source[n] for n in chosen], [target[n] for n in chosen], facts)
+        queries, keys = part.sides(attention)
+        smaller = weights.new_zeros(len(chosen), 3, queries.tokens.size(1), keys.tokens.size(1))
+        whole_queries, whole_keys = whole.sides(attention)
+        for row, number in enumerate(chosen):
+            q, k = whole_queries.lengths[number], whole_keys.lengths[number]
+            q0, k0 = whole_queries.start[number], whole_keys.start[number]
+            q1, k1 = queries.start[row], keys.start[row]
+            smaller[row, :, q1 : q1 + q, k1 : k1 + k] = weights[number, :, q0 : q0 + q, k0 : k0 + k]
+        in_parts.update(smaller, part)
+    assert at_once.sums.keys() == in_parts.sums.keys()
+    for name, value in at_once.sums.items():
+        assert torch.allclose(value, in_parts.sums[name], rtol=1e-6, atol=1e-6), name
+
+
+def one_sentence(length):
+    words = [[4 + i for i in range(length - 1)] + [END]]
+    return batch_of(words, words, table())
+
+
+def measured(weights, batch):
+    statistics = LayerStatistics("encoder-self", weights.size(1))
+    statistics.update(weights, batch)
+    return statistics
+
+
+def test_uniform_attention_is_dense_and_all_its_entropy():
+    n = 8
+    statistics = measured(torch.full((1, 1, n, n), 1 / n), one_sentence(n))
+    head = statistics.head(0)
+    assert head["density"] == 1
+    assert head["entropy"] == pytest.approx(math.log(n))
+    assert head["confidence"] == pytest.approx(1 / n)
+    assert head["density_histogram"][-1] == 1
+    assert head["positional"] is None
+    assert statistics.diversity() == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("offset", [-2, -1, 0, 1])
+def test_a_head_that_looks_at_one_offset_has_this_role(offset):
+    n = 12
+    weights = torch.zeros(1, 1, n, n)
+    for i in range(n):
+        j = i + offset
+        weights[0, 0, i, j if 0 <= j < n else i] = 1
+    head = measured(weights, one_sentence(n)).head(0)
+    assert head["positional"] == {"offset": offset, "share": 1.0, "confidence": 1.0}
+    assert head["density"] == pytest.approx(1 / n)
+    assert head["entropy"] == 0
+
+
+def test_a_mixture_of_two_offsets_has_the_weights_of_both():
+    n = 20
+    weights = 0.6 * torch.eye(n).roll(-1, 1) + 0.4 * torch.eye(n)
+    weights[0] = torch.eye(n)[0]
+    offsets = measured(weights[None, None], one_sentence(n)).head(0)["offsets"]
+    assert offsets["weight"]["-1"] == pytest.approx(0.6)
+    assert offsets["weight"]["0"] == pytest.approx((0.4 * (n - 1) + 1) / n)
+    assert offsets["share"]["-1"] == 1
+
+
+def test_a_role_needs_nine_of_ten_queries():
+    def offsets(share):
+        return {"share": {"-1": share, "0": 1 - share}, "weight": {"-1": 0.7, "0": 0.1}}
+
+    assert positional_role(offsets(0.9)) == {"offset": -1, "share": 0.9, "confidence": 0.7}
+    assert positional_role(offsets(0.899)) is None
+    assert positional_role({"share": {"0": None}, "weight": {"0": None}}) is None
+
+
+def test_heads_that_look_at_different_keys_differ_as_much_as_heads_can():
+    n, heads = 4, 4
+    weights = torch.stack([torch.eye(n)[[h] * n] for h in range(heads)])[None]
+    assert measured(weights, one_sentence(n)).diversity() == pytest.approx(1)
+
+
+def test_only_what_is_wanted_is_measured():
+    n = 6
+    weights = torch.full((1, 2, n, n), 1 / n)
+    statistics = LayerStatistics("encoder-self", 2, {"density"})
+    statistics.update(weights, one_sentence(n))
+    head = statistics.head(0)
+    assert head.pop("density") == 1
+    assert sum(head.pop("density_histogram")) == 1
+    assert set(head.values()) == {None}
+    assert statistics.diversity() is None
+
+
+@pytest.mark.parametrize("name", MEASURES)
+def test_each_measure_can_be_had_alone(name, attention):
+    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
+    batch = batch_of(source, target, table(lambda token: 480 + token))
+    weights = random_weights(batch, attention)
+    alone, every = LayerStatistics(attention, 3, {name}), LayerStatistics(attention, 3)
+    alone.update(weights, batch)
+    every.update(weights, batch)
+    assert alone.sums.keys() <= every.sums.keys()
+    assert all(torch.equal(value, every.sums[key]) for key, value in alone.sums.items())
+
+
+def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
+    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
+    batch = batch_of(source, target, table())
+    layers = {n: random_weights(batch, "encoder-self", seed=n) for n in range(2)}
+    differences = ModelStatistics().update({"encoder-self": layers}, batch)
+    for number in range(len(SOURCE)):
+        values = [
+            brute_force.diversity([cut(w, batch, "encoder-self")[number]], False) or 0.0
+            for w in layers.values()
+        ]
+        assert float(differences[number]) == pytest.approx(sum(values) / 2, abs=1e-6)
+
+
+def test_the_longest_word_sets_how_far_is_looked():
+    words = torch.tensor([[1, 1, 1, 2, -1], [-1, 3, 4, 4, -1]])
+    assert measures._longest_run(words) == 3
+    weights = random_weights(one_sentence(5), "encoder-self").expand(2, -1, -1, -1)
+    mass = measures.mass_in_word(weights, words)
+    for i, j_of in enumerate([[1, 2], [0, 2], [0, 1], [3]]):
+        assert torch.allclose(mass[0, :, i], weights[0, :, i, j_of].sum(-1))
+    assert mass[0, :, 4].eq(0).all()
+
+
+def test_pairs_of_equal_weights_count_for_the_key_on_the_left():
+    weights = torch.tensor([0.1, 0.45, 0.45, 0.0])[None, None, None]
+    assert measures.maximum(weights).item() == 1

@@ -1,0 +1,114 @@
+"""What tokens are."""
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_entmax.analysis import tokens
+from fairseq_entmax.analysis.tokens import TokenTable, final_punctuation, rare_tokens
+
+
+def dictionary(*symbols, counts=None):
+    found = Dictionary()
+    for place, symbol in enumerate(symbols):
+        found.add_symbol(symbol, n=counts[place] if counts else 1)
+    return found
+
+
+def numbers(found, text):
+    symbols = text.split()
+    known = [found.index(symbol) for symbol in symbols]
+    assert found.unk() not in known
+    return torch.tensor([known])
+
+
+def special(found, rows):
+    return (rows == found.pad()) | (rows == found.eos())
+
+
+@pytest.mark.parametrize(
+    ("text", "kind", "words"),
+    [
+        ("▁In ▁the ▁be gin ning </s>", tokens.SENTENCEPIECE, [1, 2, 3, 3, 3, -1]),
+        ("▁ ¿ Qu é ▁es </s>", tokens.SENTENCEPIECE, [1, 1, 1, 1, 2, -1]),
+        ("gin ning ▁the </s>", tokens.SENTENCEPIECE, [1, 1, 2, -1]),
+        ("In the be@@ gin@@ ning . </s>", tokens.SUBWORD_NMT, [1, 2, 3, 3, 3, 4, -1]),
+        ("In the beginning </s>", tokens.WORDS, [1, 2, 3, -1]),
+        ("<pad> <pad> gin ▁the </s>", tokens.SENTENCEPIECE, [-1, -1, 3, 4, -1]),
+        ("</s> gin ning ▁the <pad>", tokens.SENTENCEPIECE, [-1, 2, 2, 3, -1]),
+    ],
+)
+def test_tokens_are_put_together_to_words(text, kind, words):
+    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
+    table = TokenTable.of(found)
+    rows = numbers(found, text)
+    assert table.kind == kind
+    assert table.words(rows, special(found, rows)).tolist() == [words]
+
+
+def test_an_unknown_token_begins_a_word_of_its_own():
+    found = dictionary("▁a", "b")
+    rows = torch.tensor([[found.index("▁a"), found.unk(), found.index("b"), found.eos()]])
+    assert TokenTable.of(found).words(rows, special(found, rows)).tolist() == [[1, 2, 2, -1]]
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "ending"),
+    [
+        ("▁Who ? </s>", 1, tokens.INTERROGATIVE),
+        ("▁Who ▁? ” </s>", 1, tokens.INTERROGATIVE),
+        ("▁Who ?” </s>", 1, tokens.INTERROGATIVE),
+        ("▁Who !? </s>", 1, tokens.INTERROGATIVE),
+        ("▁誰 \uff1f </s>", 1, tokens.INTERROGATIVE),
+        ("▁I . </s>", 1, tokens.DECLARATIVE),
+        ("▁I . ' ) </s>", 1, tokens.DECLARATIVE),
+        ("▁I ! </s>", 1, tokens.NEITHER),
+        ("▁I ▁am </s>", 1, tokens.NEITHER),
+        ("▁Who ? ▁I </s>", 2, tokens.NEITHER),
+        ("<pad> <pad> ▁I . </s>", 3, tokens.DECLARATIVE),
+        ("</s>", 0, tokens.NEITHER),
+    ],
+)
+def test_the_mark_at_the_end_of_a_sentence_is_found(text, place, ending):
+    found = dictionary(*dict.fromkeys(s for s in text.split() if s[0] != "<"))
+    rows = numbers(found, text)
+    where, what = final_punctuation(TokenTable.of(found), rows, special(found, rows))
+    assert (where.tolist(), what.tolist()) == ([place], [ending])
+
+
+@pytest.mark.parametrize(("language", "ending"), [("el", 1), ("en", 0), (None, 0)])
+def test_a_semicolon_asks_in_greek_alone(language, ending):
+    found = dictionary("a", ";")
+    rows = numbers(found, "a ; </s>")
+    table = TokenTable.of(found, language)
+    assert final_punctuation(table, rows, special(found, rows))[1].tolist() == [ending]
+
+
+def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols():
+    found = dictionary("a", "b", "c", counts=[5, 9, 7])
+    rank = TokenTable.of(found).rank
+    assert [int(rank[found.index(s)]) for s in ("b", "c", "a")] == [0, 1, 2]
+    assert rank[: found.nspecial].tolist() == [-1] * found.nspecial
+
+
+def test_without_counts_the_order_of_the_dictionary_is_that_of_frequency():
+    found = dictionary("a", "b", "c")
+    assert TokenTable.of(found).rank[found.nspecial :].tolist() == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("text", "first", "two", "rank"),
+    [
+        ("a c b </s>", [0, 1, 0, 0], [0, 1, 1, 0], 2),
+        ("c a c </s>", [1, 0, 1, 0], [1, 1, 1, 0], 2),
+        ("a a </s>", [1, 1, 0], [1, 1, 0], 0),
+        ("<pad> </s>", [0, 0], [0, 0], -1),
+    ],
+)
+def test_the_rarest_tokens_are_found(text, first, two, rank):
+    found = dictionary("a", "b", "c")
+    rows = numbers(found, text)
+    rarest, among_two, highest = rare_tokens(TokenTable.of(found), rows)
+    assert rarest.int().tolist() == [first]
+    assert among_two.int().tolist() == [two]
+    assert highest.tolist() == [rank]
