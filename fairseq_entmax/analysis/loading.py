@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, options, tasks, utils
+from fairseq import options, tasks, utils
 from fairseq.dataclass.configs import CommonEvalConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.logging.progress_bar import progress_bar
@@ -191,9 +191,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
     """
     if not os.path.isfile(path):
         raise FileNotFoundError(f"--path: there is no checkpoint {path}")
-    state = checkpoint_utils.load_checkpoint_to_cpu(path)
-    if not isinstance(state, dict) or "model" not in state:
-        raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
+    state = checkpoints.load_checkpoint(path)
     settings = checkpoints.model_settings(state, path)
     arch = str(settings.get("arch") or settings.get("_name"))
     stock = compat.stock_architectures()

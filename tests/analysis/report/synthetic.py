@@ -79,6 +79,7 @@ def synthetic_analysis(
         "version": 1,
         "data": {
             "path": "data-bin", "subset": "test", "source_lang": "es", "target_lang": "en",
+            "subwords": "sentencepiece",
             "sentences": SENTENCES, "source_tokens": 39000, "target_tokens": 39444,
             "interrogative_sentences": 51, "declarative_sentences": 700,
             "rare_word_sentences": 800,

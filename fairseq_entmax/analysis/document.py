@@ -1,0 +1,111 @@
+"""The written form of an analysis: ``analysis.json``, its version and its JSON Schema.
+
+The schema, ``analysis.schema.json`` beside this module, says what each number means.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+FORMAT = "fairseq-entmax-analysis"
+VERSION = 1
+FILE_NAME = "analysis.json"
+SCHEMA = Path(__file__).with_name("analysis.schema.json")
+
+# What numbers are rounded to; more would be noise of float32
+DIGITS = 6
+
+
+def schema() -> dict[str, Any]:
+    """The JSON Schema of ``analysis.json``."""
+    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    return found
+
+
+def validate(analysis: Any, name: str) -> None:
+    """Check a document against the schema.
+
+    Args:
+        analysis: what was read from the file.
+        name: what to call it in errors.
+
+    Raises:
+        ValueError: it is not an analysis, of another version, or not in its form; names the
+            place.
+        ModuleNotFoundError: the extra ``report`` is not installed.
+    """
+    found = analysis.get("format") if isinstance(analysis, dict) else None
+    if found != FORMAT:
+        raise ValueError(f"{name} is not what 'fairseq-entmax analyze' writes")
+    if analysis.get("version") != VERSION:
+        raise ValueError(
+            f"{name} has version {analysis.get('version')!r} of the format, and this release "
+            f"reads version {VERSION}: analyse the checkpoints anew, or use the release that wrote it"
+        )
+    try:
+        import jsonschema
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "reading an analysis needs jsonschema: run pip install 'fairseq-entmax[report]'",
+            name="jsonschema",
+        ) from None
+    validator = jsonschema.Draft202012Validator(schema())
+    error = jsonschema.exceptions.best_match(validator.iter_errors(analysis))
+    if error is not None:
+        raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
+
+
+def check_output(folder: str, overwrite: bool) -> None:
+    """Refuse, before any work, to write where an analysis is.
+
+    Raises:
+        FileExistsError: there is one, and it is not to be replaced.
+        NotADirectoryError: ``folder`` is something else than a folder.
+    """
+    if os.path.exists(folder) and not os.path.isdir(folder):
+        raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
+    path = os.path.join(folder, FILE_NAME)
+    if os.path.lexists(path) and not overwrite:
+        raise FileExistsError(
+            f"--output: {path} exists: choose another folder, or replace it with --overwrite"
+        )
+
+
+def write(analysis: dict[str, Any], folder: str) -> str:
+    """Write ``analysis.json``, whole or not at all.
+
+    Args:
+        analysis: the document; its numbers are rounded.
+        folder: made where it is missing.
+
+    Returns:
+        The file's path.
+    """
+    os.makedirs(folder, exist_ok=True)
+    path = os.path.join(folder, FILE_NAME)
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            json.dump(rounded(analysis), file, ensure_ascii=False, allow_nan=False)
+            file.write("\n")
+            file.flush()
+            os.fsync(file.fileno())
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+    return path
+
+
+def rounded(value: Any) -> Any:
+    """Nested data with every number rounded to :data:`DIGITS` significant digits."""
+    if isinstance(value, float):
+        return float(f"{value:.{DIGITS}g}")
+    if isinstance(value, dict):
+        return {key: rounded(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [rounded(one) for one in value]
+    return value

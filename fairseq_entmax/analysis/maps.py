@@ -1,0 +1,107 @@
+"""Attention maps of chosen sentences, in a compact form that keeps zeros exact."""
+
+from __future__ import annotations
+
+import base64
+import heapq
+import zlib
+from collections.abc import Mapping as Dictionary
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+# The lengths, in tokens, of sentences that are chosen by themselves: long enough to show
+# what heads do, short enough to be read
+SHORTEST, LONGEST = 8, 40
+
+_SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
+
+
+class MostDifferent:
+    """Keeps the sentences whose heads differ most, whatever the number of sentences seen.
+
+    Those of a length outside of ``SHORTEST`` to ``LONGEST`` count behind all others.
+
+    Args:
+        number: how many to keep.
+    """
+
+    def __init__(self, number: int) -> None:
+        self._number = number
+        self._heap: list[tuple[bool, float, int]] = []
+
+    def update(self, ids: Tensor, differences: Tensor, lengths: Tensor) -> None:
+        """Offer a batch.
+
+        Args:
+            ids: ``(batch,)``: the sentences' numbers in the data set.
+            differences: ``(batch,)``: how much heads differ in each.
+            lengths: ``(batch,)``: the longer of both sides, in tokens.
+        """
+        rows = zip(ids.tolist(), differences.tolist(), lengths.tolist(), strict=True)
+        for number, difference, length in rows:
+            # Of equals, the first in the data set: batches come in any order
+            item = (SHORTEST <= length <= LONGEST, difference, -number)
+            if len(self._heap) < self._number:
+                heapq.heappush(self._heap, item)
+            elif self._heap:
+                heapq.heappushpop(self._heap, item)
+
+    def sentences(self) -> list[int]:
+        """The numbers of the sentences kept, those with the largest difference first."""
+        return [-number for _, _, number in sorted(self._heap, reverse=True)]
+
+
+def encode_weights(weights: Tensor) -> str:
+    """Write weights as text: float16, little endian, compressed by zlib, in base64.
+
+    Zero stays zero, and what is above zero stays above: it becomes at least the smallest
+    float16 above zero, 6e-8.
+
+    Args:
+        weights: any shape, in [0, 1].
+    """
+    exact = weights.detach().float().cpu().numpy()
+    half = exact.astype("<f2")
+    half[(half == 0) & (exact > 0)] = _SMALLEST
+    return base64.b64encode(zlib.compress(half.tobytes(), 9)).decode("ascii")
+
+
+def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
+    """Read the weights of one layer of one attention from ``maps`` in ``analysis.json``.
+
+    Args:
+        entry: with ``shape`` and ``weights``.
+
+    Returns:
+        ``(heads, queries, keys)`` float32.
+
+    Raises:
+        ValueError: the text does not hold weights of that shape.
+    """
+    try:
+        data = zlib.decompress(base64.b64decode(entry["weights"], validate=True))
+        half = numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
+    return torch.from_numpy(half.astype("<f4"))
+
+
+def sentence_maps(attention: Dictionary[str, Dictionary[int, Tensor]]) -> list[dict[str, Any]]:
+    """The weights of every head on one sentence.
+
+    Args:
+        attention: attention to layer to weights ``(1, heads, queries, keys)``.
+    """
+    return [
+        {
+            "attention": name,
+            "layer": layer,
+            "shape": list(weights.shape[1:]),
+            "weights": encode_weights(weights[0]),
+        }
+        for name, layers in attention.items()
+        for layer, weights in sorted(layers.items())
+    ]

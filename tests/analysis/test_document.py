@@ -1,0 +1,104 @@
+"""The written form of an analysis."""
+
+import json
+
+import jsonschema
+import pytest
+
+from fairseq_entmax.analysis import document
+from tests.analysis.report.synthetic import synthetic_analysis
+
+
+def small():
+    return synthetic_analysis(models=2, layers=2, heads=2, sentences=2, length=6)
+
+
+def test_the_schema_is_a_schema():
+    jsonschema.Draft202012Validator.check_schema(document.schema())
+
+
+def test_a_document_in_the_form_is_accepted():
+    document.validate(small(), "a.json")
+
+
+def change(analysis, path, value):
+    *parents, last = path
+    for key in parents:
+        analysis = analysis[key]
+    analysis[last] = value
+
+
+HEAD = ("models", 0, "attentions", 0, "heads", 0)
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "place"),
+    [
+        ((*HEAD, "density"), 1.5, "heads[0].density"),
+        ((*HEAD, "alpha"), 0.9, "heads[0].alpha"),
+        ((*HEAD, "density"), "dense", "heads[0].density"),
+        ((*HEAD, "offsets"), {"maximum": {}}, "heads[0].offsets"),
+        (("models", 0, "attentions", 0, "attention"), "self", "attentions[0].attention"),
+        (("data", "sentences"), -1, "data.sentences"),
+        (("maps", 0, "models", 0, 0, "shape"), [1, 2], "shape"),
+        (("models",), [], "models"),
+    ],
+)
+def test_what_is_not_in_the_form_is_refused_with_its_place(path, value, place):
+    analysis = small()
+    change(analysis, path, value)
+    with pytest.raises(ValueError, match=r"a\.json is damaged at") as error:
+        document.validate(analysis, "a.json")
+    assert place in str(error.value)
+
+
+def test_nothing_may_be_missing_or_unknown():
+    analysis = small()
+    del analysis["models"][0]["loss"]
+    with pytest.raises(ValueError, match="'loss' is a required property"):
+        document.validate(analysis, "a.json")
+    analysis = small()
+    analysis["models"][0]["attentions"][0]["heads"][0]["mood"] = 1
+    with pytest.raises(ValueError, match="'mood' was unexpected"):
+        document.validate(analysis, "a.json")
+
+
+@pytest.mark.parametrize("other", [None, [], {}, {"format": "x"}, "text"])
+def test_another_document_is_refused(other):
+    with pytest.raises(ValueError, match=r"a\.json is not what 'fairseq-entmax analyze' writes"):
+        document.validate(other, "a.json")
+
+
+def test_another_version_is_refused_with_what_to_do():
+    with pytest.raises(ValueError, match=r"has version 7 of the format.*analyse the checkpoints"):
+        document.validate({**small(), "version": 7}, "a.json")
+
+
+def test_writing_rounds_numbers_and_leaves_one_file(tmp_path):
+    path = document.write({"a": [1 / 3, 12345678.9, 1e-12], "b": (True, None, 7)}, str(tmp_path))
+    text = json.loads((tmp_path / "analysis.json").read_text())
+    assert text == {"a": [0.333333, 12345700.0, 1e-12], "b": [True, None, 7]}
+    assert [file.name for file in tmp_path.iterdir()] == ["analysis.json"]
+    assert path == str(tmp_path / "analysis.json")
+
+
+def test_a_document_that_cannot_be_written_leaves_the_old_one(tmp_path):
+    document.write({"old": 1}, str(tmp_path))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        document.write({"new": float("nan")}, str(tmp_path))
+    assert json.loads((tmp_path / "analysis.json").read_text()) == {"old": 1}
+    assert [file.name for file in tmp_path.iterdir()] == ["analysis.json"]
+
+
+def test_an_analysis_that_is_there_is_not_replaced_unasked(tmp_path):
+    document.write({"old": 1}, str(tmp_path))
+    with pytest.raises(FileExistsError, match=r"--output: .* exists: .* --overwrite"):
+        document.check_output(str(tmp_path), overwrite=False)
+    document.check_output(str(tmp_path), overwrite=True)
+    document.check_output(str(tmp_path / "new"), overwrite=False)
+
+
+def test_an_output_that_is_a_file_is_refused(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(NotADirectoryError, match="which is no folder"):
+        document.check_output(str(tmp_path / "file"), overwrite=True)

@@ -1,0 +1,117 @@
+"""The weights of every head while a model runs."""
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis import AttentionRecorder, record_attention
+from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+
+SHAPES = {"encoder-self": (3, 4, 7, 7), "decoder-self": (3, 4, 6, 6), "cross": (3, 4, 6, 7)}
+
+
+def sample():
+    return batch([7, 5, 2], [6, 3, 4])
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_every_head_of_every_layer_is_recorded(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping))
+    recorded, _ = record_attention(model, sample())
+    assert {name: set(layers) for name, layers in recorded.items()} == {n: {0, 1} for n in SHAPES}
+    for name, layers in recorded.items():
+        for weights in layers.values():
+            assert weights.shape == SHAPES[name]
+            assert not weights.requires_grad
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_the_weights_are_those_that_fairseq_returns(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping))
+    net_input = sample()["net_input"]
+    recorded, _ = record_attention(model, sample())
+    encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+    for layer in range(2):
+        _, extra = model.decoder(
+            net_input["prev_output_tokens"],
+            encoder_out=encoder_out,
+            alignment_layer=layer,
+            alignment_heads=4,
+        )
+        # fairseq returns the mean over heads
+        mean = recorded["cross"][layer].mean(dim=1)
+        assert torch.allclose(extra["attn"][0], mean, atol=1e-6)
+
+
+def test_rows_are_probabilities_with_nothing_on_padding_or_the_future():
+    model = spread_scores(build_model(attn_mapping="entmax15"))
+    recorded, _ = record_attention(model, sample())
+    source_padding = sample()["net_input"]["src_tokens"] == tiny_task().source_dictionary.pad()
+    assert source_padding.any()
+    for name, layers in recorded.items():
+        for weights in layers.values():
+            assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+            if name == "decoder-self":
+                assert weights.triu(1).eq(0).all()
+            else:
+                hidden = source_padding[:, None, None].expand_as(weights)
+                assert weights[hidden].eq(0).all()
+
+
+@pytest.mark.parametrize("mapping", MAPPINGS)
+def test_recording_changes_no_result_and_leaves_no_trace(mapping):
+    model = spread_scores(build_model(attn_mapping=mapping))
+    hooks = sum(len(m._forward_hooks) for m in model.modules())
+    with torch.no_grad():
+        before = model(**sample()["net_input"])[0]
+    _, during = record_attention(model, sample())
+    assert torch.allclose(before, during, atol=1e-5)
+    assert sum(len(m._forward_hooks) for m in model.modules()) == hooks
+
+
+def test_an_error_inside_leaves_no_trace_either():
+    model = build_model()
+    with pytest.raises(KeyError), AttentionRecorder(model):
+        raise KeyError
+    assert not any(m._forward_hooks for m in model.modules())
+
+
+def test_weights_can_keep_their_graph():
+    model = spread_scores(build_model(attn_mapping="entmax"))
+    with AttentionRecorder(model, keep_graph=True) as recorder:
+        model(**sample()["net_input"])
+    recorder.attention["encoder-self"][0][..., 0].sum().backward()
+    assert model.encoder.layers[0].self_attn.q_proj.weight.grad.abs().sum() > 0
+
+
+def test_generation_is_recorded_call_by_call():
+    model = spread_scores(build_model(attn_mapping="entmax15"))
+    generator = tiny_task().build_generator([model], _generation())
+    with AttentionRecorder(model, keep_calls=True) as recorder:
+        generator.generate([model], sample())
+    crosses = [weights for name, layer, weights in recorder.calls if (name, layer) == ("cross", 0)]
+    assert len(crosses) > 1
+    assert {weights.shape[2] for weights in crosses} == {1}
+    for weights in crosses:
+        assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
+
+
+def _generation():
+    from argparse import Namespace
+
+    return Namespace(beam=2, max_len_a=0, max_len_b=5)
+
+
+def test_an_attention_without_heads_is_absent():
+    model = build_model(encoder_self_attn_heads="0,4")
+    recorded, _ = record_attention(model, sample())
+    assert set(recorded["encoder-self"]) == {1}
+
+
+def test_a_stock_model_is_refused_with_the_way_to_load_it():
+    with pytest.raises(ValueError, match=r"load its checkpoint with fairseq_entmax\.analysis"):
+        AttentionRecorder(build_model(arch="transformer"))
+
+
+def test_a_model_without_attention_is_refused():
+    with pytest.raises(ValueError, match="Linear has no attention"):
+        AttentionRecorder(torch.nn.Linear(2, 2))
