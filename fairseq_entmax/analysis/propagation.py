@@ -1,0 +1,185 @@
+"""The way of relevance back through a whole model, from logits to the first layers' inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.analysis import propagation_rules as rules
+from fairseq_entmax.analysis.activations import Activations, wide
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+
+# Attention to layer to a number for each prediction and head, (predictions, heads)
+ByHead = dict[str, dict[int, Tensor]]
+
+
+def layers_of(stack: Any) -> list[Any]:
+    """The layers of an encoder or decoder, bottom first."""
+    # By name: to iterate over the layers themselves drops some at random with LayerDrop
+    return list(stack.layers.children())
+
+
+def watched_modules(model: Any) -> Iterator[nn.Module]:
+    """The modules whose inputs and outputs :class:`Propagation` needs."""
+    decoder = model.decoder
+    for _, _, attention in attention_modules(model):
+        if attention.mapping is not None:
+            yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
+    for layer in layers_of(model.encoder) + layers_of(decoder):
+        yield from (layer.self_attn_layer_norm, layer.fc1, layer.fc2, layer.final_layer_norm)
+        if getattr(layer, "encoder_attn", None) is not None:
+            yield layer.encoder_attn_layer_norm
+    last = (model.encoder.layer_norm, decoder.layer_norm, decoder.project_out_dim)
+    yield from (module for module in last if module is not None)
+    yield decoder.output_projection
+
+
+class Propagation:
+    """Relevance of the heads for some target positions of one sentence.
+
+    Args:
+        model: an encoder-decoder Transformer of this package.
+        activations: those of :func:`watched_modules`, of one pass over one sentence that has no
+            padding.
+        source_length: of that sentence.
+        positions: ``(predictions,)``, the target positions whose logits to start from.
+
+    Attributes:
+        heads: attention to layer to the relevance of its heads, ``(predictions, heads)``.
+        totals: boundary, in the order of the way, to ``(predictions,)``, the relevance there.
+    """
+
+    def __init__(
+        self, model: Any, activations: Activations, source_length: int, positions: Tensor
+    ) -> None:
+        self._activations = activations
+        self.heads: ByHead = {attention: {} for attention in (ENCODER_SELF, DECODER_SELF, CROSS)}
+        self.totals: dict[str, Tensor] = {}
+        # What has reached the outputs of decoder and encoder, (predictions, length, width)
+        self._decoder = self._from_logits(model.decoder, positions)
+        width = model.cfg.encoder.embed_dim
+        self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
+        self._note_total("decoder output")
+        for number, layer in reversed(list(enumerate(layers_of(model.decoder)))):
+            self._through_decoder_layer(number, layer)
+            self._note_total(f"decoder layer {number} input")
+        if model.encoder.layer_norm is not None:
+            self._encoder = self._through_norm(model.encoder.layer_norm, self._encoder)
+        self._note_total("encoder output")
+        for number, layer in reversed(list(enumerate(layers_of(model.encoder)))):
+            self._through_encoder_layer(number, layer)
+            self._note_total(f"encoder layer {number} input")
+
+    def _note_total(self, boundary: str) -> None:
+        self.totals[boundary] = self._decoder.sum(dim=(1, 2)) + self._encoder.sum(dim=(1, 2))
+
+    def _input(self, module: nn.Module) -> Tensor:
+        """What a module took, ``(positions, units)``."""
+        return self._activations.input(module).flatten(0, 1)
+
+    def _output(self, module: nn.Module) -> Tensor:
+        """What a module gave, ``(positions, units)``."""
+        return self._activations.output(module).flatten(0, 1)
+
+    def _from_logits(self, decoder: Any, positions: Tensor) -> Tensor:
+        """Start at the top-1 logit of each position; relevance of the top layer's output."""
+        projection = decoder.output_projection
+        features = self._input(projection)
+        words = self._output(projection)[positions].argmax(dim=-1)
+        start = rules.logit(features[positions], wide(projection.weight[words]))
+        relevance = start.new_zeros(len(positions), *features.shape)
+        relevance[torch.arange(len(positions), device=positions.device), positions] = start
+        if decoder.project_out_dim is not None:
+            relevance = self._through_linear(decoder.project_out_dim, relevance)
+        if decoder.layer_norm is not None:
+            relevance = self._through_norm(decoder.layer_norm, relevance)
+        return relevance
+
+    def _through_encoder_layer(self, number: int, layer: Any) -> None:
+        relevance = self._through_feed_forward(layer, self._encoder)
+        self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
+
+    def _through_decoder_layer(self, number: int, layer: Any) -> None:
+        relevance = self._through_feed_forward(layer, self._decoder)
+        if layer.encoder_attn is not None:
+            relevance = self._through_cross_attention(number, layer, relevance)
+        self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
+
+    def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
+        norm, is_before = layer.final_layer_norm, layer.normalize_before
+        if not is_before:
+            relevance = self._through_norm(norm, relevance)
+        residual = self._input(norm if is_before else layer.fc1)
+        kept, added = rules.residual(relevance, residual, self._added_by(layer.fc2))
+        branch = self._through_linear(layer.fc1, self._through_linear(layer.fc2, added))
+        return kept + (self._through_norm(norm, branch) if is_before else branch)
+
+    def _through_self_attention(
+        self, attention: str, number: int, layer: Any, relevance: Tensor
+    ) -> Tensor:
+        norm, is_before = layer.self_attn_layer_norm, layer.normalize_before
+        kept, branch = self._through_attention(
+            attention, number, layer.self_attn, norm, is_before, relevance
+        )
+        if branch is None:
+            return kept
+        return kept + (self._through_norm(norm, branch) if is_before else branch)
+
+    def _through_cross_attention(self, number: int, layer: Any, relevance: Tensor) -> Tensor:
+        kept, branch = self._through_attention(
+            CROSS,
+            number,
+            layer.encoder_attn,
+            layer.encoder_attn_layer_norm,
+            layer.normalize_before,
+            relevance,
+        )
+        if branch is not None:
+            self._encoder = self._encoder + branch
+        return kept
+
+    def _through_attention(
+        self,
+        name: str,
+        number: int,
+        attention: MultiheadAttention,
+        norm: nn.Module,
+        is_before: bool,
+        relevance: Tensor,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Relevance of what the residual connection takes along, and of what the values are of.
+
+        The latter is None where there are no heads: their output is a bias.
+        """
+        if not is_before:
+            relevance = self._through_norm(norm, relevance)
+        if attention.mapping is None:
+            self.heads[name][number] = relevance.new_zeros(len(relevance), 0)
+            return relevance, None
+        residual = self._input(norm if is_before else attention.q_proj)
+        kept, added = rules.residual(relevance, residual, self._added_by(attention.out_proj))
+        heads = self._through_linear(attention.out_proj, added)
+        # (predictions, queries, heads, head_dim)
+        heads = heads.unflatten(-1, (attention.num_heads, -1))
+        self.heads[name][number] = heads.sum(dim=(1, 3))
+        values = self._output(attention.v_proj).unflatten(-1, (attention.num_heads, -1))
+        weights = self._activations.output(attention.mapping)[0]
+        of_values = rules.weighted_sum(heads, weights, values)
+        return kept, self._through_linear(attention.v_proj, of_values.flatten(2))
+
+    def _added_by(self, projection: nn.Linear) -> Tensor:
+        """What a branch that ends in this layer adds to the residual, its bias alone left out."""
+        return rules.made_by_inputs(
+            self._output(projection), self._input(projection), wide(projection.weight)
+        )
+
+    def _through_linear(self, layer: nn.Linear, relevance: Tensor) -> Tensor:
+        return rules.linear(relevance, self._input(layer), wide(layer.weight))
+
+    def _through_norm(self, norm: nn.Module, relevance: Tensor) -> Tensor:
+        return rules.layer_norm(relevance, self._input(norm))

@@ -1,0 +1,161 @@
+"""How much each attention head matters for what a model predicts, by relevance propagation.
+
+For each target position, relevance 1 starts at the logit of the word that the model ranks
+first, and goes back through the decoder and the encoder by the rules of
+:mod:`fairseq_entmax.analysis.propagation_rules`. The relevance of a head is what arrives at
+its output, at all positions together. No relevance gets lost on the way: the decoder's and the
+encoder's streams together hold 1 at every layer, which :meth:`HeadRelevance.conservation` lets
+one verify.
+
+Queries and keys get no relevance, since the weights of attention are held constant: from
+cross-attention it goes into the encoder by way of the values alone.
+
+Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who compare the
+heads of a layer by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.activations import Activations, evaluating
+from fairseq_entmax.analysis.propagation import ByHead, Propagation, layers_of, watched_modules
+from fairseq_entmax.models import EntmaxTransformerModel
+
+# What has no rule: attribute of a decoder layer to the option that gives it
+_UNKNOWN_IN_LAYER = {
+    "attn_ln": "--scale-attn",
+    "c_attn": "--scale-heads",
+    "ffn_layernorm": "--scale-fc",
+    "w_resid": "--scale-resids",
+}
+
+
+@dataclass(frozen=True)
+class HeadRelevance:
+    """Relevance of every head for every prediction.
+
+    A prediction is a target position that is not padding; they come sentence by sentence.
+
+    Attributes:
+        heads: attention to layer to ``(predictions, heads)``, from 0 to 1: the part of the
+            logit's relevance 1 that arrives at the head. A pruned attention may have 0 heads.
+        totals: boundary to ``(predictions,)``: the relevance there, of the decoder's and the
+            encoder's stream together. Boundaries are in the order in which relevance passes:
+            ``decoder output`` (of the top layer), ``decoder layer 5 input`` and on down,
+            ``encoder output``, ``encoder layer 5 input`` and on down.
+    """
+
+    heads: ByHead
+    totals: dict[str, Tensor]
+
+    def shares(self) -> ByHead:
+        """The relevance of each head as a share of its layer and attention's, by prediction.
+
+        Returns:
+            Attention to layer to ``(predictions, heads)``: rows of sum 1, or of zeros where the
+            layer's heads have no relevance at all.
+        """
+        return {
+            attention: {number: _shares_of_heads(heads) for number, heads in layers.items()}
+            for attention, layers in self.heads.items()
+        }
+
+    def conservation(self) -> dict[str, float]:
+        """Boundary to the largest difference of the relevance there from the 1 at the start."""
+        return {name: (total - 1.0).abs().max().item() for name, total in self.totals.items()}
+
+
+def head_relevance(
+    model: EntmaxTransformerModel, sample: dict[str, Any], predictions_at_once: int = 32
+) -> HeadRelevance:
+    """Relevance of every head to the top-1 logit of every target position.
+
+    Sentences are taken one by one, without padding, so the batch makes no difference. The
+    activations are those of evaluation, computed once for each sentence, in the model's own
+    precision; relevance is float32 (float64 for a float64 model).
+
+    Args:
+        model: the model; it is left as it was.
+        sample: a batch as fairseq's collater makes it, on the model's device.
+        predictions_at_once: how many target positions are worked on together, 1 or more.
+            Memory grows with it and with the sentence's length, not with the batch.
+
+    Raises:
+        ValueError: the model has a part that there is no rule for; names its option.
+    """
+    if predictions_at_once < 1:
+        raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
+    _check(model)
+    parts: list[HeadRelevance] = []
+    with torch.no_grad(), evaluating(model):
+        for source, previous in _sentences(model, sample["net_input"]):
+            with Activations(watched_modules(model)) as activations:
+                model(source, torch.tensor([source.size(1)], device=source.device), previous)
+            positions = torch.arange(previous.size(1), device=source.device)
+            for chunk in positions.split(predictions_at_once):
+                part = Propagation(model, activations, source.size(1), chunk)
+                parts.append(HeadRelevance(part.heads, part.totals))
+    return _together(parts)
+
+
+def _together(parts: list[HeadRelevance]) -> HeadRelevance:
+    """The predictions of all parts, of one model, in their order."""
+    return HeadRelevance(
+        {
+            attention: {
+                number: torch.cat([part.heads[attention][number] for part in parts])
+                for number in sorted(layers)
+            }
+            for attention, layers in parts[0].heads.items()
+        },
+        {name: torch.cat([part.totals[name] for part in parts]) for name in parts[0].totals},
+    )
+
+
+def _shares_of_heads(heads: Tensor) -> Tensor:
+    totals = heads.sum(dim=1, keepdim=True)
+    return torch.where(totals > 0, heads / totals, 0.0)
+
+
+def _check(model: Any) -> None:
+    """Refuse models with parts that there is no rule for."""
+    decoder = model.decoder
+    found = []
+    if decoder.adaptive_softmax is not None:
+        found.append("--adaptive-softmax-cutoff")
+    if decoder.cross_self_attention:
+        found.append("--cross-self-attention")
+    for layer in layers_of(decoder):
+        if not hasattr(layer, "self_attn"):
+            found.append("--base-layers")
+            continue
+        found += [
+            option
+            for attribute, option in _UNKNOWN_IN_LAYER.items()
+            if getattr(layer, attribute, None) is not None
+        ]
+        if layer.self_attn.bias_k is not None:
+            found.append("add_bias_kv")
+        if layer.self_attn.add_zero_attn:
+            found.append("add_zero_attn")
+    if found:
+        raise ValueError(
+            f"there is no rule to propagate relevance through a model with {found[0]}: leave "
+            f"relevance out of the measures"
+        )
+
+
+def _sentences(model: Any, net_input: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
+    """Each sentence's source and decoder input, ``(1, length)``, without padding."""
+    pairs = zip(net_input["src_tokens"], net_input["prev_output_tokens"], strict=True)
+    for source, previous in pairs:
+        yield (
+            source[source != model.encoder.padding_idx][None],
+            previous[previous != model.decoder.padding_idx][None],
+        )

@@ -1,0 +1,295 @@
+"""Layer-wise relevance propagation, against dense matrices and the laws that it keeps."""
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis.relevance import HeadRelevance, head_relevance
+from fairseq_entmax.mappings import is_fusible
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from tests.analysis.relevance_reference import Reference
+from tests.support import batch, build_model, spread_scores, tiny_task
+
+PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}
+ALL = "encoder-self,decoder-self,cross"
+PRUNED = {
+    "encoder_self_attn_heads": "0,3",
+    "decoder_self_attn_heads": "2,0",
+    "cross_attn_heads": "1,0",
+}
+CONFIGURATIONS = {
+    "post-norm": {},
+    "pre-norm": PRE_NORM,
+    "softmax": {"attn_mapping": "softmax"},
+    "sparsemax, pre-norm": {"attn_mapping": "sparsemax", **PRE_NORM},
+    "gates": {"head_gates": ALL},
+    "pruned": PRUNED,
+    "pruned, pre-norm": {**PRUNED, **PRE_NORM},
+    "pre-norm encoder alone": {"encoder_normalize_before": True},
+    "no final norm": {**PRE_NORM, "no_decoder_final_norm": True},
+    "gelu, normalised embeddings": {"activation_fn": "gelu", "layernorm_embedding": True},
+    "uneven layers and widths": {
+        "encoder_layers": 3,
+        "decoder_layers": 1,
+        "encoder_embed_dim": 8,
+        "encoder_attention_heads": 2,
+    },
+    "projected output": {"decoder_output_dim": 6, "decoder_input_dim": 6, **PRE_NORM},
+    "shared embeddings": {"share_all_embeddings": True},
+    "no cross-attention": {"no_cross_attention": True},
+}
+configurations = pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+
+
+def make(seed=1, **options):
+    """A model whose parameters, biases and norms too, are all random and far from trivial."""
+    model = spread_scores(build_model(seed=seed, **options), 2.0)
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if parameter.dim() == 1 and ".mapping." not in name:
+                parameter.add_(0.4 * torch.randn_like(parameter))
+    return model
+
+
+def sentences(sample):
+    """Each source and decoder input of a batch, alone and without padding."""
+    pad = tiny_task().source_dictionary.pad()
+    net_input = sample["net_input"]
+    rows = zip(net_input["src_tokens"], net_input["prev_output_tokens"], strict=True)
+    return [(source[source != pad][None], target[target != pad][None]) for source, target in rows]
+
+
+def alone(source, previous):
+    return {"net_input": {"src_tokens": source, "prev_output_tokens": previous}}
+
+
+def every_head(result):
+    return [(a, n, heads) for a, layers in result.heads.items() for n, heads in layers.items()]
+
+
+@configurations
+def test_relevance_is_that_of_dense_matrices(options):
+    model = make(**options).double()
+    sample = batch([5], [4])
+    ((source, previous),) = sentences(sample)
+    result = head_relevance(model, sample)
+    reference = Reference(model, source, previous)
+    logits = model(source, torch.tensor([5]), previous)[0][0].detach()
+    torch.testing.assert_close(torch.tensor(reference.logits.values), logits, atol=1e-9, rtol=0)
+    for position in range(4):
+        for (attention, number), heads in reference.relevance_of_heads(position).items():
+            torch.testing.assert_close(
+                result.heads[attention][number][position],
+                torch.tensor(heads),
+                atol=1e-10,
+                rtol=0,
+                msg=lambda text, where=(attention, number, position): f"{where}: {text}",
+            )
+
+
+@configurations
+def test_every_boundary_holds_the_relevance_of_the_start(options):
+    model = make(**options)
+    result = head_relevance(model, batch([9, 4, 6], [7, 1, 5]))
+    boundaries = ["decoder output", "encoder output"]
+    for side, stack in (("decoder", model.decoder), ("encoder", model.encoder)):
+        boundaries += [f"{side} layer {number} input" for number in range(len(stack.layers))]
+    assert set(result.totals) == set(boundaries)
+    assert all(total.shape == (13,) for total in result.totals.values())
+    assert max(result.conservation().values()) < 1e-4
+
+
+def test_conservation_is_measured_as_the_largest_difference_from_the_start():
+    result = HeadRelevance({}, {"a": torch.tensor([1.0, 0.75, 1.125])})
+    assert result.conservation() == {"a": 0.25}
+
+
+@configurations
+def test_a_result_has_the_heads_of_each_layer(options):
+    model = make(**options)
+    result = head_relevance(model, batch([5, 3], [4, 2]))
+    shapes = {(a, n): tuple(heads.shape) for a, n, heads in every_head(result)}
+    assert shapes == {(a, n): (6, m.num_heads) for a, n, m in attention_modules(model)}
+
+
+def test_shares_are_relevance_over_that_of_the_layers_heads():
+    result = head_relevance(make(), batch([5, 3], [4, 2]))
+    for attention, number, heads in every_head(result):
+        shares = result.shares()[attention][number]
+        torch.testing.assert_close(shares.sum(dim=1), torch.ones(6), atol=1e-6, rtol=0)
+        ratio = heads[:, :1] / heads[:, 1:2]
+        torch.testing.assert_close(shares[:, :1] / shares[:, 1:2], ratio, atol=0, rtol=1e-4)
+
+
+def test_shares_are_zero_where_the_layers_heads_have_no_relevance():
+    result = head_relevance(make(no_cross_attention=True), batch([5], [4]))
+    for number in range(2):
+        assert torch.equal(result.shares()["encoder-self"][number], torch.zeros(4, 4))
+
+
+def no_columns(attention, rows):
+    attention.out_proj.weight[:, rows] = 0.0
+
+
+def no_values(attention, rows):
+    attention.v_proj.weight[rows] = 0.0
+    attention.v_proj.bias[rows] = 0.0
+
+
+def closed_gate(attention, rows):
+    decision = torch.ones(attention.num_heads)
+    decision[rows.start // attention.head_dim] = 0.0
+    attention.gate.decide(decision)
+
+
+@pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
+@pytest.mark.parametrize("silence", [no_columns, no_values, closed_gate])
+def test_a_head_whose_output_is_zero_has_exactly_no_relevance(silence, norm):
+    model = make(head_gates=ALL, **norm)
+    size = 4
+    with torch.no_grad():
+        for number, (_, _, attention) in enumerate(attention_modules(model)):
+            head = number % 4
+            silence(attention, slice(head * size, (head + 1) * size))
+    result = head_relevance(model, batch([6, 4], [5, 3]))
+    for number, (attention, layer, _) in enumerate(attention_modules(model)):
+        heads = result.heads[attention][layer]
+        assert not heads[:, number % 4].any()
+        assert heads.sum(dim=1).all()
+    assert max(result.conservation().values()) < 1e-4
+
+
+@pytest.mark.parametrize("silence", [no_columns, no_values])
+def test_an_attention_that_gives_its_bias_alone_has_exactly_no_relevance(silence):
+    model = make()
+    with torch.no_grad():
+        silence(model.decoder.layers[1].encoder_attn, slice(0, 16))
+        silence(model.encoder.layers[0].self_attn, slice(0, 16))
+    assert model.encoder.layers[0].self_attn.out_proj.bias.all()
+    result = head_relevance(model, batch([6], [5]))
+    assert not result.heads["cross"][1].any()
+    assert not result.heads["encoder-self"][0].any()
+    assert max(result.conservation().values()) < 1e-4
+
+
+def test_units_of_a_branch_made_by_bias_alone_give_heads_nothing():
+    """Else a head that these units do not look at would get some of theirs."""
+    model = make()
+    attention = model.encoder.layers[1].self_attn
+    with torch.no_grad():
+        attention.out_proj.weight[3:] = 0.0
+        attention.out_proj.weight[:3, 4:] = 0.0
+    heads = head_relevance(model, batch([6], [5])).heads["encoder-self"][1]
+    assert heads[:, 0].all()
+    assert not heads[:, 1:].any()
+
+
+@pytest.mark.parametrize("part", ["fc1", "fc2", "v_proj", "out_proj", "final_layer_norm"])
+@pytest.mark.parametrize("size", [0.0, 1e-25, 1e-40])
+@pytest.mark.parametrize("options", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
+def test_vanishing_weights_lose_no_relevance(part, size, options):
+    model = make(**options)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if f"{part}.weight" in name:
+                parameter.view(len(parameter), -1)[::2] *= size
+    result = head_relevance(model, batch([6], [5]))
+    assert max(result.conservation().values()) < 1e-4
+    assert all(heads.isfinite().all() for _, _, heads in every_head(result))
+
+
+def test_padding_and_the_other_sentences_of_a_batch_make_no_difference():
+    model = make()
+    sample = batch([9, 3, 6], [7, 2, 5])
+    assert sample["net_input"]["src_tokens"].eq(tiny_task().source_dictionary.pad()).any()
+    together = head_relevance(model, sample)
+    parts = [head_relevance(model, alone(*sentence)) for sentence in sentences(sample)]
+    for attention, number, heads in every_head(together):
+        apart = torch.cat([part.heads[attention][number] for part in parts])
+        assert torch.equal(heads, apart)
+
+
+@pytest.mark.parametrize("left_pad_target", [False, True])
+def test_padding_may_be_on_either_side(left_pad_target):
+    model = make()
+    expected = head_relevance(model, batch([9, 3], [7, 2]))
+    options = {"left_pad_source": False, "left_pad_target": left_pad_target}
+    result = head_relevance(model, batch([9, 3], [7, 2], **options))
+    for attention, number, heads in every_head(expected):
+        assert torch.equal(result.heads[attention][number], heads)
+
+
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_how_many_predictions_are_worked_on_at_once_makes_no_difference(at_once):
+    model, sample = make(), batch([6, 4], [7, 3])
+    expected = head_relevance(model, sample, predictions_at_once=10)
+    result = head_relevance(model, sample, predictions_at_once=at_once)
+    for attention, number, heads in every_head(result):
+        reference = expected.heads[attention][number]
+        torch.testing.assert_close(heads, reference, atol=1e-6, rtol=1e-5)
+
+
+def test_a_model_in_half_precision_loses_no_relevance():
+    result = head_relevance(make().bfloat16(), batch([6], [5]))
+    assert max(result.conservation().values()) < 1e-4
+    assert result.heads["cross"][0].dtype == torch.float32
+
+
+def test_layers_that_recompute_their_activations_give_the_same():
+    sample = batch([6, 3], [5, 4])
+    expected = head_relevance(make(), sample)
+    result = head_relevance(make(checkpoint_activations=True), sample)
+    for attention, number, heads in every_head(expected):
+        torch.testing.assert_close(result.heads[attention][number], heads, atol=1e-6, rtol=1e-5)
+
+
+def test_the_model_is_left_as_it_was():
+    model = make(dropout=0.3, encoder_layerdrop=0.5).train()
+    model.decoder.layers[0].eval()
+    modes = [module.training for module in model.modules()]
+    first = head_relevance(model, batch([6], [5]))
+    assert [module.training for module in model.modules()] == modes
+    assert all(is_fusible(module.mapping) for _, _, module in attention_modules(model))
+    assert not any(module._forward_hooks for module in model.modules())
+    second = head_relevance(model, batch([6], [5]))
+    assert torch.equal(first.heads["cross"][0], second.heads["cross"][0])
+
+
+@pytest.mark.parametrize(
+    ("options", "option"),
+    [
+        ({"adaptive_softmax_cutoff": "8,16"}, "--adaptive-softmax-cutoff"),
+        ({"cross_self_attention": True, "no_cross_attention": True}, "--cross-self-attention"),
+        ({"scale_attn": True}, "--scale-attn"),
+        ({"scale_fc": True}, "--scale-fc"),
+        ({"scale_heads": True}, "--scale-heads"),
+        ({"scale_resids": True}, "--scale-resids"),
+    ],
+)
+def test_a_part_without_a_rule_is_refused_by_the_name_of_its_option(options, option):
+    with pytest.raises(ValueError, match=f"with {option}: leave relevance out"):
+        head_relevance(build_model(**options), batch([5], [4]))
+
+
+def test_a_layer_without_attention_is_refused():
+    model = build_model()
+    model.decoder.layers.append(torch.nn.Identity())
+    with pytest.raises(ValueError, match="with --base-layers: leave relevance out"):
+        head_relevance(model, batch([5], [4]))
+
+
+@pytest.mark.parametrize(
+    ("attribute", "value"), [("bias_k", torch.zeros(1, 1, 16)), ("add_zero_attn", True)]
+)
+def test_a_decoder_that_attends_to_more_than_words_is_refused(attribute, value):
+    model = build_model()
+    del model.decoder.layers[1].self_attn.__dict__[attribute]
+    setattr(model.decoder.layers[1].self_attn, attribute, value)
+    option = attribute.replace("bias_k", "add_bias_kv")
+    with pytest.raises(ValueError, match=f"with {option}: leave relevance out"):
+        head_relevance(model, batch([5], [4]))
+
+
+def test_work_on_no_predictions_at_once_is_refused():
+    with pytest.raises(ValueError, match="predictions_at_once must be 1 or more, not 0"):
+        head_relevance(build_model(), batch([5], [4]), predictions_at_once=0)
