@@ -1,0 +1,144 @@
+"""How much each attention head matters for the loss, by the gradient at its output.
+
+Multiply the output of head ``h`` by ``xi_h = 1``: the head matters as much as the loss of a
+sentence moves with ``xi_h``, on average. One pass forward and one back give this for all heads.
+
+Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, equation of
+``I_h``: the mean over sentences of ``|d L / d xi_h|``.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairseq_entmax.analysis.activations import evaluating
+from fairseq_entmax.models import EntmaxTransformerModel
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import MultiheadAttention
+
+
+def head_sensitivity(
+    model: EntmaxTransformerModel, sample: dict[str, Any], padding_idx: int
+) -> dict[str, dict[int, Tensor]]:
+    """How fast the loss of each sentence changes with a factor on the output of each head.
+
+    A sentence's loss is its mean negative log likelihood for each target token, end of sentence
+    included: natural logarithm, no label smoothing, no dropout. Sum the result over sentences,
+    and divide by their number, for the importance of a head on a data set.
+
+    Args:
+        model: the model, evaluated; its mode, its gradients and what of it is learned are left
+            as they were.
+        sample: a batch with targets as fairseq's collater makes it, on the model's device.
+        padding_idx: of the target dictionary.
+
+    Returns:
+        Attention to layer to ``(batch, heads)``, 0 or more, in nats, float32 (float64 for a
+        float64 model). A pruned attention may have 0 heads.
+
+    Raises:
+        ValueError: the model has an adaptive softmax, whose likelihoods fairseq computes
+            without a gradient.
+    """
+    if model.decoder.adaptive_softmax is not None:
+        raise ValueError(
+            "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
+            "leave the gradient out of the measures"
+        )
+    target = sample["target"]
+    factors: dict[str, dict[int, Tensor]] = {}
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(evaluating(model))
+        stack.enter_context(_nothing_learned(model))
+        stack.enter_context(_nothing_recomputed(model))
+        stack.enter_context(torch.enable_grad())
+        for attention, number, module in attention_modules(model):
+            factor = _factors(model, len(target), module.num_heads)
+            factors.setdefault(attention, {})[number] = factor
+            if module.num_heads:
+                stack.enter_context(_multiplied(module, factor))
+        losses = _sentence_losses(model, sample, padding_idx)
+        # The gradient of a sum: no sentence has to do with the factors of another
+        losses.sum().backward()
+    return {
+        attention: {number: _size_of_gradient(factor) for number, factor in layers.items()}
+        for attention, layers in factors.items()
+    }
+
+
+def _factors(model: nn.Module, batch: int, heads: int) -> Tensor:
+    """Ones, ``(batch, heads)``, that get a gradient."""
+    parameter = next(model.parameters())
+    dtype = torch.float64 if parameter.dtype == torch.float64 else torch.float32
+    return torch.ones(batch, heads, dtype=dtype, device=parameter.device, requires_grad=True)
+
+
+def _size_of_gradient(factor: Tensor) -> Tensor:
+    # None where the loss does not look at the heads: the encoder's without cross-attention
+    return torch.zeros_like(factor) if factor.grad is None else factor.grad.abs()
+
+
+@contextlib.contextmanager
+def _nothing_learned(model: nn.Module) -> Iterator[None]:
+    """Keep gradients from all parameters."""
+    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    for parameter in learned:
+        parameter.requires_grad_(False)
+    try:
+        yield
+    finally:
+        for parameter in learned:
+            parameter.requires_grad_(True)
+
+
+@contextlib.contextmanager
+def _nothing_recomputed(model: nn.Module) -> Iterator[None]:
+    """Suspend ``--checkpoint-activations``.
+
+    A layer that computes its activations anew gets a gradient only where its input does, and
+    here the first layer's has none.
+    """
+    layers: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
+    forwards = [layer.forward for layer in layers]
+    for layer in layers:
+        layer.forward = layer.precheckpoint_forward
+    try:
+        yield
+    finally:
+        for layer, forward in zip(layers, forwards, strict=True):
+            layer.forward = forward
+
+
+@contextlib.contextmanager
+def _multiplied(attention: MultiheadAttention, factor: Tensor) -> Iterator[None]:
+    """Multiply the output of each head, after gates, by its factor, ``(batch, heads)``."""
+
+    def multiply(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
+        (heads,) = args  # (queries, batch, heads * head_dim)
+        split = heads.unflatten(-1, (attention.num_heads, -1))
+        return ((split * factor.to(heads.dtype)[:, :, None]).flatten(2),)
+
+    hook = attention.out_proj.register_forward_pre_hook(multiply)
+    try:
+        yield
+    finally:
+        hook.remove()
+
+
+def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Tensor:
+    """The mean negative log likelihood of each sentence's target tokens, ``(batch,)``."""
+    target = sample["target"]
+    logits, _ = model(**sample["net_input"])
+    # fairseq's own likelihoods are float32 whatever the model's precision
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
+    losses = functional.nll_loss(
+        log_probs.transpose(1, 2), target, ignore_index=padding_idx, reduction="none"
+    )
+    return losses.sum(dim=1) / (target != padding_idx).sum(dim=1)

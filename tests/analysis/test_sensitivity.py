@@ -1,0 +1,202 @@
+"""The gradient of the loss by a factor on each head, against finite differences in float64."""
+
+import copy
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis.sensitivity import head_sensitivity
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import MultiheadAttention
+from tests.kernels.native.support import needs_compiler
+from tests.support import batch, build_model, spread_scores, tiny_task
+
+PAD = tiny_task().source_dictionary.pad()
+ALL = "encoder-self,decoder-self,cross"
+PRUNED = {"encoder_self_attn_heads": "0,3", "cross_attn_heads": "1,0"}
+STEP = 1e-5
+
+
+def make(**options):
+    model = spread_scores(build_model(**options), 2.0)
+    torch.manual_seed(5)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("bias"):
+                parameter.add_(0.3 * torch.randn_like(parameter))
+    return model
+
+
+def sentence_losses(model, sample):
+    """Each sentence's mean negative log likelihood for each token, one sentence at a time."""
+    losses = []
+    for source, previous, target in zip(
+        sample["net_input"]["src_tokens"],
+        sample["net_input"]["prev_output_tokens"],
+        sample["target"],
+        strict=True,
+    ):
+        source, previous, target = (row[row != PAD] for row in (source, previous, target))
+        with torch.no_grad():
+            output = model(source[None], torch.tensor([len(source)]), previous[None])
+        log_probs = output[0][0] - output[0][0].logsumexp(dim=-1, keepdim=True)
+        losses.append(-log_probs.gather(1, target[:, None]).mean())
+    return torch.stack(losses)
+
+
+def finite_differences(model, sample, attention, layer, head):
+    """|d loss / d factor| of each sentence, by the columns of the output projection."""
+    losses = []
+    for factor in (1 + STEP, 1 - STEP):
+        scaled = copy.deepcopy(model)
+        modules = {(a, n): module for a, n, module in attention_modules(scaled)}
+        module = modules[attention, layer]
+        with torch.no_grad():
+            module.out_proj.weight[:, head * module.head_dim : (head + 1) * module.head_dim] *= (
+                factor
+            )
+        losses.append(sentence_losses(scaled, sample))
+    return ((losses[0] - losses[1]) / (2 * STEP)).abs()
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"attn_mapping": "softmax"},
+        {"encoder_normalize_before": True, "decoder_normalize_before": True},
+        {"head_gates": ALL},
+        PRUNED,
+        {"no_cross_attention": True},
+        {"checkpoint_activations": True},
+    ],
+    ids=lambda options: ",".join(options) or "plain",
+)
+def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
+    model = make(**options).double()
+    sample = batch([7, 3, 5], [5, 2, 4])
+    assert sample["target"].eq(PAD).any()
+    result = head_sensitivity(model, sample, PAD)
+    shapes = {(a, n): tuple(s.shape) for a, layers in result.items() for n, s in layers.items()}
+    assert shapes == {(a, n): (3, m.num_heads) for a, n, m in attention_modules(model)}
+    for attention, layers in result.items():
+        for layer, sensitivity in layers.items():
+            for head in range(sensitivity.size(1)):
+                expected = finite_differences(model, sample, attention, layer, head)
+                torch.testing.assert_close(sensitivity[:, head], expected, atol=1e-8, rtol=1e-6)
+
+
+def test_the_encoder_has_no_part_in_the_loss_without_cross_attention():
+    result = head_sensitivity(make(no_cross_attention=True), batch([5, 4], [4, 3]), PAD)
+    assert torch.equal(result["encoder-self"][0], torch.zeros(2, 4))
+    assert result["decoder-self"][0].all()
+
+
+def test_padding_and_the_other_sentences_of_a_batch_make_no_difference():
+    model = make().double()
+    sample = batch([9, 3, 6], [7, 2, 5])
+    together = head_sensitivity(model, sample, PAD)
+    net_input = sample["net_input"]
+    for row in range(3):
+        source, previous, target = (
+            tokens[row][tokens[row] != PAD][None]
+            for tokens in (
+                net_input["src_tokens"],
+                net_input["prev_output_tokens"],
+                sample["target"],
+            )
+        )
+        alone = {
+            "net_input": {
+                "src_tokens": source,
+                "src_lengths": torch.tensor([source.size(1)]),
+                "prev_output_tokens": previous,
+            },
+            "target": target,
+        }
+        for attention, layers in head_sensitivity(model, alone, PAD).items():
+            for layer, sensitivity in layers.items():
+                expected = together[attention][layer][row : row + 1]
+                torch.testing.assert_close(sensitivity, expected, atol=1e-10, rtol=0)
+
+
+def test_the_model_is_left_as_it_was():
+    model = make(dropout=0.3).train()
+    model.decoder.embed_tokens.weight.requires_grad_(False)
+    model.encoder.layers[0].eval()
+    gradient = torch.randn_like(model.encoder.layers[0].fc1.weight)
+    model.encoder.layers[0].fc1.weight.grad = gradient.clone()
+    modes = [module.training for module in model.modules()]
+    learned = [parameter.requires_grad for parameter in model.parameters()]
+    sample = batch([6, 4], [5, 3])
+    first = head_sensitivity(model, sample, PAD)
+    second = head_sensitivity(model, sample, PAD)
+    assert torch.equal(first["cross"][1], second["cross"][1])
+    assert [module.training for module in model.modules()] == modes
+    assert [parameter.requires_grad for parameter in model.parameters()] == learned
+    for name, parameter in model.named_parameters():
+        if name == "encoder.layers.0.fc1.weight":
+            assert torch.equal(parameter.grad, gradient)
+        else:
+            assert parameter.grad is None
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_the_model_is_left_as_it_was_by_an_error_too():
+    model = make().train()
+    sample = batch([6], [5])
+    sample["target"] = sample["target"] + 1000  # no such word
+    with pytest.raises(IndexError):
+        head_sensitivity(model, sample, PAD)
+    assert all(module.training for module in model.modules())
+    assert all(parameter.requires_grad for parameter in model.parameters())
+    assert not any(module._forward_pre_hooks for module in model.modules())
+
+
+def test_layers_go_on_recomputing_their_activations_afterwards():
+    model = make(checkpoint_activations=True)
+    before = [layer.forward for layer in model.encoder.layers]
+    head_sensitivity(model, batch([6], [5]), PAD)
+    assert [layer.forward for layer in model.encoder.layers] == before
+
+
+def test_an_adaptive_softmax_is_refused_by_the_name_of_its_option():
+    model = build_model(adaptive_softmax_cutoff="8,16")
+    with pytest.raises(ValueError, match="with --adaptive-softmax-cutoff: leave the gradient out"):
+        head_sensitivity(model, batch([6], [5]), PAD)
+
+
+def test_it_works_where_gradients_are_off():
+    sample = batch([6, 4], [5, 3])
+    expected = head_sensitivity(make(), sample, PAD)
+    with torch.no_grad():
+        result = head_sensitivity(make(), sample, PAD)
+    assert torch.equal(result["cross"][0], expected["cross"][0])
+
+
+def test_a_model_in_half_precision_gives_float32():
+    sample = batch([6, 4], [5, 3])
+    expected = head_sensitivity(make(), sample, PAD)
+    result = head_sensitivity(make().bfloat16(), sample, PAD)
+    for attention, layers in result.items():
+        for layer, sensitivity in layers.items():
+            assert sensitivity.dtype == torch.float32
+            reference = expected[attention][layer]
+            # bfloat16 has 8 bits, and a slope is what is left of larger ones
+            assert (sensitivity - reference).abs().max() < 0.1 * reference.max()
+
+
+@needs_compiler
+def test_attention_runs_in_one_kernel_all_the_same(monkeypatch):
+    fused = []
+    original = MultiheadAttention._fused
+
+    def watched(self, *args):
+        output = original(self, *args)
+        fused.append(output is not None)
+        return output
+
+    monkeypatch.setattr(MultiheadAttention, "_fused", watched)
+    head_sensitivity(make(), batch([6, 4], [5, 3]), PAD)
+    # Encoder and decoder, two layers each; the kernel is not asked for what wants the weights
+    assert fused.count(True) >= 4
