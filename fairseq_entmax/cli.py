@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib
 import json
 import sys
 from collections.abc import Sequence
@@ -10,6 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import fairseq_entmax
+
+# Command to its help; each is a module of fairseq_entmax.analysis with a function main
+FAIRSEQ_COMMANDS = {
+    "analyze": "look at what every head of one or more models does, over a data set",
+}
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -22,11 +28,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 after an error, which is printed in one sentence. Wrong
         usage exits with status 2, as argparse does.
     """
-    options = _parser().parse_args(arguments)
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    command = given[0] if given else ""
     try:
-        options.run(options)
+        if command in FAIRSEQ_COMMANDS:
+            # They take fairseq's options, of which this module knows nothing
+            module = importlib.import_module(f"fairseq_entmax.analysis.{command}")
+            module.main(given[1:])
+        else:
+            options = _parser().parse_args(given)
+            options.run(options)
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
-        print(f"fairseq-entmax {options.command}: {error}", file=sys.stderr)
+        print(f"fairseq-entmax {command}: {error}", file=sys.stderr)
         return 1
     return 0
 
@@ -45,6 +58,9 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
+
+    for command, text in FAIRSEQ_COMMANDS.items():
+        commands.add_parser(command, help=text, add_help=False)
 
     prune = commands.add_parser(
         "prune",

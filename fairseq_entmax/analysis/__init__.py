@@ -1,1 +1,49 @@
-"""What trained heads do, read from checkpoints and from training's records."""
+"""What the heads of trained models do. Never imported by ``--user-dir``.
+
+    from fairseq_entmax.analysis import AttentionRecorder, load_model, measure
+
+What is named here is imported when it is first used, as it needs fairseq.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from fairseq_entmax.analysis.loading import LoadedModel, load_model
+    from fairseq_entmax.analysis.maps import decode_weights
+    from fairseq_entmax.analysis.notebook import measure
+    from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
+    from fairseq_entmax.analysis.relevance import HeadRelevance, head_relevance
+    from fairseq_entmax.analysis.sensitivity import head_sensitivity
+
+_HOMES = {
+    "AttentionRecorder": "recorder",
+    "HeadRelevance": "relevance",
+    "LoadedModel": "loading",
+    "decode_weights": "maps",
+    "head_relevance": "relevance",
+    "head_sensitivity": "sensitivity",
+    "load_model": "loading",
+    "measure": "notebook",
+    "record_attention": "recorder",
+}
+
+__all__ = [
+    "AttentionRecorder",
+    "HeadRelevance",
+    "LoadedModel",
+    "decode_weights",
+    "head_relevance",
+    "head_sensitivity",
+    "load_model",
+    "measure",
+    "record_attention",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import os
+import warnings
 from argparse import Namespace
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -87,7 +88,9 @@ def setup_task(args: Namespace) -> Any:
     Raises:
         ValueError: the data has no such languages.
     """
-    config = convert_namespace_to_omegaconf(args)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
+        config = convert_namespace_to_omegaconf(args)
     try:
         return tasks.setup_task(config.task)
     except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
@@ -114,6 +117,8 @@ def load_dataset(task: Any, subset: str) -> Any:
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
     """An iterator over a data set in batches, as fairseq's options on batches say."""
+    if not torch.cuda.is_available():
+        warnings.filterwarnings("ignore", message=".*pin_memory", category=UserWarning)
     max_positions = [model.max_positions() for model in models]
     return task.get_batch_iterator(
         dataset=dataset,

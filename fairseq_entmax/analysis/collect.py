@@ -1,0 +1,188 @@
+"""One teacher-forced pass over a data set, for several models at once."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from fairseq import utils
+from torch import Tensor
+
+from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.loading import LoadedModel
+from fairseq_entmax.analysis.maps import MostDifferent, sentence_maps
+from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.statistics import RARE_RANK, ModelStatistics
+from fairseq_entmax.analysis.tokens import (
+    DECLARATIVE,
+    INTERROGATIVE,
+    TokenTable,
+    final_punctuation,
+    rare_tokens,
+)
+
+
+class Tables:
+    """Facts on the tokens of both languages.
+
+    Args:
+        task: fairseq's translation task.
+        device: where batches are.
+    """
+
+    def __init__(self, task: Any, device: torch.device) -> None:
+        self.pad: int = task.source_dictionary.pad()
+        self.eos: int = task.source_dictionary.eos()
+        self.source = TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
+        self.target = TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
+
+    def batch(self, sample: Any) -> Batch:
+        """The sentences of a batch of fairseq's data loader."""
+        return Batch.of(sample, self.pad, self.eos, self.source, self.target)
+
+
+class DataCounts:
+    """What the data set consists of."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(
+            (
+                *("sentences", "source_tokens", "target_tokens"),
+                *("interrogative_sentences", "declarative_sentences", "rare_word_sentences"),
+            ),
+            0,
+        )
+
+    def update(self, batch: Batch) -> None:
+        """Add the sentences of a batch."""
+        source, table = batch.source, batch.table
+        assert table is not None
+        _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
+        _, _, rank = rare_tokens(table, source.tokens)
+        self._counts["sentences"] += len(source.tokens)
+        counted = {
+            "source_tokens": source.real.sum(),
+            "target_tokens": batch.target.real.sum(),
+            "interrogative_sentences": (ending == INTERROGATIVE).sum(),
+            "declarative_sentences": (ending == DECLARATIVE).sum(),
+            "rare_word_sentences": (rank >= RARE_RANK).sum(),
+        }
+        for name, number in counted.items():
+            self._counts[name] += int(number.item())
+
+    def as_json(self) -> dict[str, int]:
+        """Name to number."""
+        return dict(self._counts)
+
+
+class ModelCollector:
+    """What is known of one model after any number of batches.
+
+    Args:
+        loaded: the model.
+        wanted: the measures to make, of :data:`statistics.MEASURES`.
+        linguistic: sums over annotated sentences, or None.
+
+    Attributes:
+        statistics: of its attention.
+    """
+
+    def __init__(self, loaded: LoadedModel, wanted: Collection[str], linguistic: Any = None):
+        self.loaded = loaded
+        self.statistics = ModelStatistics(wanted)
+        self.linguistic = linguistic
+        self._loss: Tensor | float = 0.0
+        self._tokens = 0
+
+    def update(self, sample: Any, batch: Batch) -> Tensor:
+        """Run the model on a batch.
+
+        Returns:
+            How much heads differ in each sentence: ``(batch,)`` float64.
+        """
+        attention, logits = record_attention(self.loaded.model, sample)
+        differences = self.statistics.update(attention, batch)
+        if self.linguistic is not None:
+            self.linguistic.update(attention, sample)
+        target = sample["target"]
+        real = target != self.loaded.model.decoder.padding_idx
+        net_output = (logits, None)
+        log_probs = self.loaded.model.get_normalized_probs(net_output, True, sample)
+        picked = log_probs.gather(2, target[:, :, None]).squeeze(2)
+        self._loss = self._loss - picked.masked_fill(~real, 0).sum(dtype=torch.float64)
+        self._tokens += sample["ntokens"]
+        return differences
+
+    @property
+    def loss(self) -> float | None:
+        """Negative log likelihood in nats a target token; None before any."""
+        return float(self._loss) / self._tokens if self._tokens else None
+
+
+def collect(
+    batches: Iterable[Any],
+    collectors: Sequence[ModelCollector],
+    tables: Tables,
+    chosen: MostDifferent | None,
+) -> DataCounts:
+    """Run all models over batches.
+
+    Args:
+        batches: as fairseq's data loader makes them; empty ones are left out.
+        collectors: what is updated, one a model.
+        tables: facts on tokens.
+        chosen: offered every sentence, with the mean difference over models; None offers none.
+    """
+    counts = DataCounts()
+    for sample in batches:
+        if not sample:
+            continue
+        sample = _on_device(sample, tables.source.rank.device)
+        batch = tables.batch(sample)
+        counts.update(batch)
+        differences = [collector.update(sample, batch) for collector in collectors]
+        if chosen is not None:
+            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
+            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
+    return counts
+
+
+def samples(
+    dataset: Any, sentences: Sequence[int], device: torch.device, at_once: int = 1
+) -> Iterator[Any]:
+    """Batches of given sentences of a data set, those of a like length together.
+
+    Args:
+        sentences: their numbers in the data set.
+        at_once: how many to a batch.
+    """
+    ordered = sorted(sentences, key=lambda number: int(dataset.size(number)[0]))
+    for begin in range(0, len(ordered), at_once):
+        items = [dataset[number] for number in ordered[begin : begin + at_once]]
+        yield _on_device(dataset.collater(items), device)
+
+
+def maps_of(
+    dataset: Any, sentences: Sequence[int], models: Sequence[LoadedModel], task: Any, tables: Tables
+) -> list[dict[str, Any]]:
+    """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
+    source, target = task.source_dictionary, task.target_dictionary
+    entries = []
+    for number in sentences:
+        (sample,) = samples(dataset, [number], tables.source.rank.device)
+        net_input = sample["net_input"]
+        entries.append(
+            {
+                "sentence": number,
+                "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
+                "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
+                "targets": [target[token] for token in sample["target"][0].tolist()],
+                "models": [sentence_maps(record_attention(m.model, sample)[0]) for m in models],
+            }
+        )
+    return entries
+
+
+def _on_device(sample: Any, device: torch.device) -> Any:
+    return utils.move_to_cuda(sample, device) if device.type == "cuda" else sample

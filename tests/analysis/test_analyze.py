@@ -1,0 +1,308 @@
+"""The command that looks at every head."""
+
+import json
+
+import pytest
+import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.data import Dictionary
+
+from fairseq_entmax import cli
+from fairseq_entmax.analysis import decode_weights, document, loading, measure, record_attention
+from fairseq_entmax.analysis.collect import samples
+from tests.analysis.test_loading import save
+from tests.support import spread_scores
+
+
+@pytest.fixture(scope="module")
+def task(data):
+    return loading.setup_task(options(data, "x"))
+
+
+def options(data, path, *more):
+    parser = loading.data_parser("test")
+    return loading.parse(parser, [f"{data}/bin", f"--path={path}", "--cpu", *more])
+
+
+@pytest.fixture(scope="module")
+def models(data, tmp_path_factory, task):
+    """Three checkpoints of small models: stock softmax, 1.5-entmax, alpha-entmax with gates."""
+    folder = tmp_path_factory.mktemp("models")
+    paths = []
+    for name, arch, extra in (
+        ("softmax", "transformer", {}),
+        ("entmax15", "entmax_transformer", {"attn_mapping": "entmax15"}),
+        (
+            "entmax",
+            "entmax_transformer",
+            {"attn_mapping": "entmax", "head_gates": "cross", "decoder_self_attn_heads": "0,2"},
+        ),
+    ):
+        (folder / name).mkdir()
+        extra = {**extra, "max_source_positions": 1024, "max_target_positions": 1024}
+        extra["share_all_embeddings"] = True
+        model = spread_scores(_build(task, arch, extra), 8)
+        paths.append(save(folder / name / "m.pt", model, arch, ("es", "en"), **extra))
+    record = [{"update": n, "alpha": {"cross": {"0": [1.2, 1.3, 1.4, 1.5]}}} for n in range(6)]
+    lines = "".join(json.dumps(line) + "\n" for line in record)
+    (folder / "entmax" / "alpha.jsonl").write_text(lines)
+    return paths
+
+
+def _build(task, arch, extra):
+    from argparse import Namespace
+
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    from tests.support import TINY
+
+    args = Namespace(arch=arch, **{**TINY, **extra})
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(4)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+
+
+def analyze(data, paths, output, *more):
+    path = ":".join(paths) if isinstance(paths, list) else paths
+    given = [f"{data}/bin", f"--path={path}", "--cpu", f"--output={output}", "--num-workers=0"]
+    return cli.main(["analyze", *given, "--no-progress-bar", "--relevance-sentences=2", *more])
+
+
+@pytest.fixture(scope="module")
+def analysis(data, models, tmp_path_factory):
+    folder = tmp_path_factory.mktemp("analysis")
+    assert analyze(data, models, folder) == 0
+    return json.loads((folder / "analysis.json").read_text())
+
+
+def test_the_document_is_in_the_form_that_the_schema_says(analysis):
+    document.validate(analysis, "analysis.json")
+
+
+def test_the_data_is_counted(analysis, data):
+    source = (data / "valid.bpe.es").read_text().splitlines()
+    target = (data / "valid.bpe.en").read_text().splitlines()
+    given = analysis["data"]
+    assert given["sentences"] == len(source) == 40
+    assert given["source_tokens"] == sum(len(line.split()) + 1 for line in source)
+    assert given["target_tokens"] == sum(len(line.split()) + 1 for line in target)
+    text = (data / "valid.es").read_text().splitlines()
+    ends = [line.strip().rstrip("\"'”’»)")[-1:] for line in text]
+    assert given["interrogative_sentences"] == ends.count("?") > 0
+    assert given["declarative_sentences"] == ends.count(".") > 10
+    assert (given["source_lang"], given["target_lang"]) == ("es", "en")
+
+
+def test_models_are_named_by_their_mappings_and_hold_their_heads(analysis):
+    assert [m["name"] for m in analysis["models"]] == ["softmax", "entmax15", "entmax"]
+    assert [m["architecture"] for m in analysis["models"]] == [
+        "transformer",
+        "entmax_transformer",
+        "entmax_transformer",
+    ]
+    heads = {
+        (layer["attention"], layer["layer"]): len(layer["heads"])
+        for layer in analysis["models"][2]["attentions"]
+    }
+    assert heads == {
+        ("encoder-self", 0): 4,
+        ("encoder-self", 1): 4,
+        ("decoder-self", 0): 0,
+        ("decoder-self", 1): 2,
+        ("cross", 0): 4,
+        ("cross", 1): 4,
+    }
+
+
+def test_every_head_has_every_number_that_its_attention_can_have(analysis):
+    never = {"dependencies", "pos_kl", "named_entity"}
+    absent = {
+        "encoder-self": never | {"gate"},
+        "decoder-self": never | {"gate", "rare_word", "final_punctuation"},
+        "cross": never | {"subword_merging"},
+    }
+    for model in analysis["models"]:
+        for layer in model["attentions"]:
+            gone = absent[layer["attention"]] | ({"gate"} if model["name"] != "entmax" else set())
+            for head in layer["heads"]:
+                empty = {name for name, value in head.items() if value is None}
+                assert empty - {"positional", "rare_word"} == gone - {"positional", "rare_word"}
+
+
+def test_softmax_is_dense_and_the_others_are_not(analysis):
+    densities = {
+        model["name"]: [d for layer in model["attentions"] for d in layer["density_sorted"]]
+        for model in analysis["models"]
+    }
+    assert set(densities["softmax"]) == {1.0}
+    assert min(densities["entmax15"]) < 0.9
+    for model in analysis["models"]:
+        for layer in model["attentions"]:
+            assert layer["density_sorted"] == sorted(head["density"] for head in layer["heads"])
+
+
+def test_importance_is_shared_among_the_heads_of_a_layer(analysis):
+    for model in analysis["models"]:
+        for layer in model["attentions"]:
+            for name in ("relevance", "gradient"):
+                values = [head[name] for head in layer["heads"]]
+                assert not values or sum(values) == pytest.approx(1, abs=1e-4)
+
+
+def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
+    loaded = loading.load_model(models[1], task)
+    dataset = loading.load_dataset(task, "valid")
+    criterion = CrossEntropyCriterion(task, sentence_avg=False)
+    total, tokens = 0.0, 0
+    with torch.no_grad():
+        for sample in samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=7):
+            loss, size, _ = criterion(loaded.model, sample)
+            total, tokens = total + float(loss), tokens + size
+    assert analysis["models"][1]["loss"] == pytest.approx(total / tokens, rel=1e-5)
+
+
+def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, data, models, task):
+    loaded = loading.load_model(models[1], task)
+    dataset = loading.load_dataset(task, "valid")
+    (sample,) = samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=100)
+    attention, _ = record_attention(loaded.model, sample)
+    expected = document.rounded(measure(attention, sample, task))
+    for layer in analysis["models"][1]["attentions"]:
+        found = expected[layer["attention"]][layer["layer"]]
+        assert layer["diversity"] == pytest.approx(found["diversity"], rel=1e-4)
+        for given, head in zip(layer["heads"], found["heads"], strict=True):
+            for name in ("density", "entropy", "confidence"):
+                assert given[name] == pytest.approx(head[name], rel=1e-4)
+            for name in ("rare_word", "subword_merging", "final_punctuation"):
+                assert given[name] == (head[name] and pytest.approx(head[name], rel=1e-3))
+            for name in ("maximum", "weight"):
+                for offset, value in head["offsets"][name].items():
+                    assert given["offsets"][name][offset] == (
+                        value and pytest.approx(value, rel=1e-2, abs=1e-4)
+                    )
+
+
+def test_the_record_of_training_ends_at_the_checkpoints_update(analysis):
+    assert analysis["models"][0]["alpha_record"] is None
+    record = analysis["models"][2]["alpha_record"]
+    assert [line["update"] for line in record] == [0, 1, 2, 3]
+
+
+def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
+    maps = analysis["maps"]
+    assert len(maps) == 10
+    dataset = loading.load_dataset(task, "valid")
+    entry = maps[3]
+    (sample,) = samples(dataset, [entry["sentence"]], torch.device("cpu"))
+    source = (data / "valid.bpe.es").read_text().splitlines()[entry["sentence"]].split()
+    target = (data / "valid.bpe.en").read_text().splitlines()[entry["sentence"]].split()
+    known = Dictionary.load(str(data / "bin" / "dict.en.txt"))
+    target = [token if token in known.indices else "<unk>" for token in target]
+    source = [token if token in known.indices else "<unk>" for token in source]
+    assert entry["source"] == [*source, "</s>"]
+    assert entry["queries"] == ["</s>", *target]
+    assert entry["targets"] == [*target, "</s>"]
+    for path, layers in zip(models, entry["models"], strict=True):
+        attention, _ = record_attention(loading.load_model(path, task).model, sample)
+        for layer in layers:
+            exact = attention[layer["attention"]][layer["layer"]][0]
+            decoded = decode_weights(layer)
+            assert torch.equal(decoded == 0, exact == 0)
+            assert torch.allclose(decoded, exact, rtol=1e-3, atol=1e-7)
+
+
+def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsys):
+    assert (
+        analyze(data, models[1], tmp_path / "a", "--sentences=5,0,5", "--measures=density,gradient")
+        == 0
+    )
+    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
+    document.validate(found, "a")
+    assert [entry["sentence"] for entry in found["maps"]] == [5, 0]
+    assert found["settings"]["measures"] == ["density", "gradient"]
+    assert found["settings"]["relevance_sentences"] == 0
+    head = found["models"][0]["attentions"][0]["heads"][0]
+    assert head["density"] is not None
+    assert head["gradient"] is not None
+    assert head["entropy"] is head["offsets"] is head["relevance"] is None
+    assert "a/analysis.json" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("batching", [["--batch-size=1"], ["--max-tokens=300"]])
+def test_batches_make_no_difference(analysis, data, models, tmp_path, batching):
+    assert analyze(data, models[1], tmp_path, *batching) == 0
+    found = json.loads((tmp_path / "analysis.json").read_text())["models"][0]
+    _close(found["attentions"], analysis["models"][1]["attentions"])
+    assert found["loss"] == pytest.approx(analysis["models"][1]["loss"], rel=1e-5)
+
+
+def _close(found, expected):
+    """Nested numbers are equal to rounding; what counts maxima may differ by a near-tie."""
+    if isinstance(expected, dict):
+        assert found.keys() == expected.keys()
+        for key in expected:
+            if key not in ("maximum", "share", "positional", "rare_word", "density_histogram"):
+                _close(found[key], expected[key])
+    elif isinstance(expected, list):
+        for one, other in zip(found, expected, strict=True):
+            _close(one, other)
+    elif isinstance(expected, float):
+        assert found == pytest.approx(expected, rel=1e-3, abs=1e-5)
+    else:
+        assert found == expected
+
+
+@pytest.mark.parametrize(
+    ("more", "message"),
+    [
+        (["--measures=density,mood"], "--measures got 'mood': choose from entropy,"),
+        (["--sentences=3,x"], "--sentences got 'x': give numbers from 0 to 39"),
+        (["--sentences=40"], "--sentences got '40'"),
+        (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
+        (["--names=a,b"], "--names got 'a,b': give 1 different names"),
+        (["--relevance-sentences=0"], "--relevance-sentences got 0"),
+        (["--source-lang=fr", "--target-lang=en"], "give --source-lang and --target-lang"),
+    ],
+)
+def test_wrong_options_are_named_and_nothing_is_written(
+    data, models, tmp_path, capsys, more, message
+):
+    assert analyze(data, models[1], tmp_path / "new", *more) == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert error.startswith("fairseq-entmax analyze: ")
+    assert message in error
+    assert not (tmp_path / "new").exists()
+
+
+def test_missing_options_are_named(data, capsys):
+    assert cli.main(["analyze", f"{data}/bin", "--output=x"]) == 1
+    assert "give --path CHECKPOINT" in capsys.readouterr().err
+    assert cli.main(["analyze", f"{data}/bin", "--path=x"]) == 1
+    assert "give --output DIR" in capsys.readouterr().err
+    assert cli.main(["analyze", "nowhere", "--path=x", "--output=x"]) == 1
+    assert "there is no folder 'nowhere'" in capsys.readouterr().err
+
+
+def test_an_output_that_exists_is_kept_before_any_work(data, tmp_path, capsys):
+    (tmp_path / "analysis.json").write_text("precious")
+    assert analyze(data, "no-such-checkpoint.pt", tmp_path) == 1
+    assert (
+        "exists: choose another folder, or replace it with --overwrite" in capsys.readouterr().err
+    )
+    assert (tmp_path / "analysis.json").read_text() == "precious"
+
+
+def test_a_checkpoint_of_another_model_is_refused(data, task, tmp_path, capsys):
+    model = _build(task, "transformer", {"share_all_embeddings": True})
+    path = save(tmp_path / "m.pt", model, "lstm", ("es", "en"))
+    assert analyze(data, path, tmp_path / "new") == 1
+    assert "is of the model lstm: only those of" in capsys.readouterr().err
+
+
+def test_help_names_the_commands_own_options_and_fairseqs(capsys):
+    with pytest.raises(SystemExit) as stop:
+        cli.main(["analyze", "--help"])
+    assert stop.value.code == 0
+    text = capsys.readouterr().out
+    assert "--sentences" in text
+    assert "--max-tokens" in text
