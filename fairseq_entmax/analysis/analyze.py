@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
@@ -39,7 +38,7 @@ RELEVANCE, GRADIENT = "relevance", "gradient"
 MEASURES = (*ONE_PASS_MEASURES, RELEVANCE, GRADIENT)
 MAPS = 10
 RELEVANCE_SENTENCES = 16
-GRADIENT_SENTENCES = 200
+GRADIENT_SENTENCES = 100
 LONGEST_RECORD = 200
 
 
@@ -85,7 +84,7 @@ def main(arguments: Sequence[str]) -> None:
     Raises:
         OSError, ValueError, RuntimeError: in one sentence, for the command to print.
     """
-    logging.basicConfig(level=os.environ.get("LOGLEVEL", "WARNING").upper())
+    loading.log_to_stderr()
     args = loading.parse(parser(), arguments)
     if not args.output:
         raise ValueError("give --output DIR, where analysis.json goes")

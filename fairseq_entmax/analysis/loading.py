@@ -88,9 +88,11 @@ def setup_task(args: Namespace) -> Any:
     Raises:
         ValueError: the data has no such languages.
     """
+    level = logging.getLogger().level
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
         config = convert_namespace_to_omegaconf(args)
+    logging.getLogger().setLevel(level)  # which hydra lowers
     try:
         return tasks.setup_task(config.task)
     except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
@@ -142,6 +144,13 @@ def with_progress(args: Namespace, iterator: Any, what: str) -> Any:
         prefix=what,
         default_log_format="simple" if args.no_progress_bar else "tqdm",
     )
+
+
+def log_to_stderr() -> None:
+    """Show warnings and progress bars, and with the environment's ``LOGLEVEL`` more."""
+    logging.basicConfig(level=os.environ.get("LOGLEVEL", "WARNING").upper())
+    # fairseq shows a bar only where it would show its logs
+    logging.getLogger(progress_bar.__module__).setLevel(logging.INFO)
 
 
 def device_of(args: Namespace) -> torch.device:
