@@ -1,0 +1,191 @@
+"""Subwords and the words that they are part of."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+
+import pytest
+
+from fairseq_entmax.analysis.alignment import (
+    NO_WORD,
+    UNKNOWN,
+    DifferentTextError,
+    align,
+    around,
+    letters,
+    subword_letters,
+)
+from fairseq_entmax.analysis.tokens import SENTENCEPIECE, SUBWORD_NMT, WORDS
+
+
+def aligned(subwords: str, words: str, kind: str = SENTENCEPIECE) -> list[int]:
+    """Align texts with blanks between subwords and between words."""
+    pieces = [
+        UNKNOWN if symbol == "<unk>" else subword_letters(symbol, kind)
+        for symbol in subwords.split()
+    ]
+    return align(pieces, [letters(word) for word in words.split()])
+
+
+def test_pieces_of_sentencepiece_go_to_the_words_they_spell() -> None:
+    assert aligned("▁Y ▁di jo ▁Dios :", "Y dijo Dios :") == [0, 1, 1, 2, 3]
+
+
+def test_pieces_of_subword_nmt_go_to_the_words_they_spell() -> None:
+    assert aligned("Y di@@ jo Dios :", "Y dijo Dios :", SUBWORD_NMT) == [0, 1, 1, 2, 3]
+
+
+def test_words_go_to_themselves_whatever_they_end_with() -> None:
+    assert aligned("a@@ b", "a@@ b", WORDS) == [0, 1]
+
+
+def test_words_may_be_cut_finer_than_the_text() -> None:
+    assert aligned("▁don ' t", "do n't") == [0, 1, 1]
+
+
+def test_a_subword_over_two_words_goes_to_the_one_of_its_first_letter() -> None:
+    assert aligned("▁( a ). ▁b", "( a ) . b") == [0, 1, 2, 4]
+
+
+def test_a_lone_mark_goes_to_the_word_that_it_begins() -> None:
+    assert aligned("▁a ▁ ñ", "a ñ") == [0, 1, 1]
+
+
+def test_a_lone_mark_at_the_end_goes_to_the_last_word() -> None:
+    assert aligned("▁a ▁", "a") == [0, 0]
+
+
+@pytest.mark.parametrize(
+    ("subword", "word"),
+    [
+        ("fi", "\ufb01"),  # a ligature
+        ("1\u20442", "\u00bd"),
+        ("\u00e9", "e\u0301"),
+        ("e\u0301", "\u00e9"),
+        ("\uff21", "A"),
+        ("ab", "a\u200bb"),
+        ("10000", "10\u00a0000"),
+    ],
+)
+def test_texts_of_the_same_nfkc_form_are_the_same(subword: str, word: str) -> None:
+    assert align([letters(subword)], [letters(word)]) == [0]
+
+
+def test_a_letter_and_its_accent_may_be_in_two_subwords() -> None:
+    assert align([letters("e"), letters("\u0301"), letters("s")], [letters("\u00e9s")]) == [0, 0, 0]
+
+
+def test_lower_cased_models_match_cased_words() -> None:
+    assert aligned("▁y ▁di jo ▁strasse ▁a", "Y DIJO Straße A") == [0, 1, 1, 2, 3]
+
+
+def test_an_unknown_word_takes_the_place_that_is_left() -> None:
+    assert aligned("▁a <unk> ▁c", "a bbb c") == [0, 1, 2]
+
+
+def test_an_unknown_part_of_a_word_is_part_of_it() -> None:
+    assert aligned("▁a x <unk> y ▁c", "a xby c") == [0, 1, 1, 1, 2]
+
+
+def test_unknown_words_stand_at_either_end() -> None:
+    assert aligned("<unk> ▁b <unk>", "aa b cc") == [0, 1, 2]
+
+
+def test_a_sentence_of_one_unknown_word_is_aligned() -> None:
+    assert aligned("<unk>", "aa") == [0]
+
+
+def test_what_may_be_in_one_word_or_another_is_in_none() -> None:
+    # The b may be either of two, and so the second unknown word may begin in either
+    assert aligned("▁a <unk> ▁b <unk> ▁c", "a x b b y c") == [0, 1, NO_WORD, NO_WORD, 5]
+
+
+def ways(pieces: Sequence[str | None], text: str, start: int = 0) -> Iterator[list[int]]:
+    """Where the pieces begin, for every way to spell a text with them."""
+    if not pieces:
+        if start == len(text):
+            yield []
+        return
+    first = pieces[0]
+    lengths = range(1, len(text) - start + 1) if first is None else [len(first)]
+    for length in lengths:
+        if first is None or text.startswith(first, start):
+            for rest in ways(pieces[1:], text, start + length):
+                yield [start, *rest]
+
+
+def random_pieces(generator: random.Random) -> tuple[list[str], list[str | None]]:
+    """Four words of two letters, cut anywhere; some pieces unknown, some without letters."""
+    words = ["".join(generator.choices("ab", k=generator.randint(1, 3))) for _ in range(4)]
+    text = "".join(words)
+    cuts = sorted(generator.sample(range(1, len(text)), min(len(text) - 1, 4)))
+    parts = [text[i:j] for i, j in zip([0, *cuts], [*cuts, len(text)], strict=True)]
+    pieces = [None if generator.random() < 0.4 else part for part in parts]
+    if generator.random() < 0.3:
+        pieces.insert(generator.randrange(len(pieces)), "")
+    return words, pieces
+
+
+@pytest.mark.parametrize("seed", range(30))
+def test_alignment_is_what_all_ways_to_match_the_text_agree_on(seed: int) -> None:
+    for generator in [random.Random(f"{seed}.{part}") for part in range(10)]:
+        words, pieces = random_pieces(generator)
+        text = "".join(words)
+        word_at = [number for number, word in enumerate(words) for _ in word]
+        found = [
+            [word_at[min(start, len(text) - 1)] for start in starts]
+            for starts in ways(pieces, text)
+        ]
+        expected = [
+            places.pop() if len(places := set(column)) == 1 else NO_WORD
+            for column in zip(*found, strict=True)
+        ]
+        assert align(pieces, words) == expected, (pieces, words)
+
+
+def test_a_text_that_no_way_matches_is_refused() -> None:
+    generator = random.Random(1)
+    refused = 0
+    for _ in range(500):
+        pieces = generator.choices([None, "a", "b", "ab", "ba"], k=generator.randint(1, 5))
+        words = ["".join(generator.choices("ab", k=generator.randint(1, 3))) for _ in range(2)]
+        if next(ways(pieces, "".join(words)), None) is not None:
+            assert len(align(pieces, words)) == len(pieces)
+            continue
+        refused += 1
+        with pytest.raises(DifferentTextError):
+            align(pieces, words)
+    assert 300 < refused < 490
+
+
+@pytest.mark.parametrize(
+    ("subwords", "words", "subword", "word"),
+    [
+        ("▁a ▁bx ▁c", "a by c", 1, 1),
+        ("▁a ▁b ▁c", "a b", 2, 2),
+        ("▁a", "a b", 1, 1),
+        ("<unk> ▁b ▁c", "a x c", 1, 1),
+        ("▁a <unk> ▁b", "a x", 2, 2),
+    ],
+)
+def test_a_difference_is_found_where_it_is(
+    subwords: str, words: str, subword: int, word: int
+) -> None:
+    with pytest.raises(DifferentTextError) as error:
+        aligned(subwords, words)
+    assert (error.value.subword, error.value.word) == (subword, word)
+
+
+def test_a_hundred_unknown_words_take_no_time() -> None:
+    pieces = [None, "a"] * 100 + ["c"]
+    with pytest.raises(DifferentTextError):
+        align(pieces, ["ba"] * 150 + ["b"])
+
+
+def test_a_difference_is_shown_with_what_is_around_it() -> None:
+    items = list("abcdefghij")
+    assert around(items, 5) == "… c d e f g h i …"
+    assert around(items, 0) == "a b c d …"
+    assert around(items, 10) == "… h i j [end]"
+    assert around(["a"], 0) == "a"
