@@ -1,0 +1,532 @@
+"""Heads against annotations: constructed attention, and loops over words and subwords."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from torch import Tensor
+
+from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
+from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+
+RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]
+TAGS = ["NOUN", "VERB", "ADJ", "_"]
+END = -1
+
+
+@dataclass
+class Example:
+    """A sentence, made with what the tests have to find.
+
+    Attributes:
+        conllu: its parse.
+        symbols: its subwords, without the end.
+        part_of: the word of the text of each subword.
+        arcs: dependent, head and relation, in words of the text.
+        tags: the tags of each word of the text.
+        entities: whether each word of the text is in a named entity.
+    """
+
+    conllu: str
+    symbols: list[str]
+    part_of: list[int]
+    arcs: list[tuple[int, int, str]]
+    tags: list[list[str]]
+    entities: list[bool]
+
+
+def random_example(generator: random.Random) -> Example:
+    """A random sentence: words of one to three subwords, some that bind two syntactic words."""
+    example = Example("", [], [], [], [], [])
+    text_words = generator.randint(2, 6)
+    bound = [generator.choice([1, 1, 1, 2]) for _ in range(text_words)]
+    owner = [number for number, count in enumerate(bound) for _ in range(count)]
+    rows, number = [], 0
+    for word, count in enumerate(bound):
+        subwords = generator.choices(["a", "b", "cd"], k=generator.randint(1, 3))
+        example.symbols += ["▁" + subwords[0], *subwords[1:]]
+        example.part_of += [word] * len(subwords)
+        example.tags.append([])
+        example.entities.append(False)
+        if count > 1:
+            rows.append([f"{number + 1}-{number + count}", "".join(subwords), *"________"])
+        for _ in range(count):
+            tag, relation = generator.choice(TAGS), generator.choice(RELATIONS)
+            head = generator.choice([h for h in range(len(owner)) if h != number])
+            entity = generator.random() < 0.3
+            misc = "NE=PER" if entity else "NE=O"
+            form = "".join(subwords) if count == 1 else "x"
+            rows.append(
+                [str(number + 1), form, "_", tag, "_", "_", str(head + 1), relation, "_", misc]
+            )
+            example.tags[-1] += [tag] if tag != "_" else []
+            example.entities[-1] |= entity
+            if relation != "punct" and owner[head] != word:
+                example.arcs.append((word, owner[head], relation.split(":")[0]))
+            number += 1
+    example.conllu = "\n".join(["\t".join(row) for row in rows]) + "\n\n"
+    return example
+
+
+@pytest.fixture
+def dictionary() -> Dictionary:
+    dictionary = Dictionary()
+    for symbol in ["▁a", "▁b", "▁cd", "a", "b", "cd", "▁", "▁ab"]:
+        dictionary.add_symbol(symbol)
+    return dictionary
+
+
+Open = Callable[..., Annotations]
+
+
+@pytest.fixture
+def annotated(tmp_path: Path, dictionary: Dictionary) -> Open:
+    """Opens annotations from their text."""
+
+    def build(text: str, sentences: int | None = None) -> Annotations:
+        path = tmp_path / "parses.conllu"
+        path.write_text(text, encoding="utf-8")
+        return Annotations(str(path), dictionary, sentences)
+
+    return build
+
+
+def collate(dictionary: Dictionary, sentences: list[str]) -> Tensor:
+    """Tokens with an end of sentence each, padded on the left."""
+    rows = [
+        [dictionary.index(symbol) for symbol in text.split()] + [dictionary.eos()]
+        for text in sentences
+    ]
+    length = max(map(len, rows))
+    return torch.tensor([[dictionary.pad()] * (length - len(row)) + row for row in rows])
+
+
+def row(number: int, form: str, head: int | str = "_", relation: str = "_", **columns: str) -> str:
+    """A line of CoNLL-U."""
+    upos, misc = columns.get("upos", "_"), columns.get("misc", "_")
+    return f"{number}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t{misc}\n"
+
+
+# a ←nsubj– b –obj→ cd: three words, the last of two subwords
+SIMPLE = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + row(3, "cda", 2, "obj") + "\n"
+SIMPLE_TEXT = "▁a ▁b ▁cd a"
+
+
+def dependencies(annotations: Annotations, tokens: Tensor, weights: Tensor) -> list[dict[str, Any]]:
+    """The accuracies of each head on one batch of weights ``(batch, heads, keys, keys)``."""
+    batch = annotations.batch(torch.arange(len(tokens)), tokens)
+    statistics = LinguisticStatistics(annotations)
+    statistics.update(ENCODER_SELF, 0, weights, batch, tokens != 1)
+    return [head["dependencies"] for head in statistics.results(ENCODER_SELF, 0)]
+
+
+def test_a_head_that_looks_at_the_syntactic_head_is_always_right(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.eye(5)[[1, 1, 1, 1, 4]][None, None]
+    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
+    assert accuracy["nsubj"] == {"to_head": 1.0, "to_dependent": 0.0}
+    assert accuracy["obj"] == {"to_head": 1.0, "to_dependent": 0.0}
+
+
+def test_a_head_that_looks_at_the_object_is_right_from_the_verb(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.eye(5)[[0, 3, 2, 2, 4]][None, None]
+    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
+    assert accuracy["obj"] == {"to_head": 0.0, "to_dependent": 1.0}
+    assert accuracy["nsubj"] == {"to_head": 0.0, "to_dependent": 0.0}
+
+
+def test_the_weights_on_the_subwords_of_a_word_add_up(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.eye(5)[None, None].clone()
+    # The verb: 0.4 on the subject, 0.3 on each of the object's subwords
+    weights[0, 0, 1] = torch.tensor([0.4, 0.0, 0.3, 0.3, 0.0])
+    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
+    assert accuracy["obj"]["to_dependent"] == 1.0
+    assert accuracy["nsubj"]["to_dependent"] == 0.0
+
+
+def test_the_weights_from_the_subwords_of_a_word_are_averaged(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.eye(5)[None, None].clone()
+    # The object: one subword has 0.9 on the subject, but both together more on the verb
+    weights[0, 0, 2] = torch.tensor([0.9, 0.1, 0.0, 0.0, 0.0])
+    weights[0, 0, 3] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
+    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
+    assert accuracy["obj"]["to_head"] == 1.0
+
+
+def test_the_end_of_the_sentence_is_no_word_to_look_at(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.zeros(1, 2, 5, 5)
+    weights[:, :, :, 4] = 0.9
+    weights[:, 0, :, 1] = 0.1  # the first head has a little on the verb, the second none
+    weights[:, 1, :, 4] = 1.0
+    little, none = dependencies(annotated(SIMPLE), tokens, weights)
+    assert little["nsubj"]["to_head"] == 1.0
+    assert none["nsubj"] == {"to_head": 0.0, "to_dependent": 0.0}
+
+
+def test_each_arc_of_a_word_is_a_case(annotated: Open, dictionary: Dictionary) -> None:
+    # Two adjectives of one noun: from the noun a head finds one of them
+    text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + row(3, "cd", 2, "amod") + "\n"
+    tokens = collate(dictionary, ["▁a ▁b ▁cd"])
+    weights = torch.eye(4)[[1, 0, 1, 3]][None, None]
+    (accuracy,) = dependencies(annotated(text), tokens, weights)
+    assert accuracy["amod"] == {"to_head": 1.0, "to_dependent": 0.5}
+
+
+def test_arcs_of_words_that_no_subword_is_part_of_are_no_cases(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    # The one subword goes to its first letter's word; the second has none
+    text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + "\n"
+    annotations = annotated(text)
+    batch = annotations.batch(torch.tensor([0]), collate(dictionary, ["▁ab"]))
+    counts = AnnotationCounts(annotations)
+    counts.update(batch)
+    assert counts.results()["relations"] is None
+
+
+def test_baselines_are_the_most_frequent_offset_of_a_relation(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    near = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + "\n"
+    far = row(1, "a", 3, "nsubj") + row(2, "b") + row(3, "cd", 0, "root") + "\n"
+    annotations = annotated(near + far + near)
+    tokens = collate(dictionary, ["▁a ▁b", "▁a ▁b ▁cd", "▁a ▁b"])
+    counts = AnnotationCounts(annotations)
+    for index in range(3):
+        counts.update(annotations.batch(torch.tensor([index]), tokens[index : index + 1]))
+    assert counts.results()["relations"] == {
+        "nsubj": {
+            "count": 3,
+            "to_head": {"baseline": pytest.approx(2 / 3), "offset": 1},
+            "to_dependent": {"baseline": pytest.approx(2 / 3), "offset": -1},
+        }
+    }
+
+
+def test_of_offsets_as_frequent_the_left_one_is_the_baseline(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + row(3, "cd", 2, "amod") + "\n"
+    annotations = annotated(text)
+    counts = AnnotationCounts(annotations)
+    counts.update(annotations.batch(torch.tensor([0]), collate(dictionary, ["▁a ▁b ▁cd"])))
+    amod = counts.results()["relations"]["amod"]
+    assert amod["to_head"]["offset"] == amod["to_dependent"]["offset"] == -1
+
+
+TAGGED = (
+    row(1, "a", upos="NOUN", misc="NE=B-PER")
+    + row(2, "b", upos="VERB", misc="NE=O")
+    + row(3, "cda", upos="NOUN", misc="NE=O")
+    + "\n"
+)
+
+
+def shares(annotations: Annotations, tokens: Tensor, weights: Tensor) -> dict[str, Any]:
+    """The numbers of the first head in cross attention of weights ``(queries, keys)``."""
+    batch = annotations.batch(torch.tensor([0]), tokens)
+    statistics = LinguisticStatistics(annotations)
+    queries = torch.ones(1, len(weights), dtype=torch.bool)
+    statistics.update(CROSS, 0, weights[None, None], batch, queries)
+    (head,) = statistics.results(CROSS, 0)
+    return head
+
+
+def test_uniform_attention_has_the_tags_and_entities_of_the_data(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    annotations = annotated(TAGGED)
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    head = shares(annotations, tokens, torch.full((3, 5), 0.2))
+    counts = AnnotationCounts(annotations)
+    counts.update(annotations.batch(torch.tensor([0]), tokens))
+    assert head["pos_kl"] == pytest.approx(0.0, abs=1e-12)
+    assert counts.results()["part_of_speech"] == {"NOUN": 0.75, "VERB": 0.25}
+    assert head["named_entity"] == pytest.approx(0.25)
+    assert counts.results()["named_entities"] == 0.25
+
+
+def test_attention_on_one_tag_has_its_surprise_as_divergence(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    verb = torch.eye(5)[[1, 1]]
+    assert shares(annotated(TAGGED), tokens, verb)["pos_kl"] == pytest.approx(math.log(4))
+
+
+def test_attention_on_the_end_of_the_sentence_is_left_out(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    weights = torch.tensor([[0.1, 0.1, 0.0, 0.0, 0.8]])
+    head = shares(annotated(TAGGED), tokens, weights)
+    closed = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
+    assert head["pos_kl"] == pytest.approx(closed)
+    assert head["named_entity"] == pytest.approx(0.5)
+
+
+def test_a_head_on_the_end_of_the_sentence_alone_has_no_numbers(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    head = shares(annotated(TAGGED), tokens, torch.eye(5)[[4, 4]])
+    assert head == {"dependencies": None, "pos_kl": None, "named_entity": None}
+
+
+def test_what_the_file_does_not_have_is_none(annotated: Open, dictionary: Dictionary) -> None:
+    annotations = annotated(row(1, "a") + "\n")
+    tokens = collate(dictionary, ["▁a"])
+    batch = annotations.batch(torch.tensor([0]), tokens)
+    statistics = LinguisticStatistics(annotations)
+    statistics.update(ENCODER_SELF, 0, torch.full((1, 2, 2, 2), 0.5), batch, tokens != 1)
+    nothing = {"dependencies": None, "pos_kl": None, "named_entity": None}
+    assert statistics.results(ENCODER_SELF, 0) == [nothing, nothing]
+    counts = AnnotationCounts(annotations)
+    counts.update(batch)
+    assert counts.results() == {
+        "file": annotations.path,
+        "sentences": 1,
+        "relations": None,
+        "part_of_speech": None,
+        "named_entities": None,
+    }
+
+
+def test_an_attention_without_heads_has_no_results(annotated: Open, dictionary: Dictionary) -> None:
+    annotations = annotated(SIMPLE)
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    statistics = LinguisticStatistics(annotations)
+    batch = annotations.batch(torch.tensor([0]), tokens)
+    statistics.update(ENCODER_SELF, 0, torch.zeros(1, 0, 5, 5), batch, tokens != 1)
+    assert statistics.results(ENCODER_SELF, 0) == []
+
+
+@dataclass
+class Data:
+    """Random sentences, with random weights of three heads for each."""
+
+    examples: list[Example]
+    self_attention: list[Tensor]  # (heads, tokens, tokens)
+    cross: list[Tensor]  # (heads, target tokens, tokens)
+
+
+def random_data(count: int = 12) -> Data:
+    """Sparse weights, some rows of them with the same weight on several tokens."""
+    examples = [random_example(random.Random(seed)) for seed in range(count)]
+    generator = torch.Generator().manual_seed(0)
+    data = Data(examples, [], [])
+    for number, example in enumerate(examples):
+        keys = len(example.symbols) + 1
+        for target, queries in ((data.self_attention, keys), (data.cross, 2 + number % 5)):
+            scores = torch.randint(0, 4, (3, queries, keys), generator=generator).float()
+            scores[..., -1] += 1.0
+            target.append(scores / scores.sum(dim=-1, keepdim=True))
+    return data
+
+
+def run(
+    annotations: Annotations, dictionary: Dictionary, data: Data, order: list[int], size: int
+) -> tuple[LinguisticStatistics, AnnotationCounts]:
+    """Statistics over the data in batches of a size; padding gets no weight as key."""
+    statistics, counts = LinguisticStatistics(annotations), AnnotationCounts(annotations)
+    for begin in range(0, len(order), size):
+        ids = order[begin : begin + size]
+        tokens = collate(dictionary, [" ".join(data.examples[i].symbols) for i in ids])
+        batch = annotations.batch(torch.tensor(ids), tokens)
+        counts.update(batch)
+        keys, queries = tokens.size(1), max(data.cross[i].size(1) for i in ids)
+        # Rows of padding have weights too, which must not count
+        own, cross = torch.zeros(len(ids), 3, keys, keys), torch.zeros(len(ids), 3, queries, keys)
+        own[..., -1] = cross[..., -2] = 1.0
+        real = torch.zeros(len(ids), queries, dtype=torch.bool)
+        for index, i in enumerate(ids):
+            length = data.self_attention[i].size(-1)
+            own[index, :, -length:] = 0.0
+            own[index, :, -length:, -length:] = data.self_attention[i]
+            cross[index, :, : data.cross[i].size(1)] = 0.0
+            cross[index, :, : data.cross[i].size(1), -length:] = data.cross[i]
+            real[index, : data.cross[i].size(1)] = True
+        statistics.update(ENCODER_SELF, 1, own, batch, tokens != dictionary.pad())
+        statistics.update(CROSS, 0, cross, batch, real)
+    return statistics, counts
+
+
+def looked_at(weights: Tensor, example: Example, word: int) -> int | None:
+    """The word that a word looks at, by loops; None if it has no weight on any."""
+    queries = [i for i, part in enumerate(example.part_of) if part == word]
+    best, largest = None, 0.0
+    for key_word in range(len(example.tags)):
+        keys = [i for i, part in enumerate(example.part_of) if part == key_word]
+        weight = sum(sum(float(weights[q, k]) for k in keys) for q in queries) / len(queries)
+        if weight > largest + 1e-9:
+            best, largest = key_word, weight
+    return best
+
+
+def loop_accuracy(data: Data, head: int) -> dict[str, dict[str, float]]:
+    right: Counter[tuple[str, str]] = Counter()
+    total: Counter[str] = Counter()
+    for example, weights in zip(data.examples, data.self_attention, strict=True):
+        for dependent, governor, relation in example.arcs:
+            total[relation] += 1
+            right[relation, "to_head"] += looked_at(weights[head], example, dependent) == governor
+            right[relation, "to_dependent"] += (
+                looked_at(weights[head], example, governor) == dependent
+            )
+    return {
+        relation: {way: right[relation, way] / count for way in ("to_head", "to_dependent")}
+        for relation, count in total.items()
+    }
+
+
+def loop_divergence(data: Data, attention: list[Tensor], head: int) -> float:
+    values = []
+    for example, weights in zip(data.examples, attention, strict=True):
+        on_tag: Counter[str] = Counter()
+        of_tag: Counter[str] = Counter()
+        for key, word in enumerate(example.part_of):
+            for tag in example.tags[word]:
+                share = 1 / len(example.tags[word])
+                of_tag[tag] += share
+                on_tag[tag] += share * sum(float(query[key]) for query in weights[head])
+        total, tokens = sum(on_tag.values()), sum(of_tag.values())
+        if total > 0:
+            values.append(
+                sum(
+                    on / total * math.log((on / total) / (of_tag[tag] / tokens))
+                    for tag, on in on_tag.items()
+                    if on > 0
+                )
+            )
+    return sum(values) / len(values)
+
+
+def loop_entities(data: Data, attention: list[Tensor], head: int) -> float:
+    values = []
+    for example, weights in zip(data.examples, attention, strict=True):
+        mass = [
+            sum(float(query[key]) for query in weights[head]) for key in range(weights.size(-1))
+        ]
+        on = sum(mass[key] for key, word in enumerate(example.part_of) if example.entities[word])
+        values.append(on / sum(mass[:-1]))
+    return sum(values) / len(values)
+
+
+@pytest.mark.parametrize("size", [1, 5, 12])
+def test_batches_of_any_size_give_the_numbers_of_loops(
+    annotated: Open, dictionary: Dictionary, size: int
+) -> None:
+    data = random_data()
+    annotations = annotated("".join(example.conllu for example in data.examples), 12)
+    order = sorted(range(12), key=lambda i: len(data.examples[i].symbols))
+    statistics, counts = run(annotations, dictionary, data, order, size)
+    for attention, layer, weights in (
+        (ENCODER_SELF, 1, data.self_attention),
+        (CROSS, 0, data.cross),
+    ):
+        for head, found in enumerate(statistics.results(attention, layer)):
+            assert found["pos_kl"] == pytest.approx(loop_divergence(data, weights, head), rel=1e-6)
+            expected = loop_entities(data, weights, head)
+            assert found["named_entity"] == pytest.approx(expected, rel=1e-6)
+            if attention == CROSS:
+                assert found["dependencies"] is None
+                continue
+            expected_accuracy = loop_accuracy(data, head)
+            assert found["dependencies"].keys() == expected_accuracy.keys()
+            for relation, accuracy in expected_accuracy.items():
+                assert found["dependencies"][relation] == pytest.approx(accuracy)
+    assert counts.results()["sentences"] == 12
+
+
+def test_counts_are_those_of_loops(annotated: Open, dictionary: Dictionary) -> None:
+    data = random_data()
+    annotations = annotated("".join(example.conllu for example in data.examples))
+    _, counts = run(annotations, dictionary, data, list(range(12)), 5)
+    results = counts.results()
+    for relation, found in results["relations"].items():
+        offsets = Counter(
+            head - dependent
+            for example in data.examples
+            for dependent, head, name in example.arcs
+            if name == relation
+        )
+        assert found["count"] == offsets.total()
+        assert found["to_head"]["baseline"] == max(offsets.values()) / offsets.total()
+        assert offsets[found["to_head"]["offset"]] == max(offsets.values())
+        assert offsets[-found["to_dependent"]["offset"]] == max(offsets.values())
+    entities = [
+        sum(example.entities[word] for word in example.part_of) / len(example.part_of)
+        for example in data.examples
+    ]
+    assert results["named_entities"] == pytest.approx(sum(entities) / 12)
+    assert sum(results["part_of_speech"].values()) == pytest.approx(1.0)
+
+
+def test_an_unknown_subword_over_two_words_is_part_of_the_first(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    text = row(1, "x", 2, "amod") + row(2, "y", 0, "root") + row(3, "a", 2, "obj") + "\n"
+    batch = annotated(text).batch(torch.tensor([0]), collate(dictionary, ["unknown ▁a"]))
+    assert batch.word.tolist() == [[0, 2, -1]]
+
+
+def test_a_decoder_that_looks_at_itself_has_no_annotations(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    annotations = annotated(SIMPLE)
+    batch: AnnotatedBatch = annotations.batch(torch.tensor([0]), collate(dictionary, [SIMPLE_TEXT]))
+    with pytest.raises(ValueError, match="decoder-self does not look at the source"):
+        LinguisticStatistics(annotations).update(
+            DECODER_SELF, 0, torch.zeros(1, 1, 5, 5), batch, torch.ones(1, 5, dtype=torch.bool)
+        )
+
+
+def test_a_text_that_differs_is_shown_on_both_sides(
+    annotated: Open, dictionary: Dictionary
+) -> None:
+    annotations = annotated(SIMPLE + row(1, "b") + row(2, "cd") + "\n")
+    tokens = collate(dictionary, ["▁b ▁a ▁b"])
+    with pytest.raises(
+        ValueError,
+        match=r"parses\.conllu does not match the source text in sentence 1, from 0: "
+        r"it has 'b cd', the data has '▁b ▁a ▁b'\. It must hold a parse of every line",
+    ):
+        annotations.batch(torch.tensor([1]), tokens)
+
+
+def test_another_number_of_sentences_is_refused_on_opening(annotated: Open) -> None:
+    with pytest.raises(
+        ValueError, match=r"parses\.conllu has 1 sentences, the data set 2: one for each line"
+    ):
+        annotated(SIMPLE, sentences=2)
+
+
+def test_a_sentence_behind_the_last_parse_is_named(annotated: Open, dictionary: Dictionary) -> None:
+    with pytest.raises(
+        ValueError, match="has 1 sentences, but the data set has a sentence 4, from 0"
+    ):
+        annotated(SIMPLE).batch(torch.tensor([4]), collate(dictionary, [SIMPLE_TEXT]))
