@@ -38,6 +38,8 @@ setup(
             "sudachidict_core",
             "sudachipy>=0.6.9",
         ],
+        # Parses of the source text for the analysis of heads, with a pipeline of spaCy's
+        "tagger": ["spacy>=3.8"],
         "test": [
             "entmax>=1.3",
             "hypothesis",

