@@ -88,11 +88,9 @@ def setup_task(args: Namespace) -> Any:
     Raises:
         ValueError: the data has no such languages.
     """
-    level = logging.getLogger().level
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
         config = convert_namespace_to_omegaconf(args)
-    logging.getLogger().setLevel(level)  # which hydra lowers
     try:
         return tasks.setup_task(config.task)
     except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
@@ -148,7 +146,9 @@ def with_progress(args: Namespace, iterator: Any, what: str) -> Any:
 
 def log_to_stderr() -> None:
     """Show warnings and progress bars, and with the environment's ``LOGLEVEL`` more."""
-    logging.basicConfig(level=os.environ.get("LOGLEVEL", "WARNING").upper())
+    # By force: importing fairseq has set up another log already
+    level = os.environ.get("LOGLEVEL", "WARNING").upper()
+    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", force=True)
     # fairseq shows a bar only where it would show its logs
     logging.getLogger(progress_bar.__module__).setLevel(logging.INFO)
 
