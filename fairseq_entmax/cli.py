@@ -62,6 +62,17 @@ def _parser() -> argparse.ArgumentParser:
     for command, text in FAIRSEQ_COMMANDS.items():
         commands.add_parser(command, help=text, add_help=False)
 
+    tag = commands.add_parser(
+        "tag",
+        help="write the parses of a text as CoNLL-U, for analyze --conllu",
+        description="Parses a text by a pipeline of spaCy (the extra 'tagger').",
+    )
+    tag.add_argument("text", metavar="TEXT", help="a file with a sentence a line")
+    tag.add_argument("--language", required=True, metavar="LANG", help="such as es, or a pipeline")
+    tag.add_argument("--output", required=True, metavar="FILE", help="the CoNLL-U file to write")
+    tag.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
+    tag.set_defaults(run=_tag)
+
     prune = commands.add_parser(
         "prune",
         help="write a smaller checkpoint, without the heads that are closed or named",
@@ -105,6 +116,13 @@ def _print_alpha(options: argparse.Namespace) -> None:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
         print(alpha_table.as_table(rows))
+
+
+def _tag(options: argparse.Namespace) -> None:
+    from fairseq_entmax.analysis import tagger
+
+    number = tagger.tag(options.text, options.language, options.output, options.overwrite)
+    print(f"{number} sentences: {options.output}")
 
 
 def _parsed_heads(text: str) -> set[Any]:

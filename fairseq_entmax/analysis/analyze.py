@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax.analysis import document, loading
+from fairseq_entmax.analysis.annotations import Annotations
 from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
 from fairseq_entmax.analysis.importance import (
     ByHead,
@@ -40,6 +41,7 @@ MAPS = 10
 RELEVANCE_SENTENCES = 16
 GRADIENT_SENTENCES = 100
 LONGEST_RECORD = 200
+NOT_ANNOTATED = {"dependencies": None, "pos_kl": None, "named_entity": None}
 
 
 def parser() -> argparse.ArgumentParser:
@@ -60,6 +62,12 @@ def parser() -> argparse.ArgumentParser:
         metavar="N,…",
         help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
         f"{MAPS} whose heads differ most)",
+    )
+    group.add_argument(
+        "--conllu",
+        metavar="FILE",
+        help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
+        "order: adds dependencies, parts of speech and named entities",
     )
     group.add_argument(
         "--relevance-sentences",
@@ -113,11 +121,14 @@ def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
     dataset = loading.load_dataset(task, args.gen_subset)
     sentences = _sentences(args.sentences, len(dataset))
     tables = Tables(task, loading.device_of(args))
-    collectors = [ModelCollector(loaded, wanted) for loaded in models]
+    annotations = None
+    if args.conllu:
+        annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
+    collectors = [ModelCollector(loaded, wanted, annotations) for loaded in models]
     chosen = MostDifferent(MAPS) if sentences is None else None
     batches = loading.batches(args, task, dataset, [loaded.model for loaded in models])
     shown = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts = collect(shown, collectors, tables, chosen)
+    counts, annotated = collect(shown, collectors, tables, chosen, annotations)
     if chosen is not None:
         sentences = chosen.sentences()
     importance = [_importance(args, loaded.model, dataset, tables, wanted) for loaded in models]
@@ -137,7 +148,7 @@ def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
             _model(collector, shares)
             for collector, shares in zip(collectors, importance, strict=True)
         ],
-        "annotations": None,
+        "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(dataset, sentences or [], models, task, tables),
     }
 
@@ -232,6 +243,8 @@ def _layer(
     statistics = collector.statistics.layers.get(attention, {}).get(layer)
     specs = collector.loaded.model.cfg.attention_options.specs
     heads: list[dict[str, Any]] = []
+    annotated = collector.linguistic
+    linguistic = [] if annotated is None else annotated.results(attention, layer)
     if module.mapping is not None and statistics is not None:
         alphas = torch.as_tensor(module.mapping.alpha).double().expand(module.num_heads).tolist()
         gates = (
@@ -253,9 +266,7 @@ def _layer(
                     **statistics.head(head),
                     "gate": gates[head],
                     **shares,
-                    "dependencies": None,
-                    "pos_kl": None,
-                    "named_entity": None,
+                    **(linguistic[head] if linguistic else NOT_ANNOTATED),
                 }
             )
     densities = [head["density"] for head in heads]

@@ -9,7 +9,9 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
+from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
 from fairseq_entmax.analysis.loading import LoadedModel
 from fairseq_entmax.analysis.maps import MostDifferent, sentence_maps
 from fairseq_entmax.analysis.recorder import record_attention
@@ -21,6 +23,7 @@ from fairseq_entmax.analysis.tokens import (
     final_punctuation,
     rare_tokens,
 )
+from fairseq_entmax.modules.attention import CROSS, ENCODER_SELF
 
 
 class Tables:
@@ -82,29 +85,43 @@ class ModelCollector:
     Args:
         loaded: the model.
         wanted: the measures to make, of :data:`statistics.MEASURES`.
-        linguistic: sums over annotated sentences, or None.
+        annotations: of the source, or None.
 
     Attributes:
         statistics: of its attention.
+        linguistic: of its attention against the annotations, where there are any.
     """
 
-    def __init__(self, loaded: LoadedModel, wanted: Collection[str], linguistic: Any = None):
+    def __init__(
+        self,
+        loaded: LoadedModel,
+        wanted: Collection[str],
+        annotations: Annotations | None = None,
+    ) -> None:
         self.loaded = loaded
         self.statistics = ModelStatistics(wanted)
-        self.linguistic = linguistic
+        self.linguistic = None if annotations is None else LinguisticStatistics(annotations)
         self._loss: Tensor | float = 0.0
         self._tokens = 0
 
-    def update(self, sample: Any, batch: Batch) -> Tensor:
+    def update(self, sample: Any, batch: Batch, annotated: AnnotatedBatch | None = None) -> Tensor:
         """Run the model on a batch.
+
+        Args:
+            sample: as fairseq's data loader makes it.
+            batch: its sentences.
+            annotated: their annotations.
 
         Returns:
             How much heads differ in each sentence: ``(batch,)`` float64.
         """
         attention, logits = record_attention(self.loaded.model, sample)
         differences = self.statistics.update(attention, batch)
-        if self.linguistic is not None:
-            self.linguistic.update(attention, sample)
+        if self.linguistic is not None and annotated is not None:
+            for name in (ENCODER_SELF, CROSS):
+                queries, _ = batch.sides(name)
+                for layer, weights in attention.get(name, {}).items():
+                    self.linguistic.update(name, layer, weights, annotated, queries.real)
         target = sample["target"]
         real = target != self.loaded.model.decoder.padding_idx
         net_output = (logits, None)
@@ -125,7 +142,8 @@ def collect(
     collectors: Sequence[ModelCollector],
     tables: Tables,
     chosen: MostDifferent | None,
-) -> DataCounts:
+    annotations: Annotations | None = None,
+) -> tuple[DataCounts, AnnotationCounts | None]:
     """Run all models over batches.
 
     Args:
@@ -133,19 +151,31 @@ def collect(
         collectors: what is updated, one a model.
         tables: facts on tokens.
         chosen: offered every sentence, with the mean difference over models; None offers none.
+        annotations: of the source, or None.
+
+    Returns:
+        What the data consists of, and its annotations.
+
+    Raises:
+        ValueError: the annotations are of another text.
     """
     counts = DataCounts()
+    annotation_counts = None if annotations is None else AnnotationCounts(annotations)
     for sample in batches:
         if not sample:
             continue
         sample = _on_device(sample, tables.source.rank.device)
         batch = tables.batch(sample)
         counts.update(batch)
-        differences = [collector.update(sample, batch) for collector in collectors]
+        annotated = None
+        if annotations is not None and annotation_counts is not None:
+            annotated = annotations.batch(sample["id"], batch.source.tokens)
+            annotation_counts.update(annotated)
+        differences = [collector.update(sample, batch, annotated) for collector in collectors]
         if chosen is not None:
             lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
             chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
-    return counts
+    return counts, annotation_counts
 
 
 def samples(

@@ -292,6 +292,48 @@ def test_an_output_that_exists_is_kept_before_any_work(data, tmp_path, capsys):
     assert (tmp_path / "analysis.json").read_text() == "precious"
 
 
+def write_conllu(path, data, words=lambda line: line.split()):
+    """Each word depends on the one before it, the first on none."""
+    blocks = []
+    for line in (data / "valid.es").read_text().splitlines():
+        rows = [
+            f"{n}\t{word}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t{n - 1}\t"
+            f"{'root' if n == 1 else 'obj'}\t_\tNE={'B-PER' if n == 2 else 'O'}\n"
+            for n, word in enumerate(words(line), start=1)
+        ]
+        blocks.append("".join(rows) + "\n")
+    path.write_text("".join(blocks), encoding="utf-8")
+    return path
+
+
+def test_with_parses_heads_are_held_against_them(data, models, tmp_path):
+    path = write_conllu(tmp_path / "valid.conllu", data)
+    assert analyze(data, models[1], tmp_path / "a", f"--conllu={path}", "--measures=density") == 0
+    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
+    document.validate(found, "a")
+    relation = found["annotations"]["relations"]["obj"]
+    words = [len(line.split()) for line in (data / "valid.es").read_text().splitlines()]
+    assert relation["count"] == sum(words) - len(words)
+    assert relation["to_head"] == {"baseline": 1.0, "offset": -1}
+    assert set(found["annotations"]["part_of_speech"]) == {"NOUN", "VERB"}
+    for layer in found["models"][0]["attentions"]:
+        for head in layer["heads"]:
+            is_encoder = layer["attention"] == "encoder-self"
+            assert (head["dependencies"] is not None) == is_encoder
+            assert (head["pos_kl"] is not None) == (layer["attention"] != "decoder-self")
+            if is_encoder:
+                assert 0 <= head["dependencies"]["obj"]["to_head"] < 1
+
+
+def test_parses_of_another_text_are_refused(data, models, tmp_path, capsys):
+    path = write_conllu(tmp_path / "valid.conllu", data, lambda line: ["otra", *line.split()])
+    assert analyze(data, models[1], tmp_path / "a", f"--conllu={path}") == 1
+    error = capsys.readouterr().err.strip().splitlines()[-1]
+    assert "--conllu" in error
+    assert "otra" in error
+    assert not (tmp_path / "a").exists()
+
+
 def test_a_checkpoint_of_another_model_is_refused(data, task, tmp_path, capsys):
     model = _build(task, "transformer", {"share_all_embeddings": True})
     path = save(tmp_path / "m.pt", model, "lstm", ("es", "en"))
