@@ -1,15 +1,16 @@
 #!/usr/bin/env bash
 # From nothing to the learned alpha of each head: makes a virtual environment, installs
 # the project, prepares the Spanish-English data that comes with it, trains a small
-# transformer, translates the test verses, scores them, and prints the alpha table.
+# transformer, translates the test verses, scores them, prints the alpha table, and draws
+# a report of what every head does.
 #
 #   scripts/quickstart.sh [options]
 #
 #   --epochs N       epochs to train (default: 7)
 #   --mapping SPEC   attention mapping: softmax, sparsemax, entmax15, entmax,
 #                    entmax:alpha=1.33, ... (default: entmax, alpha learned per head)
-#   --compare        train softmax, entmax15 and entmax one after the other and print
-#                    their scores side by side
+#   --compare        train softmax, entmax15 and entmax one after the other, print their
+#                    scores side by side and draw one report of all three
 #   --cpu, --gpu     where to train (default: a GPU where torch finds one, else the CPU)
 #   --output DIR     where to write (default: quickstart/ in the project's folder)
 #   --help           this text
@@ -57,7 +58,7 @@ require_plain_path --output "$output"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
-ensure_venv "$venv" fairseq
+ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH
 require_known_mapping "option --mapping" "$mapping"
 device=$(choose_device "$device")
@@ -79,6 +80,36 @@ compare_table() {
     done
 }
 
+# report_of DIR MAPPING...: DIR/analysis.json, of the test verses, and DIR/report.html
+report_of() {
+    local dir=$1 one step names=() checkpoints=() on_device=()
+    shift
+    for one in "$@"; do
+        names+=("$(mapping_name "$one")")
+        checkpoints+=("$output/runs/$(run_name "$one" "$epochs" epochs)/checkpoints/checkpoint_best.pt")
+    done
+    if [[ $device == cpu ]]; then on_device=(--cpu); fi
+    step=$(fingerprint report "${names[@]}" "$(files_fingerprint "${checkpoints[@]}" "$output"/data-bin/test.*)")
+    if is_done "$dir/.report.done" "$step" "$dir/analysis.json" "$dir/report.html"; then
+        say "report of ${names[*]}: done before"
+        return
+    fi
+    say "report of ${names[*]}: what every head does on the test verses (a minute or two on a CPU)"
+    rm -f "$dir/.report.done"
+    fairseq-entmax analyze "$output/data-bin" --source-lang es --target-lang en --gen-subset test \
+        --path "$(joined : "${checkpoints[@]}")" --names "$(joined , "${names[@]}")" \
+        --output "$dir" --overwrite --max-tokens 4000 --num-workers 0 "${on_device[@]}"
+    fairseq-entmax report "$dir/analysis.json" --output "$dir/report.html" --overwrite
+    mark_done "$dir/.report.done" "$step"
+}
+
+# joined SEPARATOR WORD...
+joined() {
+    local IFS=$1
+    shift
+    printf '%s\n' "$*"
+}
+
 data_stamp=$output/data-bin/.done
 data_before=$(cat "$data_stamp" 2>/dev/null || true)
 "$recipe/prepare.sh" --output "$output"
@@ -97,5 +128,13 @@ else
 fi
 
 run=$output/runs/$(run_name "$mapping" "$epochs" epochs)
+if $compare; then
+    report=$output/compare
+    report_of "$report" "${mappings[@]}"
+else
+    report=$run/report
+    report_of "$report" "$mapping"
+fi
 say "alpha of each head ($run/alpha.txt)"
 cat "$run/alpha.txt"
+say "report, to open in a browser: $report/report.html"

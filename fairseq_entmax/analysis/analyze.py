@@ -108,16 +108,23 @@ def main(arguments: Sequence[str]) -> None:
     print(f"analysis: {path}")
 
 
-def analyse(args: Namespace, wanted: Sequence[str]) -> dict[str, Any]:
-    """Load, run and put together the document.
+def analyse(
+    args: Namespace,
+    wanted: Sequence[str],
+    task: Any = None,
+    models: Sequence[loading.LoadedModel] | None = None,
+) -> dict[str, Any]:
+    """Run and put together the document.
 
     Args:
         args: parsed options.
         wanted: names of :data:`MEASURES`.
+        task, models: where they are at hand; None loads what the options name.
     """
-    task = loading.setup_task(args)
-    names = args.names.split(",") if args.names is not None else None
-    models = loading.load_models(args, task, names)
+    task = loading.setup_task(args) if task is None else task
+    if models is None:
+        names = args.names.split(",") if args.names is not None else None
+        models = loading.load_models(args, task, names)
     dataset = loading.load_dataset(task, args.gen_subset)
     sentences = _sentences(args.sentences, len(dataset))
     tables = Tables(task, loading.device_of(args))
