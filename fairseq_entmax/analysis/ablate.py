@@ -1,0 +1,345 @@
+"""The command ``fairseq-entmax ablate``: what a model loses without each of its heads.
+
+Into the folder of ``--output`` it writes every removal when it is finished
+(``removals.jsonl``, see :mod:`fairseq_entmax.analysis.journal`), and in the end the results of
+all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
+:mod:`fairseq_entmax.analysis.ablation_results`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import json
+import logging
+import os
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq import utils
+from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+from tqdm import tqdm
+
+from fairseq_entmax.analysis import ablation_results, loading, significance
+from fairseq_entmax.analysis.ablation import (
+    BLEU,
+    LOSS,
+    SCORES,
+    Removal,
+    Scorer,
+    check_heads,
+    heads_of,
+    names_of,
+)
+from fairseq_entmax.analysis.journal import Journal
+from fairseq_entmax.modules.head_names import parse_heads
+
+logger = logging.getLogger(__name__)
+
+DESCRIPTION = (
+    "Removes each head of a model in turn, and scores what is left on a data set by loss and by "
+    "BLEU of generated text, with tests of significance against the unchanged model. Every "
+    "finished removal is kept: after a stop the same command goes on where it was. To generate "
+    "the whole data set for each head takes long: --scores loss is the quick variant."
+)
+JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
+BOOTSTRAP = 1000
+ALL = "all"
+# Options of fairseq-generate that would be passed over
+WITHOUT_EFFECT = (
+    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
+    *("model_overrides", "results_path"),
+)
+# Generation options on which the first hypothesis does not depend
+PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options that are this command's own."""
+    group = parser.add_argument_group("Ablation")
+    group.add_argument(
+        "--output",
+        metavar="DIR",
+        help="the folder for ablation.json, ablation.tsv and removals.jsonl; a folder with "
+        "removals of the same settings is gone on with",
+    )
+    group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
+    group.add_argument(
+        "--heads",
+        metavar="HEADS",
+        nargs="+",
+        action="extend",
+        help="the heads to remove, each alone, as layer.head from 0, such as "
+        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is "
+        "there and not closed",
+    )
+    group.add_argument(
+        "--sets",
+        metavar="HEADS",
+        nargs="+",
+        action="extend",
+        help="heads to remove together, named likewise: each text is one set, such as "
+        "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
+    )
+    group.add_argument(
+        "--scores",
+        default=",".join(SCORES),
+        metavar="SCORES",
+        help=f"any of {','.join(SCORES)} (default: both). loss is the mean negative log "
+        f"likelihood of a target token, teacher-forced; bleu generates, as fairseq-generate does",
+    )
+    group.add_argument(
+        "--bootstrap",
+        type=int,
+        default=BOOTSTRAP,
+        metavar="N",
+        help="resamples of the test of significance for BLEU (default: %(default)s), seeded by "
+        "--seed; p is never below 1 / (N + 1)",
+    )
+    group.add_argument(
+        "--sacrebleu-tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). Where "
+        "the data was cut into words, put them together with fairseq's --tokenizer, or score the "
+        "words as they are with 'none'",
+    )
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command.
+
+    Args:
+        arguments: what stands behind ``fairseq-entmax ablate``.
+
+    Raises:
+        ValueError, OSError: what is wrong, in one sentence; before anything is written.
+        ModuleNotFoundError: scipy is needed and not installed.
+        SystemExit: of argparse.
+    """
+    parser = loading.data_parser(DESCRIPTION, generation=True)
+    parser.prog = "fairseq-entmax ablate"
+    add_arguments(parser)
+    args = loading.parse(parser, arguments)
+    _check(args)
+    singles, sets = _named_heads(args)
+    task = loading.setup_task(args)
+    metric = None
+    if BLEU in args.scores:
+        metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
+    dataset = loading.load_dataset(task, args.gen_subset)
+    (loaded,) = loading.load_models(args, task)
+    removals = _removals(loaded.model, singles, sets)
+    samples = list(loading.batches(args, task, dataset, [loaded.model]))
+    if loading.device_of(args).type == "cuda":
+        samples = [utils.move_to_cuda(sample) for sample in samples]
+    config = convert_namespace_to_omegaconf(args)
+    scorer = Scorer(loaded.model, task, config, samples, args.scores)
+    _check_sentences(args, scorer)
+    settings = _settings(args, config, task, dataset, scorer)
+
+    os.makedirs(args.output, exist_ok=True)
+    with Journal(os.path.join(args.output, JOURNAL), settings, args.overwrite) as journal:
+        _score_all(args, scorer, removals, journal)
+        compared = ablation_results.compare(
+            journal.finished, scorer, metric, args.bootstrap, args.seed
+        )
+    data = {
+        "path": args.data,
+        "subset": args.gen_subset,
+        "source_lang": task.cfg.source_lang,
+        "target_lang": task.cfg.target_lang,
+        "sentences": len(scorer.ids),
+        "target_tokens": sum(scorer.target_tokens),
+    }
+    document = ablation_results.document(loaded.path, data, settings, compared)
+    text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
+    _write(os.path.join(args.output, JSON), text)
+    _write(os.path.join(args.output, TSV), ablation_results.as_tsv(document))
+    print(ablation_results.as_table(document))
+    print(f"results: {os.path.join(args.output, JSON)}")
+
+
+def _check(args: Namespace) -> None:
+    """Refuse what can be refused before anything is loaded; read ``--scores``."""
+    if not args.output:
+        raise ValueError("give --output DIR, the folder to write to")
+    paths = args.path.split(os.pathsep)
+    if len(paths) > 1:
+        raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
+    scores = [name.strip() for name in args.scores.split(",")]
+    unknown = [name for name in scores if name not in SCORES]
+    if unknown:
+        raise ValueError(
+            f"--scores got {args.scores!r}: {unknown[0]!r} is none of {', '.join(SCORES)}; give "
+            f"some of these with commas between them"
+        )
+    args.scores = [name for name in SCORES if name in scores]
+    defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
+    for name in WITHOUT_EFFECT:
+        value = getattr(args, name)
+        if value != defaults[name]:
+            raise ValueError(f"--{name.replace('_', '-')} has no part in an ablation: leave it out")
+    if BLEU in args.scores:
+        for name, value in (("--bootstrap", args.bootstrap), ("--seed", args.seed)):
+            if value < 1:
+                raise ValueError(f"{name} got {value}: sacreBLEU's bootstrap takes 1 or more")
+    if LOSS in args.scores:
+        significance.require_scipy()
+    _check_output(args.output, args.overwrite)
+
+
+def _check_output(output: str, overwrite: bool) -> None:
+    parent = os.path.dirname(os.path.abspath(output))
+    if os.path.lexists(output) and not os.path.isdir(output):
+        raise NotADirectoryError(f"--output {output} is a file: name a folder")
+    if not os.path.isdir(parent):
+        raise FileNotFoundError(f"there is no folder {parent} for --output {output}: make it")
+    has_results = os.path.exists(os.path.join(output, JSON))
+    if has_results and not os.path.exists(os.path.join(output, JOURNAL)) and not overwrite:
+        raise FileExistsError(
+            f"--output {output} has an {JSON} and no {JOURNAL} to go on with: choose another, or "
+            f"replace it with --overwrite"
+        )
+
+
+def _named_heads(args: Namespace) -> tuple[list[Removal] | None, list[Removal]]:
+    """What ``--heads`` and ``--sets`` name; None for every head."""
+    sets = [_parsed("--sets", text) for text in args.sets or []]
+    if args.heads is None:
+        return (None if not sets else []), sets
+    if ALL in args.heads:
+        return None, sets
+    return [(head,) for text in args.heads for head in _parsed("--heads", text)], sets
+
+
+def _parsed(option: str, text: str) -> Removal:
+    try:
+        return tuple(sorted(parse_heads(text)))
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+def _removals(model: Any, singles: list[Removal] | None, sets: list[Removal]) -> list[Removal]:
+    """What to remove, each once; all heads that are named are there."""
+    for option, named in (("--heads", singles or []), ("--sets", sets)):
+        try:
+            check_heads(model, {head for removal in named for head in removal})
+        except ValueError as error:
+            raise ValueError(f"{option}: {error}") from None
+    if singles is None:
+        singles = [(head,) for head in heads_of(model)]
+    removals = list(dict.fromkeys([*singles, *sets]))
+    if not removals:
+        raise ValueError("the model has no head that is open: there is nothing to remove")
+    return removals
+
+
+def _check_sentences(args: Namespace, scorer: Scorer) -> None:
+    if len(scorer.ids) < 2:
+        raise ValueError(
+            f"--gen-subset {args.gen_subset} has {len(scorer.ids)} sentences: a test of "
+            f"significance needs 2 or more"
+        )
+    for mark, remedy in (("\u2581", "sentencepiece"), ("@@ ", "subword_nmt")):
+        if sum(mark in reference for reference in scorer.references) > len(scorer.ids) / 2:
+            logger.warning(
+                "the references are full of %r, the mark of words cut into parts, which BLEU "
+                "takes for words: put them together with --post-process %s",
+                mark.strip(),
+                remedy,
+            )
+
+
+def _settings(
+    args: Namespace, config: Any, task: Any, dataset: Any, scorer: Scorer
+) -> dict[str, Any]:
+    """What the scores of a sentence depend on, in JSON's types."""
+    settings: dict[str, Any] = {
+        "scores": args.scores,
+        "checkpoint_sha256": _file_hash(args.path),
+        "data_sha256": _data_hash(task, dataset, scorer.ids),
+        "device": loading.device_of(args).type,
+        "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
+        "max_tokens": args.max_tokens,
+        "batch_size": args.batch_size,
+    }
+    if BLEU in args.scores:
+        defaults = vars(GenerationConfig())
+        search = {
+            name: value
+            for name, value in OmegaConf.to_container(config.generation).items()
+            if name not in PRINTED and (name == "beam" or value != defaults.get(name))
+        }
+        search |= {"seed": args.seed} if args.sampling else {}
+        settings["generation"] = search
+        settings["text"] = {
+            "post_process": args.post_process,
+            "bpe": _plain(config.bpe),
+            "tokenizer": _plain(config.tokenizer),
+        }
+    written: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return written
+
+
+def _plain(config: Any) -> Any:
+    """The settings of one of fairseq's components; None where there is none."""
+    if config is None or config._name is None:
+        return None
+    return OmegaConf.to_container(config)
+
+
+def _file_hash(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
+    """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
+    digest = hashlib.sha256()
+    for dictionary in (task.source_dictionary, task.target_dictionary):
+        digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
+    for number in ids:
+        item = dataset[number]
+        digest.update(f"{number}:{item['source'].tolist()}:{item['target'].tolist()}\n".encode())
+    return digest.hexdigest()
+
+
+def _score_all(
+    args: Namespace, scorer: Scorer, removals: Sequence[Removal], journal: Journal
+) -> None:
+    """Score the unchanged model and every removal that the journal lacks."""
+    left = [removal for removal in [(), *removals] if names_of(removal) not in journal.finished]
+    has_bar = args.log_format in (None, "tqdm") and not args.no_progress_bar
+    has_bar = has_bar and sys.stderr.isatty()
+    start = time.monotonic()
+    total = len(left) * len(scorer.ids) * len(args.scores)
+    # Smoothing 0: the mean speed so far; a sentence's loss takes far less than its translation
+    with tqdm(total=total, unit=" sentences", smoothing=0, disable=not has_bar) as bar:
+        for number, removal in enumerate(left, start=1):
+            name = f"without {';'.join(names_of(removal))}" if removal else "unchanged"
+            bar.set_description(f"{number}/{len(left)} {name}")
+            journal.add(names_of(removal), scorer.score(removal, bar.update))
+            if not has_bar and args.log_format != "none":
+                remaining = (time.monotonic() - start) / number * (len(left) - number)
+                print(
+                    f"{number}/{len(left)} {name}: scored, {tqdm.format_interval(remaining)} left",
+                    file=sys.stderr,
+                    flush=True,
+                )
+
+
+def _write(path: str, text: str) -> None:
+    """Write a file that appears when it is whole."""
+    temporary = f"{path}.tmp{os.getpid()}"
+    try:
+        with open(temporary, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.replace(temporary, path)
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)

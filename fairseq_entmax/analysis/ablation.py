@@ -1,0 +1,248 @@
+"""Removing heads from a model, and scoring what is left on a data set."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq import utils
+from torch import Tensor, nn
+
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules.head_names import Head
+
+LOSS, BLEU = "loss", "bleu"
+SCORES = (LOSS, BLEU)
+
+# Heads that are removed together, ascending; none for the unchanged model
+Removal = tuple[Head, ...]
+
+
+@dataclass(frozen=True)
+class SentenceScores:
+    """What one model made of every sentence of a data set, in the data set's order.
+
+    Attributes:
+        nll: negative log likelihood of each target in nats, summed over its tokens with the
+            end of the sentence, without smoothing; None where it was not asked for.
+        translations: the first hypothesis of each sentence as text; None likewise.
+    """
+
+    nll: list[float] | None
+    translations: list[str] | None
+
+
+def names_of(removal: Removal) -> tuple[str, ...]:
+    """The names of the heads; with ``;`` between them ``parse_heads`` reads them back."""
+    return tuple(str(head) for head in removal)
+
+
+def heads_of(model: nn.Module) -> list[Head]:
+    """Every head of a model that is there and that its gate does not close in evaluation."""
+    heads = []
+    for attention, layer, module in attention_modules(model):
+        gates = [1.0] * module.num_heads
+        if module.gate is not None:
+            gates = module.gate.at_evaluation().tolist()
+        heads += [Head(attention, layer, head) for head, gate in enumerate(gates) if gate > 0]
+    return sorted(heads)
+
+
+def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
+    """See that a model has these heads; closed ones count.
+
+    Raises:
+        ValueError: it does not have one of them.
+    """
+    present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
+    for head in sorted(heads):
+        number = present.get((head.attention, head.layer))
+        if number is None:
+            layers = sum(attention == head.attention for attention, _ in present)
+            raise ValueError(
+                f"the model has no head {head}: its {head.attention} attention has {layers} "
+                f"layers, counted from 0"
+            )
+        if head.head >= number:
+            raise ValueError(
+                f"the model has no head {head}: layer {head.layer} of its {head.attention} "
+                f"attention has {number} heads, counted from 0"
+            )
+
+
+@contextmanager
+def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
+    """Run a model without some of its heads; afterwards it is as it was.
+
+    What a head gives to the output projection is set to zero. All else is computed as
+    before, in the same kernels and with the same caches, so the result is that of the model
+    with the head taken out.
+
+    Args:
+        model: any model of this package.
+        heads: removed together; none leaves the model as it is.
+
+    Raises:
+        ValueError: as :func:`check_heads`.
+    """
+    check_heads(model, heads)
+    hooks = []
+    for attention, layer, module in attention_modules(model):
+        gone = [head.head for head in heads if (head.attention, head.layer) == (attention, layer)]
+        if gone:
+            hook = _zeroing(gone, module.num_heads, module.head_dim)
+            hooks.append(module.out_proj.register_forward_pre_hook(hook))
+    try:
+        yield
+    finally:
+        for hook in hooks:
+            hook.remove()
+
+
+def _zeroing(heads: list[int], num_heads: int, head_dim: int) -> Any:
+    def zero(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
+        (outputs,) = inputs  # (queries, batch, heads * head_dim)
+        gone = torch.zeros(num_heads, dtype=torch.bool, device=outputs.device)
+        gone[heads] = True
+        return outputs.masked_fill(gone.repeat_interleave(head_dim), 0.0)
+
+    return zero
+
+
+def sentence_losses(model: Any, sample: dict[str, Any], pad: int) -> Tensor:
+    """The negative log likelihood of every target of a batch, teacher-forced.
+
+    Args:
+        model: in evaluation mode.
+        sample: a batch as fairseq's data loader makes it, with ``batch`` targets.
+        pad: the number of the padding symbol.
+
+    Returns:
+        ``(batch,)`` float64, nats, summed over a target's tokens; no smoothing.
+    """
+    with torch.no_grad():
+        output = model(**sample["net_input"])
+        log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)
+        target = model.get_targets(sample, output)
+        nll = -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
+    return nll.masked_fill(target.eq(pad), 0.0).double().sum(-1)
+
+
+class Scorer:
+    """Scores a model with and without heads; model, data and references are read once.
+
+    Args:
+        model: in evaluation mode, on its device.
+        task: fairseq's translation task.
+        config: fairseq's configuration, for ``generation``, ``common_eval.post_process``,
+            ``bpe``, ``tokenizer`` and ``common.seed``.
+        samples: all batches of the data set, on the model's device.
+        scores: some of :data:`SCORES`.
+
+    Attributes:
+        ids: numbers of the sentences in the data set, ascending; scores have this order.
+        target_tokens: tokens of each target, with the end of the sentence.
+        references: the targets as text, joined from subwords as the translations are; empty
+            without BLEU.
+
+    Raises:
+        ValueError: the data has no target side; ``--post-process`` is none that fairseq knows.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        task: Any,
+        config: Any,
+        samples: Sequence[dict[str, Any]],
+        scores: Collection[str],
+    ) -> None:
+        self._model, self._task, self._config = model, task, config
+        self._samples, self._scores = samples, scores
+        self._dictionary = task.target_dictionary
+        self._bpe = task.build_bpe(config.bpe) if BLEU in scores else None
+        self._tokenizer = task.build_tokenizer(config.tokenizer) if BLEU in scores else None
+        if any(sample.get("target") is None for sample in samples):
+            raise ValueError("the data has no target side to score against: give data with both")
+        model.prepare_for_inference_(config)
+        ids = torch.cat([sample["id"].cpu() for sample in samples])
+        self._order = ids.argsort().tolist()
+        self.ids: list[int] = ids.sort().values.tolist()
+        lengths = [s["target"].ne(self._dictionary.pad()).sum(-1).tolist() for s in samples]
+        self.target_tokens: list[int] = self._in_order(lengths)
+        self.references = self._references() if BLEU in scores else []
+
+    def score(
+        self, heads: Collection[Head], advance: Callable[[int], None] = lambda sentences: None
+    ) -> SentenceScores:
+        """Score the model without some heads.
+
+        Args:
+            heads: removed together; none scores the model as it is.
+            advance: called with a number of sentences whenever that many have one score more.
+        """
+        with without_heads(self._model, heads):
+            nll = self._losses(advance) if LOSS in self._scores else None
+            translations = self._translations(advance) if BLEU in self._scores else None
+        return SentenceScores(nll, translations)
+
+    def _losses(self, advance: Callable[[int], None]) -> list[float]:
+        losses = []
+        for sample in self._samples:
+            losses.append(sentence_losses(self._model, sample, self._dictionary.pad()).tolist())
+            advance(len(losses[-1]))
+        return self._in_order(losses)
+
+    def _translations(self, advance: Callable[[int], None]) -> list[str]:
+        config = self._config.generation
+        # Where hypotheses are sampled, the same numbers for each removal, in whatever order
+        utils.set_torch_seed(self._config.common.seed)
+        generator = self._task.build_generator([self._model], config)
+        texts = []
+        try:
+            for sample in self._samples:
+                prefix = sample["target"][:, : config.prefix_size] if config.prefix_size else None
+                hypotheses = self._task.inference_step(
+                    generator, [self._model], sample, prefix_tokens=prefix
+                )
+                texts.append([self._text(best["tokens"]) for best, *_ in hypotheses])
+                advance(len(hypotheses))
+        finally:
+            # The generator tells cross-attention to take so many rows for one sentence, which
+            # in the teacher-forced pass are as many sentences
+            self._model.decoder.set_beam_size(1)
+        return self._in_order(texts)
+
+    def _references(self) -> list[str]:
+        """The targets as text; a token that is not in the dictionary matches no hypothesis."""
+        try:
+            texts = [
+                [
+                    self._text(utils.strip_pad(target, self._dictionary.pad()), escape_unk=True)
+                    for target in sample["target"]
+                ]
+                for sample in self._samples
+            ]
+        except NotImplementedError:
+            raise ValueError(
+                f"--post-process got {self._config.common_eval.post_process!r}, which fairseq "
+                f"does not know: give sentencepiece, subword_nmt or none"
+            ) from None
+        return self._in_order(texts)
+
+    def _text(self, tokens: Tensor, escape_unk: bool = False) -> str:
+        text: str = self._dictionary.string(
+            tokens.int().cpu(), self._config.common_eval.post_process, escape_unk=escape_unk
+        )
+        for part in (self._bpe, self._tokenizer):
+            if part is not None:
+                text = part.decode(text)
+        return text
+
+    def _in_order(self, batches: Sequence[Sequence[Any]]) -> list[Any]:
+        """Values in the order of the batches to the order of the data set."""
+        values = [value for batch in batches for value in batch]
+        return [values[place] for place in self._order]

@@ -1,0 +1,172 @@
+"""Whether a model differs from another on the same sentences by more than chance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+INSTALL_SCIPY = (
+    "the test of significance for losses needs scipy, which is not installed: run "
+    "pip install 'fairseq-entmax[analysis]'"
+)
+
+
+@dataclass(frozen=True)
+class BleuComparison:
+    """BLEU of several systems, each held against the first.
+
+    Attributes:
+        scores: BLEU of each system in percent, the first one's first.
+        p_values: of the systems after the first, as :func:`paired_bootstrap` says.
+        signature: sacreBLEU's description of how it was computed.
+    """
+
+    scores: list[float]
+    p_values: list[float]
+    signature: str
+
+
+def require_scipy() -> Any:
+    """The module ``scipy.stats``.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; says how to get it.
+    """
+    try:
+        import scipy.stats
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(INSTALL_SCIPY, name="scipy") from error
+    return scipy.stats
+
+
+def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided paired t-test.
+
+    Args:
+        first: a score of each sentence, two sentences or more.
+        second: those of the other model, same order.
+
+    Returns:
+        p in [0, 1]; 1 where no score differs.
+
+    Raises:
+        ValueError: there are fewer than two sentences, or not as many in both.
+        ModuleNotFoundError: scipy is not installed.
+    """
+    _check_lengths(len(first), [len(second)])
+    if list(first) == list(second):
+        return 1.0
+    return float(require_scipy().ttest_rel(second, first).pvalue)
+
+
+def bleu_metric(tokenize: str | None, language: str) -> Any:
+    """sacreBLEU's BLEU.
+
+    Args:
+        tokenize: one of sacreBLEU's tokenizers; None takes sacreBLEU's choice for the language.
+        language: of the references, such as ``en``.
+
+    Raises:
+        ValueError: there is no such tokenizer, or it is not installed.
+    """
+    from sacrebleu.metrics import BLEU
+
+    allowed = sorted(name for name in BLEU.TOKENIZERS if name)
+    if tokenize is not None and tokenize not in allowed:
+        raise ValueError(f"--sacrebleu-tokenize got {tokenize!r}: it can be {', '.join(allowed)}")
+    try:
+        # Words that stay cut are what 'none' is for; else sacreBLEU warns of them
+        return BLEU(tokenize=tokenize, trg_lang=language, force=tokenize == "none")
+    except (RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"sacreBLEU's tokenizer {tokenize or 'for ' + language!r} cannot be used: install what "
+            f"it needs, or choose another with --sacrebleu-tokenize ({reason})"
+        ) from error
+
+
+def paired_bootstrap(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    metric: Any,
+    samples: int,
+    seed: int,
+) -> BleuComparison:
+    """sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
+
+    Args:
+        systems: the translations of each system, two sentences or more.
+        references: one for each sentence.
+        metric: of :func:`bleu_metric`.
+        samples: how often to draw as many sentences as there are, 1 or more.
+        seed: of the draws, 1 or more; sacreBLEU takes 0 for none.
+
+    Returns:
+        BLEU and p in [1 / (samples + 1), 1]. Where a system's BLEU is exactly that of the
+        first, p is 1: sacreBLEU would give the smallest value to two identical systems.
+
+    Raises:
+        ValueError: there are fewer than two sentences, or not as many in all.
+
+    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
+    """
+    from sacrebleu.significance import PairedTest
+
+    _check_lengths(len(references), [len(system) for system in systems])
+    named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
+    with _sacrebleu_seed(seed):
+        test = PairedTest(
+            named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
+        )
+    signatures, results = test()
+    found: list[Any] = list(results["BLEU"])
+    scores = [float(result.score) for result in found]
+    p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in found[1:]]
+    return BleuComparison(scores, p_values, str(signatures["BLEU"]))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values of tests that were made together.
+
+    The probability that any of the true null hypotheses among them is rejected stays below
+    the level at which the result is read, whatever the tests depend on.
+
+    Args:
+        p_values: in [0, 1], in any order.
+
+    Returns:
+        The corrected values in the same order.
+
+    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*.
+    """
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+def _check_lengths(sentences: int, others: Sequence[int]) -> None:
+    if any(other != sentences for other in others):
+        raise ValueError(f"paired scores need the same sentences: {sentences} and {list(others)}")
+    if sentences < 2:
+        raise ValueError(f"a test of significance needs 2 sentences or more, not {sentences}")
+
+
+@contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """sacreBLEU takes its seed from the environment alone."""
+    name = "SACREBLEU_SEED"
+    before = os.environ.get(name)
+    os.environ[name] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before
