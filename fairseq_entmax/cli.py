@@ -15,6 +15,7 @@ import fairseq_entmax
 # Command to its help; each is a module of fairseq_entmax.analysis with a function main
 FAIRSEQ_COMMANDS = {
     "analyze": "look at what every head of one or more models does, over a data set",
+    "ablate": "remove each head in turn, and score what is left by loss and BLEU",
 }
 
 

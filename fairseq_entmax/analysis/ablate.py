@@ -9,7 +9,7 @@ all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
 from __future__ import annotations
 
 import argparse
-import hashlib
+import contextlib
 import json
 import logging
 import os
@@ -22,7 +22,6 @@ from typing import Any
 from fairseq import utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 from tqdm import tqdm
 
 from fairseq_entmax.analysis import ablation_results, loading, significance
@@ -35,7 +34,9 @@ from fairseq_entmax.analysis.ablation import (
     check_heads,
     heads_of,
     names_of,
+    text_of,
 )
+from fairseq_entmax.analysis.ablation_settings import scoring_settings
 from fairseq_entmax.analysis.journal import Journal
 from fairseq_entmax.modules.head_names import parse_heads
 
@@ -55,8 +56,6 @@ WITHOUT_EFFECT = (
     *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
     *("model_overrides", "results_path"),
 )
-# Generation options on which the first hypothesis does not depend
-PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -140,10 +139,12 @@ def main(arguments: Sequence[str]) -> None:
     config = convert_namespace_to_omegaconf(args)
     scorer = Scorer(loaded.model, task, config, samples, args.scores)
     _check_sentences(args, scorer)
-    settings = _settings(args, config, task, dataset, scorer)
+    settings = scoring_settings(args, config, task, dataset, scorer.ids)
 
     os.makedirs(args.output, exist_ok=True)
     with Journal(os.path.join(args.output, JOURNAL), settings, args.overwrite) as journal:
+        if args.overwrite:
+            _remove_results(args.output)
         _score_all(args, scorer, removals, journal)
         compared = ablation_results.compare(
             journal.finished, scorer, metric, args.bootstrap, args.seed
@@ -255,60 +256,6 @@ def _check_sentences(args: Namespace, scorer: Scorer) -> None:
             )
 
 
-def _settings(
-    args: Namespace, config: Any, task: Any, dataset: Any, scorer: Scorer
-) -> dict[str, Any]:
-    """What the scores of a sentence depend on, in JSON's types."""
-    settings: dict[str, Any] = {
-        "scores": args.scores,
-        "checkpoint_sha256": _file_hash(args.path),
-        "data_sha256": _data_hash(task, dataset, scorer.ids),
-        "device": loading.device_of(args).type,
-        "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
-        "max_tokens": args.max_tokens,
-        "batch_size": args.batch_size,
-    }
-    if BLEU in args.scores:
-        defaults = vars(GenerationConfig())
-        search = {
-            name: value
-            for name, value in OmegaConf.to_container(config.generation).items()
-            if name not in PRINTED and (name == "beam" or value != defaults.get(name))
-        }
-        search |= {"seed": args.seed} if args.sampling else {}
-        settings["generation"] = search
-        settings["text"] = {
-            "post_process": args.post_process,
-            "bpe": _plain(config.bpe),
-            "tokenizer": _plain(config.tokenizer),
-        }
-    written: dict[str, Any] = json.loads(json.dumps(settings, default=str))
-    return written
-
-
-def _plain(config: Any) -> Any:
-    """The settings of one of fairseq's components; None where there is none."""
-    if config is None or config._name is None:
-        return None
-    return OmegaConf.to_container(config)
-
-
-def _file_hash(path: str) -> str:
-    with open(path, "rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
-    """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
-    digest = hashlib.sha256()
-    for dictionary in (task.source_dictionary, task.target_dictionary):
-        digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
-    for number in ids:
-        item = dataset[number]
-        digest.update(f"{number}:{item['source'].tolist()}:{item['target'].tolist()}\n".encode())
-    return digest.hexdigest()
-
-
 def _score_all(
     args: Namespace, scorer: Scorer, removals: Sequence[Removal], journal: Journal
 ) -> None:
@@ -321,7 +268,7 @@ def _score_all(
     # Smoothing 0: the mean speed so far; a sentence's loss takes far less than its translation
     with tqdm(total=total, unit=" sentences", smoothing=0, disable=not has_bar) as bar:
         for number, removal in enumerate(left, start=1):
-            name = f"without {';'.join(names_of(removal))}" if removal else "unchanged"
+            name = f"without {text_of(names_of(removal))}" if removal else "unchanged"
             bar.set_description(f"{number}/{len(left)} {name}")
             journal.add(names_of(removal), scorer.score(removal, bar.update))
             if not has_bar and args.log_format != "none":
@@ -331,6 +278,12 @@ def _score_all(
                     file=sys.stderr,
                     flush=True,
                 )
+
+
+def _remove_results(output: str) -> None:
+    for name in (JSON, TSV):
+        with contextlib.suppress(FileNotFoundError):
+            os.unlink(os.path.join(output, name))
 
 
 def _write(path: str, text: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,6 +17,8 @@ from fairseq_entmax.modules.head_names import Head
 
 LOSS, BLEU = "loss", "bleu"
 SCORES = (LOSS, BLEU)
+# In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
+UNKNOWN_TARGET = "NOTINDICTIONARY"
 
 # Heads that are removed together, ascending; none for the unchanged model
 Removal = tuple[Head, ...]
@@ -36,8 +39,17 @@ class SentenceScores:
 
 
 def names_of(removal: Removal) -> tuple[str, ...]:
-    """The names of the heads; with ``;`` between them ``parse_heads`` reads them back."""
+    """The names of the heads."""
     return tuple(str(head) for head in removal)
+
+
+def text_of(names: Sequence[str]) -> str:
+    """Names of heads, ascending, as one text that ``parse_heads`` reads back."""
+    pairs = [name.split(":") for name in names]
+    return ";".join(
+        f"{attention}:{','.join(number for _, number in group)}"
+        for attention, group in itertools.groupby(pairs, key=lambda pair: pair[0])
+    )
 
 
 def heads_of(model: nn.Module) -> list[Head]:
@@ -93,8 +105,10 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
     for attention, layer, module in attention_modules(model):
         gone = [head.head for head in heads if (head.attention, head.layer) == (attention, layer)]
         if gone:
-            hook = _zeroing(gone, module.num_heads, module.head_dim)
-            hooks.append(module.out_proj.register_forward_pre_hook(hook))
+            is_gone = torch.zeros(module.num_heads, dtype=torch.bool)
+            is_gone[gone] = True
+            columns = is_gone.repeat_interleave(module.head_dim).to(module.out_proj.weight.device)
+            hooks.append(module.out_proj.register_forward_pre_hook(_zeroing(columns)))
     try:
         yield
     finally:
@@ -102,12 +116,10 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
             hook.remove()
 
 
-def _zeroing(heads: list[int], num_heads: int, head_dim: int) -> Any:
+def _zeroing(columns: Tensor) -> Any:
     def zero(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-        (outputs,) = inputs  # (queries, batch, heads * head_dim)
-        gone = torch.zeros(num_heads, dtype=torch.bool, device=outputs.device)
-        gone[heads] = True
-        return outputs.masked_fill(gone.repeat_interleave(head_dim), 0.0)
+        (heads,) = inputs  # (queries, batch, heads * head_dim)
+        return heads.masked_fill(columns, 0.0)
 
     return zero
 
@@ -149,7 +161,8 @@ class Scorer:
             without BLEU.
 
     Raises:
-        ValueError: the data has no target side; ``--post-process`` is none that fairseq knows.
+        ValueError: the data has no sentence or no target side; ``--post-process`` is none that
+            fairseq knows.
     """
 
     def __init__(
@@ -165,6 +178,8 @@ class Scorer:
         self._dictionary = task.target_dictionary
         self._bpe = task.build_bpe(config.bpe) if BLEU in scores else None
         self._tokenizer = task.build_tokenizer(config.tokenizer) if BLEU in scores else None
+        if not samples:
+            raise ValueError("the data has no sentence to score: give other data")
         if any(sample.get("target") is None for sample in samples):
             raise ValueError("the data has no target side to score against: give data with both")
         model.prepare_for_inference_(config)
@@ -217,11 +232,11 @@ class Scorer:
         return self._in_order(texts)
 
     def _references(self) -> list[str]:
-        """The targets as text; a token that is not in the dictionary matches no hypothesis."""
+        """The targets as text."""
         try:
             texts = [
                 [
-                    self._text(utils.strip_pad(target, self._dictionary.pad()), escape_unk=True)
+                    self._text(utils.strip_pad(target, self._dictionary.pad()), UNKNOWN_TARGET)
                     for target in sample["target"]
                 ]
                 for sample in self._samples
@@ -233,9 +248,9 @@ class Scorer:
             ) from None
         return self._in_order(texts)
 
-    def _text(self, tokens: Tensor, escape_unk: bool = False) -> str:
+    def _text(self, tokens: Tensor, unknown: str | None = None) -> str:
         text: str = self._dictionary.string(
-            tokens.int().cpu(), self._config.common_eval.post_process, escape_unk=escape_unk
+            tokens.int().cpu(), self._config.common_eval.post_process, unk_string=unknown
         )
         for part in (self._bpe, self._tokenizer):
             if part is not None:

@@ -23,14 +23,17 @@ change of loss, else of BLEU.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.analysis import significance
-from fairseq_entmax.analysis.ablation import BLEU, LOSS, Scorer, SentenceScores
+from fairseq_entmax.analysis.ablation import BLEU, LOSS, Scorer, SentenceScores, text_of
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
+# What tests are read at most often
+LEVEL = 0.05
 _FIELDS = ("value", "change", "p", "p_holm")
 _HEADINGS = {LOSS: "loss", BLEU: "BLEU"}
 _DIGITS = {LOSS: 4, BLEU: 2}
@@ -155,20 +158,33 @@ def as_table(document: Mapping[str, Any]) -> str:
         rows[0] += [_HEADINGS[score], "change", "p", "p (Holm)"]
         rows[1] += [f"{document['unchanged'][score]:.{_DIGITS[score]}f}", "", "", ""]
     for removal in document["removals"]:
-        cells = [";".join(removal["heads"])]
+        cells = [text_of(removal["heads"])]
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
             cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
     widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
+    lines = [
         "  ".join(
             [row[0].ljust(widths[0])]
             + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
         ).rstrip()
         for row in rows
-    )
+    ]
+    return "\n".join(lines + _remarks(document))
+
+
+def _remarks(document: Mapping[str, Any]) -> list[str]:
+    """That the bootstrap cannot find anything significant, where it is so."""
+    removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
+    if samples is None or removals / (samples + 1) <= LEVEL:
+        return []
+    return [
+        f"p (Holm) of BLEU is never below {removals / (samples + 1):.3f} with {removals} removals "
+        f"and {samples} resamples: --bootstrap {math.ceil(removals / LEVEL) - 1} resolves {LEVEL} "
+        f"without scoring anything anew"
+    ]
 
 
 def _p_text(p: float) -> str:
@@ -183,5 +199,5 @@ def as_tsv(document: Mapping[str, Any]) -> str:
     for removal in [{"heads": [], **unchanged}, *document["removals"]]:
         values = [(removal[score] or {}).get(field) for score, field in columns]
         cells = ["" if value is None else repr(value) for value in values]
-        lines.append("\t".join([";".join(removal["heads"]), *cells]))
+        lines.append("\t".join([text_of(removal["heads"]), *cells]))
     return "\n".join(lines) + "\n"

@@ -117,21 +117,32 @@ def load_dataset(task: Any, subset: str) -> Any:
 
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
-    """An iterator over a data set in batches, as fairseq's options on batches say."""
+    """An iterator over a data set in batches, as fairseq's options on batches say.
+
+    Raises:
+        ValueError: a sentence is longer than the model can take, and is not to be skipped.
+    """
     if not torch.cuda.is_available():
         warnings.filterwarnings("ignore", message=".*pin_memory", category=UserWarning)
     max_positions = [model.max_positions() for model in models]
-    return task.get_batch_iterator(
-        dataset=dataset,
-        max_tokens=args.max_tokens,
-        max_sentences=args.batch_size,
-        max_positions=utils.resolve_max_positions(task.max_positions(), *max_positions),
-        ignore_invalid_inputs=args.skip_invalid_size_inputs_valid_test,
-        required_batch_size_multiple=args.required_batch_size_multiple,
-        seed=args.seed,
-        num_workers=args.num_workers,
-        data_buffer_size=args.data_buffer_size,
-    ).next_epoch_itr(shuffle=False)
+    try:
+        iterator = task.get_batch_iterator(
+            dataset=dataset,
+            max_tokens=args.max_tokens,
+            max_sentences=args.batch_size,
+            max_positions=utils.resolve_max_positions(task.max_positions(), *max_positions),
+            ignore_invalid_inputs=args.skip_invalid_size_inputs_valid_test,
+            required_batch_size_multiple=args.required_batch_size_multiple,
+            seed=args.seed,
+            num_workers=args.num_workers,
+            data_buffer_size=args.data_buffer_size,
+        )
+    except Exception as error:
+        if type(error) is not Exception:
+            raise
+        # fairseq's own for a sentence that is too long; it says what to do
+        raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
+    return iterator.next_epoch_itr(shuffle=False)
 
 
 def with_progress(args: Namespace, iterable: Any, what: str) -> Any:

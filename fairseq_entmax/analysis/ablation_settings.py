@@ -1,0 +1,90 @@
+"""What the scores of an ablation depend on, so that scores of other settings are not mixed in."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from argparse import Namespace
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq.dataclass.configs import GenerationConfig
+from omegaconf import OmegaConf
+
+from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis.ablation import BLEU
+
+# Generation options on which the first hypothesis does not depend
+PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
+
+
+def scoring_settings(
+    args: Namespace, config: Any, task: Any, dataset: Any, ids: Sequence[int]
+) -> dict[str, Any]:
+    """The settings, in JSON's types.
+
+    A checkpoint and data that are moved stay the same. Of the options of generation, which
+    matter to BLEU alone, only those that are not at fairseq's default are there, and the beam.
+
+    Args:
+        args: the parsed options.
+        config: the same as fairseq's configuration.
+        task: for the dictionaries.
+        dataset: the data set.
+        ids: the sentences of it that are scored.
+    """
+    settings: dict[str, Any] = {
+        "scores": args.scores,
+        "checkpoint_sha256": _file_hash(args.path),
+        "data_sha256": _data_hash(task, dataset, ids),
+        "device": loading.device_of(args).type,
+        "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
+        "max_tokens": args.max_tokens,
+        "batch_size": args.batch_size,
+        "required_batch_size_multiple": args.required_batch_size_multiple,
+    }
+    if BLEU in args.scores:
+        settings["generation"] = _search(args, config)
+        settings["text"] = {
+            "post_process": args.post_process,
+            "bpe": _component(config.bpe),
+            "tokenizer": _component(config.tokenizer),
+        }
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return plain
+
+
+def _search(args: Namespace, config: Any) -> dict[str, Any]:
+    defaults = vars(GenerationConfig())
+    search = {
+        name: value
+        for name, value in OmegaConf.to_container(config.generation).items()
+        if name not in PRINTED and (name == "beam" or value != defaults.get(name))
+    }
+    return {**search, "seed": args.seed} if args.sampling else search
+
+
+def _component(config: Any) -> Any:
+    """The settings of one of fairseq's components; None where there is none."""
+    if config is None or config._name is None:
+        return None
+    return OmegaConf.to_container(config)
+
+
+def _file_hash(path: str) -> str:
+    digest = hashlib.sha256()
+    with open(path, "rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
+    """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
+    digest = hashlib.sha256()
+    for dictionary in (task.source_dictionary, task.target_dictionary):
+        digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
+    for number in ids:
+        item = dataset[number]
+        digest.update(f"{number}:{item['source'].tolist()}:{item['target'].tolist()}\n".encode())
+    return digest.hexdigest()

@@ -1,0 +1,471 @@
+"""The command ``fairseq-entmax ablate``: its results, its restarts, its errors."""
+
+import csv
+import json
+import math
+import os
+import signal
+import subprocess
+import sys
+import time
+from argparse import Namespace
+
+import numpy as np
+import pytest
+import sacrebleu
+import scipy.stats
+import torch
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+
+from fairseq_entmax import pruning
+from fairseq_entmax.analysis.ablate import main
+from fairseq_entmax.analysis.ablation import Scorer, text_of
+from fairseq_entmax.checkpoints import UnsafeCheckpointError
+from fairseq_entmax.modules.head_names import parse_heads
+from tests import commands
+from tests.pruning.test_surgery import state_of, trained
+from tests.support import random_sentences, tiny_task
+
+ENTMAX = {"attn_mapping": "entmax"}
+GATED = {**ENTMAX, "head_gates": "encoder-self,cross"}
+SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8, 12, 10, 5, 7])
+OPTIONS = (
+    "--max-len-b=12",
+    "--min-len=6",
+    "--remove-bpe=sentencepiece",
+    "--bootstrap=50",
+    "--num-workers=0",
+)
+RESULTS = ("ablation.json", "ablation.tsv")
+
+
+def write_data(folder, sources, targets, split="valid"):
+    """Binarised data of the tiny task's 20 words, marked as sentencepiece marks them."""
+    folder.mkdir(exist_ok=True)
+    words = "".join(f"{'▁' * (number % 2)}w{number} 9\n" for number in range(20))
+    for language, sentences in (("a", sources), ("b", targets)):
+        (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
+        prefix = str(folder / f"{split}.a-b.{language}")
+        builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
+        for sentence in sentences:
+            builder.add_item(sentence)
+        builder.finalize(f"{prefix}.idx")
+
+
+def targets_of(model):
+    """What the model makes of the sources, with one word another one."""
+    generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=12, min_len=6))
+    targets = []
+    for source in SOURCES:
+        net_input = {"src_tokens": source[None], "src_lengths": torch.tensor([len(source)])}
+        tokens = generator.generate([model], {"net_input": net_input})[0][0]["tokens"]
+        tokens[:-1] = tokens[:-1].clamp(4)  # words, no symbols
+        tokens[-2] = 4 + (tokens[-2] + 3) % 20
+        targets.append(tokens)
+    model.decoder.set_beam_size(1)
+    return targets
+
+
+@pytest.fixture(scope="module")
+def targets():
+    return targets_of(trained(**ENTMAX))
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory, targets):
+    """Data and checkpoints of tiny models, one with gates of which some are closed."""
+    folder = tmp_path_factory.mktemp("source")
+    write_data(folder / "bin", SOURCES, targets)
+    for split, lengths in (("single", [6]), ("long", [6, 70])):
+        sentences = random_sentences(lengths)
+        write_data(folder / "bin", sentences, sentences, split)
+    for name, options in (("plain", ENTMAX), ("gated", GATED)):
+        history = {"num_updates": 7, "lr_scheduler_state": {}, "optimizer_name": "FairseqAdam"}
+        state = {**state_of(trained(**options), **options), "optimizer_history": [history]}
+        torch.save(state, folder / f"{name}.pt")
+    (folder / "notes.txt").write_text("no checkpoint\n")
+    return folder
+
+
+def ablate(source, output, *options, checkpoint="plain.pt"):
+    options = [*OPTIONS, *options]
+    path = ["--path", str(source / checkpoint)] if checkpoint else []
+    main([str(source / "bin"), *path, "--cpu", "--output", str(output), *options])
+
+
+def document(output):
+    return json.loads((output / "ablation.json").read_text(encoding="utf-8"))
+
+
+def stored(output):
+    lines = (output / "removals.jsonl").read_text(encoding="utf-8").splitlines()
+    return {tuple(line["heads"]): line for line in map(json.loads, lines[1:])}
+
+
+def joined(sentences):
+    """Sentences as text, their subwords joined by hand."""
+    return [
+        "".join(f"{' ' * (token % 2)}w{token - 4}" for token in sentence[:-1].tolist()).strip()
+        for sentence in sentences
+    ]
+
+
+@pytest.fixture(scope="module")
+def finished(source, tmp_path_factory):
+    """An ablation by both scores, of some heads and two sets."""
+    output = tmp_path_factory.mktemp("finished") / "out"
+    named = ["--heads", "encoder-self:0.1;cross:0.0,1.3", "decoder-self:0.2", "cross:0.0"]
+    sets = ["--sets", "encoder-self:0.1;cross:0.0", "decoder-self:1.0,1.1,1.2,1.3"]
+    ablate(source, output, *named, *sets)
+    return output
+
+
+def test_named_heads_are_removed_alone_and_sets_together(finished, targets):
+    found = document(finished)
+    assert found["format"] == "fairseq-entmax-ablation"
+    assert found["version"] == 1
+    assert sorted(removal["heads"] for removal in found["removals"]) == [
+        ["cross:0.0"],
+        ["cross:0.0", "encoder-self:0.1"],
+        ["cross:1.3"],
+        ["decoder-self:0.2"],
+        ["decoder-self:1.0", "decoder-self:1.1", "decoder-self:1.2", "decoder-self:1.3"],
+        ["encoder-self:0.1"],
+    ]
+    assert found["data"]["sentences"] == len(targets)
+    assert found["data"]["target_tokens"] == sum(map(len, targets))
+
+
+def test_losses_and_their_tests_are_those_of_the_stored_sentences(finished, targets):
+    found, sentences = document(finished), stored(finished)
+    lengths = [len(target) for target in targets]
+    before = sentences[()]["nll"]
+    assert found["unchanged"]["loss"] == pytest.approx(sum(before) / sum(lengths), rel=1e-12)
+    for removal in found["removals"]:
+        after = sentences[tuple(removal["heads"])]["nll"]
+        loss = removal["loss"]
+        assert loss["value"] == pytest.approx(sum(after) / sum(lengths), rel=1e-12)
+        assert loss["change"] == pytest.approx(
+            loss["value"] - found["unchanged"]["loss"], rel=1e-12
+        )
+        means = [[x / n for x, n in zip(row, lengths, strict=True)] for row in (before, after)]
+        assert loss["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue, rel=1e-9)
+
+
+def test_bleu_is_sacrebleus_of_the_stored_translations(finished, targets):
+    found, sentences = document(finished), stored(finished)
+    bleu = {(): found["unchanged"]["bleu"]}
+    bleu |= {tuple(removal["heads"]): removal["bleu"]["value"] for removal in found["removals"]}
+    assert bleu.keys() == sentences.keys()
+    assert len(set(bleu.values())) > 4
+    assert bleu[()] > 10
+    for heads, value in bleu.items():
+        texts = sentences[heads]["translations"]
+        assert value == sacrebleu.corpus_bleu(texts, [joined(targets)]).score
+        assert not any("▁" in text for text in texts)
+    assert "bs:50" in found["significance"]["bleu_signature"]
+
+
+def test_holms_correction_is_over_all_removals(finished):
+    for score in ("loss", "bleu"):
+        entries = [removal[score] for removal in document(finished)["removals"]]
+        entries.sort(key=lambda entry: entry["p"])
+        expected = 0.0
+        for rank, entry in enumerate(entries):
+            expected = max(expected, min(1.0, entry["p"] * (len(entries) - rank)))
+            assert entry["p_holm"] == pytest.approx(expected, rel=1e-12)
+
+
+def test_the_worst_removal_comes_first(finished):
+    changes = [removal["loss"]["change"] for removal in document(finished)["removals"]]
+    assert changes == sorted(changes, reverse=True)
+
+
+def test_without_losses_the_worst_removal_is_that_with_the_lowest_bleu(source, tmp_path):
+    ablate(source, tmp_path / "out", "--scores=bleu", "--heads=cross:0.0,0.1,0.2,1.0")
+    removals = document(tmp_path / "out")["removals"]
+    values = [removal["bleu"]["value"] for removal in removals]
+    assert values == sorted(values)
+    assert all(removal["loss"] is None for removal in removals)
+
+
+def test_the_table_in_tabs_has_the_same_numbers(finished):
+    with open(finished / "ablation.tsv", encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    found = document(finished)
+    assert [row["removed"] for row in rows] == [
+        "",
+        *(text_of(removal["heads"]) for removal in found["removals"]),
+    ]
+    assert float(rows[0]["bleu_value"]) == found["unchanged"]["bleu"]
+    assert rows[0]["loss_p"] == ""
+    for row, removal in zip(rows[1:], found["removals"], strict=True):
+        for score in ("loss", "bleu"):
+            for field, value in removal[score].items():
+                assert float(row[f"{score}_{field}"]) == value
+        assert tuple(sorted(map(str, parse_heads(row["removed"])))) == tuple(removal["heads"])
+
+
+def test_every_open_head_is_removed_by_default_and_gates_stay(source, tmp_path, capsys):
+    ablate(source, tmp_path / "out", "--scores=loss", checkpoint="gated.pt")
+    found = document(tmp_path / "out")
+    state = torch.load(source / "gated.pt", weights_only=False)
+    counts = pruning.checkpoint_heads(str(source / "gated.pt"))
+    assert counts["encoder-self"] == [3, 0]
+    assert len(found["removals"]) == sum(map(sum, counts.values())) == 17
+    assert any(".gate." in name for name in state["model"])
+    # The unchanged model is the one whose closed heads are gone
+    state, _ = pruning.prune_state(state, "gated.pt")
+    torch.save(state, tmp_path / "small.pt")
+    small = os.path.relpath(tmp_path / "small.pt", source)
+    ablate(source, tmp_path / "small", "--scores=loss", checkpoint=small)
+    loss = document(tmp_path / "small")["unchanged"]["loss"]
+    assert found["unchanged"]["loss"] == pytest.approx(loss, rel=1e-5)
+    printed = capsys.readouterr()
+    table = printed.out.splitlines()
+    assert table[0].split() == ["removed", "loss", "change", "p", "p", "(Holm)"]
+    assert table[1].split() == ["nothing", f"{found['unchanged']['loss']:.4f}"]
+    assert table[2].split()[0] == found["removals"][0]["heads"][0]
+    assert "18/18 without " in printed.err
+
+
+def test_a_closed_head_that_is_named_makes_no_difference(source, tmp_path):
+    options = ["--heads=encoder-self:1.0", "--beam=2"]
+    ablate(source, tmp_path / "out", *options, checkpoint="gated.pt")
+    (removal,) = document(tmp_path / "out")["removals"]
+    for score in ("loss", "bleu"):
+        assert removal[score]["change"] == 0
+        assert removal[score]["p"] == removal[score]["p_holm"] == 1
+
+
+def test_heads_and_all_heads_and_sets_go_together(source, tmp_path):
+    ablate(source, tmp_path / "a", "--scores=loss", "--sets", "cross:0.0,0.1")
+    assert len(document(tmp_path / "a")["removals"]) == 1
+    ablate(source, tmp_path / "b", "--scores=loss", "--heads=all", "--sets=cross:0.0,0.1")
+    assert len(document(tmp_path / "b")["removals"]) == 24 + 1
+
+
+def test_more_heads_in_the_same_folder_are_added_to_those_that_are_there(source, tmp_path, capsys):
+    out, straight = tmp_path / "out", tmp_path / "straight"
+    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    capsys.readouterr()
+    ablate(source, out, "--scores=loss", "--heads=cross:0.0")
+    assert "1/1 without cross:0.0" in capsys.readouterr().err
+    ablate(source, straight, "--scores=loss", "--heads=cross:0.0,0.1")
+    for name in RESULTS:
+        assert (out / name).read_bytes() == (straight / name).read_bytes()
+
+
+def test_the_number_of_resamples_can_be_changed_afterwards(source, finished, tmp_path, capsys):
+    out = tmp_path / "out"
+    ablate(source, out, "--heads=cross:0.1")
+    capsys.readouterr()
+    ablate(source, out, "--heads=cross:0.1", "--bootstrap=20", "--seed=5")
+    assert "scored" not in capsys.readouterr().err
+    signature = document(out)["significance"]["bleu_signature"]
+    assert "bs:20|seed:5" in signature
+
+
+def test_the_progress_can_be_silenced(source, tmp_path, capsys):
+    ablate(source, tmp_path / "out", "--scores=loss", "--heads=cross:0.1", "--log-format=none")
+    assert "scored" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--beam=2"], "generation.beam was 5 and is 2; choose another --output"),
+        (["--scores=loss"], r"scores was \['loss', 'bleu'\] and is \['loss'\]; text.post_process"),
+        (["--lenpen=2"], "generation.lenpen was None and is 2.0"),
+        (["--batch-size=3"], "batch_size was None and is 3"),
+        (["--post-process=none"], "text.post_process was 'sentencepiece' and is 'none'"),
+        (["--max-len-b=5"], "generation.max_len_b was 12 and is 5"),
+    ],
+)
+def test_other_settings_in_the_same_folder_are_refused(source, finished, options, message):
+    before = {path.name: path.read_bytes() for path in finished.iterdir()}
+    with pytest.raises(ValueError, match=message):
+        ablate(source, finished, *options)
+    assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
+
+
+def test_another_checkpoint_or_other_data_in_the_same_folder_is_refused(
+    source, finished, targets, tmp_path
+):
+    with pytest.raises(ValueError, match="checkpoint_sha256 was"):
+        ablate(source, finished, checkpoint="gated.pt")
+    write_data(tmp_path / "bin", SOURCES, targets[::-1])
+    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
+    with pytest.raises(ValueError, match="data_sha256 was"):
+        ablate(tmp_path, finished)
+
+
+def test_a_folder_can_be_overwritten(source, tmp_path):
+    out = tmp_path / "out"
+    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    ablate(source, out, "--scores=loss", "--heads=cross:0.2", "--batch-size=3", "--overwrite")
+    assert [removal["heads"] for removal in document(out)["removals"]] == [["cross:0.2"]]
+
+
+def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_path, monkeypatch):
+    out = tmp_path / "out"
+    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    monkeypatch.setattr(Scorer, "score", lambda *arguments: 1 / 0)
+    with pytest.raises(ZeroDivisionError):
+        ablate(source, out, "--scores=loss", "--heads=cross:0.2", "--overwrite")
+    assert [path.name for path in out.iterdir()] == ["removals.jsonl"]
+
+
+def test_data_and_checkpoint_that_moved_are_the_same(source, targets, tmp_path, capsys):
+    out = tmp_path / "out"
+    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    write_data(tmp_path / "bin", SOURCES, targets)
+    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
+    capsys.readouterr()
+    ablate(tmp_path, out, "--scores=loss", "--heads=cross:0.1")
+    assert "scored" not in capsys.readouterr().err
+
+
+def test_references_full_of_subwords_are_told(source, tmp_path, caplog):
+    ablate(source, tmp_path / "out", "--remove-bpe=none", "--heads=cross:0.1")
+    assert "put them together with --post-process sentencepiece" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is none of loss, bleu"),
+        (["--scores="], "--scores got '': '' is none of"),
+        (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap takes 1 or more"),
+        (["--seed=0"], "--seed got 0: sacreBLEU's bootstrap takes 1 or more"),
+        (["--heads=cross:9.0"], "--heads: the model has no head cross:9.0"),
+        (["--sets=cross:0.0;cross:0.4"], "--sets: the model has no head cross:0.4"),
+        (["--heads=croß:0.0"], "--heads: 'croß:0.0' names no heads"),
+        (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),
+        (["--gen-subset=other"], "--gen-subset got 'other', of which there is no data"),
+        (["--gen-subset=single"], "--gen-subset single has 1 sentences: .* needs 2 or more"),
+        (["--gen-subset=long"], "--gen-subset long: .*--skip-invalid-size-inputs-valid-test"),
+        (["--replace-unk"], "--replace-unk has no part in an ablation: leave it out"),
+        (["--score-reference"], "--score-reference has no part in an ablation"),
+        (["--post-process=moses"], "--post-process got 'moses', which fairseq does not know"),
+        (["--sacrebleu-tokenize=moses"], "--sacrebleu-tokenize got 'moses': it can be 13a"),
+        (["--path=a.pt:b.pt"], "--path got 2 checkpoints, 'a.pt:b.pt': give one"),
+        (["--path=there/is/none.pt"], "there is no checkpoint there/is/none.pt"),
+        (["--output="], "give --output DIR, the folder to write to"),
+        (["--output=there/is/none"], "there is no folder .* for --output there/is/none: make it"),
+        (["--output", __file__], "is a file: name a folder"),
+    ],
+)
+def test_a_wrong_option_is_one_sentence_and_nothing_is_written(source, tmp_path, options, message):
+    with pytest.raises((ValueError, OSError), match=message) as refusal:
+        ablate(source, tmp_path / "out", *options)
+    assert "\n" not in str(refusal.value)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_file_that_is_no_checkpoint_is_refused(source, tmp_path):
+    with pytest.raises(UnsafeCheckpointError, match=r"notes.txt: it holds more than tensors"):
+        ablate(source, tmp_path / "out", checkpoint="notes.txt")
+    assert not list(tmp_path.iterdir())
+
+
+def test_without_a_checkpoint_or_an_output_the_option_is_asked_for(source, tmp_path):
+    with pytest.raises(ValueError, match="give --path CHECKPOINT"):
+        ablate(source, tmp_path / "out", checkpoint=None)
+    with pytest.raises(ValueError, match="give --output DIR"):
+        main([str(source / "bin"), "--path", str(source / "plain.pt")])
+
+
+def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[analysis\]'"):
+        ablate(source, tmp_path / "out")
+    assert not list(tmp_path.iterdir())
+    ablate(source, tmp_path / "out", "--scores=bleu", "--heads=cross:0.1")
+    assert document(tmp_path / "out")["removals"]
+
+
+def test_too_few_resamples_for_so_many_removals_are_told(source, tmp_path, capsys):
+    ablate(source, tmp_path / "out", "--scores=bleu", "--heads=cross:0.0,0.1,0.2", "--bootstrap=58")
+    assert (
+        "p (Holm) of BLEU is never below 0.051 with 3 removals and 58 resamples: --bootstrap 59 "
+        "resolves 0.05 without scoring anything anew"
+    ) in capsys.readouterr().out
+    ablate(source, tmp_path / "out", "--scores=bleu", "--heads=cross:0.0,0.1,0.2", "--bootstrap=59")
+    assert "never below" not in capsys.readouterr().out
+
+
+def test_results_without_removals_are_not_written_over(source, tmp_path):
+    (tmp_path / "ablation.json").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"has an ablation.json and no removals.jsonl"):
+        ablate(source, tmp_path)
+    assert (tmp_path / "ablation.json").read_text() == "mine"
+
+
+def test_sentences_that_are_too_long_can_be_skipped(source, tmp_path):
+    write_data(tmp_path / "bin", *(random_sentences(n) for n in ([6, 70, 5, 8], [70, 6, 5, 8])))
+    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
+    options = ["--skip-invalid-size-inputs-valid-test", "--heads=cross:0.1"]
+    ablate(tmp_path, tmp_path / "out", *options)
+    # The long source, and the long target
+    assert document(tmp_path / "out")["data"]["sentences"] == 2
+
+
+@pytest.mark.slow
+def test_a_killed_ablation_goes_on_to_the_same_results(source, tmp_path):
+    straight, killed = tmp_path / "straight", tmp_path / "killed"
+    ablate(source, straight)
+    script = "import sys; from fairseq_entmax.analysis.ablate import main; main(sys.argv[1:])"
+    command = [
+        *(sys.executable, "-c", script, source / "bin", "--path", source / "plain.pt", "--cpu"),
+        *("--output", killed, *OPTIONS),
+    ]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    process = subprocess.Popen(
+        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
+    )
+    journal = killed / "removals.jsonl"
+    deadline = time.monotonic() + 120
+    while not (journal.exists() and journal.read_bytes().count(b"\n") > 4):
+        assert process.poll() is None, "the ablation ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert not (killed / "ablation.json").exists()
+    done = journal.read_bytes().count(b"\n")
+    assert done < 26
+    with open(journal, "ab") as file:
+        file.write(b'{"heads": ["cross:1.0"], "nll": [1.2')
+    ablate(source, killed)
+    for name in RESULTS:
+        assert (killed / name).read_bytes() == (straight / name).read_bytes()
+    assert journal.read_bytes().count(b"\n") == 26
+
+
+@pytest.mark.slow
+def test_a_removal_translates_like_the_pruned_checkpoint_in_fairseq_generate(data, tmp_path):
+    commands.train(data, tmp_path, "--max-epoch=6")
+    checkpoint, heads = tmp_path / "checkpoint_last.pt", "decoder-self:0.0,0.1,0.3;cross:1.2"
+    options = ["--beam=3", "--max-len-b=30", "--remove-bpe=sentencepiece"]
+    path = ["--path", str(checkpoint), "--output", str(tmp_path / "out"), "--cpu"]
+    main([str(data / "bin"), *path, *options, "--gen-subset=test", "--sets", heads])
+    pruning.prune_checkpoint(str(checkpoint), str(tmp_path / "small.pt"), parse_heads(heads))
+    found = stored(tmp_path / "out")
+    removal = tuple(map(str, sorted(parse_heads(heads))))
+    assert found[()]["translations"] != found[removal]["translations"]
+    for name, file in (((), checkpoint), (removal, tmp_path / "small.pt")):
+        output = commands.generate(
+            data, file, "--gen-subset=test", *options, "--sacrebleu", "--scoring=sacrebleu"
+        ).stdout
+        texts = commands.hypotheses(output)
+        assert found[name]["translations"] == [texts[f"H-{n}"] for n in range(len(texts))]
+        log = commands.run(
+            *("fairseq-validate", data / "bin", f"--user-dir={commands.USER_DIR}"),
+            *("--task=translation", "--batch-size=8", "--required-batch-size-multiple=1"),
+            *(f"--path={file}", "--valid-subset=test", "--log-format=json"),
+        )
+        bits = float(commands.logged(log, "test")[-1]["test_nll_loss"])
+        lines = (data / "test.bpe.en").read_text(encoding="utf-8").splitlines()
+        nats = sum(found[name]["nll"]) / sum(len(line.split()) + 1 for line in lines)
+        assert nats / math.log(2) == pytest.approx(bits, abs=2e-3)

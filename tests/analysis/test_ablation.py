@@ -1,0 +1,313 @@
+"""A model without heads is the model with the heads taken out; scores are fairseq's own."""
+
+import math
+from argparse import Namespace
+
+import pytest
+import sacrebleu
+import torch
+from fairseq import utils
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from omegaconf import OmegaConf
+
+from fairseq_entmax.analysis.ablation import (
+    Scorer,
+    check_heads,
+    heads_of,
+    names_of,
+    sentence_losses,
+    text_of,
+    without_heads,
+)
+from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules.head_names import Head, parse_heads
+from fairseq_entmax.pruning import prune_state
+from tests.pruning.test_surgery import (
+    ALL,
+    PRENORM,
+    logits,
+    open_heads,
+    rebuilt,
+    state_of,
+    trained,
+    translations,
+)
+from tests.support import batch, tiny_task
+
+ENTMAX = {"attn_mapping": "entmax"}
+WHOLE_LAYER = "decoder-self:1.0,1.1,1.2,1.3"
+REMOVALS = [
+    "encoder-self:0.2",
+    "decoder-self:1.0",
+    "cross:0.3",
+    "encoder-self:0.0,1.3;cross:1.1,1.2",
+    WHOLE_LAYER,
+    "cross:0.0,0.1,0.2,0.3;cross:1.0,1.1,1.2,1.3",
+]
+
+
+def pruned(model, heads, **options):
+    """Another model, smaller by the heads."""
+    state, _ = prune_state(state_of(model, **options), "some.pt", heads)
+    return rebuilt(state)
+
+
+def batches():
+    """Three batches of one data set whose order is another."""
+    samples = [batch([9, 7, 4], [6, 8, 5]), batch([5, 5], [3, 9]), batch([11], [2])]
+    for sample, ids in zip(samples, ([4, 0, 2], [5, 1], [3]), strict=True):
+        sample["id"] = torch.tensor(ids)
+    return samples
+
+
+def config(post_process=None, **generation):
+    generation = {"beam": 3, "max_len_b": 7, "prefix_size": 0, **generation}
+    return OmegaConf.create(
+        {
+            "generation": generation,
+            "common_eval": {"post_process": post_process},
+            "common": {"seed": 1},
+            "bpe": None,
+            "tokenizer": None,
+        }
+    )
+
+
+def scorer(model, scores=("loss", "bleu"), samples=None, **options):
+    return Scorer(model, tiny_task(), config(**options), samples or batches(), scores)
+
+
+@pytest.mark.parametrize("removal", REMOVALS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        ENTMAX,
+        {"attn_mapping": "softmax", **PRENORM},
+        {**ENTMAX, "head_gates": ALL, "gate_stretch": "-0.3,1.2"},
+    ],
+    ids=["entmax", "softmax-pre-norm", "gates"],
+)
+def test_a_model_without_heads_is_the_one_with_the_heads_taken_out(options, removal):
+    model, heads = trained(**options), parse_heads(removal)
+    smaller = pruned(model, heads, **options)
+    before = logits(model)
+    with without_heads(model, heads):
+        found = logits(model)
+        texts = translations(model)
+        model.decoder.set_beam_size(1)
+    torch.testing.assert_close(found, logits(smaller), atol=1e-5, rtol=0)
+    assert texts == translations(smaller)
+    assert not torch.allclose(found, before, atol=1e-3)
+
+
+def test_a_model_whose_layers_have_different_heads_loses_the_right_one():
+    full = trained(**ENTMAX)
+    uneven = parse_heads("encoder-self:0.0,0.2;cross:0.0,0.1,0.2,0.3")
+    # Head 3 of the full model is head 1 of the uneven one
+    uneven_model = pruned(full, uneven, **ENTMAX)
+    expected = pruned(full, uneven | parse_heads("encoder-self:0.3"), **ENTMAX)
+    with without_heads(uneven_model, parse_heads("encoder-self:0.1")):
+        found = logits(uneven_model)
+    torch.testing.assert_close(found, logits(expected), atol=1e-5, rtol=0)
+
+
+def test_afterwards_the_model_is_as_it_was_also_after_an_error():
+    model = trained(**ENTMAX)
+    before = logits(model)
+    with pytest.raises(KeyError), without_heads(model, parse_heads(WHOLE_LAYER)):
+        raise KeyError
+    assert torch.equal(logits(model), before)
+
+
+def test_no_heads_leave_the_model_as_it_is():
+    model = trained(**ENTMAX)
+    before = logits(model)
+    with without_heads(model, ()):
+        assert torch.equal(logits(model), before)
+
+
+def test_the_heads_of_a_model_are_those_that_are_there_and_open():
+    model = trained(head_gates=ALL, **ENTMAX)
+    found = heads_of(model)
+    counts = {
+        attention: [
+            sum((head.attention, head.layer) == (attention, layer) for head in found)
+            for layer in range(2)
+        ]
+        for attention in ALL.split(",")
+    }
+    assert counts == open_heads(model)
+    assert counts["encoder-self"] == [3, 0]
+    gates = {(a, n): m.gate.at_evaluation() for a, n, m in attention_modules(model)}
+    assert all(gates[head.attention, head.layer][head.head] > 0 for head in found)
+
+
+def test_the_heads_of_a_pruned_model_leave_out_those_that_are_gone():
+    smaller = pruned(trained(**ENTMAX), parse_heads("encoder-self:0.3;cross:1.0,1.1,1.2,1.3"))
+    found = heads_of(smaller)
+    assert len(found) == 24 - 5
+    assert Head("encoder-self", 0, 3) not in found
+    assert not [head for head in found if head[:2] == ("cross", 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("cross:2.0", "no head cross:2.0: its cross attention has 2 layers"),
+        ("encoder-self:1.4", "no head encoder-self:1.4: layer 1 of its encoder-self .* 4 heads"),
+    ],
+)
+def test_a_head_that_is_not_there_is_named(name, message):
+    model = trained(**ENTMAX)
+    with pytest.raises(ValueError, match=message):
+        check_heads(model, parse_heads(name))
+    with pytest.raises(ValueError, match=message), without_heads(model, parse_heads(name)):
+        pass
+
+
+def test_the_text_of_a_removal_is_short_and_is_read_back():
+    removal = tuple(sorted(parse_heads("encoder-self:0.3;cross:1.1,0.2")))
+    assert names_of(removal) == ("cross:0.2", "cross:1.1", "encoder-self:0.3")
+    assert text_of(names_of(removal)) == "cross:0.2,1.1;encoder-self:0.3"
+    assert parse_heads(text_of(names_of(removal))) == set(removal)
+    assert text_of(()) == ""
+
+
+def test_losses_are_those_of_fairseqs_criterion():
+    model, criterion = trained(**ENTMAX), CrossEntropyCriterion(tiny_task(), sentence_avg=False)
+    for sample in batches():
+        with torch.no_grad():
+            expected, tokens, _ = criterion(model, sample)
+        found = sentence_losses(model, sample, tiny_task().target_dictionary.pad())
+        assert found.sum().item() == pytest.approx(expected.item(), rel=1e-6)
+        assert tokens == sample["target"].ne(1).sum()
+
+
+def test_the_loss_of_a_sentence_is_that_of_its_tokens_one_by_one():
+    """Each sentence alone, unpadded, in float64."""
+    model, sample = trained(**ENTMAX), batches()[0]
+    found = sentence_losses(model, sample, 1).tolist()
+    model.double()
+    for row, loss in enumerate(found):
+        source = utils.strip_pad(sample["net_input"]["src_tokens"][row], 1)
+        target = utils.strip_pad(sample["target"][row], 1)
+        previous = torch.cat([torch.tensor([2]), target[:-1]])
+        with torch.no_grad():
+            output = model(source[None], torch.tensor([len(source)]), previous[None])[0][0]
+        probs = output.softmax(-1)
+        expected = -sum(math.log(probs[place, token]) for place, token in enumerate(target))
+        assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_scores_have_the_order_of_the_data_set():
+    model = trained(**ENTMAX)
+    found = scorer(model)
+    scores = found.score(())
+    assert found.ids == [0, 1, 2, 3, 4, 5]
+    for sample in batches():
+        losses = sentence_losses(model, sample, 1).tolist()
+        for number, loss, target in zip(sample["id"], losses, sample["target"], strict=True):
+            assert scores.nll[number] == pytest.approx(loss, rel=1e-6)
+            assert found.target_tokens[number] == target.ne(1).sum()
+            words = [tiny_task().target_dictionary[token] for token in target if token > 3]
+            assert found.references[number] == " ".join(words)
+
+
+def test_losses_are_the_same_before_and_after_generation():
+    """A generator with a beam changes what cross-attention takes for a batch."""
+    model = trained(**ENTMAX)
+    alone = scorer(model, ["loss"]).score(())
+    both = scorer(model, beam=2)
+    assert alone.translations is None
+    assert both.score(()).nll == alone.nll
+    assert both.score(()).nll == alone.nll
+
+
+def test_translations_are_those_of_a_model_with_the_heads_taken_out():
+    model, heads = trained(**ENTMAX), parse_heads("cross:0.1,1.2")
+    smaller = pruned(model, heads, **ENTMAX)
+    found = scorer(model).score(heads)
+    arguments = Namespace(beam=3, max_len_a=0, max_len_b=7)
+    generator = tiny_task().build_generator([smaller], arguments)
+    for sample in batches():
+        hypotheses = tiny_task().inference_step(generator, [smaller], sample)
+        for number, (best, *_) in zip(sample["id"], hypotheses, strict=True):
+            tokens = [token for token in best["tokens"].tolist() if token not in (0, 2)]
+            words = [tiny_task().target_dictionary[token] for token in tokens]
+            assert found.translations[number] == " ".join(words)
+    assert found.nll != scorer(model).score(()).nll
+
+
+def test_a_score_that_is_not_asked_for_is_not_computed():
+    found = scorer(trained(**ENTMAX), ["bleu"]).score(())
+    assert found.nll is None
+    assert len(found.translations) == 6
+    assert scorer(trained(**ENTMAX), ["loss"]).references == []
+
+
+def test_sampled_translations_do_not_depend_on_what_was_scored_before():
+    model = trained(**ENTMAX)
+    options = {"beam": 1, "sampling": True}
+    several = scorer(model, ["bleu"], **options)
+    several.score(parse_heads("cross:0.1"))
+    assert several.score(()) == scorer(model, ["bleu"], **options).score(())
+
+
+def test_translations_can_begin_with_the_targets():
+    found = scorer(trained(**ENTMAX), ["bleu"], prefix_size=1)
+    pairs = zip(found.score(()).translations, found.references, strict=True)
+    assert [text.split()[0] for text, _ in pairs if text] == [
+        text.split()[0] for text in found.references if text
+    ]
+
+
+def test_every_sentence_is_counted_once_for_each_score():
+    counts = []
+    scorer(trained(**ENTMAX)).score((), counts.append)
+    assert sum(counts) == 2 * 6
+
+
+def test_subwords_are_joined_in_references_and_translations(monkeypatch):
+    """w0 and w1 become halves of one word."""
+    dictionary = tiny_task().target_dictionary
+    symbols = list(dictionary.symbols)
+    symbols[4:14] = [f"{symbol}@@" for symbol in symbols[4:14]]
+    plain = scorer(trained(**ENTMAX), ["bleu"])
+    plain_scores = plain.score(())
+    monkeypatch.setattr(dictionary, "symbols", symbols)
+    joined = scorer(trained(**ENTMAX), ["bleu"], post_process="subword_nmt")
+    halves = {f"w{number}" for number in range(10)}
+
+    def join(text):
+        words = text.split()
+        return "".join(word if word in halves else f"{word} " for word in words).rstrip()
+
+    assert joined.references == [join(text) for text in plain.references]
+    assert joined.references != plain.references
+    assert joined.score(()).translations == [join(text) for text in plain_scores.translations]
+
+
+def test_a_target_that_is_not_in_the_dictionary_matches_no_hypothesis():
+    samples = batches()
+    samples[2]["target"][0, 0] = tiny_task().target_dictionary.unk()
+    (reference,) = scorer(trained(**ENTMAX), ["bleu"], samples).references[3].split()
+    # What a hypothesis has for it
+    hypothesis = tiny_task().target_dictionary.string(torch.tensor([3]))
+    assert sacrebleu.corpus_bleu([hypothesis], [[reference]]).counts[0] == 0
+
+
+def test_an_unknown_way_to_join_subwords_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match="--post-process got 'moses', which fairseq does not know"):
+        scorer(trained(**ENTMAX), post_process="moses")
+
+
+def test_data_without_targets_is_refused():
+    samples = batches()
+    samples[0]["target"] = None
+    with pytest.raises(ValueError, match="no target side"):
+        scorer(trained(**ENTMAX), samples=samples)
+
+
+def test_data_without_sentences_is_refused():
+    with pytest.raises(ValueError, match="no sentence to score"):
+        Scorer(trained(**ENTMAX), tiny_task(), config(), [], ["loss"])

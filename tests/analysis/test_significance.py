@@ -1,0 +1,149 @@
+"""Tests of significance against closed forms, and against scipy and sacreBLEU called directly."""
+
+import math
+import os
+import sys
+
+import pytest
+import sacrebleu
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
+
+from fairseq_entmax.analysis.significance import (
+    bleu_metric,
+    holm,
+    paired_bootstrap,
+    paired_t_test,
+)
+
+REFERENCES = [f"the {word} man went up to the house of {word} ." for word in "abcdefgh"]
+GOOD = [text.replace("went", "goes") if n % 3 else text for n, text in enumerate(REFERENCES)]
+BAD = [text.replace("up to the", "in") if n % 2 else text for n, text in enumerate(GOOD)]
+
+
+def test_the_t_test_of_two_sentences_is_its_closed_form():
+    """With one degree of freedom Student's distribution is Cauchy's."""
+    first, second = [1.0, 2.0], [1.5, 3.5]
+    # differences 0.5 and 1.5: mean 1, deviation sqrt(0.5)
+    t = 1.0 / (math.sqrt(0.5) / math.sqrt(2))
+    assert paired_t_test(first, second) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-12)
+
+
+def test_the_t_test_of_three_sentences_is_its_closed_form():
+    first, second = [2.0, 1.0, 4.0], [2.5, 0.5, 7.0]
+    differences = [0.5, -0.5, 3.0]
+    mean = sum(differences) / 3
+    deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 2)
+    t = mean / (deviation / math.sqrt(3))
+    assert paired_t_test(first, second) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-12)
+
+
+def test_the_t_test_is_the_same_both_ways():
+    first, second = [2.0, 1.0, 4.0, 0.3], [2.5, 0.5, 7.0, 0.9]
+    assert paired_t_test(first, second) == paired_t_test(second, first)
+
+
+def test_scores_that_do_not_differ_have_a_p_of_one():
+    assert paired_t_test([2.0, 1.0, 4.0], [2.0, 1.0, 4.0]) == 1.0
+
+
+def test_without_scipy_one_sentence_says_how_to_get_it(monkeypatch):
+    monkeypatch.setitem(sys.modules, "scipy.stats", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[analysis\]'"):
+        paired_t_test([1.0, 2.0], [1.5, 3.5])
+
+
+def test_the_bootstrap_is_that_of_sacrebleu(monkeypatch):
+    compared = paired_bootstrap([GOOD, BAD], REFERENCES, bleu_metric(None, "en"), 200, 7)
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    named = [("good", GOOD), ("bad", BAD)]
+    signatures, results = PairedTest(
+        named, {"BLEU": BLEU()}, [REFERENCES], test_type="bs", n_samples=200
+    )()
+    assert compared.p_values == [results["BLEU"][1].p_value]
+    assert compared.signature == str(signatures["BLEU"])
+    assert "seed:7" in compared.signature
+    assert compared.scores == [
+        sacrebleu.corpus_bleu(system, [REFERENCES]).score for system in (GOOD, BAD)
+    ]
+
+
+def test_the_bootstrap_depends_on_its_seed_and_on_nothing_else():
+    metric = bleu_metric(None, "en")
+    seeds = [1, 1, 2, 3, 4]
+    found = [
+        paired_bootstrap([GOOD, BAD], REFERENCES, metric, 100, seed).p_values for seed in seeds
+    ]
+    assert found[0] == found[1]
+    assert len({p for (p,) in found}) > 1
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_the_bootstrap_leaves_the_environment_as_it_was(monkeypatch, before):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    if before is not None:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    paired_bootstrap([GOOD, BAD], REFERENCES, bleu_metric(None, "en"), 10, 7)
+    assert os.environ.get("SACREBLEU_SEED") == before
+
+
+def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposite():
+    metric = bleu_metric(None, "en")
+    assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1).p_values == [1.0]
+    _, results = PairedTest(
+        [("a", GOOD), ("b", GOOD)], {"BLEU": BLEU()}, [REFERENCES], test_type="bs", n_samples=200
+    )()
+    assert results["BLEU"][1].p_value == 1 / 201
+
+
+def test_one_sentence_is_too_few_for_a_test():
+    for call in (
+        lambda: paired_t_test([1.0], [2.0]),
+        lambda: paired_bootstrap([["a"], ["b"]], ["a"], bleu_metric(None, "en"), 10, 1),
+    ):
+        with pytest.raises(ValueError, match="needs 2 sentences or more, not 1"):
+            call()
+
+
+def test_scores_of_different_sentences_are_refused():
+    with pytest.raises(ValueError, match="the same sentences"):
+        paired_t_test([1.0, 2.0], [2.0, 1.0, 3.0])
+
+
+def test_the_tokenizer_follows_the_language_unless_it_is_named():
+    cases = [
+        (None, "en", "13a"),
+        (None, "zh", "zh"),
+        ("none", "zh", "none"),
+        ("char", "en", "char"),
+    ]
+    for tokenize, language, expected in cases:
+        assert bleu_metric(tokenize, language).tokenizer.signature() == expected
+
+
+def test_an_unknown_tokenizer_is_refused_with_those_there_are():
+    with pytest.raises(ValueError, match=r"--sacrebleu-tokenize got 'moses': it can be 13a, .*zh"):
+        bleu_metric("moses", "en")
+
+
+def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ValueError, match="choose another with --sacrebleu-tokenize") as refusal:
+        bleu_metric(None, "ja")
+    assert "\n" not in str(refusal.value)
+
+
+def test_holms_correction_of_an_example_worked_by_hand():
+    """Sorted .005 .01 .03 .04, times 4 3 2 1: .02 .03 .06 .04, and never falling: .06 last."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], rel=1e-12)
+
+
+def test_corrected_values_end_at_one_and_equal_ones_stay_equal():
+    assert holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0]
+    assert holm([0.02, 0.02]) == [0.04, 0.04]
+
+
+def test_one_test_needs_no_correction():
+    assert holm([0.03]) == [0.03]
+    assert holm([]) == []
