@@ -21,7 +21,6 @@ from typing import Any
 
 from fairseq import utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from tqdm import tqdm
 
 from fairseq_entmax.analysis import ablation_results, loading, significance
@@ -124,6 +123,7 @@ def main(arguments: Sequence[str]) -> None:
     parser.prog = "fairseq-entmax ablate"
     add_arguments(parser)
     args = loading.parse(parser, arguments)
+    loading.log_to_stderr()
     _check(args)
     singles, sets = _named_heads(args)
     task = loading.setup_task(args)
@@ -136,7 +136,7 @@ def main(arguments: Sequence[str]) -> None:
     samples = list(loading.batches(args, task, dataset, [loaded.model]))
     if loading.device_of(args).type == "cuda":
         samples = [utils.move_to_cuda(sample) for sample in samples]
-    config = convert_namespace_to_omegaconf(args)
+    config = loading.configuration(args)
     scorer = Scorer(loaded.model, task, config, samples, args.scores)
     _check_sentences(args, scorer)
     settings = scoring_settings(args, config, task, dataset, scorer.ids)

@@ -83,17 +83,21 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     return args
 
 
+def configuration(args: Namespace) -> Any:
+    """Parsed arguments as fairseq's nested configuration."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
+        return convert_namespace_to_omegaconf(args)
+
+
 def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries.
 
     Raises:
         ValueError: the data has no such languages.
     """
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
-        config = convert_namespace_to_omegaconf(args)
     try:
-        return tasks.setup_task(config.task)
+        return tasks.setup_task(configuration(args).task)
     except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
         raise ValueError(
             f"cannot read the dictionaries in {args.data}: give --source-lang and --target-lang "
@@ -157,9 +161,9 @@ def with_progress(args: Namespace, iterable: Any, what: str) -> Any:
 
 def log_to_stderr() -> None:
     """Show warnings, and with the environment's ``LOGLEVEL`` more or less."""
-    # By force: importing fairseq has set up another log already
-    level = os.environ.get("LOGLEVEL", "WARNING").upper()
-    logging.basicConfig(level=level, format="%(levelname)s: %(message)s", force=True)
+    logging.basicConfig()
+    # Importing fairseq has made it show everything
+    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
 
 
 def device_of(args: Namespace) -> torch.device:
