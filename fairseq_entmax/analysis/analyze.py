@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis import document, loading
+from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations import Annotations
 from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
 from fairseq_entmax.analysis.importance import (
@@ -104,7 +104,9 @@ def main(arguments: Sequence[str]) -> None:
                 f"the measure out of --measures"
             )
     document.check_output(args.output, args.overwrite)
-    path = document.write(analyse(args, wanted), args.output)
+    analysis = analyse(args, wanted)
+    path = document.write(analysis, args.output)
+    print(summary.as_table(analysis))
     print(f"analysis: {path}")
 
 

@@ -1,0 +1,31 @@
+"""An analysis as a table."""
+
+from fairseq_entmax.analysis import summary
+from tests.analysis.report.synthetic import synthetic_analysis
+
+
+def test_a_line_has_the_means_of_an_attention():
+    analysis = synthetic_analysis(models=2, layers=2, heads=3, sentences=1, length=5)
+    model = analysis["models"][1]
+    layers = [layer for layer in model["attentions"] if layer["attention"] == "cross"]
+    for number, layer in enumerate(layers):
+        layer["diversity"] = 0.1 + 0.3 * number
+        for place, head in enumerate(layer["heads"]):
+            head.update(alpha=1.0 + 0.25 * place, density=0.5, entropy=None, positional=None)
+    layers[1]["heads"][2]["positional"] = {"offset": -1, "share": 0.97, "confidence": 0.953}
+    lines = summary.as_table(analysis).splitlines()
+    assert len(lines) == 1 + 2 * 3
+    line = lines[6]
+    assert line.split()[:3] == ["cross", "1.250", "0.500"]
+    assert line.split()[4] == "0.250"  # without entropy: confidence, diversity
+    assert line.endswith("1.2 at -1 (95%)")
+    assert lines[4].split()[0] == model["name"]
+    assert lines[5].startswith(" ")
+    assert lines[0].index("positional heads") == line.index("1.2 at")
+
+
+def test_a_model_without_heads_has_lines_without_numbers():
+    analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=1, length=5)
+    for layer in analysis["models"][0]["attentions"]:
+        layer.update(heads=[], diversity=None)
+    assert summary.as_table(analysis).splitlines()[2].split() == ["decoder-self"]
