@@ -9,6 +9,8 @@ HERE = Path(__file__).parent
 VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "fairseq_entmax" / "__init__.py").read_text(), re.MULTILINE
 )[1]
+# The tests draw it, too
+REPORT = ["altair>=5.5", "jsonschema", "vl-convert-python>=1.7"]
 
 setup(
     name="fairseq-entmax",
@@ -20,7 +22,14 @@ setup(
     license_files=["LICENSE"],
     python_requires=">=3.10",
     packages=find_packages(include=["fairseq_entmax", "fairseq_entmax.*"]),
-    package_data={"fairseq_entmax": ["py.typed", "kernels/native/*.c", "kernels/native/*.h"]},
+    package_data={
+        "fairseq_entmax": [
+            "py.typed",
+            "kernels/native/*.c",
+            "kernels/native/*.h",
+            "analysis/report/template/*",
+        ]
+    },
     install_requires=["torch>=2.3"],
     extras_require={
         # A second distribution of the package fairseq would overwrite the user's own, so it is
@@ -42,11 +51,15 @@ setup(
         ],
         # Parses of the source text for the analysis of heads, with a pipeline of spaCy's
         "tagger": ["spacy>=3.8"],
+        # The page and the figures of the report
+        "report": REPORT,
         "test": [
+            *REPORT,
             "entmax>=1.3",
             "hypothesis",
             "import-linter",
             "mypy",
+            "playwright",
             "pytest",
             "pytest-xdist",
             "ruff",

@@ -1,0 +1,149 @@
+"""The command ``fairseq-entmax report``."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.report.payload import measures_of
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the command's options."""
+    parser.add_argument(
+        "analysis", metavar="ANALYSIS", help="the analysis.json that fairseq-entmax analyze wrote"
+    )
+    parser.add_argument("--output", metavar="FILE", required=True, help="the HTML file to write")
+    parser.add_argument("--figures", metavar="DIR", help="write the figures there, too, as files")
+    parser.add_argument(
+        "--formats",
+        metavar="FORMATS",
+        help="of the figures' files, some of png,svg,pdf (default: all)",
+    )
+    parser.add_argument(
+        "--pruning", metavar="FILE", help="the pruning.tsv of a recipe, for BLEU against heads"
+    )
+    parser.add_argument(
+        "--measure", metavar="NAME", help="what the overview shows first, such as density"
+    )
+    parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
+def run(options: argparse.Namespace) -> None:
+    """Write the report, then print what is in it.
+
+    The file appears when it is whole; whatever goes wrong before, it has not changed.
+
+    Raises:
+        FileNotFoundError: there is no such analysis or pruning results, or no folder for the
+            output.
+        FileExistsError: the output exists, or a figure's file.
+        ValueError: the file is no analysis of this version, or an option's value is unknown.
+        OSError: a file cannot be written.
+        ModuleNotFoundError: the extra ``report`` is not installed.
+    """
+    if options.formats is not None and options.figures is None:
+        raise ValueError("--formats needs --figures DIR, the folder for the figures' files")
+    output = _checked_output(options.output, options.overwrite)
+    analysis = read_analysis(options.analysis)
+    _check_measure(options.measure, analysis)
+    # Here, because they need the extra: the command's help does not
+    from fairseq_entmax.analysis.report.export import FORMATS, export_figures
+    from fairseq_entmax.analysis.report.figures import figures, read_pruning
+
+    formats = _formats(options.formats, FORMATS)
+    drawn = figures(analysis, read_pruning(options.pruning) if options.pruning else None)
+    page = render_page(analysis, drawn, options.measure)
+    if options.figures is not None:
+        export_figures(drawn, options.figures, formats, overwrite=options.overwrite)
+        print(f"{options.figures}: {len(drawn)} figures as {', '.join(formats)}")
+    write_page(page, output)
+    print(_summary(output, analysis))
+
+
+def read_analysis(path: str) -> dict[str, Any]:
+    """Read and validate an analysis.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not JSON, or no analysis of this version.
+    """
+    from fairseq_entmax.analysis import document
+
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist or is no file: give the analysis.json that fairseq-entmax "
+            f"analyze wrote"
+        )
+    try:
+        analysis = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    document.validate(analysis, path)
+    return analysis
+
+
+def write_page(page: str, output: Path) -> None:
+    """Write the page; the file appears when it is whole."""
+    temporary = output.with_name(f"{output.name}.tmp{os.getpid()}")
+    try:
+        temporary.write_text(page, encoding="utf-8")
+        temporary.replace(output)
+    except OSError as error:
+        raise OSError(f"cannot write {output}, nothing was changed: {error}") from error
+    finally:
+        temporary.unlink(missing_ok=True)
+
+
+def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
+    if text is None:
+        return known
+    formats = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in formats:
+        if name not in known:
+            raise ValueError(f"--formats got '{text}': {name!r} is none of {', '.join(known)}")
+    return formats
+
+
+def _checked_output(path: str, overwrite: bool) -> Path:
+    output = Path(path)
+    if not path or output.is_dir():
+        raise ValueError(f"--output got '{path}': give the name of the HTML file to write")
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"--output got '{path}': there is no folder {output.parent}")
+    if output.exists() and not overwrite:
+        raise FileExistsError(
+            f"--output got '{path}', which exists: give another name, or --overwrite"
+        )
+    return output
+
+
+def _check_measure(name: str | None, analysis: dict[str, Any]) -> None:
+    known = [measure.name for measure in measures_of(analysis)]
+    if name is not None and name not in known:
+        raise ValueError(
+            f"--measure got '{name}': this analysis has {', '.join(known) or 'no measures'}"
+        )
+
+
+def _summary(output: Path, analysis: dict[str, Any]) -> str:
+    models = analysis["models"]
+    heads = sum(len(layer["heads"]) for model in models for layer in model["attentions"])
+    counts = ", ".join(
+        _count(number, noun)
+        for number, noun in (
+            (len(models), "model"),
+            (heads, "head"),
+            (len(analysis["maps"]), "sentence"),
+        )
+    )
+    return f"{output}: {counts}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -1,0 +1,99 @@
+"""The report as one HTML file that opens without a network."""
+
+from __future__ import annotations
+
+import html
+import json
+import re
+from collections.abc import Sequence
+from importlib import resources
+from typing import Any
+
+import fairseq_entmax
+from fairseq_entmax.analysis.report.payload import page_data, weights_block
+
+TEMPLATE = "template"
+# In this order they make one script: what is used stands before what uses it
+SCRIPTS = (
+    "data.js",
+    "colours.js",
+    "elements.js",
+    "selection.js",
+    "summary.js",
+    "grid.js",
+    "details.js",
+    "heads.js",
+    "weights.js",
+    "canvas.js",
+    "thumbnails.js",
+    "large.js",
+    "maps.js",
+    "figures.js",
+    "main.js",
+)
+
+
+def render_page(
+    analysis: dict[str, Any], figures: Sequence[Any] = (), measure: str | None = None
+) -> str:
+    """The whole page: text, style, script, data and the library that draws the figures.
+
+    The same analysis gives the same page. A content security policy in it forbids the
+    browser every request.
+
+    Args:
+        analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it.
+        figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
+            Vega-Lite specification.
+        measure: what the overview shows first, one of
+            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first.
+
+    Raises:
+        ModuleNotFoundError: the extra ``report`` is not installed.
+    """
+    parts = {
+        "title": html.escape(_title(analysis)),
+        "version": html.escape(fairseq_entmax.__version__),
+        "style": _template("style.css"),
+        "data": _json(page_data(analysis, figures, measure)),
+        "weights": "\n".join(
+            f'<script type="text/plain" id="weights-{number}">{weights_block(entry)}</script>'
+            for number, entry in enumerate(analysis["maps"])
+        ),
+        "library": _library() if figures else "",
+        "script": "\n".join(_template(name) for name in SCRIPTS),
+    }
+    # One pass: what is put in is not searched for places again
+    return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template("page.html"))
+
+
+def _title(analysis: dict[str, Any]) -> str:
+    data = analysis["data"]
+    names = ", ".join(model["name"] for model in analysis["models"])
+    return f"Attention heads of {names} on {data['source_lang']}-{data['target_lang']} {data['subset']}"
+
+
+def _template(name: str) -> str:
+    return (resources.files(__package__) / TEMPLATE / name).read_text(encoding="utf-8")
+
+
+def _json(value: Any) -> str:
+    """JSON that is safe inside a script element."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return text.replace("<", "\\u003c")
+
+
+def _library() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script."""
+    try:
+        import altair
+        import vl_convert
+    except ModuleNotFoundError:
+        raise ModuleNotFoundError(
+            "the report draws with Altair: pip install 'fairseq-entmax[report]'"
+        ) from None
+    # The figures are in the language of Altair's release, "v6.4.1" such as
+    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
+    # Only strings and regular expressions can hold the end tag, and there this means the same
+    return bundle.replace("</script", "<\\/script")

@@ -1,0 +1,69 @@
+/* The report's data, its heads as one list, and how numbers are written. */
+
+const report = JSON.parse(document.getElementById("report-data").textContent);
+const ATTENTION_TITLES = {
+  "encoder-self": "Encoder self-attention",
+  "decoder-self": "Decoder self-attention",
+  "cross": "Cross-attention",
+};
+const NOTHING = "–";
+
+/* Every head once, in the order of the analysis, with its place. */
+const heads = report.layers.flatMap((layer) =>
+  layer.heads.map((head) => ({
+    ...head,
+    model: layer.model,
+    attention: layer.attention,
+    layer: layer.layer,
+    mapping: layer.mapping,
+    key: headKey(layer.model, layer.attention, layer.layer, head.head),
+  })),
+);
+const headByKey = new Map(heads.map((head) => [head.key, head]));
+const attentions = report.attentions.filter((attention) =>
+  report.layers.some((layer) => layer.attention === attention),
+);
+
+function headKey(model, attention, layer, head) {
+  return `${model}/${attention}/${layer}/${head}`;
+}
+
+function findHead(model, attention, layer, head) {
+  return headByKey.get(headKey(model, attention, layer, head));
+}
+
+function layersOf(model, attention) {
+  return report.layers.filter((layer) => layer.model === model && layer.attention === attention);
+}
+
+function measureNamed(name) {
+  return report.measures.find((measure) => measure.name === name);
+}
+
+/* "entmax · encoder-self · layer 2 · head 5" */
+function headTitle(head) {
+  const place = `${head.attention} · layer ${head.layer} · head ${head.head}`;
+  return `${report.models[head.model].name} · ${place}`;
+}
+
+function decimal(value, digits = 3) {
+  return value === null || value === undefined ? NOTHING : value.toFixed(digits);
+}
+
+function grouped(value) {
+  return value === null || value === undefined ? NOTHING : value.toLocaleString("en");
+}
+
+function plural(count, noun) {
+  return `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
+}
+
+function percent(share) {
+  return share === null || share === undefined ? NOTHING : `${Math.round(100 * share)} %`;
+}
+
+/* "+1", "−1", "0" */
+function offsetText(offset) {
+  const number = Number(offset);
+  return number > 0 ? `+${number}` : String(number).replace("-", "−");
+}

@@ -1,0 +1,146 @@
+/* The list of heads: sorted by a click on a column's title, filtered by text. */
+
+const TEXT_COLUMNS = [
+  { title: "Model", value: (head) => report.models[head.model].name },
+  { title: "Attention", value: (head) => head.attention },
+  { title: "Layer", value: (head) => head.layer, isNumber: true, digits: 0 },
+  { title: "Head", value: (head) => head.head, isNumber: true, digits: 0 },
+];
+const MEASURE_COLUMNS = report.measures
+  .filter((measure) => measure.isMain)
+  .map((measure) => ({
+    title: measure.title,
+    value: (head) => head.values[measure.name],
+    isNumber: true,
+    digits: 3,
+    isMeasure: true,
+  }));
+const ROLE_COLUMN = { title: "Role", value: (head) => head.roles.join("; "), isWide: true };
+const COLUMNS = [...TEXT_COLUMNS, ROLE_COLUMN, ...MEASURE_COLUMNS];
+const list = { rows: [], sorted: null, isDescending: false };
+
+function setUpHeads() {
+  fillSelect(byId("heads-model"), [["", "all"], ...modelOptions()], "");
+  fillSelect(byId("heads-attention"), [["", "all"], ...attentionOptions()], "");
+  buildList();
+  for (const id of ["heads-filter", "heads-model", "heads-attention"]) {
+    byId(id).addEventListener("input", filterList);
+  }
+  filterList();
+  onSelect(markSelectedRow);
+}
+
+function buildList() {
+  const titles = COLUMNS.map((column, number) => {
+    const button = element("button", { type: "button" }, column.title);
+    button.addEventListener("click", () => sortBy(column));
+    const side = column.isNumber ? "number" : "";
+    const title = element("th", { scope: "col", role: "columnheader", "aria-sort": "none", class: side }, button);
+    column.titleCell = title;
+    title.setAttribute("aria-colindex", String(number + 1));
+    return title;
+  });
+  list.rows = heads.map(listRow);
+  const body = element("tbody", {}, ...list.rows.map(({ row }) => row));
+  body.addEventListener("click", (event) => selectHead(rowHead(event.target)));
+  body.addEventListener("keydown", moveInList);
+  list.rows[0]?.row.setAttribute("tabindex", "0");
+  byId("heads-table").append(element("thead", {}, element("tr", { role: "row" }, ...titles)), body);
+}
+
+function listRow(head) {
+  const cells = COLUMNS.map((column) => {
+    const value = column.value(head);
+    const text = column.isNumber ? decimal(value, column.digits) : value;
+    const side = column.isNumber ? "number" : column.isWide ? "wide" : "";
+    return element("td", { role: "gridcell", class: side }, text);
+  });
+  const row = element("tr", { role: "row", tabindex: "-1", "aria-selected": "false" }, ...cells);
+  row.dataset.head = head.key;
+  const words = `${headTitle(head).replaceAll("·", "")} ${head.mapping} ${head.roles.join(" ")}`;
+  return { head, row, text: words.toLowerCase().replace(/\s+/g, " ") };
+}
+
+/* Numbers start with the largest, words with the first; heads without a number come last. */
+function sortBy(column) {
+  list.isDescending = list.sorted === column ? !list.isDescending : Boolean(column.isMeasure);
+  list.sorted = column;
+  const sign = list.isDescending ? -1 : 1;
+  list.rows.sort((a, b) => {
+    const [x, y] = [column.value(a.head), column.value(b.head)];
+    const isEmpty = (value) => value === null || value === "";
+    if (isEmpty(x) || isEmpty(y)) {
+      return isEmpty(x) - isEmpty(y);
+    }
+    return sign * (column.isNumber ? x - y : x.localeCompare(y));
+  });
+  for (const other of COLUMNS) {
+    const order = list.isDescending ? "descending" : "ascending";
+    other.titleCell.setAttribute("aria-sort", other === column ? order : "none");
+  }
+  byId("heads-table").tBodies[0].append(...list.rows.map(({ row }) => row));
+  byId("heads-scroll").scrollTop = 0;
+}
+
+function filterList() {
+  const words = byId("heads-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  const wanted = words.join(" ");
+  const model = byId("heads-model").value;
+  const attention = byId("heads-attention").value;
+  let shown = 0;
+  for (const { head, row, text } of list.rows) {
+    const isShown =
+      text.includes(wanted) &&
+      (model === "" || head.model === Number(model)) &&
+      (attention === "" || head.attention === attention);
+    row.hidden = !isShown;
+    shown += isShown;
+  }
+  byId("heads-count").textContent = `${grouped(shown)} of ${plural(list.rows.length, "head")}`;
+  keepOneReachable();
+}
+
+function rowHead(target) {
+  return headByKey.get(target.closest("tr")?.dataset.head);
+}
+
+function visibleRows() {
+  return [...byId("heads-table").tBodies[0].rows].filter((row) => !row.hidden);
+}
+
+/* Tab reaches one row of those that the filter leaves. */
+function keepOneReachable(wanted) {
+  const current = byId("heads-table").querySelector("tr[tabindex='0']");
+  const next = wanted ?? (current && !current.hidden ? current : visibleRows()[0]);
+  current?.setAttribute("tabindex", "-1");
+  next?.setAttribute("tabindex", "0");
+}
+
+function moveInList(event) {
+  const row = event.target.closest("tr");
+  if (event.key === "Enter" || event.key === " ") {
+    event.preventDefault();
+    selectHead(rowHead(row));
+    return;
+  }
+  const rows = visibleRows();
+  const at = rows.indexOf(row);
+  const next = { ArrowUp: at - 1, ArrowDown: at + 1, Home: 0, End: rows.length - 1 }[event.key];
+  if (next !== undefined && rows[next]) {
+    event.preventDefault();
+    keepOneReachable(rows[next]);
+    rows[next].focus({ preventScroll: true });
+    scrollInBox(byId("heads-scroll"), rows[next]);
+  }
+}
+
+function markSelectedRow(head) {
+  for (const { head: other, row } of list.rows) {
+    const isSelected = other === head;
+    row.setAttribute("aria-selected", String(isSelected));
+    if (isSelected && !row.hidden) {
+      keepOneReachable(row);
+      scrollInBox(byId("heads-scroll"), row);
+    }
+  }
+}

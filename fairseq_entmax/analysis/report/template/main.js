@@ -1,0 +1,14 @@
+/* Puts the page together; it is ready when the grid and the list are there. */
+
+setUpTheme();
+showSummary();
+showModels();
+showMeanings();
+setUpSelectedBar();
+setUpOverview();
+setUpDetails();
+setUpHeads();
+setUpMaps();
+setUpFigures();
+selectHead(firstSelection());
+document.documentElement.dataset.ready = "true";

@@ -1,0 +1,56 @@
+/* What was analysed, and what the numbers mean. */
+
+function showSummary() {
+  const { data } = report;
+  const counts = [
+    plural(data.sentences, "sentence"),
+    `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`,
+  ];
+  byId("data-line").replaceChildren(
+    element("strong", {}, `${data.source_lang} → ${data.target_lang}`),
+    `, ${data.subset} of ${data.path}: ${counts.join(", ")}`,
+  );
+}
+
+const MODEL_COLUMNS = [
+  ["Model", (model) => model.name],
+  ["Architecture", (model) => model.architecture],
+  ["Attention", (model, number) => mappingsOf(number)],
+  ["Heads", (model, number) => grouped(heads.filter((head) => head.model === number).length)],
+  ["Parameters", (model) => grouped(model.parameters)],
+  ["Updates", (model) => grouped(model.updates)],
+  ["Loss (nats a token)", (model) => decimal(model.loss)],
+  ["Checkpoint", (model) => model.checkpoint],
+];
+
+/* The mappings of a model's layers, each once. */
+function mappingsOf(number) {
+  const layers = report.layers.filter((layer) => layer.model === number && layer.heads.length);
+  return [...new Set(layers.map((layer) => layer.mapping))].join(", ") || NOTHING;
+}
+
+function showModels() {
+  const titles = MODEL_COLUMNS.map(([title]) => element("th", { scope: "col" }, title));
+  const rows = report.models.map((model, number) =>
+    element(
+      "tr",
+      {},
+      ...MODEL_COLUMNS.map(([, text], column) =>
+        element(column ? "td" : "th", column ? {} : { scope: "row" }, text(model, number)),
+      ),
+    ),
+  );
+  byId("models-table").replaceChildren(
+    element("thead", {}, element("tr", {}, ...titles)),
+    element("tbody", {}, ...rows),
+  );
+}
+
+function showMeanings() {
+  byId("meanings").replaceChildren(
+    ...report.measures.flatMap((measure) => [
+      element("dt", {}, measure.title),
+      element("dd", {}, `${measure.meaning}.`),
+    ]),
+  );
+}

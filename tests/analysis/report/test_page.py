@@ -1,0 +1,252 @@
+import base64
+import copy
+import gzip
+import json
+import re
+from argparse import ArgumentParser
+
+import numpy as np
+import pytest
+
+from fairseq_entmax.analysis.report import command, payload
+from fairseq_entmax.analysis.report.page import render_page
+from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
+
+ATTACK = '</script><script>alert("x")</script><!--'
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    return synthetic_analysis(models=2, layers=2, heads=3, sentences=2, length=8)
+
+
+@pytest.fixture
+def changed(analysis):
+    """A copy to change."""
+    return copy.deepcopy(analysis)
+
+
+@pytest.fixture
+def folder(tmp_path, analysis):
+    (tmp_path / "analysis.json").write_text(json.dumps(analysis), encoding="utf-8")
+    return tmp_path
+
+
+def embedded(page):
+    """The page's data, as its script reads them."""
+    return json.loads(re.search(r'id="report-data">(.*?)</script>', page, re.DOTALL)[1])
+
+
+def run(*arguments):
+    parser = ArgumentParser()
+    command.add_arguments(parser)
+    command.run(parser.parse_args([str(argument) for argument in arguments]))
+
+
+def test_every_head_is_in_the_page_with_its_numbers(analysis):
+    data = embedded(render_page(analysis))
+    places = [(row["model"], row["attention"], row["layer"]) for row in data["layers"]]
+    entries = [
+        (number, entry) for number, model in enumerate(analysis["models"])
+        for entry in model["attentions"]
+    ]  # fmt: skip
+    assert places == [(number, row["attention"], row["layer"]) for number, row in entries]
+    for row, (_, entry) in zip(data["layers"], entries, strict=True):
+        for shown, head in zip(row["heads"], entry["heads"], strict=True):
+            assert shown["values"]["density"] == pytest.approx(head["density"], rel=1e-4)
+            assert shown["values"]["entropy"] == pytest.approx(head["entropy"], rel=1e-4)
+
+
+def test_a_measure_that_no_head_has_is_not_offered(changed):
+    names = [measure["name"] for measure in embedded(render_page(changed))["measures"]]
+    assert "relevance" in names
+    assert "gate" not in names
+    for model in changed["models"]:
+        for entry in model["attentions"]:
+            for head in entry["heads"]:
+                head["relevance"] = None
+    names = [measure["name"] for measure in embedded(render_page(changed))["measures"]]
+    assert "relevance" not in names
+
+
+def test_a_layer_without_heads_is_in_the_page(changed):
+    entry = changed["models"][0]["attentions"][1]
+    entry["heads"] = []
+    for item in changed["maps"]:
+        pruned = item["models"][0][1]
+        pruned["shape"][0] = 0
+        pruned["weights"] = base64.b64encode(b"x\x9c\x03\x00\x00\x00\x00\x01").decode()
+    data = embedded(render_page(changed))
+    assert data["layers"][1]["heads"] == []
+    assert data["sentences"][0]["models"][0][1]["heads"] == 0
+
+
+def test_weights_in_the_page_are_those_of_the_analysis_within_the_stated_precision(analysis):
+    for entry in analysis["maps"]:
+        bytes_ = np.frombuffer(
+            gzip.decompress(base64.b64decode(payload.weights_block(entry))), "u1"
+        )
+        expected = np.concatenate(
+            [decode_weights(item).ravel() for model in entry["models"] for item in model]
+        )
+        bound = np.sqrt(expected) / 255 + 1 / 510**2
+        assert (np.abs((bytes_ / 255.0) ** 2 - expected) <= bound).all()
+        assert ((bytes_ == 0) == (expected == 0)).all()
+
+
+def test_the_smallest_weight_above_zero_is_not_a_zero_and_one_is_the_largest_shade():
+    smallest = np.nextafter(np.float16(0), np.float16(1))
+    shown = payload.shades(np.array([0, smallest, 0.25, 1], dtype=np.float16))
+    assert shown.tolist() == [0, 1, 128, 255]
+
+
+def test_each_map_lies_in_its_block_where_the_page_is_told(analysis):
+    entry = analysis["maps"][1]
+    places = embedded(render_page(analysis))["sentences"][1]["models"]
+    bytes_ = np.frombuffer(gzip.decompress(base64.b64decode(payload.weights_block(entry))), "u1")
+    for model, attentions in zip(places, entry["models"], strict=True):
+        for place, item in zip(model, attentions, strict=True):
+            shape = (place["heads"], place["queries"], place["keys"])
+            size = int(np.prod(shape))
+            found = bytes_[place["start"] : place["start"] + size].reshape(shape)
+            assert (found == payload.shades(decode_weights(item))).all()
+
+
+def test_tokens_and_names_cannot_end_the_script_or_become_markup(changed):
+    changed["maps"][0]["source"][0] = ATTACK
+    changed["models"][0]["name"] = ATTACK
+    page = render_page(changed)
+    assert ATTACK not in page
+    data = embedded(page)
+    assert data["sentences"][0]["source"][0] == ATTACK
+    assert data["models"][0]["name"] == ATTACK
+
+
+def test_what_is_put_into_the_page_is_not_searched_for_places(changed):
+    changed["models"][0]["name"] = "{{library}}"
+    assert embedded(render_page(changed))["models"][0]["name"] == "{{library}}"
+
+
+def test_the_same_analysis_gives_the_same_page(analysis):
+    assert render_page(analysis) == render_page(copy.deepcopy(analysis))
+
+
+def test_the_page_names_no_address_that_a_browser_would_load(analysis):
+    page = render_page(analysis)
+    assert not re.search(r'(?:src|href|action)\s*=\s*["\']?(?!#)[a-z]*:?//', page)
+    assert "@import" not in page
+    assert "default-src 'none'" in page
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (["▁Y", "▁di", "jo", ".", "</s>"], "Y dijo."),
+        (["Je@@", "ho@@", "vá", "dijo", "</s>"], "Jehová dijo"),
+        (["plain", "words", "</s>"], "plain words"),
+        (["cut@@", "off@@"], "cutoff"),
+        (["</s>"], ""),
+    ],
+)
+def test_subwords_are_joined_to_the_text_they_were_cut_from(tokens, text):
+    assert payload.joined_text(tokens) == text
+
+
+def test_the_command_writes_the_page_and_says_where(folder, capsys):
+    run(folder / "analysis.json", "--output", folder / "report.html", "--measure", "entropy")
+    page = (folder / "report.html").read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>")
+    assert embedded(page)["measure"] == "entropy"
+    assert re.search(
+        r"report\.html: 2 models, 36 heads, 2 sentences, \d\.\d MB", capsys.readouterr().out
+    )
+    assert sorted(path.name for path in folder.iterdir()) == ["analysis.json", "report.html"]
+
+
+def test_the_command_writes_the_figures_too(folder):
+    run(
+        folder / "analysis.json", "--output", folder / "report.html",
+        "--figures", folder / "figures", "--formats", "svg",
+    )  # fmt: skip
+    shown = {figure["name"] for figure in embedded((folder / "report.html").read_text())["figures"]}
+    assert shown
+    assert {path.name for path in (folder / "figures").iterdir()} == {f"{n}.svg" for n in shown}
+
+
+def test_an_output_that_exists_is_kept_unless_it_may_be_replaced(folder):
+    output = folder / "report.html"
+    output.write_text("mine")
+    with pytest.raises(FileExistsError, match=r"--output .*report\.html.* exists.*--overwrite"):
+        run(folder / "analysis.json", "--output", output)
+    assert output.read_text() == "mine"
+    run(folder / "analysis.json", "--output", output, "--overwrite")
+    assert output.read_text().startswith("<!DOCTYPE html>")
+
+
+def test_a_measure_that_is_not_known_is_answered_with_those_that_are(folder):
+    with pytest.raises(ValueError, match=r"--measure got 'colour': .*density, alpha, entropy"):
+        run(folder / "analysis.json", "--output", folder / "r.html", "--measure", "colour")
+
+
+def test_a_measure_that_this_analysis_lacks_is_not_known(folder):
+    with pytest.raises(ValueError, match="--measure got 'gate'"):
+        run(folder / "analysis.json", "--output", folder / "r.html", "--measure", "gate")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--output", "nowhere/r.html"], "--output got 'nowhere/r.html': there is no folder"),
+        (["--output", ""], "--output got ''"),
+        (["--output", "."], r"--output got '\.'"),
+        (["--output", "r.html", "--formats", "png"], "--formats needs --figures"),
+        (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is none of png"),
+        (["--output", "r.html", "--pruning", "no.tsv"], r"no\.tsv"),
+    ],
+)
+def test_wrong_options_are_refused_and_nothing_is_written(folder, monkeypatch, options, message):
+    monkeypatch.chdir(folder)
+    with pytest.raises((ValueError, OSError), match=message):
+        run("analysis.json", *options)
+    assert [path.name for path in folder.iterdir()] == ["analysis.json"]
+
+
+def test_an_analysis_that_is_missing_is_named(tmp_path):
+    with pytest.raises(FileNotFoundError, match=r"none\.json does not exist.*analyze"):
+        run(tmp_path / "none.json", "--output", tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("text", ["", "{", "not JSON", "\x00"])
+def test_a_file_that_is_not_json_is_refused(tmp_path, text):
+    (tmp_path / "a.json").write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json is not JSON"):
+        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_file_that_is_not_text_is_refused(tmp_path):
+    (tmp_path / "a.json").write_bytes(b"\x93\xff\x00model")
+    with pytest.raises(ValueError, match=r"a\.json is not JSON"):
+        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
+
+
+@pytest.mark.parametrize("document", [[], {}, {"format": "fairseq-entmax-analysis", "version": 99}])
+def test_what_is_no_analysis_of_this_version_is_refused(tmp_path, document):
+    (tmp_path / "a.json").write_text(json.dumps(document))
+    with pytest.raises(ValueError, match=r"a\.json"):
+        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
+    assert not (tmp_path / "r.html").exists()
+
+
+def test_a_page_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch):
+    output = folder / "report.html"
+    output.write_text("mine")
+
+    def full(*_, **__):
+        raise OSError("No space left on device")
+
+    monkeypatch.setattr(command.Path, "replace", full)
+    with pytest.raises(OSError, match="nothing was changed: No space left"):
+        run(folder / "analysis.json", "--output", output, "--overwrite")
+    assert output.read_text() == "mine"
+    assert len(list(folder.iterdir())) == 2
