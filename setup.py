@@ -27,6 +27,7 @@ setup(
             "py.typed",
             "kernels/native/*.c",
             "kernels/native/*.h",
+            "analysis/*.json",
             "analysis/report/template/*",
         ]
     },

@@ -8,8 +8,8 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.report.payload import measures_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

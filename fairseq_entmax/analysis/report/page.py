@@ -46,7 +46,7 @@ def render_page(
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
             Vega-Lite specification.
         measure: what the overview shows first, one of
-            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first.
+            :func:`fairseq_entmax.analysis.report.head_measures.measures_of`; None takes the first.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.

@@ -6,159 +6,16 @@ import base64
 import gzip
 import zlib
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
+from fairseq_entmax.analysis.report.head_measures import Measure, measures_of, value_of
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.modules.attention import ATTENTIONS
 
 DIGITS = 5  # significant, of every number in the page
 LEVELS = 255  # shades of a weight above zero
-
-
-@dataclass(frozen=True)
-class Measure:
-    """One number of a head that the page can colour and sort by.
-
-    Attributes:
-        name: as ``--measure`` has it.
-        title: as the page shows it.
-        place: the keys that lead to it in a head of the analysis.
-        meaning: one sentence.
-        is_main: whether the list of heads has a column of it.
-    """
-
-    name: str
-    title: str
-    place: tuple[str, ...]
-    meaning: str
-    is_main: bool = False
-
-
-MEASURES = (
-    Measure(
-        "density",
-        "Density",
-        ("density",),
-        "share of the keys that get a weight above zero; 1 for softmax",
-        is_main=True,
-    ),
-    Measure(
-        "alpha",
-        "α",
-        ("alpha",),
-        "the mapping's exponent: 1 is softmax, 2 is sparsemax",
-        is_main=True,
-    ),
-    Measure(
-        "entropy",
-        "Entropy",
-        ("entropy",),
-        "of the weights of a query, in nats; 0 where one key has all",
-        is_main=True,
-    ),
-    Measure(
-        "confidence",
-        "Confidence",
-        ("confidence",),
-        "largest weight of a query, mean over the queries, the end of sentence left out",
-        is_main=True,
-    ),
-    Measure(
-        "relevance",
-        "Relevance",
-        ("relevance",),
-        "the head's share of its layer's relevance to the predicted token, by layer-wise "
-        "relevance propagation; the heads of one attention of a layer sum to 1",
-        is_main=True,
-    ),
-    Measure(
-        "gradient",
-        "Gradient",
-        ("gradient",),
-        "the head's share of how much the loss changes with the gates of its layer's heads; the "
-        "heads of one attention of a layer sum to 1",
-        is_main=True,
-    ),
-    Measure("gate", "Gate", ("gate",), "what the head's output is multiplied by", is_main=True),
-    Measure(
-        "positional-share",
-        "Positional share",
-        ("positional", "share"),
-        "share of the queries whose largest weight is at the head's one relative offset; only "
-        "where the head has a positional role",
-    ),
-    Measure(
-        "positional-confidence",
-        "Positional confidence",
-        ("positional", "confidence"),
-        "mean weight at that offset",
-    ),
-    Measure(
-        "rare-word",
-        "Rarest word",
-        ("rare_word", "rarest"),
-        "share of the queries whose largest weight is on the rarest source token",
-    ),
-    Measure(
-        "two-rarest-words",
-        "Two rarest words",
-        ("rare_word", "two_rarest"),
-        "the same for the two rarest source tokens",
-    ),
-    Measure(
-        "subword-merging",
-        "Subword merging",
-        ("subword_merging", "all"),
-        "weight that a word's subwords put on the rest of their word; a word of one subword "
-        "counts by the weight on itself",
-    ),
-    Measure(
-        "subword-merging-split",
-        "Subword merging, split words",
-        ("subword_merging", "split"),
-        "the same over words of several subwords only",
-    ),
-    Measure(
-        "question-mark",
-        "Question mark",
-        ("final_punctuation", "interrogative"),
-        "weight on the question mark at the end of a question",
-    ),
-    Measure(
-        "full-stop",
-        "Final punctuation of statements",
-        ("final_punctuation", "declarative"),
-        "weight on the punctuation at the end of a statement",
-    ),
-    Measure(
-        "pos-kl",
-        "Part-of-speech divergence",
-        ("pos_kl",),
-        "Kullback-Leibler divergence of the parts of speech looked at from those of the text",
-    ),
-    Measure(
-        "named-entity",
-        "Named entities",
-        ("named_entity",),
-        "share of the looked-at words that are named entities",
-    ),
-)
-
-
-def measures_of(analysis: dict[str, Any]) -> list[Measure]:
-    """The measures that at least one head has a number for."""
-    heads = [
-        head
-        for model in analysis["models"]
-        for layer in model["attentions"]
-        for head in layer["heads"]
-    ]
-    return [
-        measure for measure in MEASURES if any(_value(head, measure) is not None for head in heads)
-    ]
 
 
 def page_data(
@@ -174,8 +31,7 @@ def page_data(
     measures = measures_of(analysis)
     return {
         "data": analysis["data"],
-        "settings": analysis["settings"],
-        "annotations": analysis["annotations"],
+        "relations": _short((analysis["annotations"] or {}).get("relations")),
         "attentions": list(ATTENTIONS),
         "measure": measure or (measures[0].name if measures else None),
         "measures": [
@@ -227,22 +83,12 @@ def _head(
 ) -> dict[str, Any]:
     return {
         "head": head["head"],
-        "values": {measure.name: _short(_value(head, measure)) for measure in measures},
+        "values": {measure.name: _short(value_of(head, measure)) for measure in measures},
         "roles": roles(head, analysis, layer["attention"]),
-        "positional": _short(head["positional"]),
         "offsets": _short(head["offsets"]),
         "histogram": head["density_histogram"],
         "dependencies": _short(head["dependencies"]),
     }
-
-
-def _value(head: dict[str, Any], measure: Measure) -> float | None:
-    value: Any = head
-    for key in measure.place:
-        if value is None:
-            return None
-        value = value[key]
-    return value
 
 
 def _short(value: Any) -> Any:

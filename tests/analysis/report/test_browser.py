@@ -15,7 +15,6 @@ from tests.analysis.report.synthetic import decode_weights, encode_weights, synt
 pytestmark = pytest.mark.slow
 
 MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
-ENCODER_LAYER_1 = 1  # the place of its attention among those of a model
 
 
 @pytest.fixture(scope="module")
@@ -309,6 +308,19 @@ def test_arrow_keys_on_a_map_show_the_weights(opened, analysis):
         page.keyboard.press(name)
     weights = weights_of(analysis, 0, 2, "encoder-self", 0, 1)
     assert agrees(shown_weight(page, 2), weights[2, 1])
+
+
+def test_of_quick_choices_the_last_is_shown(opened, analysis):
+    page = opened()
+    select(page, 0, "cross", 0, 0)
+    page.evaluate(
+        "const all = document.querySelectorAll('input[name=sentence]');"
+        "all[1].click(); all[0].click(); undefined"
+    )
+    page.wait_for_timeout(500)  # long enough for what was begun first to come last
+    point_at(page, 0, 2, 3)
+    assert analysis["maps"][0]["targets"][2] in page.locator("#readout .tokens").inner_text()
+    assert agrees(shown_weight(page, 0), weights_of(analysis, 0, 0, "cross", 0, 0)[2, 3])
 
 
 def test_what_lies_in_the_future_is_told_from_a_zero(opened):

@@ -92,7 +92,7 @@ function chart(title, caption, columns) {
 
 /* The relations that the head finds best, beside what a fixed offset finds. */
 function dependencyTable(head) {
-  const known = report.annotations?.relations;
+  const known = report.relations;
   if (!head.dependencies || !known) {
     return null;
   }

@@ -33,18 +33,18 @@ function largePanel(model, choose, point) {
   return panel;
 }
 
-/* Shows a head, or that the model has no such head. */
-async function showInPanel(panel, head, attention, sentence) {
+/* Shows a head and its map, or that the model has no such head. */
+function showInPanel(panel, head, map, attention) {
   const layers = layersOf(panel.model, attention).filter((layer) => layer.heads.length);
   const here = layers.find((layer) => layer.layer === head?.layer);
   const choices = (items) => items.map((item) => [item, item]);
   fillSelect(panel.layer, choices(layers.map((layer) => layer.layer)), head?.layer ?? "");
   fillSelect(panel.head, choices((here?.heads ?? []).map((other) => other.head)), head?.head ?? "");
   panel.roles.textContent = head ? head.roles.join("; ") || "no role found" : "this model has no such head";
-  panel.map = head ? await headMap(sentence, head) : null;
+  panel.map = map;
   panel.shown = head;
-  panel.canvas.hidden = !panel.map;
-  if (panel.map) {
+  panel.canvas.hidden = !map;
+  if (map) {
     const use = "Arrow keys move from weight to weight.";
     panel.canvas.setAttribute("aria-label", `Attention map of ${headTitle(head)}. ${use}`);
     drawPanel(panel);
@@ -59,7 +59,6 @@ function drawPanel(panel) {
   const [width, height] = [left + map.keys * cell + MARGIN, top + map.queries * cell + MARGIN];
   panel.base = element("canvas");
   const context = sharpContext(panel.base, width, height);
-  context.fillStyle = getComputedStyle(panel.element).color;
   paintCells(context, map, left, top, cell);
   context.fillStyle = getComputedStyle(panel.element).color;
   map.rows.forEach((_, query) => drawRowLabel(context, panel, query));

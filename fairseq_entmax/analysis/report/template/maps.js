@@ -10,13 +10,13 @@ const maps = {
   heads: [], // by model
   panels: [],
   cursor: null,
+  turn: 0, // rises with every choice: what was begun for an older one is not shown
 };
 
 function setUpMaps() {
-  if (!report.sentences.length || !heads.length) {
-    byId("maps-body").replaceChildren(
-      element("p", {}, "This analysis has no attention maps: fairseq-entmax analyze writes those of the sentences that its option --sentences names."),
-    );
+  const missing = whyNoMaps();
+  if (missing) {
+    byId("maps-body").replaceChildren(element("p", {}, missing));
     return;
   }
   setUpSentences();
@@ -32,6 +32,15 @@ function setUpMaps() {
     }
     width = entry.contentRect.width;
   }).observe(byId("map-panels"));
+}
+
+function whyNoMaps() {
+  if (!report.sentences.length || !heads.length) {
+    return "This analysis has no attention maps: fairseq-entmax analyze writes those of the sentences that its option --sentences names.";
+  }
+  return "DecompressionStream" in window
+    ? ""
+    : "This browser is too old to unpack the attention maps: one of 2023 or later can.";
 }
 
 function setUpSentences() {
@@ -145,7 +154,13 @@ async function renderMaps() {
   byId("map-linked-label").hidden = !maps.isLarge || report.models.length === 1;
   byId("readout").hidden = !maps.isLarge;
   showMapLegend();
-  await (maps.isLarge ? renderPanels() : renderThumbnails());
+  maps.turn += 1;
+  const turn = maps.turn;
+  const show = await (maps.isLarge ? preparedPanels() : preparedThumbnails());
+  if (turn !== maps.turn) {
+    return;
+  }
+  show();
   byId("map-panels").dataset.shown = `${maps.sentence} ${maps.isLarge} ${selection.head?.key}`;
 }
 
@@ -167,35 +182,37 @@ function shownModels() {
   return [...maps.models].sort((a, b) => a - b);
 }
 
-async function renderThumbnails() {
-  maps.panels = [];
+/* Unpacks what is to be shown; gives back what shows it. */
+async function preparedThumbnails() {
   const { sentence, attention, layer } = maps;
   const choose = (head) => {
     if (head) {
-      maps.isLarge = true;
-      document.querySelector("input[name=view][value=one]").checked = true;
+      showView(true);
       selectHead(head);
     }
   };
   const made = await thumbnailCards(sentence, shownModels(), attention, layer, choose);
-  if (!maps.isLarge) {
+  return () => {
+    maps.panels = [];
     byId("map-panels").replaceChildren(made);
-  }
+  };
 }
 
-async function renderPanels() {
+async function preparedPanels() {
+  const { sentence, attention } = maps;
   const models = shownModels();
-  const have = maps.panels.map((panel) => panel.model);
-  if (models.join() !== have.join() || !models.length) {
-    maps.panels = models.map((model) => largePanel(model, choosePlace, pointMaps));
-    const made = maps.panels.map((panel) => panel.element);
-    byId("map-panels").replaceChildren(element("div", { class: "panels" }, ...made));
-  }
-  const shown = maps.panels.map((panel) =>
-    showInPanel(panel, maps.heads[panel.model], maps.attention, maps.sentence),
-  );
-  await Promise.all(shown);
-  pointMaps(maps.cursor);
+  const shown = models.map((model) => maps.heads[model]);
+  const found = await Promise.all(shown.map((head) => (head ? headMap(sentence, head) : null)));
+  return () => {
+    // Panels stay while their models do: who is in one of their selects stays there
+    if (models.join() !== maps.panels.map((panel) => panel.model).join() || !models.length) {
+      maps.panels = models.map((model) => largePanel(model, choosePlace, pointMaps));
+      const made = maps.panels.map((panel) => panel.element);
+      byId("map-panels").replaceChildren(element("div", { class: "panels" }, ...made));
+    }
+    maps.panels.forEach((panel, place) => showInPanel(panel, shown[place], found[place], attention));
+    pointMaps(maps.cursor);
+  };
 }
 
 function drawPanels() {

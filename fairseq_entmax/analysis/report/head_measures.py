@@ -1,0 +1,162 @@
+"""The measures of a head that the report's page shows, each with its name and meaning."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Measure:
+    """One number of a head that the page can colour and sort by.
+
+    Attributes:
+        name: as ``--measure`` has it.
+        title: as the page shows it.
+        place: the keys that lead to it in a head of the analysis.
+        meaning: one sentence.
+        is_main: whether the list of heads has a column of it.
+    """
+
+    name: str
+    title: str
+    place: tuple[str, ...]
+    meaning: str
+    is_main: bool = False
+
+
+MEASURES = (
+    Measure(
+        "density",
+        "Density",
+        ("density",),
+        "share of the keys that get a weight above zero; 1 for softmax",
+        is_main=True,
+    ),
+    Measure(
+        "alpha",
+        "α",
+        ("alpha",),
+        "the mapping's exponent: 1 is softmax, 2 is sparsemax",
+        is_main=True,
+    ),
+    Measure(
+        "entropy",
+        "Entropy",
+        ("entropy",),
+        "of the weights of a query, in nats; 0 where one key has all",
+        is_main=True,
+    ),
+    Measure(
+        "confidence",
+        "Confidence",
+        ("confidence",),
+        "largest weight of a query on a key that is no end of a sentence, mean over the queries",
+        is_main=True,
+    ),
+    Measure(
+        "relevance",
+        "Relevance",
+        ("relevance",),
+        "the head's share of its layer's relevance to the predicted token, by layer-wise "
+        "relevance propagation; the heads of one attention of a layer sum to 1",
+        is_main=True,
+    ),
+    Measure(
+        "gradient",
+        "Gradient",
+        ("gradient",),
+        "the head's share of how much the loss changes with the gates of its layer's heads; the "
+        "heads of one attention of a layer sum to 1",
+        is_main=True,
+    ),
+    Measure("gate", "Gate", ("gate",), "what the head's output is multiplied by", is_main=True),
+    Measure(
+        "positional-share",
+        "Positional share",
+        ("positional", "share"),
+        "share of the queries whose largest weight is at the head's one relative offset; only "
+        "where the head has a positional role",
+    ),
+    Measure(
+        "positional-confidence",
+        "Positional confidence",
+        ("positional", "confidence"),
+        "mean weight at that offset",
+    ),
+    Measure(
+        "rare-word",
+        "Rarest word",
+        ("rare_word", "rarest"),
+        "how often the largest weight is on the rarest source token of the sentence",
+    ),
+    Measure(
+        "two-rarest-words",
+        "Two rarest words",
+        ("rare_word", "two_rarest"),
+        "the same for the two rarest source tokens",
+    ),
+    Measure(
+        "subword-merging",
+        "Subword merging",
+        ("subword_merging", "all"),
+        "largest weight that any subword of a word puts on the rest of it, mean over the words; a "
+        "word of one subword counts by the weight on itself",
+    ),
+    Measure(
+        "subword-merging-split",
+        "Subword merging, split words",
+        ("subword_merging", "split"),
+        "the same over words of several subwords only",
+    ),
+    Measure(
+        "question-mark",
+        "Question mark",
+        ("final_punctuation", "interrogative"),
+        "mean weight on the question mark at the end of a question",
+    ),
+    Measure(
+        "full-stop",
+        "Full stop",
+        ("final_punctuation", "declarative"),
+        "mean weight on the full stop at the end of a statement",
+    ),
+    Measure(
+        "pos-kl",
+        "Part-of-speech divergence",
+        ("pos_kl",),
+        "Kullback-Leibler divergence, in nats, of the parts of speech weighted by attention from "
+        "those of the sentence",
+    ),
+    Measure(
+        "named-entity",
+        "Named entities",
+        ("named_entity",),
+        "share of the weight that is on named entities",
+    ),
+)
+
+
+def measures_of(analysis: dict[str, Any]) -> list[Measure]:
+    """The measures that at least one head has a number for."""
+    heads = [
+        head
+        for model in analysis["models"]
+        for layer in model["attentions"]
+        for head in layer["heads"]
+    ]
+    return [
+        measure
+        for measure in MEASURES
+        if any(value_of(head, measure) is not None for head in heads)
+    ]
+
+
+def value_of(head: dict[str, Any], measure: Measure) -> float | None:
+    """The measure of a head of an analysis; None where it has none."""
+    value: Any = head
+    for key in measure.place:
+        if value is None:
+            return None
+        value = value[key]
+    return value
