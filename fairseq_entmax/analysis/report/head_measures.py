@@ -139,17 +139,25 @@ MEASURES = (
 
 def measures_of(analysis: dict[str, Any]) -> list[Measure]:
     """The measures that at least one head has a number for."""
-    heads = [
-        head
+    return [measure for measure in MEASURES if _values(analysis, measure)]
+
+
+def first_measure(analysis: dict[str, Any]) -> Measure | None:
+    """The first measure that tells heads apart, else the first there is, if any."""
+    present = measures_of(analysis)
+    telling = (measure for measure in present if len(_values(analysis, measure)) > 1)
+    return next(telling, next(iter(present), None))
+
+
+def _values(analysis: dict[str, Any], measure: Measure) -> set[float]:
+    """The different numbers that heads have."""
+    values = {
+        value_of(head, measure)
         for model in analysis["models"]
         for layer in model["attentions"]
         for head in layer["heads"]
-    ]
-    return [
-        measure
-        for measure in MEASURES
-        if any(value_of(head, measure) is not None for head in heads)
-    ]
+    }
+    return {value for value in values if value is not None}
 
 
 def value_of(head: dict[str, Any], measure: Measure) -> float | None:

@@ -10,7 +10,12 @@ from typing import Any
 
 import numpy as np
 
-from fairseq_entmax.analysis.report.head_measures import Measure, measures_of, value_of
+from fairseq_entmax.analysis.report.head_measures import (
+    Measure,
+    first_measure,
+    measures_of,
+    value_of,
+)
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.modules.attention import ATTENTIONS
 
@@ -26,14 +31,15 @@ def page_data(
     Args:
         analysis: a valid analysis.
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``.
-        measure: the name of the one shown first; None takes the first there is.
+        measure: the name of the one shown first; None takes the first that tells heads apart.
     """
     measures = measures_of(analysis)
+    first = first_measure(analysis)
     return {
         "data": analysis["data"],
         "relations": _short((analysis["annotations"] or {}).get("relations")),
         "attentions": list(ATTENTIONS),
-        "measure": measure or (measures[0].name if measures else None),
+        "measure": measure or (first and first.name),
         "measures": [
             {
                 "name": item.name,

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import shutil
 import time
 
 import numpy as np
@@ -9,7 +10,14 @@ import pytest
 
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.browser import LAPTOP, PHONE, Watched, launched, save_screenshot
+from tests.analysis.report.browser import (
+    LAPTOP,
+    PHONE,
+    Watched,
+    find_browser,
+    launched,
+    save_screenshot,
+)
 from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
 
 pytestmark = pytest.mark.slow
@@ -145,6 +153,16 @@ def draw_every_figure(page):
     return charts.count()
 
 
+def test_without_a_browser_tests_are_skipped_or_fail_as_the_environment_says(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("FAIRSEQ_ENTMAX_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install chromium"):
+        find_browser()
+    monkeypatch.setenv("FAIRSEQ_ENTMAX_BROWSER", "required")
+    with pytest.raises(pytest.fail.Exception, match="install Chromium"):
+        find_browser()
+
+
 def test_every_figure_is_drawn(opened, analysis):
     page = opened()
     assert draw_every_figure(page) == len(figures(analysis, None)) > 3
@@ -194,6 +212,19 @@ def test_a_pruned_head_is_shown_as_absent(opened):
     assert absent.count() == 1
     assert absent.get_attribute("aria-label") == "layer 0, head 3: no such head"
     assert "pruned" in page.locator("#overview-legend").inner_text()
+
+
+def test_a_grid_of_many_heads_scrolls_in_its_own_box_and_keeps_its_numbers_apart(opened, tmp_path):
+    wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=0)
+    path = tmp_path / "wide.html"
+    path.write_text(render_page(wide), encoding="utf-8")
+    page = opened(path, viewport=PHONE)
+    clipped = page.locator("#grids td[role=gridcell]").evaluate_all(
+        "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).length"
+    )
+    assert clipped == 0
+    box = page.locator("#grids .scroll").first
+    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
 
 
 def test_a_click_on_a_cell_selects_its_head_everywhere(opened):

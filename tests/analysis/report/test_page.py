@@ -69,6 +69,15 @@ def test_a_measure_that_no_head_has_is_not_offered(changed):
     assert "relevance" not in names
 
 
+def test_the_page_begins_with_a_measure_that_tells_heads_apart(changed):
+    del changed["models"][1:]  # softmax is left: every density is 1
+    for entry in changed["maps"]:
+        del entry["models"][1:]
+    data = embedded(render_page(changed))
+    assert data["measures"][0]["name"] == "density"
+    assert data["measure"] == "entropy"
+
+
 def test_a_layer_without_heads_is_in_the_page(changed):
     entry = changed["models"][0]["attentions"][1]
     entry["heads"] = []

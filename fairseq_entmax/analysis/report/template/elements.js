@@ -41,11 +41,14 @@ function definitions(pairs) {
   return list;
 }
 
-/* A bar of colours with what it means; extra swatches stand behind it. */
+/* A bar of colours with what its ends mean; extra swatches stand behind it. Without ends
+   everything has one colour, and there is no scale to explain. */
 function legend(place, ends, swatches) {
   const bar = element("span", { class: "ramp", "aria-hidden": "true" });
   bar.style.background = rampGradient();
-  const scale = element("span", { class: "scale" }, ends[0], bar, ends[1]);
+  const scale = ends
+    ? element("span", { class: "scale" }, ends[0], bar, ends[1])
+    : "the same number everywhere";
   const others = swatches.map(([kind, text]) =>
     element("span", { class: "scale" }, element("span", { class: `swatch ${kind}` }), text),
   );

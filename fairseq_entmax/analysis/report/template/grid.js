@@ -39,7 +39,7 @@ function buildGrids() {
 function cards(grids) {
   const made = element("div", { class: "cards" }, ...grids);
   const widest = Math.max(...attentions.map(widestLayer));
-  made.style.setProperty("--card", `${3.5 + 2.55 * widest}rem`);
+  made.style.setProperty("--card", `${3 + 2.3 * widest}rem`);
   return made;
 }
 
@@ -71,6 +71,7 @@ function gridCard(model, attention) {
 /* A table of layers by heads, moved in by arrow keys; `fill` puts into a cell what it shows. */
 function headGrid({ label, layers, width, fill, choose }) {
   const table = element("table", { role: "grid", "aria-label": label });
+  table.style.setProperty("--heads", width);
   const numbers = Array.from({ length: width }, (_, head) =>
     element("th", { scope: "col", role: "columnheader" }, String(head)),
   );
@@ -142,7 +143,8 @@ function showOverviewLegend(low, high) {
   if (cells.some((cell) => cell.classList.contains("absent"))) {
     swatches.push(["absent", "head pruned or not there"]);
   }
-  legend(byId("overview-legend"), [decimal(low), decimal(high)], swatches);
+  const ends = low === high ? null : [decimal(low), decimal(high)];
+  legend(byId("overview-legend"), ends, swatches);
 }
 
 function cellLabel(head, measure) {
