@@ -12,10 +12,21 @@ from typing import Any
 
 import fairseq_entmax
 
-# Command to its help; each is a module of fairseq_entmax.analysis with a function main
-FAIRSEQ_COMMANDS = {
-    "analyze": "look at what every head of one or more models does, over a data set",
-    "ablate": "remove each head in turn, and score what is left by loss and BLEU",
+# Commands that parse their arguments themselves, as some take fairseq's options: the module
+# with their function main, and their help
+MODULES = {
+    "analyze": (
+        "fairseq_entmax.analysis.analyze",
+        "look at what every head of one or more models does, over a data set",
+    ),
+    "ablate": (
+        "fairseq_entmax.analysis.ablate",
+        "remove each head in turn, and score what is left by loss and BLEU",
+    ),
+    "report": (
+        "fairseq_entmax.analysis.report.command",
+        "draw what analyze wrote as one HTML page, and as figures for a paper",
+    ),
 }
 
 
@@ -32,10 +43,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     command = given[0] if given else ""
     try:
-        if command in FAIRSEQ_COMMANDS:
-            # They take fairseq's options, of which this module knows nothing
-            module = importlib.import_module(f"fairseq_entmax.analysis.{command}")
-            module.main(given[1:])
+        if command in MODULES:
+            importlib.import_module(MODULES[command][0]).main(given[1:])
         else:
             options = _parser().parse_args(given)
             options.run(options)
@@ -60,7 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
 
-    for command, text in FAIRSEQ_COMMANDS.items():
+    for command, (_, text) in MODULES.items():
         commands.add_parser(command, help=text, add_help=False)
 
     tag = commands.add_parser(

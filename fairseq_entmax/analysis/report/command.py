@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
+
+DESCRIPTION = (
+    "Draws an analysis as one HTML file that opens without a network: every head of every model, "
+    "the papers' figures, and attention maps."
+)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +37,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
+
+
+def main(arguments: Sequence[str]) -> None:
+    """Run the command.
+
+    Args:
+        arguments: what stands behind ``fairseq-entmax report``.
+
+    Raises:
+        OSError, ValueError, ModuleNotFoundError: as :func:`run`.
+        SystemExit: of argparse.
+    """
+    parser = argparse.ArgumentParser(prog="fairseq-entmax report", description=DESCRIPTION)
+    add_arguments(parser)
+    run(parser.parse_args(arguments))
 
 
 def run(options: argparse.Namespace) -> None:
