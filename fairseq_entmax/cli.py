@@ -44,6 +44,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given else ""
     try:
         if command in MODULES:
+            if command != "report":
+                importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
             importlib.import_module(MODULES[command][0]).main(given[1:])
         else:
             options = _parser().parse_args(given)

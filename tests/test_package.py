@@ -50,14 +50,21 @@ import torch
 from fairseq_entmax.mappings import entmax
 probs = entmax(torch.tensor([1.0, 2.0, -5.0]), 1.5)
 assert probs[2] == 0 and abs(probs.sum() - 1) < 1e-6
-try:
-    import fairseq_entmax.models
-except ModuleNotFoundError as error:
-    print(error)
+from fairseq_entmax.cli import main
+for need in (
+    lambda: __import__("fairseq_entmax.models"),
+    lambda: __import__("fairseq_entmax.analysis").analysis.AttentionRecorder,
+):
+    try:
+        need()
+    except ModuleNotFoundError as error:
+        print(error)
+assert main(["analyze", "data"]) == main(["ablate", "data"]) == 1
 """
     result = run_python(code, ROOT)
     assert result.returncode == 0, result.stderr
-    assert "pip install 'fairseq-entmax[fairseq]'" in result.stdout
+    assert result.stdout.count("pip install 'fairseq-entmax[fairseq]'") == 2
+    assert result.stderr.count("pip install 'fairseq-entmax[fairseq]'") == 2
 
 
 def test_user_dir_imports_none_of_the_tools_and_nothing_beside_fairseq():

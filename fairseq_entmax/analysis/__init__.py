@@ -46,4 +46,5 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    importlib.import_module("fairseq_entmax.compat")  # for its message where there is no fairseq
     return getattr(importlib.import_module(f"{__name__}.{_HOMES[name]}"), name)
