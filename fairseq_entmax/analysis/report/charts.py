@@ -30,7 +30,7 @@ Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 # from white and from a dark page by 3:1; a shape and a dash go with each
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
-DASHES = ((1, 0), (7, 3), (2, 2), (9, 3, 2, 3), (4, 4), (12, 3))
+DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
 
 # For what has an order, as layers have: from blue to orange, which everyone tells apart, past
 # violet and magenta; no end is lost on white or on black
@@ -143,25 +143,24 @@ def ramp(number: int) -> list[str]:
     return colours
 
 
-def model_scale(names: Sequence[str], values: Sequence[Any]) -> alt.Scale:
-    """The same colour, shape or dash for a model in every figure."""
+def value_scale(names: Sequence[Any], values: Sequence[Any]) -> alt.Scale:
+    """A colour, shape or dash for each name, and always the same one."""
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
 def model_colour(names: Sequence[str], legend: bool = False) -> alt.Color:
     shown = alt.Legend(orient="top") if legend else None
-    return alt.Color("model:N", scale=model_scale(names, COLOURS), title="model", legend=shown)
+    return alt.Color("model:N", scale=value_scale(names, COLOURS), title="model", legend=shown)
 
 
 def model_shape(names: Sequence[str], legend: bool = False) -> alt.Shape:
     shown = alt.Legend(orient="top") if legend else None
-    return alt.Shape("model:N", scale=model_scale(names, SHAPES), title="model", legend=shown)
+    return alt.Shape("model:N", scale=value_scale(names, SHAPES), title="model", legend=shown)
 
 
-def model_dash(names: Sequence[str], legend: bool = False) -> alt.StrokeDash:
-    shown = alt.Legend(orient="top") if legend else None
-    dashes = [list(dash) for dash in DASHES]
-    return alt.StrokeDash("model:N", scale=model_scale(names, dashes), title="model", legend=shown)
+def model_dash(names: Sequence[str]) -> alt.StrokeDash:
+    # Its legend would be drawn into that of the shapes, with dashed outlines
+    return alt.StrokeDash("model:N", scale=value_scale(names, DASHES), legend=None)
 
 
 def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:

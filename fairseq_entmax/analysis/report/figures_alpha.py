@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq_entmax.analysis.report.charts import (
+    DASHES,
     Analysis,
     Figure,
     Row,
@@ -18,6 +19,7 @@ from fairseq_entmax.analysis.report.charts import (
     present,
     ramp,
     rounded,
+    value_scale,
     wrapped,
 )
 from fairseq_entmax.mappings.registry import parse_mapping
@@ -95,6 +97,7 @@ def _trajectory_chart(rows: list[Row], description: str) -> alt.FacetChart:
             scale=alt.Scale(domain=layers, range=ramp(len(layers))),
             legend=alt.Legend(orient="top", symbolStrokeWidth=3),
         ),
+        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=None),
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
@@ -150,7 +153,7 @@ def alpha_histogram(analysis: Analysis) -> list[Figure]:
         alt.Chart(alt.InlineData(values=rows))
         .mark_bar(binSpacing=1)
         .encode(
-            x=alt.X("from:Q", title="α", scale=ALPHA, axis=alt.Axis(tickCount=5)),
+            x=alt.X("from:Q", bin="binned", title="α", scale=ALPHA, axis=alt.Axis(tickCount=5)),
             x2="to:Q",
             y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
             color=model_colour(names),

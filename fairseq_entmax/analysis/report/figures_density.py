@@ -70,6 +70,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         .encode(
             x=alt.X(
                 "from:Q",
+                bin="binned",
                 title="density",
                 scale=alt.Scale(domain=[0, 1]),
                 axis=alt.Axis(tickCount=5),
@@ -154,7 +155,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
         color=model_colour(names, legend=True),
     )
-    lines = base.mark_line().encode(strokeDash=model_dash(names, legend=True))
+    lines = base.mark_line().encode(strokeDash=model_dash(names))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         shape=model_shape(names, legend=True),
         tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],

@@ -18,10 +18,10 @@ from fairseq_entmax.analysis.report.charts import (
     heads_of,
     model_colour,
     model_names,
-    model_scale,
     model_shape,
     present,
     rounded,
+    value_scale,
     wrapped,
 )
 from fairseq_entmax.modules.attention import ATTENTIONS, ENCODER_SELF
@@ -79,8 +79,7 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
         color=model_colour(names),
         tooltip=head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
     )
-    squares = base.mark_square(fillOpacity=0.3, strokeWidth=1, filled=False).encode(
-        fill=alt.Fill("model:N", scale=model_scale(names, COLOURS), legend=None),
+    squares = base.mark_square(filled=True, opacity=0.35).encode(
         size=alt.Size(
             "area:Q",
             scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2], clamp=True),
@@ -130,10 +129,10 @@ def importance_agreement(analysis: Analysis) -> list[Figure]:
         .encode(
             x=x,
             y=y,
-            color=alt.Color("attention:N", scale=model_scale(attentions, COLOURS)),
+            color=alt.Color("attention:N", scale=value_scale(attentions, COLOURS)),
             shape=alt.Shape(
                 "attention:N",
-                scale=model_scale(attentions, SHAPES),
+                scale=value_scale(attentions, SHAPES),
                 legend=alt.Legend(orient="top", title=None),
             ),
             tooltip=head_tooltip(
@@ -188,7 +187,12 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X("offset:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("weight:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3)),
+        y=alt.Y(
+            "weight:Q",
+            title="mean weight",
+            scale=alt.Scale(domain=[0, 1]),
+            axis=alt.Axis(tickCount=3),
+        ),
         color=model_colour(names),
     )
     lines = base.mark_line(strokeWidth=1.3, opacity=0.6).encode(detail="name:N")

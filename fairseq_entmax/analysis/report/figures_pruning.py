@@ -10,8 +10,8 @@ from fairseq_entmax.analysis.report.charts import (
     Figure,
     Row,
     alt,
-    model_scale,
     present,
+    value_scale,
     wrapped,
 )
 from fairseq_entmax.modules.attention import ATTENTIONS, ENCODER_SELF
@@ -40,7 +40,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         x=alt.X("heads:Q", title="heads left"),
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
         color=alt.Color(
-            "mapping:N", scale=model_scale(mappings, COLOURS), legend=alt.Legend(orient="top")
+            "mapping:N", scale=value_scale(mappings, COLOURS), legend=alt.Legend(orient="top")
         ),
     )
     lines = (
@@ -57,13 +57,17 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     points = base.mark_point(filled=True, size=80, opacity=1).encode(
         shape=alt.Shape(
             "kind:N",
-            scale=model_scale(KINDS, SHAPES),
-            legend=alt.Legend(orient="top", title="model"),
+            scale=value_scale(KINDS, SHAPES),
+            # Neither lost on white nor on black
+            legend=alt.Legend(
+                orient="top", title="model", symbolFillColor="gray", symbolStrokeColor="gray"
+            ),
         ),
         tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
     )
     chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
     panels = wrapped(chart, "panel", present(rows, "panel", (ENCODER, ALL)), caption)
+    panels = panels.resolve_scale(x="independent")
     return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
 
 
