@@ -166,7 +166,9 @@ def alpha_histogram(analysis: Analysis) -> list[Figure]:
     return [Figure("alpha_histogram", "Learned α", caption, panels)]
 
 
-def learns_alpha(mapping: str) -> bool:
-    """Whether heads with this mapping learn their α."""
+def learns_alpha(mapping: str | None) -> bool:
+    """Whether heads with this mapping learn their α; None is the mapping of no heads."""
+    if mapping is None:
+        return False
     spec = parse_mapping(mapping)
     return spec.name == "entmax" and "alpha" not in spec.parameters

@@ -30,7 +30,7 @@ def sparse_models(analysis: Analysis) -> list[str]:
     return [
         model["name"]
         for model in analysis["models"]
-        if any(entry["mapping"] != "softmax" for entry in model["attentions"])
+        if any(entry["mapping"] not in ("softmax", None) for entry in model["attentions"])
     ]
 
 
@@ -99,9 +99,11 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     for place, head in heads_of(analysis):
         if place["model"] in names and head["density"] is not None:
             key = (place["model"], place["attention"], place["layer"])
-            row = {**place, "density": rounded(head["density"])}
-            if head["alpha"] is not None:
-                row["alpha"] = rounded(head["alpha"])
+            row = {
+                **place,
+                "density": rounded(head["density"]),
+                "alpha": rounded(head["alpha"]),
+            }
             layers.setdefault(key, []).append(row)
     rows = [
         {**row, "rank": rank}

@@ -173,7 +173,7 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
             "weight": rounded(weight),
         }
         for place, head in heads_of(analysis)
-        if head["positional"] is not None
+        if head["positional"] and head["offsets"]
         for offset, weight in head["offsets"]["weight"].items()
         if weight is not None
     ]
@@ -211,9 +211,8 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
 
 def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     """The best head of each model for each relation and direction, and the baseline."""
-    if not analysis["annotations"]:
-        return []
-    relations = _frequent(analysis["annotations"]["relations"])
+    known = (analysis["annotations"] or {}).get("relations") or {}
+    relations = _frequent(known)
     rows = [
         row
         for relation in relations
@@ -222,7 +221,7 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     ]
     if not rows:
         return []
-    left_out = len(analysis["annotations"]["relations"]) - len(relations)
+    left_out = len(known) - len(relations)
     caption = (
         "How often the best encoder-self head of each model looks at the head of a relation, or "
         "at the dependent; the bar is the accuracy of the most frequent relative position "

@@ -37,7 +37,9 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         "al. 2019, figure 7). The BLEU axis does not begin at 0."
     )
     base = alt.Chart().encode(
-        x=alt.X("heads:Q", title="heads left"),
+        x=alt.X(
+            "heads:Q", title="heads left", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8)
+        ),
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
         color=alt.Color(
             "mapping:N", scale=value_scale(mappings, COLOURS), legend=alt.Legend(orient="top")
