@@ -64,9 +64,7 @@ def _ranked(analysis: Analysis, attention: str) -> list[Row]:
             for measure, title in _TITLES.items():
                 value = head[measure]
                 if value is not None:
-                    row = {**place, "rank": rank, "measure": title, "value": rounded(value)}
-                    # Relevance may be below zero, an area not
-                    rows.append({**row, "area": max(0.0, row["value"])})
+                    rows.append({**place, "rank": rank, "measure": title, "value": rounded(value)})
     return rows
 
 
@@ -76,16 +74,17 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0, grid=False)),
         y=alt.Y("rank:O", title="rank by relevance", axis=alt.Axis(grid=False)),
-        color=model_colour(names),
         tooltip=head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
     )
     squares = base.mark_square(filled=True, opacity=0.35).encode(
+        color=model_colour(names),
         size=alt.Size(
-            "area:Q",
-            scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2], clamp=True),
+            "value:Q",
+            scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2]),
             legend=None,
         ),
     )
+    # In the text's colour, which the page chooses: one that is read on a square and beside it
     numbers = base.mark_text(fontSize=10).encode(text="head:O")
     chart = alt.layer(squares, numbers, data=alt.InlineData(values=rows))
     measures = present(rows, "measure", list(_TITLES.values()))

@@ -28,6 +28,11 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
         FileNotFoundError: there is no such file.
         ValueError: the file is not such a table; names the line.
     """
+    if not Path(path).is_file():
+        raise FileNotFoundError(
+            f"--pruning {path} does not exist or is no file: give the pruning.tsv that a recipe's "
+            "prune.sh wrote"
+        )
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except UnicodeDecodeError:

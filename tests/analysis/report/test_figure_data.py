@@ -1,0 +1,241 @@
+"""The numbers that the charts show, worked out by hand."""
+
+import pytest
+
+from fairseq_entmax.analysis.report.figures_alpha import alpha_histogram, alpha_trajectories
+from fairseq_entmax.analysis.report.figures_density import (
+    density_by_layer,
+    density_distribution,
+    diversity_by_layer,
+)
+from fairseq_entmax.analysis.report.figures_heads import (
+    confidence_and_importance,
+    dependency_accuracy,
+    importance_agreement,
+    offset_profile,
+)
+from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
+from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.test_figures import PRUNING, layer_of
+
+
+@pytest.fixture
+def small():
+    return synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
+
+
+def only(draw, source):
+    """The one figure that is drawn."""
+    (figure,) = draw(source)
+    return figure
+
+
+def data(figure):
+    """The rows of a chart; a chart with a line to compare with has that as a second data set."""
+    return max(figure.for_page()["datasets"].values(), key=len)
+
+
+def test_a_trajectory_is_the_record_of_its_head(small):
+    record = small["models"][2]["alpha_record"]
+    row = next(
+        row
+        for row in data(only(alpha_trajectories, small))
+        if (row["attention"], row["name"]) == ("cross", "layer 1, head 2")
+    )
+    assert row["update"] == [line["update"] for line in record]
+    expected = [line["alpha"]["cross"]["1"][2] for line in record]
+    assert row["alpha"] == pytest.approx(expected, rel=1e-3)
+    assert row["final"] == pytest.approx(layer_of(small, 2, "cross", 1)["heads"][2]["alpha"], 1e-3)
+
+
+@pytest.mark.parametrize("lines", [1, 2, 80, 81, 200])
+def test_a_long_record_is_thinned_between_its_ends(small, lines):
+    small["models"][2]["alpha_record"] = [
+        {"update": number, "alpha": {"cross": {"0": [1 + number / 1000]}}}
+        for number in range(lines)
+    ]
+    (row,) = data(only(alpha_trajectories, small))
+    assert row["name"] == "layer 0"
+    assert (row["update"][0], row["update"][-1]) == (0, lines - 1)
+    assert len(row["update"]) == len(set(row["update"])) <= 81
+    assert row["alpha"] == pytest.approx([1 + update / 1000 for update in row["update"]], 1e-3)
+
+
+def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small):
+    model = small["models"][2]
+    model["attentions"] = [layer_of(small), layer_of(small, 2, "encoder-self", 1)]
+    learned, fixed = model["attentions"]
+    fixed["mapping"] = "entmax:alpha=1.33"
+    template = learned["heads"][0]
+    learned["heads"] = [
+        {**template, "head": number, "alpha": alpha}
+        for number, alpha in enumerate([1.0, 1.049, 1.05, 1.3, 1.34, 1.999, 2.0])
+    ]
+    counts = {(row["from"], row["to"]): row["heads"] for row in data(only(alpha_histogram, small))}
+    assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
+
+
+def test_the_distribution_of_densities_adds_up_the_heads(small):
+    for model in small["models"]:
+        for entry in model["attentions"]:
+            for head in entry["heads"]:
+                head["density_histogram"] = None
+    first, second = layer_of(small), layer_of(small, 2, "encoder-self", 1)
+    first["heads"][0]["density_histogram"] = [1, 2, 0, 0]
+    second["heads"][1]["density_histogram"] = [0, 4, 0, 1]
+    found = data(only(density_distribution, small))
+    assert [(row["from"], row["to"], row["count"], row["share"]) for row in found] == [
+        (0.0, 0.25, 1, 0.125),
+        (0.25, 0.5, 6, 0.75),
+        (0.75, 1.0, 1, 0.125),
+    ]
+
+
+def test_heads_are_ranked_by_density_in_their_layer(small):
+    for head, density in zip(layer_of(small)["heads"], [0.5, 0.9, 0.1], strict=True):
+        head["density"] = density
+    found = [
+        (row["rank"], row["head"], row["density"])
+        for row in data(only(density_by_layer, small))
+        if (row["model"], row["attention"], row["layer"]) == ("entmax", "encoder-self", 0)
+    ]
+    assert found == [(0, 2, 0.1), (1, 0, 0.5), (2, 1, 0.9)]
+
+
+def test_softmax_is_left_out_where_density_is_one_and_the_caption_says_so(small):
+    for draw in (density_distribution, density_by_layer):
+        figure = only(draw, small)
+        assert {row["model"] for row in data(figure)} == {"entmax15", "entmax"}
+        assert "left out" in figure.caption
+    del small["models"][0]
+    assert "left out" not in only(density_by_layer, small).caption
+
+
+def test_diversity_is_that_of_each_layer_which_has_one(small):
+    layer_of(small, 0)["diversity"] = None
+    expected = {
+        (model["name"], entry["attention"], entry["layer"]): pytest.approx(entry["diversity"], 1e-3)
+        for model in small["models"]
+        for entry in model["attentions"]
+        if entry["diversity"] is not None
+    }
+    found = data(only(diversity_by_layer, small))
+    assert {
+        (row["model"], row["attention"], row["layer"]): row["diversity"] for row in found
+    } == expected
+    assert len(found) == 3 * 3 * 2 - 1
+
+
+def test_confidence_is_sorted_by_relevance(small):
+    values = [(0.2, 0.9), (0.7, 0.4), (0.1, None)]
+    for head, (relevance, confidence) in zip(layer_of(small)["heads"], values, strict=True):
+        head.update({"relevance": relevance, "confidence": confidence})
+    found = [
+        (row["measure"], row["rank"], row["head"], row["value"])
+        for row in data(confidence_and_importance(small)[0])
+        if (row["model"], row["layer"]) == ("entmax", 0)
+    ]
+    assert sorted(found) == [
+        ("confidence", 1, 1, 0.4),
+        ("confidence", 2, 0, 0.9),
+        ("relevance (LRP)", 1, 1, 0.7),
+        ("relevance (LRP)", 2, 0, 0.2),
+        ("relevance (LRP)", 3, 2, 0.1),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("gradients", "words"),
+    [((0.1, 0.2, 0.7), "1.00"), ((0.7, 0.6, 0.1), "-1.00"), ((0.2, 0.0, 0.1), "0.00")],
+)
+def test_the_caption_has_the_correlation_of_the_two_measures(small, gradients, words):
+    small["models"] = small["models"][2:]
+    relevance = (0.1, 0.2, 0.7) if words != "0.00" else (0.1, 0.1, 0.4)
+    small["models"][0]["attentions"] = [layer_of(small, 0)]
+    for number, head in enumerate(layer_of(small, 0)["heads"]):
+        head.update({"relevance": relevance[number], "gradient": gradients[number]})
+    figure = only(importance_agreement, small)
+    assert f"Correlation: entmax {words}." in figure.caption
+    assert [(row["relevance"], row["gradient"]) for row in data(figure)] == list(
+        zip(relevance, gradients, strict=True)
+    )
+
+
+def test_a_correlation_that_is_not_defined_is_not_shown(small):
+    small["models"] = small["models"][2:]
+    small["models"][0]["attentions"] = [layer_of(small, 0)]
+    for head in layer_of(small, 0)["heads"]:
+        head.update({"relevance": 1 / 3, "gradient": 1 / 3})
+    assert "Correlation: not defined." in only(importance_agreement, small).caption
+
+
+def test_the_profile_is_of_positional_heads_and_of_offsets_they_have(small):
+    for model in small["models"]:
+        for entry in model["attentions"]:
+            for head in entry["heads"]:
+                head["positional"] = None
+    head = layer_of(small, 0, "decoder-self", 1)["heads"][2]
+    head["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.8}
+    head["offsets"]["weight"] = {"-1": 0.8, "0": 0.1, "1": None}
+    found = data(only(offset_profile, small))
+    assert [(row["name"], row["offset"], row["weight"]) for row in found] == [
+        ("layer 1, head 2", -1, 0.8),
+        ("layer 1, head 2", 0, 0.1),
+    ]
+
+
+def test_a_relation_shows_the_best_head_of_each_model(small):
+    for model in small["models"]:
+        for entry in model["attentions"]:
+            for head in entry["heads"]:
+                head["dependencies"] = None
+    for layer, accuracy in ((0, 0.4), (1, 0.6)):
+        layer_of(small, 0, layer=layer)["heads"][1]["dependencies"] = {
+            "nsubj": {"to_head": accuracy, "to_dependent": None}
+        }
+    found = data(only(dependency_accuracy, small))
+    assert [
+        (row["model"], row["name"], row["direction"], row["accuracy"], row["baseline"])
+        for row in found
+    ] == [("softmax", "layer 1, head 1", "nsubj → head", 0.6, 0.35)]
+
+
+def test_of_many_relations_the_frequent_ones_are_shown(small):
+    side = {"baseline": 0.3, "offset": 1}
+    small["annotations"]["relations"] = {
+        f"r{number}": {"count": number, "to_head": side, "to_dependent": side}
+        for number in range(20)
+    }
+    layer_of(small)["heads"][0]["dependencies"] = {
+        f"r{number}": {"to_head": 0.5, "to_dependent": 0.5} for number in range(20)
+    }
+    figure = only(dependency_accuracy, small)
+    names = list(dict.fromkeys(row["direction"] for row in data(figure)))
+    assert names[:3] == ["r19 → head", "head → r19", "r18 → head"]
+    assert len(names) == 24
+    assert "12 most frequent" in figure.caption
+
+
+def test_bleu_stands_over_the_heads_of_what_was_pruned():
+    found = {
+        (row["panel"][:3], row["mapping"], row["model"]): (row["heads"], row["BLEU"], row["kind"])
+        for row in data(only(bleu_by_heads, PRUNING))
+    }
+    assert found == {
+        ("enc", "softmax", "baseline"): (4, 20.0, "baseline"),
+        ("enc", "softmax", "continued"): (4, 21.0, "continued"),
+        ("enc", "softmax", "encoder1-pruned"): (1, 19.0, "pruned"),
+        ("enc", "softmax", "encoder1-scratch"): (1, 18.0, "scratch"),
+        ("enc", "entmax", "baseline"): (4, 20.5, "baseline"),
+        ("all", "softmax", "baseline"): (12, 20.0, "baseline"),
+        ("all", "softmax", "continued"): (12, 21.0, "continued"),
+        ("all", "softmax", "all7-pruned"): (7, 17.0, "pruned"),
+        ("all", "entmax", "baseline"): (12, 20.5, "baseline"),
+        ("all", "entmax", "1-4-2-pruned"): (7, 17.5, "pruned"),
+    }
+
+
+def test_one_kind_of_budget_has_one_panel():
+    rows = [row for row in PRUNING if not row["model"].startswith("encoder")]
+    assert {row["panel"][:3] for row in data(only(bleu_by_heads, rows))} == {"all"}
+    assert bleu_by_heads(PRUNING[:2]) == []

@@ -1,0 +1,188 @@
+import importlib.util
+import json
+import sys
+
+import pytest
+import vl_convert
+
+from fairseq_entmax.analysis.report import charts, export
+from fairseq_entmax.analysis.report.figures import figures
+from tests.analysis.report.synthetic import synthetic_analysis
+
+EVERY_FIGURE = [
+    "alpha_trajectories",
+    "alpha_histogram",
+    "density_distribution",
+    "density_by_layer",
+    "diversity_by_layer",
+    "confidence_and_importance-encoder-self",
+    "confidence_and_importance-decoder-self",
+    "confidence_and_importance-cross",
+    "importance_agreement",
+    "offset_profile",
+    "dependency_accuracy",
+    "bleu_by_heads",
+]
+PRUNING = [
+    {
+        "mapping": mapping,
+        "model": model,
+        "encoder-self": encoder,
+        "decoder-self": [2, 2],
+        "cross": cross,
+        "BLEU": bleu,
+        "parameters": 1000,
+        "sentences/s": 3.0,
+        "speed": 1.0,
+    }
+    for mapping, model, encoder, cross, bleu in [
+        ("softmax", "baseline", [2, 2], [2, 2], 20.0),
+        ("softmax", "continued", [2, 2], [2, 2], 21.0),
+        ("softmax", "encoder1-pruned", [0, 1], [2, 2], 19.0),
+        ("softmax", "encoder1-scratch", [0, 1], [2, 2], 18.0),
+        ("softmax", "all7-pruned", [0, 1], [1, 1], 17.0),
+        ("entmax", "baseline", [2, 2], [2, 2], 20.5),
+        ("entmax", "1-4-2-pruned", [1, 0], [0, 2], 17.5),
+    ]
+]
+
+
+@pytest.fixture
+def small():
+    return synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
+
+
+def drawn(analysis, pruning=None):
+    return {figure.name: figure for figure in figures(analysis, pruning)}
+
+
+def layer_of(analysis, model=2, attention="encoder-self", layer=0):
+    (entry,) = (
+        entry
+        for entry in analysis["models"][model]["attentions"]
+        if (entry["attention"], entry["layer"]) == (attention, layer)
+    )
+    return entry
+
+
+def every_head(analysis):
+    for model in analysis["models"]:
+        for entry in model["attentions"]:
+            yield from entry["heads"]
+
+
+def test_a_full_analysis_gives_every_figure(small):
+    heads = layer_of(small)["heads"]
+    heads[0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
+    assert list(drawn(small, PRUNING)) == EVERY_FIGURE
+
+
+@pytest.mark.parametrize(
+    ("change", "gone"),
+    [
+        ({"relevance": None}, {name for name in EVERY_FIGURE if "importance" in name}),
+        ({"gradient": None}, {"importance_agreement"}),
+        ({"positional": None}, {"offset_profile"}),
+        ({"offsets": None}, {"offset_profile"}),
+        ({"dependencies": None}, {"dependency_accuracy"}),
+        ({"density_histogram": None}, {"density_distribution"}),
+        ({"density": None}, {"density_by_layer"}),
+    ],
+)
+def test_a_figure_without_its_measure_is_left_out(small, change, gone):
+    layer_of(small)["heads"][0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
+    for head in every_head(small):
+        head.update(change)
+    assert list(drawn(small, PRUNING)) == [name for name in EVERY_FIGURE if name not in gone]
+
+
+def test_a_softmax_model_alone_has_no_figures_of_alpha_and_density():
+    names = set(drawn(synthetic_analysis(models=1, layers=2, heads=3, sentences=0)))
+    assert not any("alpha" in name or "density" in name for name in names)
+    assert "diversity_by_layer" in names
+
+
+def test_without_annotations_and_pruning_results_nothing_is_drawn_of_them():
+    names = drawn(synthetic_analysis(layers=1, heads=3, sentences=0, annotations=False))
+    assert not {"dependency_accuracy", "bleu_by_heads"} & set(names)
+
+
+def test_annotations_without_relations_are_none_of_them(small):
+    small["annotations"]["relations"] = None
+    assert "dependency_accuracy" not in drawn(small)
+
+
+@pytest.mark.parametrize("shape", [(3, 2, 3), (1, 1, 1), (4, 1, 2)])
+def test_every_specification_can_be_drawn(shape):
+    models, layers, heads = shape
+    for figure in figures(synthetic_analysis(models, layers, heads, sentences=0), PRUNING):
+        page = figure.for_page()
+        # Only a page gives its container's width
+        if page.get("width") == "container":
+            page["width"] = 300
+        for spec in (page, figure.for_paper()):
+            assert "<path" in vl_convert.vegalite_to_svg(spec), figure.name
+
+
+def test_an_attention_whose_heads_are_all_pruned_is_no_hindrance(small):
+    layer_of(small).update({"heads": [], "mapping": None, "diversity": None, "density_sorted": []})
+    for figure in figures(small):
+        vl_convert.vegalite_to_svg(figure.for_paper())
+
+
+def test_every_chart_is_described_and_brings_no_colours_of_the_page(small):
+    for figure in figures(small, PRUNING):
+        spec = figure.for_page()
+        assert spec["description"] == figure.caption
+        assert "config" not in spec
+        text = json.dumps(spec).lower()
+        assert not any(f'"{colour}"' in text for colour in ("black", "white", "#000000", "#ffffff"))
+
+
+def test_a_page_learns_which_panels_it_may_stretch(small):
+    specs = {figure.name: figure.for_page() for figure in figures(small, PRUNING)}
+    assert specs["diversity_by_layer"]["usermeta"] == {"columns": 3, "stretches": True}
+    assert specs["density_by_layer"]["usermeta"] == {"columns": 2, "stretches": True}
+    squares = specs["confidence_and_importance-cross"]
+    assert squares["usermeta"] == {"columns": 3, "stretches": False}
+    assert specs["dependency_accuracy"]["width"] == "container"
+
+
+def test_names_of_models_that_no_file_can_have_give_names_of_files(small):
+    small["models"].append({**small["models"][2], "name": "α/2"})
+    small["models"][2]["name"] = "../1"
+    names = [figure.name for figure in figures(small)]
+    assert len(names) == len(set(names))
+    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-") for name in names)
+    assert names[:2] == ["alpha_trajectories-0-1", "alpha_trajectories-1-2"]
+
+
+def luminance(colour):
+    """WCAG 2.2, relative luminance."""
+    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
+    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
+
+
+@pytest.mark.parametrize("colour", charts.COLOURS[:3])
+@pytest.mark.parametrize("page", ["#FFFFFF", "#16181D"])
+def test_three_models_stand_out_from_a_light_and_a_dark_page(colour, page):
+    light, dark = sorted((luminance(colour), luminance(page)), reverse=True)
+    assert (light + 0.05) / (dark + 0.05) >= 3
+
+
+@pytest.mark.parametrize("number", [1, 2, 6, 12])
+def test_layers_have_a_colour_each_from_blue_to_orange(number):
+    colours = charts.ramp(number)
+    assert len(set(colours)) == number
+    assert colours[0] == "#648FFF"
+    if number > 1:
+        assert colours[-1] == "#FE6100"
+
+
+@pytest.mark.parametrize(("module", "library"), [(charts, "altair"), (export, "vl_convert")])
+def test_without_the_libraries_one_sentence_says_what_to_install(monkeypatch, module, library):
+    monkeypatch.setitem(sys.modules, library, None)
+    spec = importlib.util.spec_from_file_location("anew", module.__file__)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[report\]'"):
+        spec.loader.exec_module(importlib.util.module_from_spec(spec))
