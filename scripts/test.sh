@@ -17,7 +17,7 @@ source "$root/scripts/lib/venv.sh"
 case ${1:-} in --help | -h) print_head_comment "$0" && exit 0 ;; esac
 
 venv=$(absolute_path "${VENV:-$root/.venv-test}")
-ensure_venv "$venv" fairseq,recipes,test
+ensure_venv "$venv" fairseq,recipes,tagger,test
 export PATH=$venv/bin:$PATH
 cd "$root"
 
