@@ -148,19 +148,28 @@ def value_scale(names: Sequence[Any], values: Sequence[Any]) -> alt.Scale:
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
 
 
+def top_legend(columns: int = 2, **options: Any) -> alt.Legend:
+    """A legend above the panels. Two names a line are what a phone has room for."""
+    return alt.Legend(orient="top", columns=columns, **options)
+
+
 def model_colour(names: Sequence[str], legend: bool = False) -> alt.Color:
-    shown = alt.Legend(orient="top") if legend else None
+    shown = top_legend() if legend else None
     return alt.Color("model:N", scale=value_scale(names, COLOURS), title="model", legend=shown)
 
 
 def model_shape(names: Sequence[str], legend: bool = False) -> alt.Shape:
-    shown = alt.Legend(orient="top") if legend else None
+    shown = top_legend() if legend else None
     return alt.Shape("model:N", scale=value_scale(names, SHAPES), title="model", legend=shown)
 
 
-def model_dash(names: Sequence[str]) -> alt.StrokeDash:
-    # Its legend would be drawn into that of the shapes, with dashed outlines
-    return alt.StrokeDash("model:N", scale=value_scale(names, DASHES), legend=None)
+def model_dash(names: Sequence[str], field: str) -> alt.StrokeDash:
+    """Dashes by a field with the model's place in the analysis.
+
+    By its name they would share a legend with the shapes, and dash their outlines.
+    """
+    scale = value_scale(range(len(names)), DASHES)
+    return alt.StrokeDash(f"{field}:N", scale=scale, legend=None)
 
 
 def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:

@@ -19,6 +19,7 @@ from fairseq_entmax.analysis.report.charts import (
     present,
     ramp,
     rounded,
+    top_legend,
     value_scale,
     wrapped,
 )
@@ -86,6 +87,7 @@ def _trajectory_chart(rows: list[Row], description: str) -> alt.FacetChart:
     pointed = alt.selection_point(
         name="pointed", fields=["name", "attention"], on="pointerover", empty=False
     )
+    legend = top_legend(columns=6, symbolStrokeWidth=3)
     base = alt.Chart().encode(
         x=alt.X("update:Q", title="updates", axis=alt.Axis(tickCount=4, format="~s")),
         y=alt.Y("alpha:Q", title="α", scale=ALPHA),
@@ -95,9 +97,9 @@ def _trajectory_chart(rows: list[Row], description: str) -> alt.FacetChart:
         color=alt.Color(
             "layer:O",
             scale=alt.Scale(domain=layers, range=ramp(len(layers))),
-            legend=alt.Legend(orient="top", symbolStrokeWidth=3),
+            legend=legend,
         ),
-        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=None),
+        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=legend),
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )

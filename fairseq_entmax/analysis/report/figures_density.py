@@ -139,9 +139,10 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
             "model": model["name"],
             "attention": entry["attention"],
             "layer": entry["layer"],
+            "place": place,
             "diversity": rounded(entry["diversity"]),
         }
-        for model in analysis["models"]
+        for place, model in enumerate(analysis["models"])
         for entry in model["attentions"]
         if entry["diversity"] is not None
     ]
@@ -157,7 +158,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
         color=model_colour(names, legend=True),
     )
-    lines = base.mark_line().encode(strokeDash=model_dash(names))
+    lines = base.mark_line().encode(strokeDash=model_dash(names, "place"))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         shape=model_shape(names, legend=True),
         tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],

@@ -21,6 +21,7 @@ from fairseq_entmax.analysis.report.charts import (
     model_shape,
     present,
     rounded,
+    top_legend,
     value_scale,
     wrapped,
 )
@@ -132,7 +133,7 @@ def importance_agreement(analysis: Analysis) -> list[Figure]:
             shape=alt.Shape(
                 "attention:N",
                 scale=value_scale(attentions, SHAPES),
-                legend=alt.Legend(orient="top", title=None),
+                legend=top_legend(title=None),
             ),
             tooltip=head_tooltip(
                 ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
@@ -254,7 +255,7 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
         )
     )
     chart = alt.layer(baseline, points, data=alt.InlineData(values=rows)).properties(
-        width=460, height=alt.Step(22), description=caption
+        width=460, height=22 * len(order), description=caption
     )
     return [Figure("dependency_accuracy", "Dependency relations", caption, chart)]
 

@@ -11,6 +11,7 @@ from fairseq_entmax.analysis.report.charts import (
     Row,
     alt,
     present,
+    top_legend,
     value_scale,
     wrapped,
 )
@@ -38,12 +39,10 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X(
-            "heads:Q", title="heads left", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=8)
+            "heads:Q", title="heads left", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)
         ),
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
-        color=alt.Color(
-            "mapping:N", scale=value_scale(mappings, COLOURS), legend=alt.Legend(orient="top")
-        ),
+        color=alt.Color("mapping:N", scale=value_scale(mappings, COLOURS), legend=top_legend()),
     )
     lines = (
         base.mark_line(strokeWidth=1.5)
@@ -61,9 +60,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
             "kind:N",
             scale=value_scale(KINDS, SHAPES),
             # Neither lost on white nor on black
-            legend=alt.Legend(
-                orient="top", title="model", symbolFillColor="gray", symbolStrokeColor="gray"
-            ),
+            legend=top_legend(title="model", symbolFillColor="gray", symbolStrokeColor="gray"),
         ),
         tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
     )

@@ -113,7 +113,7 @@ def test_annotations_without_relations_are_none_of_them(small):
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 3), (1, 1, 1), (4, 1, 2)])
-def test_every_specification_can_be_drawn(shape):
+def test_every_specification_can_be_drawn_without_a_warning(shape, capfd):
     models, layers, heads = shape
     for figure in figures(synthetic_analysis(models, layers, heads, sentences=0), PRUNING):
         page = figure.for_page()
@@ -121,7 +121,9 @@ def test_every_specification_can_be_drawn(shape):
         if page.get("width") == "container":
             page["width"] = 300
         for spec in (page, figure.for_paper()):
-            assert "<path" in vl_convert.vegalite_to_svg(spec), figure.name
+            drawing = vl_convert.vegalite_to_svg(spec, show_warnings=True)
+            assert "<path" in drawing, figure.name
+            assert "WARN" not in "".join(capfd.readouterr()), figure.name
 
 
 def test_an_attention_whose_heads_are_all_pruned_is_no_hindrance(small):
