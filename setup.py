@@ -10,7 +10,7 @@ VERSION = re.search(
     r'^__version__ = "(.+)"$', (HERE / "fairseq_entmax" / "__init__.py").read_text(), re.MULTILINE
 )[1]
 # The tests draw it, too
-REPORT = ["altair>=5.5", "jsonschema", "vl-convert-python>=1.7"]
+REPORT = ["altair>=6", "jsonschema", "vl-convert-python>=1.7"]
 
 setup(
     name="fairseq-entmax",

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax import checkpoints
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.models.options import (
     DEFAULTS,
@@ -17,7 +18,6 @@ from fairseq_entmax.models.options import (
     MAPPING_OPTIONS,
     head_counts,
 )
-from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 _PLACES = {
     ENCODER_SELF: re.compile(r"encoder\.layers\.(\d+)\.self_attn\."),

@@ -24,10 +24,10 @@ from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import OFFSETS
 from fairseq_entmax.analysis.statistics import DENSITY_BINS, POSITIONAL_SHARE, RARE_RANK
 from fairseq_entmax.analysis.statistics import MEASURES as ONE_PASS_MEASURES
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.alpha_record import FILE_NAME as ALPHA_RECORD
 from fairseq_entmax.models.alpha_record import read_record
 from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules.attention import ATTENTIONS
 
 logger = logging.getLogger(__name__)
 

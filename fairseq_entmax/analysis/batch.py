@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.tokens import TokenTable
-from fairseq_entmax.modules.attention import DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 
 
 @dataclass(frozen=True)

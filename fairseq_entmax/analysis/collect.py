@@ -23,7 +23,7 @@ from fairseq_entmax.analysis.tokens import (
     final_punctuation,
     rare_tokens,
 )
-from fairseq_entmax.modules.attention import CROSS, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 
 class Tables:

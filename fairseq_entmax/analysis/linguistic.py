@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
-from fairseq_entmax.modules.attention import CROSS, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
 

@@ -11,7 +11,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 _PAD, _END, _WORD = 0, 1, 2
 

@@ -10,9 +10,9 @@ from torch import Tensor, nn
 
 from fairseq_entmax.analysis import propagation_rules as rules
 from fairseq_entmax.analysis.activations import Activations, wide
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.models.entmax_transformer import attention_modules
 from fairseq_entmax.modules import MultiheadAttention
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
 
 # Attention to layer to a number for each prediction and head, (predictions, heads)
 ByHead = dict[str, dict[int, Tensor]]

@@ -22,7 +22,7 @@ from fairseq_entmax.analysis.tokens import (
     final_punctuation,
     rare_tokens,
 )
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 # What can be measured in one pass. Entropy and divergence are always worked out, as sentences
 # whose heads differ most are looked for

@@ -18,6 +18,7 @@ from omegaconf import II
 from torch import Tensor
 
 from fairseq_entmax import compat
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import (
     ALL,
     Counts,
@@ -26,7 +27,6 @@ from fairseq_entmax.criterions.penalty import (
     count_heads,
     undecided_heads,
 )
-from fairseq_entmax.modules.attention import ATTENTIONS
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)

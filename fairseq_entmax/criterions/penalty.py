@@ -22,7 +22,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 

@@ -27,6 +27,7 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints, compat, kernels
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
 from fairseq_entmax.models.options import (
@@ -50,7 +51,6 @@ from fairseq_entmax.modules import (
     mark_future_mask,
 )
 from fairseq_entmax.modules import gates as gates_module
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
 
 logger = logging.getLogger(__name__)
 

@@ -18,11 +18,11 @@ from typing import Any
 import torch
 
 from fairseq_entmax import checkpoints
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings import Mapping, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.modules import HardConcreteGate, Heads, gates
-from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 logger = logging.getLogger(__name__)
 

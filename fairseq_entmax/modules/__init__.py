@@ -2,7 +2,8 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
-from fairseq_entmax.modules.attention import ATTENTIONS, MultiheadAttention, mark_future_mask
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.modules.attention import MultiheadAttention, mark_future_mask
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.layers import EntmaxDecoderLayer, EntmaxEncoderLayer, Heads
 from fairseq_entmax.modules.pruning_state import PruningState

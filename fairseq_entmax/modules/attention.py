@@ -14,11 +14,6 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.mappings import Mapping, is_fusible
 from fairseq_entmax.modules.gates import HardConcreteGate
 
-# The three attentions of a Transformer, named the same in options, logs and files.
-ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
-ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
-
-
 _FUTURE = "_hides_the_future_alone"
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 
 
 class Head(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 
 
 class PruningState(nn.Module):

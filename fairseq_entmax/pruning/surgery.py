@@ -20,6 +20,7 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor
 
 from fairseq_entmax import checkpoints, compat
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
@@ -32,7 +33,6 @@ from fairseq_entmax.models.options import (
     set_defaults,
 )
 from fairseq_entmax.modules import HardConcreteGate
-from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.modules.head_names import Head
 
 MODEL = "entmax_transformer"

@@ -10,7 +10,7 @@ import math
 import numpy as np
 import torch
 
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 
 class Units:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
-from fairseq_entmax.modules.attention import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]
 TAGS = ["NOUN", "VERB", "ADJ", "_"]

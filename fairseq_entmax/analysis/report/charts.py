@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 
 try:
     import altair as alt

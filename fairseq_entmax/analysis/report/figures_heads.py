@@ -25,7 +25,7 @@ from fairseq_entmax.analysis.report.charts import (
     value_scale,
     wrapped,
 )
-from fairseq_entmax.modules.attention import ATTENTIONS, ENCODER_SELF
+from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 MOST_RELATIONS = 12
 _CELL = 26

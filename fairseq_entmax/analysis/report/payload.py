@@ -17,7 +17,7 @@ from fairseq_entmax.analysis.report.head_measures import (
     value_of,
 )
 from fairseq_entmax.analysis.report.roles import roles
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 
 DIGITS = 5  # significant, of every number in the page
 LEVELS = 255  # shades of a weight above zero

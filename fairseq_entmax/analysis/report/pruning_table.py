@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.modules.attention import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS
 
 COLUMNS = ("mapping", "model", *ATTENTIONS, "BLEU", "parameters", "sentences/s", "speed")
 _MODEL = re.compile(r"baseline|continued|(?:all\d+|encoder\d+|\d+-\d+-\d+)-(?:pruned|scratch)")

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.functional import entmax
-from fairseq_entmax.modules.attention import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 OFFSETS = range(-4, 5)
 BINS = 20

@@ -9,6 +9,7 @@ NOTHING: dict[str, Any] = {
     "alpha": 1.5,
     "density": 0.4,
     "confidence": 0.3,
+    "offsets": None,
     "positional": None,
     "rare_word": None,
     "subword_merging": None,
@@ -68,6 +69,22 @@ def test_a_head_without_anything_that_stands_out_has_no_role():
 )
 def test_an_offset_is_put_into_words(attention, offset, words):
     assert found(attention, positional=positional(offset)) == [words]
+
+
+@pytest.mark.parametrize(
+    ("shares", "words"),
+    [
+        ({"-1": 0.5, "0": 0.2}, ["often previous token, 50 %"]),
+        ({"-1": 0.499, "0": None}, []),
+        ({"-1": None}, []),
+        ({"0": 0.3, "2": 0.89}, ["often token 2 ahead, 89 %"]),
+    ],
+)
+def test_half_of_the_queries_at_one_offset_is_a_habit(shares, words):
+    assert found(offsets={"share": shares}) == words
+    if words:
+        given = found(offsets={"share": shares}, positional=positional(-1))
+        assert given == ["previous token, 97 %"]
 
 
 @pytest.mark.parametrize(("share", "words"), [(0.499, []), (0.5, ["rare words, 50 %"])])
