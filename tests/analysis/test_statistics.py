@@ -370,3 +370,15 @@ def test_the_longest_word_sets_how_far_is_looked():
 def test_pairs_of_equal_weights_count_for_the_key_on_the_left():
     weights = torch.tensor([0.1, 0.45, 0.45, 0.0])[None, None, None]
     assert measures.maximum(weights).item() == 1
+
+
+def test_what_is_kept_does_not_grow_with_the_data(attention):
+    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
+    batch = batch_of(source, target, table(lambda token: 480 + token))
+    statistics = LayerStatistics(attention, 3)
+    kept = []
+    for seed in range(20):
+        statistics.update(random_weights(batch, attention, seed=seed), batch)
+        kept.append(sum(value.numel() for value in statistics.sums.values()))
+    assert kept == kept[:1] * 20
+    assert int(statistics.sums["density/count"]) == 20 * int(batch.sides(attention)[0].real.sum())
