@@ -10,6 +10,10 @@ import os
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.files import write_together
+from fairseq_entmax.analysis.maps import decode_weights
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
+
 FORMAT = "fairseq-entmax-analysis"
 VERSION = 1
 FILE_NAME = "analysis.json"
@@ -56,6 +60,32 @@ def validate(analysis: Any, name: str) -> None:
     error = jsonschema.exceptions.best_match(validator.iter_errors(analysis))
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
+    _check_maps(analysis, name)
+
+
+def _check_maps(analysis: dict[str, Any], name: str) -> None:
+    """Refuse maps that do not fit their tokens, or the models."""
+    for number, entry in enumerate(analysis["maps"]):
+        place = f"{name} is damaged at $.maps[{number}]"
+        if len(entry["models"]) != len(analysis["models"]):
+            raise ValueError(
+                f"{place}.models: it is of {len(entry['models'])} models, and the analysis of "
+                f"{len(analysis['models'])}"
+            )
+        source, target = len(entry["source"]), len(entry["queries"])
+        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
+        for model, layers in enumerate(entry["models"]):
+            for layer, one in enumerate(layers):
+                size = sizes.get(one["attention"], (target, target))
+                if tuple(one["shape"][1:]) != size:
+                    raise ValueError(
+                        f"{place}.models[{model}][{layer}].shape: {one['shape']} does not fit "
+                        f"{size[0]} queries and {size[1]} keys"
+                    )
+                try:
+                    decode_weights(one)
+                except ValueError as error:
+                    raise ValueError(f"{place}.models[{model}][{layer}]: {error}") from None
 
 
 def check_output(folder: str, overwrite: bool) -> None:
@@ -86,17 +116,8 @@ def write(analysis: dict[str, Any], folder: str) -> str:
     """
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, FILE_NAME)
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            json.dump(rounded(analysis), file, ensure_ascii=False, allow_nan=False)
-            file.write("\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    text = json.dumps(rounded(analysis), ensure_ascii=False, allow_nan=False)
+    write_together({Path(os.path.realpath(path)): f"{text}\n".encode()})
     return path
 
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.files import check_target, refuse_inputs, write_together
 from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
 
@@ -69,20 +69,31 @@ def run(options: argparse.Namespace) -> None:
     """
     if options.formats is not None and options.figures is None:
         raise ValueError("--formats needs --figures DIR, the folder for the figures' files")
-    output = _checked_output(options.output, options.overwrite)
+    output = check_target(options.output, "--output", options.overwrite)
+    inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
+    refuse_inputs([output], inputs)
     analysis = read_analysis(options.analysis)
     _check_measure(options.measure, analysis)
     # Here, because they need the extra: the command's help does not
-    from fairseq_entmax.analysis.report.export import FORMATS, export_figures
+    from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
     from fairseq_entmax.analysis.report.figures import figures, read_pruning
 
     formats = _formats(options.formats, FORMATS)
-    drawn = figures(analysis, read_pruning(options.pruning) if options.pruning else None)
-    page = render_page(analysis, drawn, options.measure)
+    pruning = None if options.pruning is None else read_pruning(options.pruning)
+    shown = figures(analysis, pruning)
+    if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
+        raise ValueError(
+            f"--pruning {options.pruning}: no pruned model with a BLEU is in it; run prune.sh to "
+            f"its end"
+        )
+    files = {}
     if options.figures is not None:
-        export_figures(drawn, options.figures, formats, overwrite=options.overwrite)
-        print(f"{options.figures}: {len(drawn)} figures as {', '.join(formats)}")
-    write_page(page, output)
+        files = figure_files(shown, options.figures, formats, options.overwrite)
+        refuse_inputs(files, {**inputs, "the report itself": options.output})
+    page = render_page(analysis, shown, options.measure)
+    write_together({**drawn(files), output: page.encode("utf-8")})
+    if files:
+        print(f"{options.figures}: {len(shown)} figures as {', '.join(formats)}")
     print(_summary(output, analysis))
 
 
@@ -102,23 +113,16 @@ def read_analysis(path: str) -> dict[str, Any]:
             f"analyze wrote"
         )
     try:
-        analysis = json.loads(file.read_text(encoding="utf-8"))
+        analysis = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
     except ValueError as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
     document.validate(analysis, path)
     return analysis
 
 
-def write_page(page: str, output: Path) -> None:
-    """Write the page; the file appears when it is whole."""
-    temporary = output.with_name(f"{output.name}.tmp{os.getpid()}")
-    try:
-        temporary.write_text(page, encoding="utf-8")
-        temporary.replace(output)
-    except OSError as error:
-        raise OSError(f"cannot write {output}, nothing was changed: {error}") from error
-    finally:
-        temporary.unlink(missing_ok=True)
+def _no_constant(name: str) -> None:
+    """What Python reads beyond JSON."""
+    raise ValueError(f"it holds {name}")
 
 
 def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -129,19 +133,6 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
         if name not in known:
             raise ValueError(f"--formats got '{text}': {name!r} is none of {', '.join(known)}")
     return formats
-
-
-def _checked_output(path: str, overwrite: bool) -> Path:
-    output = Path(path)
-    if not path or output.is_dir():
-        raise ValueError(f"--output got '{path}': give the name of the HTML file to write")
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"--output got '{path}': there is no folder {output.parent}")
-    if output.exists() and not overwrite:
-        raise FileExistsError(
-            f"--output got '{path}', which exists: give another name, or --overwrite"
-        )
-    return output
 
 
 def _check_measure(name: str | None, analysis: dict[str, Any]) -> None:

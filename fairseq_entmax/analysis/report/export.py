@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq_entmax.analysis.files import check_target, write_together
 from fairseq_entmax.analysis.report.charts import Figure
 
 try:
@@ -27,6 +28,46 @@ _DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
 FORMATS = tuple(_DRAW)
 
 
+def figure_files(
+    figures: Sequence[Figure],
+    directory: str | os.PathLike[str],
+    formats: Sequence[str] = FORMATS,
+    overwrite: bool = False,
+) -> dict[Path, tuple[Figure, str]]:
+    """The files of figures, ``NAME.FORMAT``, checked before anything is drawn.
+
+    Returns:
+        Each file, with its figure and format.
+
+    Raises:
+        FileExistsError: one of the files exists, and is not to be replaced.
+        OSError: the folder cannot be made, or is a file.
+        ValueError: an unknown format, or a folder in a file's place.
+    """
+    for name in formats:
+        if name not in _DRAW:
+            raise ValueError(f"formats got '{name}': give some of {', '.join(FORMATS)}")
+    folder = Path(directory)
+    if not os.fspath(directory):
+        raise ValueError("--figures got '': give the folder for the figures' files")
+    if folder.exists() and not folder.is_dir():
+        raise NotADirectoryError(f"--figures {folder}: that is a file, give a folder")
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"--figures {directory}: cannot make the folder: {error}") from error
+    return {
+        check_target(folder / f"{figure.name}.{name}", "--figures", overwrite): (figure, name)
+        for figure in figures
+        for name in formats
+    }
+
+
+def drawn(files: Mapping[Path, tuple[Figure, str]]) -> dict[Path, bytes]:
+    """What goes into each file."""
+    return {file: _DRAW[name](figure.for_paper()) for file, (figure, name) in files.items()}
+
+
 def export_figures(
     figures: Sequence[Figure],
     directory: str | os.PathLike[str],
@@ -45,42 +86,9 @@ def export_figures(
         The files written.
 
     Raises:
-        FileExistsError: one of the files exists; nothing is written.
-        OSError: the files cannot be written; those that exist stay as they were.
-        ValueError: an unknown format.
+        OSError, ValueError: as :func:`figure_files`; or the files cannot be written. Those that
+            exist stay as they were.
     """
-    for name in formats:
-        if name not in _DRAW:
-            raise ValueError(f"formats got '{name}': give some of {', '.join(FORMATS)}")
-    folder = Path(directory)
-    files = {
-        folder / f"{figure.name}.{name}": (figure, name) for figure in figures for name in formats
-    }
-    _check_files(folder, list(files), overwrite)
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        raise OSError(f"--figures {directory}: cannot make the folder: {error}") from error
-    temporary = {file: file.with_name(f"{file.name}.tmp{os.getpid()}") for file in files}
-    try:
-        for file, (figure, name) in files.items():
-            temporary[file].write_bytes(_DRAW[name](figure.for_paper()))
-        for file, whole in temporary.items():
-            os.replace(whole, file)
-    except OSError as error:
-        raise OSError(f"--figures {directory}: cannot write the figures: {error}") from error
-    finally:
-        for whole in temporary.values():
-            whole.unlink(missing_ok=True)
-    return list(files)
-
-
-def _check_files(folder: Path, files: Sequence[Path], overwrite: bool) -> None:
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--figures {folder}: that is a file, give a folder")
-    existing = [file for file in files if file.exists()]
-    if existing and not overwrite:
-        raise FileExistsError(
-            f"--figures {folder}: {existing[0].name} exists there; give another folder, or "
-            "--overwrite to replace it"
-        )
+    contents = drawn(figure_files(figures, directory, formats, overwrite))
+    write_together(contents)
+    return list(contents)

@@ -2,14 +2,17 @@ import base64
 import copy
 import gzip
 import json
+import os
 import re
 from argparse import ArgumentParser
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.report.pruning_table import COLUMNS
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
 ATTACK = '</script><script>alert("x")</script><!--'
@@ -211,6 +214,8 @@ def test_a_measure_that_this_analysis_lacks_is_not_known(folder):
         (["--output", "r.html", "--formats", "png"], "--formats needs --figures"),
         (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is none of png"),
         (["--output", "r.html", "--pruning", "no.tsv"], r"no\.tsv"),
+        (["--output", "r.html", "--pruning", ""], "--pruning  does not exist"),
+        (["--output", "r.html", "--figures", ""], "--figures got ''"),
     ],
 )
 def test_wrong_options_are_refused_and_nothing_is_written(folder, monkeypatch, options, message):
@@ -247,15 +252,80 @@ def test_what_is_no_analysis_of_this_version_is_refused(tmp_path, document):
     assert not (tmp_path / "r.html").exists()
 
 
-def test_a_page_that_cannot_be_written_leaves_the_old_one(folder, monkeypatch):
+def test_a_page_that_cannot_be_written_leaves_the_old_one_and_no_figures(folder, monkeypatch):
     output = folder / "report.html"
     output.write_text("mine")
+    write = Path.open
 
-    def full(*_, **__):
-        raise OSError("No space left on device")
+    def full(path, *args, **kwargs):
+        if "report.html.tmp" in path.name:
+            raise OSError("No space left on device")
+        return write(path, *args, **kwargs)
 
-    monkeypatch.setattr(command.Path, "replace", full)
+    monkeypatch.setattr(Path, "open", full)
+    figures = ("--figures", folder / "f", "--formats", "svg")
     with pytest.raises(OSError, match="nothing was changed: No space left"):
-        run(folder / "analysis.json", "--output", output, "--overwrite")
+        run(folder / "analysis.json", "--output", output, "--overwrite", *figures)
     assert output.read_text() == "mine"
-    assert len(list(folder.iterdir())) == 2
+    assert list((folder / "f").iterdir()) == []
+    assert sorted(path.name for path in folder.iterdir()) == ["analysis.json", "f", "report.html"]
+
+
+@pytest.mark.parametrize("name", ["analysis.json", "link", "./analysis.json"])
+def test_an_analysis_is_never_replaced_by_its_report(folder, monkeypatch, name):
+    monkeypatch.chdir(folder)
+    before = Path("analysis.json").read_text()
+    if name == "link":
+        Path("link").symlink_to("analysis.json")
+    with pytest.raises(ValueError, match=r"analysis\.json is the analysis, and would be replaced"):
+        run("analysis.json", "--output", name, "--overwrite")
+    assert Path("analysis.json").read_text() == before
+
+
+def test_a_figure_is_never_in_the_place_of_the_report(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    Path("f").mkdir()
+    options = ("--figures", "f", "--formats", "svg", "--overwrite")
+    with pytest.raises(ValueError, match=r"diversity_by_layer\.svg is the report itself"):
+        run("analysis.json", "--output", "f/diversity_by_layer.svg", *options)
+    assert list(Path("f").iterdir()) == []
+
+
+def test_a_link_is_followed_and_a_device_is_left_alone(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    Path("link.html").symlink_to("page.html")
+    run("analysis.json", "--output", "link.html")
+    assert Path("link.html").is_symlink()
+    assert "</html>" in Path("page.html").read_text()
+    os.mkfifo("pipe")
+    with pytest.raises(ValueError, match="--output got 'pipe', which is no ordinary file"):
+        run("analysis.json", "--output", "pipe", "--overwrite")
+
+
+def test_maps_that_cannot_be_read_are_named(folder, monkeypatch):
+    monkeypatch.chdir(folder)
+    analysis = json.loads(Path("analysis.json").read_text())
+    analysis["maps"][0]["models"][0][1]["weights"] = "AAAA"
+    Path("a.json").write_text(json.dumps(analysis))
+    message = r"a\.json is damaged at \$\.maps\[0\]\.models\[0\]\[1\]: weights of the shape"
+    with pytest.raises(ValueError, match=message):
+        run("a.json", "--output", "r.html")
+    analysis["maps"][0]["models"] = []
+    Path("a.json").write_text(json.dumps(analysis))
+    with pytest.raises(ValueError, match=r"maps\[0\]\.models: it is of 0 models"):
+        run("a.json", "--output", "r.html")
+
+
+def test_numbers_that_are_none_are_refused(folder):
+    (folder / "a.json").write_text('{"loss": NaN}')
+    with pytest.raises(ValueError, match=r"a\.json is not JSON: it holds NaN"):
+        run(folder / "a.json", "--output", folder / "r.html")
+
+
+def test_pruning_results_without_a_pruned_model_are_refused(folder):
+    table = folder / "pruning.tsv"
+    cells = ["softmax", "baseline", "4 (2,2)", "4 (2,2)", "4 (2,2)", "21.0", "1000", "30.0", "1.00"]
+    table.write_text("\t".join(COLUMNS) + "\n" + "\t".join(cells) + "\n")
+    with pytest.raises(ValueError, match=r"--pruning .*no pruned model with a BLEU is in it"):
+        run(folder / "analysis.json", "--output", folder / "r.html", "--pruning", table)
+    assert not (folder / "r.html").exists()

@@ -1,0 +1,89 @@
+"""Files that appear whole, and several together or not at all."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+
+def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
+    """Refuse a file that must not be written, before any work.
+
+    Args:
+        path: the file; where it is a link, the file that it leads to is meant.
+        option: what named it, for errors.
+        overwrite: whether a file that is there may be replaced.
+
+    Returns:
+        The file to write.
+
+    Raises:
+        FileExistsError: it is there, and is not to be replaced.
+        FileNotFoundError: there is no folder for it.
+        ValueError: it is a folder or a device.
+    """
+    given = os.fspath(path)
+    target = Path(os.path.realpath(given))
+    if not given or target.is_dir():
+        raise ValueError(f"{option} got '{given}': give the name of a file")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{option} got '{given}', which is no ordinary file: give another name")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(f"{option} got '{given}': there is no folder {target.parent}")
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"{option} got '{given}', which exists: give another name, or --overwrite"
+        )
+    return target
+
+
+def refuse_inputs(targets: Iterable[Path], inputs: Mapping[str, str | None]) -> None:
+    """Refuse to write over what is read, whatever ``--overwrite`` says.
+
+    Args:
+        targets: the files to write.
+        inputs: what a file is, to its name; None where it is not given.
+
+    Raises:
+        ValueError: names both.
+    """
+    read = {Path(os.path.realpath(name)): what for what, name in inputs.items() if name}
+    for target in targets:
+        if target in read:
+            raise ValueError(
+                f"{target} is {read[target]}, and would be replaced: give another name"
+            )
+
+
+def write_together(contents: Mapping[Path, bytes]) -> None:
+    """Write files; when one cannot be written, none of them changes.
+
+    All are written under temporary names first, where most that can fail fails: a full disk, no
+    permission, a name too long.
+
+    Args:
+        contents: files, in folders that exist, and what goes into them.
+
+    Raises:
+        OSError: names the file.
+    """
+    staged: dict[Path, Path] = {}
+    try:
+        for target, content in contents.items():
+            temporary = target.with_name(f"{target.name}.tmp{os.getpid()}")
+            staged[target] = temporary
+            try:
+                with temporary.open("wb") as file:
+                    file.write(content)
+                    file.flush()
+                    os.fsync(file.fileno())
+            except OSError as error:
+                raise OSError(f"cannot write {target}, nothing was changed: {error}") from error
+        for target, temporary in staged.items():
+            os.replace(temporary, target)
+    finally:
+        for temporary in staged.values():
+            # Also where the name was too long to be made
+            if os.path.lexists(temporary):
+                temporary.unlink()
