@@ -11,7 +11,9 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairseq_entmax.analysis.loading import LoadedModel, load_model
+    from fairseq_entmax.analysis.annotations import Annotations
+    from fairseq_entmax.analysis.collect import load_samples
+    from fairseq_entmax.analysis.loading import LoadedModel, load_model, load_task
     from fairseq_entmax.analysis.maps import decode_weights
     from fairseq_entmax.analysis.notebook import measure
     from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
@@ -19,6 +21,7 @@ if TYPE_CHECKING:
     from fairseq_entmax.analysis.sensitivity import head_sensitivity
 
 _HOMES = {
+    "Annotations": "annotations",
     "AttentionRecorder": "recorder",
     "HeadRelevance": "relevance",
     "LoadedModel": "loading",
@@ -26,11 +29,14 @@ _HOMES = {
     "head_relevance": "relevance",
     "head_sensitivity": "sensitivity",
     "load_model": "loading",
+    "load_samples": "collect",
+    "load_task": "loading",
     "measure": "notebook",
     "record_attention": "recorder",
 }
 
 __all__ = [
+    "Annotations",
     "AttentionRecorder",
     "HeadRelevance",
     "LoadedModel",
@@ -38,6 +44,8 @@ __all__ = [
     "head_relevance",
     "head_sensitivity",
     "load_model",
+    "load_samples",
+    "load_task",
     "measure",
     "record_attention",
 ]

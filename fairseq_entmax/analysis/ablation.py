@@ -207,7 +207,13 @@ class Scorer:
     def _losses(self, advance: Callable[[int], None]) -> list[float]:
         losses = []
         for sample in self._samples:
-            losses.append(sentence_losses(self._model, sample, self._dictionary.pad()).tolist())
+            values = sentence_losses(self._model, sample, self._dictionary.pad())
+            if not torch.isfinite(values).all():
+                raise ValueError(
+                    "the model gives losses that are not finite: it did not train well, or needs "
+                    "more than --fp16"
+                )
+            losses.append(values.tolist())
             advance(len(losses[-1]))
         return self._in_order(losses)
 

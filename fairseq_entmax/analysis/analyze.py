@@ -6,14 +6,12 @@ import argparse
 import logging
 from argparse import Namespace
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
-
-import torch
 
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations import Annotations
 from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
+from fairseq_entmax.analysis.entries import GRADIENT, RELEVANCE, alpha_record, model_entry
 from fairseq_entmax.analysis.importance import (
     ByHead,
     evenly_spread,
@@ -22,12 +20,10 @@ from fairseq_entmax.analysis.importance import (
 )
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import OFFSETS
+from fairseq_entmax.analysis.relevance import check_rules
+from fairseq_entmax.analysis.sensitivity import check_gradient
 from fairseq_entmax.analysis.statistics import DENSITY_BINS, POSITIONAL_SHARE, RARE_RANK
 from fairseq_entmax.analysis.statistics import MEASURES as ONE_PASS_MEASURES
-from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.models.alpha_record import FILE_NAME as ALPHA_RECORD
-from fairseq_entmax.models.alpha_record import read_record
-from fairseq_entmax.models.entmax_transformer import attention_modules
 
 logger = logging.getLogger(__name__)
 
@@ -35,13 +31,11 @@ DESCRIPTION = (
     "Looks at every head of one or more models over a data set, in one teacher-forced pass, and "
     "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
 )
-RELEVANCE, GRADIENT = "relevance", "gradient"
 MEASURES = (*ONE_PASS_MEASURES, RELEVANCE, GRADIENT)
 MAPS = 10
 RELEVANCE_SENTENCES = 16
 GRADIENT_SENTENCES = 100
-LONGEST_RECORD = 200
-NOT_ANNOTATED = {"dependencies": None, "pos_kl": None, "named_entity": None}
+GRADIENT_BATCH = 16
 
 
 def parser() -> argparse.ArgumentParser:
@@ -128,19 +122,30 @@ def analyse(
         names = args.names.split(",") if args.names is not None else None
         models = loading.load_models(args, task, names)
     dataset = loading.load_dataset(task, args.gen_subset)
+    networks = [loaded.model for loaded in models]
     sentences = _sentences(args.sentences, len(dataset))
+    loading.check_lengths(task, dataset, networks, sentences or [], "--sentences")
+    ways = [_ways(loaded, wanted, args.measures is not None) for loaded in models]
+    records = [alpha_record(loaded) for loaded in models]
     tables = Tables(task, loading.device_of(args))
     annotations = None
-    if args.conllu:
+    if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
     collectors = [ModelCollector(loaded, wanted, annotations) for loaded in models]
     chosen = MostDifferent(MAPS) if sentences is None else None
-    batches = loading.batches(args, task, dataset, [loaded.model for loaded in models])
+    batches = loading.batches(args, task, dataset, networks)
     shown = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
     counts, annotated = collect(shown, collectors, tables, chosen, annotations)
     if chosen is not None:
         sentences = chosen.sentences()
-    importance = [_importance(args, loaded.model, dataset, tables, wanted) for loaded in models]
+    seen = sorted(counts.ids)
+    if not seen:
+        raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
+    importance = [
+        _importance(args, model, dataset, seen, tables, found)
+        for model, found in zip(networks, ways, strict=True)
+    ]
+    entries = zip(collectors, importance, records, strict=True)
     return {
         "format": document.FORMAT,
         "version": document.VERSION,
@@ -152,14 +157,31 @@ def analyse(
             "subwords": tables.source.kind,
             **counts.as_json(),
         },
-        "settings": _settings(args, wanted, len(dataset)),
-        "models": [
-            _model(collector, shares)
-            for collector, shares in zip(collectors, importance, strict=True)
-        ],
+        "settings": _settings(args, wanted, len(seen)),
+        "models": [model_entry(*entry) for entry in entries],
         "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(dataset, sentences or [], models, task, tables),
     }
+
+
+def _ways(loaded: loading.LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[str]:
+    """Which of relevance and gradient can be worked out for a model.
+
+    Raises:
+        ValueError: one cannot, and was asked for by name.
+    """
+    found = []
+    for name, check in ((GRADIENT, check_gradient), (RELEVANCE, check_rules)):
+        if name not in wanted:
+            continue
+        try:
+            check(loaded.model)
+            found.append(name)
+        except ValueError as error:
+            if is_asked:
+                raise ValueError(f"--measures: {loaded.path}: {error}") from None
+            logger.warning("%s: %s", loaded.path, error)
+    return found
 
 
 def _measures(text: str | None) -> list[str]:
@@ -200,106 +222,25 @@ def _settings(args: Namespace, wanted: Sequence[str], size: int) -> dict[str, An
 
 
 def _importance(
-    args: Namespace, model: Any, dataset: Any, tables: Tables, wanted: Sequence[str]
+    args: Namespace,
+    model: Any,
+    dataset: Any,
+    seen: Sequence[int],
+    tables: Tables,
+    ways: Sequence[str],
 ) -> dict[str, ByHead]:
-    """The shares of heads by each of the two ways that are wanted."""
+    """The shares of heads by each of the ways."""
     device = tables.source.rank.device
     found: dict[str, ByHead] = {}
-    if GRADIENT in wanted:
-        spread = evenly_spread(len(dataset), args.gradient_sentences)
-        batches = list(samples(dataset, spread, device, at_once=16))
-        shown = loading.with_progress(args, batches, "gradient")
+    if GRADIENT in ways:
+        spread = [seen[place] for place in evenly_spread(len(seen), args.gradient_sentences)]
+        at_once = min(args.batch_size or GRADIENT_BATCH, GRADIENT_BATCH)
+        batches = list(samples(dataset, spread, device, at_once, args.max_tokens))
+        shown = loading.with_progress(args, batches, GRADIENT)
         found[GRADIENT] = gradient_shares(model, shown, tables.pad)
-    if RELEVANCE in wanted:
-        spread = evenly_spread(len(dataset), args.relevance_sentences)
+    if RELEVANCE in ways:
+        spread = [seen[place] for place in evenly_spread(len(seen), args.relevance_sentences)]
         batches = list(samples(dataset, spread, device))
-        try:
-            shown = loading.with_progress(args, batches, "relevance")
-            found[RELEVANCE] = relevance_shares(model, shown)
-        except ValueError as error:
-            if args.measures is not None:
-                raise
-            logger.warning("no relevance for this model: %s", error)
+        shown = loading.with_progress(args, batches, RELEVANCE)
+        found[RELEVANCE] = relevance_shares(model, shown)
     return found
-
-
-def _model(collector: ModelCollector, importance: dict[str, ByHead]) -> dict[str, Any]:
-    loaded = collector.loaded
-    return {
-        "name": loaded.name,
-        "checkpoint": loaded.path,
-        "architecture": loaded.architecture,
-        "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
-        "updates": loaded.updates,
-        "loss": collector.loss,
-        "alpha_record": _alpha_record(loaded),
-        "attentions": [
-            _layer(collector, attention, layer, module, importance)
-            for attention, layer, module in sorted(
-                attention_modules(loaded.model), key=lambda one: ATTENTIONS.index(one[0])
-            )
-        ],
-    }
-
-
-def _layer(
-    collector: ModelCollector,
-    attention: str,
-    layer: int,
-    module: Any,
-    importance: dict[str, ByHead],
-) -> dict[str, Any]:
-    statistics = collector.statistics.layers.get(attention, {}).get(layer)
-    specs = collector.loaded.model.cfg.attention_options.specs
-    heads: list[dict[str, Any]] = []
-    annotated = collector.linguistic
-    linguistic = [] if annotated is None else annotated.results(attention, layer)
-    if module.mapping is not None and statistics is not None:
-        alphas = torch.as_tensor(module.mapping.alpha).double().expand(module.num_heads).tolist()
-        gates = (
-            [None] * module.num_heads
-            if module.gate is None
-            else module.gate.at_evaluation().tolist()
-        )
-        for head in range(module.num_heads):
-            shares = {
-                name: float(importance[name][attention][layer][head])
-                if name in importance
-                else None
-                for name in (RELEVANCE, GRADIENT)
-            }
-            heads.append(
-                {
-                    "head": head,
-                    "alpha": alphas[head],
-                    **statistics.head(head),
-                    "gate": gates[head],
-                    **shares,
-                    **(linguistic[head] if linguistic else NOT_ANNOTATED),
-                }
-            )
-    densities = [head["density"] for head in heads]
-    return {
-        "attention": attention,
-        "layer": layer,
-        "mapping": str(specs[attention][layer]) if heads else None,
-        "diversity": None if statistics is None else statistics.diversity(),
-        "density_sorted": None if None in densities else sorted(densities),
-        "heads": heads,
-    }
-
-
-def _alpha_record(loaded: loading.LoadedModel) -> list[dict[str, Any]] | None:
-    """The record of training beside the checkpoint, thinned, up to the checkpoint's update."""
-    path = Path(loaded.path).with_name(ALPHA_RECORD)
-    if not path.is_file():
-        return None
-    lines = [
-        line
-        for line in read_record(path)
-        if loaded.updates is None or line["update"] <= loaded.updates
-    ]
-    kept = evenly_spread(len(lines), LONGEST_RECORD - 2) if len(lines) > LONGEST_RECORD else None
-    if kept is not None:
-        lines = [lines[index] for index in sorted({0, *kept, len(lines) - 1})]
-    return lines or None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 
@@ -12,7 +13,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
-from fairseq_entmax.analysis.loading import LoadedModel
+from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
 from fairseq_entmax.analysis.maps import MostDifferent, sentence_maps
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.statistics import RARE_RANK, ModelStatistics
@@ -46,9 +47,14 @@ class Tables:
 
 
 class DataCounts:
-    """What the data set consists of."""
+    """What the data set consists of.
+
+    Attributes:
+        ids: the numbers of its sentences that were seen, 8 bytes each.
+    """
 
     def __init__(self) -> None:
+        self.ids = array("q")
         self._counts = dict.fromkeys(
             (
                 *("sentences", "source_tokens", "target_tokens"),
@@ -57,8 +63,9 @@ class DataCounts:
             0,
         )
 
-    def update(self, batch: Batch) -> None:
+    def update(self, sample: Any, batch: Batch) -> None:
         """Add the sentences of a batch."""
+        self.ids.extend(sample["id"].tolist())
         source, table = batch.source, batch.table
         assert table is not None
         _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
@@ -127,7 +134,14 @@ class ModelCollector:
         net_output = (logits, None)
         log_probs = self.loaded.model.get_normalized_probs(net_output, True, sample)
         picked = log_probs.gather(2, target[:, :, None]).squeeze(2)
-        self._loss = self._loss - picked.masked_fill(~real, 0).sum(dtype=torch.float64)
+        loss = -picked.masked_fill(~real, 0).sum(dtype=torch.float64)
+        if not torch.isfinite(loss):
+            numbers = ", ".join(map(str, sample["id"].tolist()[:5]))
+            raise ValueError(
+                f"{self.loaded.path} gives numbers that are not finite, in one of the sentences "
+                f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
+            )
+        self._loss = self._loss + loss
         self._tokens += sample["ntokens"]
         return differences
 
@@ -166,7 +180,7 @@ def collect(
             continue
         sample = _on_device(sample, tables.source.rank.device)
         batch = tables.batch(sample)
-        counts.update(batch)
+        counts.update(sample, batch)
         annotated = None
         if annotations is not None and annotation_counts is not None:
             annotated = annotations.batch(sample["id"], batch.source.tokens)
@@ -179,18 +193,58 @@ def collect(
 
 
 def samples(
-    dataset: Any, sentences: Sequence[int], device: torch.device, at_once: int = 1
+    dataset: Any,
+    sentences: Sequence[int],
+    device: torch.device,
+    at_once: int = 1,
+    max_tokens: int | None = None,
 ) -> Iterator[Any]:
     """Batches of given sentences of a data set, those of a like length together.
 
     Args:
+        dataset: of fairseq's translation task.
         sentences: their numbers in the data set.
-        at_once: how many to a batch.
+        device: where the batches go.
+        at_once: how many to a batch at most, 1 or more.
+        max_tokens: how many tokens to a batch at most, padding included; a longer sentence is a
+            batch by itself. None for any number.
     """
-    ordered = sorted(sentences, key=lambda number: int(dataset.size(number)[0]))
-    for begin in range(0, len(ordered), at_once):
-        items = [dataset[number] for number in ordered[begin : begin + at_once]]
-        yield _on_device(dataset.collater(items), device)
+    ordered = sorted(sentences, key=lambda number: dataset.num_tokens(number))
+    batch: list[int] = []
+    for number in ordered:
+        tokens = (len(batch) + 1) * int(dataset.num_tokens(number))
+        if batch and (len(batch) >= at_once or (max_tokens is not None and tokens > max_tokens)):
+            yield _collated(dataset, batch, device)
+            batch = []
+        batch.append(number)
+    if batch:
+        yield _collated(dataset, batch, device)
+
+
+def load_samples(
+    task: Any, subset: str, sentences: Sequence[int], at_once: int = 1, device: str = "cpu"
+) -> list[Any]:
+    """Batches of given sentences, for notebooks.
+
+    Args:
+        task: of :func:`load_task`.
+        subset: ``train``, ``valid`` or ``test``.
+        sentences: their numbers in the data set, from 0.
+        at_once: how many to a batch, 1 or more; those of a like length are together.
+        device: where the batches go.
+
+    Raises:
+        ValueError: there is no such data set, or no such sentence in it.
+    """
+    dataset = load_dataset(task, subset)
+    for number in sentences:
+        if not 0 <= number < len(dataset):
+            raise ValueError(f"{subset} has the sentences 0 to {len(dataset) - 1}, not {number}")
+    return list(samples(dataset, sentences, torch.device(device), at_once))
+
+
+def _collated(dataset: Any, sentences: Sequence[int], device: torch.device) -> Any:
+    return _on_device(dataset.collater([dataset[number] for number in sentences]), device)
 
 
 def maps_of(

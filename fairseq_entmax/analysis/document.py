@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -89,11 +90,12 @@ def _check_maps(analysis: dict[str, Any], name: str) -> None:
 
 
 def check_output(folder: str, overwrite: bool) -> None:
-    """Refuse, before any work, to write where an analysis is.
+    """Refuse, before any work, to write where an analysis is or where nothing can be written.
 
     Raises:
         FileExistsError: there is one, and it is not to be replaced.
         NotADirectoryError: ``folder`` is something else than a folder.
+        OSError: nothing can be written there.
     """
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
@@ -102,6 +104,14 @@ def check_output(folder: str, overwrite: bool) -> None:
         raise FileExistsError(
             f"--output: {path} exists: choose another folder, or replace it with --overwrite"
         )
+    above = Path(folder).absolute()
+    while not above.exists():
+        above = above.parent
+    try:
+        with tempfile.TemporaryFile(dir=above):
+            pass
+    except OSError as error:
+        raise OSError(f"--output got {folder!r}, where nothing can be written: {error}") from error
 
 
 def write(analysis: dict[str, Any], folder: str) -> str:

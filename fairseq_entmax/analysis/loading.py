@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
 from fairseq import options, tasks, utils
 from fairseq.dataclass.configs import CommonEvalConfig
@@ -70,17 +71,36 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     """Parse a command's arguments, with those that fairseq's task adds.
 
     Raises:
-        ValueError: ``--path`` or the folder with the data is missing.
+        ValueError: ``--path`` or the folder with the data is missing, or an option is given
+            that the commands here would pass over.
         SystemExit: of argparse, for what it cannot read.
     """
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
-    if not args.data or not os.path.isdir(args.data.split(":")[0]):
-        raise ValueError(f"there is no folder {args.data!r} with data that fairseq prepared")
+    _check_data(args)
+    if args.task != "translation":
+        raise ValueError(
+            f"--task got {args.task!r}: only models of fairseq's task translation can be analysed"
+        )
+    if args.num_shards != 1:
+        raise ValueError(f"--num-shards got {args.num_shards}: the whole data set is looked at")
+    if args.model_overrides != "{}":
+        raise ValueError(
+            f"--model-overrides got {args.model_overrides!r}: models are taken as their "
+            f"checkpoints are, leave it out"
+        )
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     return args
+
+
+def _check_data(args: Namespace) -> None:
+    if not args.data or not os.path.isdir(args.data):
+        several = " (several with colons between them are for training)" * (":" in args.data)
+        raise ValueError(
+            f"there is no folder {args.data!r} with data that fairseq prepared{several}"
+        )
 
 
 def configuration(args: Namespace) -> Any:
@@ -105,11 +125,28 @@ def setup_task(args: Namespace) -> Any:
         ) from error
 
 
+def load_task(data: str, source_lang: str | None = None, target_lang: str | None = None) -> Any:
+    """fairseq's translation task of a folder, for notebooks.
+
+    Args:
+        data: what ``fairseq-preprocess`` wrote.
+        source_lang, target_lang: None finds them in the file names.
+
+    Raises:
+        ValueError: there is no such folder, or it has no such languages.
+    """
+    languages = {"--source-lang": source_lang, "--target-lang": target_lang}
+    given = [text for name, one in languages.items() if one for text in (name, one)]
+    args = options.parse_args_and_arch(data_parser(""), [data, *given])
+    _check_data(args)
+    return setup_task(args)
+
+
 def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder.
 
     Raises:
-        ValueError: there is none of that name.
+        ValueError: there is none of that name, or it has no target side.
     """
     try:
         task.load_dataset(subset)
@@ -117,7 +154,13 @@ def load_dataset(task: Any, subset: str) -> Any:
         raise ValueError(
             f"--gen-subset got {subset!r}, of which there is no data in {task.cfg.data} ({error})"
         ) from None
-    return task.dataset(subset)
+    dataset = task.dataset(subset)
+    if dataset.tgt is None:
+        raise ValueError(
+            f"--gen-subset got {subset!r}, which has no target side in {task.cfg.data}: give data "
+            f"with both languages"
+        )
+    return dataset
 
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
@@ -128,13 +171,12 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
     """
     if not torch.cuda.is_available():
         warnings.filterwarnings("ignore", message=".*pin_memory", category=UserWarning)
-    max_positions = [model.max_positions() for model in models]
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
             max_tokens=args.max_tokens,
             max_sentences=args.batch_size,
-            max_positions=utils.resolve_max_positions(task.max_positions(), *max_positions),
+            max_positions=_max_positions(task, models),
             ignore_invalid_inputs=args.skip_invalid_size_inputs_valid_test,
             required_batch_size_multiple=args.required_batch_size_multiple,
             seed=args.seed,
@@ -147,6 +189,28 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
         # fairseq's own for a sentence that is too long; it says what to do
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
     return iterator.next_epoch_itr(shuffle=False)
+
+
+def check_lengths(
+    task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int], option: str
+) -> None:
+    """Refuse sentences that are longer than a model takes.
+
+    Raises:
+        ValueError: names the option and the sentence.
+    """
+    numbers = numpy.array(sentences, dtype=numpy.int64)
+    _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
+    if len(too_long):
+        raise ValueError(
+            f"{option} got {too_long[0]}, a sentence that is longer than the model takes: leave "
+            f"it out"
+        )
+
+
+def _max_positions(task: Any, models: Sequence[Any]) -> Any:
+    own = [model.max_positions() for model in models]
+    return utils.resolve_max_positions(task.max_positions(), *own)
 
 
 def with_progress(args: Namespace, iterable: Any, what: str) -> Any:
@@ -163,7 +227,13 @@ def log_to_stderr() -> None:
     """Show warnings, and with the environment's ``LOGLEVEL`` more or less."""
     logging.basicConfig()
     # Importing fairseq has made it show everything
-    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
+    level = os.environ.get("LOGLEVEL", "WARNING").upper()
+    try:
+        logging.getLogger().setLevel(level)
+    except ValueError:
+        raise ValueError(
+            f"LOGLEVEL is {level!r}: set it to DEBUG, INFO, WARNING or ERROR"
+        ) from None
 
 
 def device_of(args: Namespace) -> torch.device:
@@ -217,7 +287,8 @@ def load_model(path: str, task: Any) -> LoadedModel:
         UnsafeCheckpointError: it holds something that could run code.
     """
     if not os.path.isfile(path):
-        raise FileNotFoundError(f"--path: there is no checkpoint {path}")
+        kind = "is no file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"--path: there is no checkpoint {path}, it {kind}")
     state = checkpoints.load_checkpoint(path)
     settings = checkpoints.model_settings(state, path)
     arch = str(settings.get("arch") or settings.get("_name"))
@@ -235,7 +306,11 @@ def load_model(path: str, task: Any) -> LoadedModel:
     model_args.arch = arch
     ARCH_CONFIG_REGISTRY[arch](model_args)
     model = EntmaxTransformerModel.build_model(model_args, task)
-    model.load_state_dict(state["model"], strict=True)
+    try:
+        model.load_state_dict(state["model"], strict=True)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
     model.eval().requires_grad_(False)
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")

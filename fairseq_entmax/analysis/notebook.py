@@ -3,36 +3,49 @@
 from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis.annotations import Annotations
 from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
-from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 _PAD, _END, _WORD = 0, 1, 2
 
+Attention = Dictionary[str, Dictionary[int, Tensor]]
+
 
 def measure(
-    attention: Dictionary[str, Dictionary[int, Tensor]],
+    attention: Attention,
     sample: Dictionary[str, Any] | None = None,
     task: Any = None,
     *,
-    source_lengths: Tensor | None = None,
-    target_lengths: Tensor | None = None,
+    annotations: Annotations | None = None,
+    source_lengths: Tensor | Sequence[int] | None = None,
+    target_lengths: Tensor | Sequence[int] | None = None,
     has_end: bool = True,
 ) -> dict[str, dict[int, dict[str, Any]]]:
     """Measure weights of attention, such as :class:`AttentionRecorder` gives.
 
+    Every number of ``analysis.json`` that follows from weights. Those that need the model are
+    elsewhere: alpha and gate are the attention's own, relevance is of :func:`head_relevance`, the
+    gradient of :func:`head_sensitivity`.
+
     Args:
         attention: ``encoder-self``, ``decoder-self`` and ``cross``, those there are, to layer
-            to weights ``(batch, heads, queries, keys)``.
-        sample: the batch they come from, as fairseq's data loader makes it. With it and
-            ``task`` all measures are made; without it those that need no words.
+            to weights ``(batch, heads, queries, keys)``, of any floating dtype, rows of
+            probabilities.
+        sample: the batch they come from, as fairseq's data loader makes it. Without it and
+            ``task`` the measures that need words are None.
         task: fairseq's task, for its dictionaries.
+        annotations: parses of the data set that the sample is from; adds ``dependencies``,
+            ``pos_kl`` and ``named_entity``.
         source_lengths: ``(batch,)``: without a sample, how many source tokens are real;
             padding is on the left, as fairseq has it. None: all are.
         target_lengths: likewise of the decoder's input, whose padding is on the right.
@@ -44,10 +57,14 @@ def measure(
         with the names and definitions of ``analysis.json``.
 
     Raises:
-        ValueError: a sample is given without a task, or the shapes do not fit together.
+        ValueError: a sample is given without a task or annotations without a sample, weights
+            are no probabilities, or shapes do not fit together.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
+    if annotations is not None and sample is None:
+        raise ValueError("annotations need the sample that they are of, and its task")
+    _check_weights(attention)
     if sample is not None:
         source, target = task.source_dictionary, task.target_dictionary
         device = sample["net_input"]["src_tokens"].device
@@ -61,9 +78,16 @@ def measure(
     else:
         batch = _batch_of(attention, source_lengths, target_lengths, has_end)
     _check_shapes(attention, batch)
+    wide = {
+        name: {
+            layer: one if one.dtype == torch.float64 else one.float()
+            for layer, one in layers.items()
+        }
+        for name, layers in attention.items()
+    }
     statistics = ModelStatistics()
-    statistics.update(attention, batch)
-    return {
+    statistics.update(wide, batch)
+    found = {
         name: {
             layer: {
                 "diversity": one.diversity(),
@@ -73,48 +97,98 @@ def measure(
         }
         for name, layers in statistics.layers.items()
     }
+    if annotations is not None and sample is not None:
+        _add_annotations(found, wide, batch, annotations, sample["id"])
+    return found
+
+
+def _add_annotations(
+    found: dict[str, dict[int, dict[str, Any]]],
+    attention: Attention,
+    batch: Batch,
+    annotations: Annotations,
+    ids: Tensor,
+) -> None:
+    """Add to each head what annotations say of it."""
+    statistics = LinguisticStatistics(annotations)
+    annotated = annotations.batch(ids, batch.source.tokens)
+    for name in (ENCODER_SELF, CROSS):
+        for layer, weights in attention.get(name, {}).items():
+            statistics.update(name, layer, weights, annotated, batch.sides(name)[0].real)
+            results = statistics.results(name, layer)
+            for head, numbers in zip(found[name][layer]["heads"], results, strict=True):
+                head.update(numbers)
+
+
+def _check_weights(attention: Attention) -> None:
+    if not any(attention.values()):
+        raise ValueError("there is no attention to measure: the dictionary is empty")
+    for name, layers in attention.items():
+        if name not in ATTENTIONS:
+            raise ValueError(f"{name!r} is no attention: use {', '.join(ATTENTIONS)}")
+        for layer, weights in layers.items():
+            if weights.dim() != 4 or not weights.is_floating_point():
+                raise ValueError(
+                    f"the weights of {name}, layer {layer}, have the shape {tuple(weights.shape)} "
+                    f"and are {weights.dtype}: they must be (batch, heads, queries, keys) of "
+                    f"floating point"
+                )
+            totals = weights.float().sum(dim=-1)
+            # Zero at padding; half precision rounds every weight
+            is_row = (totals - 1).abs() < 0.02
+            if not bool((is_row | (totals == 0)).all()) or bool((weights < 0).any()):
+                raise ValueError(
+                    f"the weights of {name}, layer {layer}, are no probabilities: each query's "
+                    f"must be 0 or more and add up to 1"
+                )
 
 
 def _batch_of(
-    attention: Dictionary[str, Dictionary[int, Tensor]],
-    source_lengths: Tensor | None,
-    target_lengths: Tensor | None,
+    attention: Attention,
+    source_lengths: Tensor | Sequence[int] | None,
+    target_lengths: Tensor | Sequence[int] | None,
     has_end: bool,
 ) -> Batch:
     """Sentences of unknown words, of the shapes that the weights have."""
-    shapes = {name: next(iter(layers.values())).shape for name, layers in attention.items()}
-    if not shapes:
-        raise ValueError("there is no attention to measure: the dictionary is empty")
-    sizes = [shape[0] for shape in shapes.values()]
-    source = [shapes[n][3] for n in (ENCODER_SELF, CROSS) if n in shapes]
-    target = [shapes[n][2] for n in (DECODER_SELF, CROSS) if n in shapes]
-    device = next(iter(next(iter(attention.values())).values())).device
-    source_tokens = torch.full((sizes[0], max(source, default=1)), _WORD, device=device)
-    target_tokens = torch.full((sizes[0], max(target, default=1)), _WORD, device=device)
+    first = {name: next(iter(layers.values())) for name, layers in attention.items() if layers}
+    source = [first[name].size(3) for name in (ENCODER_SELF, CROSS) if name in first]
+    target = [first[name].size(2) for name in (DECODER_SELF, CROSS) if name in first]
+    any_weights = next(iter(first.values()))
+    size, device = any_weights.size(0), any_weights.device
+    source_tokens = torch.full((size, max(source, default=1)), _WORD, device=device)
+    target_tokens = torch.full((size, max(target, default=1)), _WORD, device=device)
     if has_end:
         source_tokens[:, -1] = _END
         target_tokens[:, 0] = _END
     if source_lengths is not None:
+        lengths = _lengths("source_lengths", source_lengths, source_tokens)
         places = torch.arange(source_tokens.size(1), device=device)
-        padding = source_tokens.size(1) - source_lengths.to(device)
-        source_tokens[places < padding[:, None]] = _PAD
+        source_tokens[places < (source_tokens.size(1) - lengths)[:, None]] = _PAD
     if target_lengths is not None:
+        lengths = _lengths("target_lengths", target_lengths, target_tokens)
         places = torch.arange(target_tokens.size(1), device=device)
-        target_tokens[places >= target_lengths.to(device)[:, None]] = _PAD
+        target_tokens[places >= lengths[:, None]] = _PAD
     return Batch(Side.of(source_tokens, _PAD, _END, None), Side.of(target_tokens, _PAD, _END, None))
 
 
-def _check_shapes(attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> None:
+def _lengths(name: str, given: Tensor | Sequence[int], tokens: Tensor) -> Tensor:
+    lengths = torch.as_tensor(given, device=tokens.device)
+    size, longest = tokens.shape
+    if lengths.shape != (size,) or bool(((lengths < 1) | (lengths > longest)).any()):
+        raise ValueError(
+            f"{name} got {lengths.tolist()}: give a number from 1 to {longest} for each of the "
+            f"{size} sentences"
+        )
+    return lengths
+
+
+def _check_shapes(attention: Attention, batch: Batch) -> None:
     for name, layers in attention.items():
-        if name not in (ENCODER_SELF, DECODER_SELF, CROSS):
-            raise ValueError(
-                f"{name!r} is no attention: use {ENCODER_SELF}, {DECODER_SELF} or {CROSS}"
-            )
         queries, keys = batch.sides(name)
         wanted = (*queries.tokens.shape, keys.tokens.size(1))
         for layer, weights in layers.items():
             given = tuple(weights.shape)
-            if len(given) != 4 or (given[0], *given[2:]) != wanted:
+            if (given[0], *given[2:]) != wanted:
                 raise ValueError(
                     f"the weights of {name}, layer {layer}, have the shape {given}: they must be "
                     f"(batch, heads, queries, keys) with {wanted[0]} sentences, {wanted[1]} queries "

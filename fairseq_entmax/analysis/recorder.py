@@ -26,7 +26,7 @@ class AttentionRecorder:
         recorder.attention["cross"][0]  # (batch, heads, queries, keys)
 
     Args:
-        model: any model of this package.
+        model: any model of this package; also what ``load_model`` or ``from_pretrained`` gave.
         keep_graph: keep what is needed to differentiate through the weights. Otherwise they
             are detached.
         keep_calls: keep the weights of every call in :attr:`calls` too: in generation an
@@ -40,21 +40,22 @@ class AttentionRecorder:
         calls: one ``(attention, layer, weights)`` for each call, with ``keep_calls``.
 
     Raises:
-        ValueError: the model has no attention of this package.
+        ValueError: the model has no attention of this package, or is an ensemble.
     """
 
-    def __init__(self, model: nn.Module, keep_graph: bool = False, keep_calls: bool = False):
-        self._model = model
+    def __init__(self, model: Any, keep_graph: bool = False, keep_calls: bool = False):
+        self._model = _unwrapped(model)
         self._keep_graph = keep_graph
         self._keep_calls = keep_calls
         self._hooks: list[Any] = []
         self.attention: Attention = {}
         self.calls: list[tuple[str, int, Tensor]] = []
-        if not any(isinstance(module, MultiheadAttention) for module in model.modules()):
-            is_stock = any(isinstance(m, FairseqMultiheadAttention) for m in model.modules())
+        modules = list(self._model.modules())
+        if not any(isinstance(module, MultiheadAttention) for module in modules):
+            is_stock = any(isinstance(module, FairseqMultiheadAttention) for module in modules)
             remedy = ": load its checkpoint with fairseq_entmax.analysis.load_model" * is_stock
             raise ValueError(
-                f"{type(model).__name__} has no attention whose weights could be recorded{remedy}"
+                f"{type(self._model).__name__} has no attention whose weights could be recorded{remedy}"
             )
 
     def __enter__(self) -> AttentionRecorder:
@@ -86,7 +87,17 @@ class AttentionRecorder:
         return record
 
 
-def record_attention(model: nn.Module, sample: dict[str, Any]) -> tuple[Attention, Tensor]:
+def _unwrapped(model: Any) -> nn.Module:
+    """The model itself, where it comes in something around it."""
+    models = getattr(model, "models", None)  # of fairseq's interface for its hub
+    if models is not None:
+        if len(models) != 1:
+            raise ValueError(f"attention of one model is recorded, not of {len(models)} together")
+        return models[0]
+    return model if isinstance(model, nn.Module) else getattr(model, "model", model)
+
+
+def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Tensor]:
     """One teacher-forced pass over a batch, without gradients.
 
     Args:
@@ -97,5 +108,5 @@ def record_attention(model: nn.Module, sample: dict[str, Any]) -> tuple[Attentio
         The weights of every head, and the logits ``(batch, queries, vocabulary)``.
     """
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        logits = model(**sample["net_input"])[0]
+        logits = _unwrapped(model)(**sample["net_input"])[0]
     return recorder.attention, logits

@@ -91,7 +91,7 @@ def head_relevance(
     """
     if predictions_at_once < 1:
         raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
-    _check(model)
+    check_rules(model)
     parts: list[HeadRelevance] = []
     with torch.no_grad(), evaluating(model):
         for source, previous in _sentences(model, sample["net_input"]):
@@ -123,8 +123,12 @@ def _shares_of_heads(heads: Tensor) -> Tensor:
     return torch.where(totals > 0, heads / totals, 0.0)
 
 
-def _check(model: Any) -> None:
-    """Refuse models with parts that there is no rule for."""
+def check_rules(model: Any) -> None:
+    """Refuse models with parts that there is no rule for.
+
+    Raises:
+        ValueError: names the option of such a part.
+    """
     decoder = model.decoder
     found = []
     if decoder.adaptive_softmax is not None:

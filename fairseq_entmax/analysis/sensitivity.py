@@ -46,11 +46,7 @@ def head_sensitivity(
         ValueError: the model has an adaptive softmax, whose likelihoods fairseq computes
             without a gradient.
     """
-    if model.decoder.adaptive_softmax is not None:
-        raise ValueError(
-            "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
-            "leave the gradient out of the measures"
-        )
+    check_gradient(model)
     target = sample["target"]
     factors: dict[str, dict[int, Tensor]] = {}
     with contextlib.ExitStack() as stack:
@@ -70,6 +66,19 @@ def head_sensitivity(
         attention: {number: _size_of_gradient(factor) for number, factor in layers.items()}
         for attention, layers in factors.items()
     }
+
+
+def check_gradient(model: Any) -> None:
+    """Refuse models without a gradient of the loss.
+
+    Raises:
+        ValueError: names the option.
+    """
+    if model.decoder.adaptive_softmax is not None:
+        raise ValueError(
+            "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
+            "leave the gradient out of the measures"
+        )
 
 
 def _factors(model: nn.Module, batch: int, heads: int) -> Tensor:

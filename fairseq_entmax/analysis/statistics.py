@@ -268,6 +268,8 @@ class ModelStatistics:
                     known[layer] = LayerStatistics(name, weights.size(1), self._wanted)
                 total, number = known[layer].update(weights, batch)
                 differences.append(total / number.clamp(min=1))
+        if not differences:  # all heads are pruned
+            return torch.zeros(len(batch.source.tokens), dtype=torch.float64)
         return torch.stack(differences).mean(dim=0)
 
 
@@ -276,11 +278,16 @@ def positional_role(
 ) -> dict[str, Any] | None:
     """The offset that a head looks at (Voita et al., section 5.1), or None.
 
-    The share of an offset counts the queries that have a key there. A positional head has its
-    maximum there in 90 % of them; its confidence is the mean weight there (Correia et al.,
-    section 5.2).
+    A positional head has its maximum at one offset in 90 % of the queries that have a key there,
+    of which the first and last words of a sentence are none; and in more than half of all
+    queries, so that what is so at the ends of sentences alone is no role. Its confidence is the
+    mean weight there (Correia et al., section 5.2).
     """
-    shares = [(share, name) for name, share in offsets["share"].items() if share is not None]
+    shares = [
+        (share, name)
+        for name, share in offsets["share"].items()
+        if share is not None and (offsets["maximum"][name] or 0) > 0.5
+    ]
     if not shares:
         return None
     share, name = max(shares)
