@@ -1,6 +1,7 @@
 """The command that looks at every head."""
 
 import json
+import shutil
 
 import pytest
 import torch
@@ -8,7 +9,17 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary
 
 from fairseq_entmax import cli
-from fairseq_entmax.analysis import decode_weights, document, loading, measure, record_attention
+from fairseq_entmax.analysis import (
+    AttentionRecorder,
+    decode_weights,
+    document,
+    load_model,
+    load_samples,
+    load_task,
+    loading,
+    measure,
+    record_attention,
+)
 from fairseq_entmax.analysis.collect import samples
 from tests.analysis.test_loading import save
 from tests.support import spread_scores
@@ -260,6 +271,10 @@ def _close(found, expected):
         (["--sentences=40"], "--sentences got '40'"),
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),
+        (["--task=translation_lev"], "--task got 'translation_lev': only models of"),
+        (["--num-shards=2", "--shard-id=1"], "--num-shards got 2"),
+        (["--model-overrides={'dropout': 1}"], "--model-overrides got"),
+        (["--conllu="], "--conllu"),
         (["--relevance-sentences=0"], "--relevance-sentences got 0"),
         (["--source-lang=fr", "--target-lang=en"], "give --source-lang and --target-lang"),
     ],
@@ -274,6 +289,78 @@ def test_wrong_options_are_named_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
+def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path, capsys):
+    extra = {"max_source_positions": 40, "max_target_positions": 40, "encoder_learned_pos": True}
+    extra |= {"decoder_learned_pos": True, "share_all_embeddings": True, "attn_mapping": "entmax15"}
+    model = _build(task, "entmax_transformer", extra)
+    path = save(tmp_path / "m.pt", model, "entmax_transformer", ("es", "en"), **extra)
+    skip = "--skip-invalid-size-inputs-valid-test"
+    assert analyze(data, path, tmp_path / "a", "--gradient-sentences=40") == 1
+    assert skip in capsys.readouterr().err
+    assert analyze(data, path, tmp_path / "a", "--gradient-sentences=40", skip) == 0
+    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
+    lengths = [
+        max(len(source.split()), len(target.split())) + 1
+        for source, target in zip(
+            (data / "valid.bpe.es").read_text().splitlines(),
+            (data / "valid.bpe.en").read_text().splitlines(),
+            strict=True,
+        )
+    ]
+    short = sum(length <= 40 for length in lengths)
+    assert 5 < short < 40
+    assert found["data"]["sentences"] == found["settings"]["gradient_sentences"] == short
+    long = max(range(40), key=lengths.__getitem__)
+    assert analyze(data, path, tmp_path / "b", f"--sentences={long}", skip) == 1
+    assert f"--sentences got {long}, a sentence that is longer" in capsys.readouterr().err
+
+
+def test_numbers_that_are_not_finite_are_told_at_once(data, task, tmp_path, capsys):
+    extra = {"share_all_embeddings": True, "max_source_positions": 999, "max_target_positions": 999}
+    model = _build(task, "transformer", extra)
+    with torch.no_grad():
+        model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
+    path = save(tmp_path / "m.pt", model, "transformer", ("es", "en"), **extra)
+    assert analyze(data, path, tmp_path / "a") == 1
+    assert "m.pt gives numbers that are not finite" in capsys.readouterr().err
+
+
+def test_a_damaged_record_of_alpha_is_left_out_with_a_warning(data, models, tmp_path, caplog):
+    shutil.copy(models[2], tmp_path / "m.pt")
+    (tmp_path / "alpha.jsonl").write_text("no record\n\n")
+    assert analyze(data, str(tmp_path / "m.pt"), tmp_path / "a", "--measures=density") == 0
+    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
+    assert found["models"][0]["alpha_record"] is None
+    assert "no record of alpha for this model" in caplog.text
+
+
+def test_data_without_a_target_side_is_refused(data, models, tmp_path, capsys):
+    folder = tmp_path / "bin"
+    shutil.copytree(data / "bin", folder)
+    for file in folder.glob("valid.es-en.en.*"):
+        file.unlink()
+    given = [str(folder), "--source-lang=es", "--target-lang=en", f"--path={models[1]}", "--cpu"]
+    assert cli.main(["analyze", *given, f"--output={tmp_path}/a"]) == 1
+    assert "has no target side" in capsys.readouterr().err
+
+
+def test_an_output_where_nothing_can_be_written_is_told_first(data, tmp_path, capsys):
+    assert analyze(data, "no-such-checkpoint.pt", "/proc/nowhere/a") == 1
+    assert "--output got '/proc/nowhere/a', where nothing can be" in capsys.readouterr().err
+
+
+def test_measures_without_a_rule_are_refused_before_the_pass(data, task, tmp_path, caplog, capsys):
+    extra = {"share_all_embeddings": True, "cross_self_attention": True}
+    extra |= {"max_source_positions": 999, "max_target_positions": 999}
+    model = _build(task, "entmax_transformer", extra)
+    path = save(tmp_path / "m.pt", model, "entmax_transformer", ("es", "en"), **extra)
+    assert analyze(data, path, tmp_path / "a", "--measures=density,relevance") == 1
+    error = capsys.readouterr().err
+    assert "--measures: " in error
+    assert "--cross-self-attention" in error
+    assert not (tmp_path / "a").exists()
+
+
 def test_missing_options_are_named(data, capsys):
     assert cli.main(["analyze", f"{data}/bin", "--output=x"]) == 1
     assert "give --path CHECKPOINT" in capsys.readouterr().err
@@ -281,6 +368,25 @@ def test_missing_options_are_named(data, capsys):
     assert "give --output DIR" in capsys.readouterr().err
     assert cli.main(["analyze", "nowhere", "--path=x", "--output=x"]) == 1
     assert "there is no folder 'nowhere'" in capsys.readouterr().err
+    assert cli.main(["analyze", f"{data}/bin:{data}/bin", "--path=x", "--output=x"]) == 1
+    assert "several with colons between them are for training" in capsys.readouterr().err
+
+
+def test_notebooks_load_tasks_models_and_samples(data, models):
+    task = load_task(f"{data}/bin")
+    assert (task.cfg.source_lang, task.cfg.target_lang) == ("es", "en")
+    loaded = load_model(models[1], task)
+    batches = load_samples(task, "valid", range(5), at_once=2)
+    assert [len(sample["id"]) for sample in batches] == [2, 2, 1]
+    assert sorted(n for sample in batches for n in sample["id"].tolist()) == list(range(5))
+    with AttentionRecorder(loaded) as recorder:
+        loaded.model(**batches[0]["net_input"])
+    found = measure(recorder.attention, batches[0], task)
+    assert found["encoder-self"][0]["heads"][0]["subword_merging"]["split"] > 0
+    with pytest.raises(ValueError, match="valid has the sentences 0 to 39, not 40"):
+        load_samples(task, "valid", [40])
+    with pytest.raises(ValueError, match="there is no folder 'nowhere'"):
+        load_task("nowhere")
 
 
 def test_an_output_that_exists_is_kept_before_any_work(data, tmp_path, capsys):

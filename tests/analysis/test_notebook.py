@@ -1,9 +1,11 @@
 """The measures on a dictionary of weights."""
 
+import math
+
 import pytest
 import torch
 
-from fairseq_entmax.analysis import measure, record_attention
+from fairseq_entmax.analysis import Annotations, measure, record_attention
 from fairseq_entmax.analysis.collect import Tables
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from tests.support import batch, build_model, spread_scores, tiny_task
@@ -57,12 +59,22 @@ def test_the_end_of_a_sentence_does_not_count_as_confidence():
     assert head["confidence"] == pytest.approx(0.3)
 
 
+def eye(*shape):
+    return torch.eye(*shape)[None, None]
+
+
 @pytest.mark.parametrize(
     ("attention", "message"),
     [
         ({}, "there is no attention to measure"),
-        ({"self": {0: torch.ones(1, 1, 2, 2)}}, "'self' is no attention"),
-        ({"cross": {0: torch.ones(1, 1, 2, 3), 1: torch.ones(1, 1, 2, 4)}}, "cross, layer 1"),
+        ({"cross": {}}, "there is no attention to measure"),
+        ({"self": {0: eye(2)}}, "'self' is no attention"),
+        ({"cross": {0: eye(2, 3), 1: eye(2, 4)}}, "cross, layer 1, have the shape"),
+        ({"cross": {0: torch.eye(3)}}, r"have the shape \(3, 3\)"),
+        ({"cross": {0: eye(3).long()}}, "are torch.int64"),
+        ({"cross": {0: eye(3) * 1.75}}, "are no probabilities"),
+        ({"cross": {0: eye(3) * torch.nan}}, "are no probabilities"),
+        ({"cross": {0: torch.tensor([[[[1.5, -0.5]]]])}}, "are no probabilities"),
     ],
 )
 def test_what_does_not_fit_is_refused(attention, message):
@@ -70,6 +82,54 @@ def test_what_does_not_fit_is_refused(attention, message):
         measure(attention)
 
 
+@pytest.mark.parametrize("lengths", [[4, 3, 1], [4, 0], [5, 6], torch.tensor([1])])
+def test_lengths_that_do_not_fit_are_refused(lengths):
+    weights = {"encoder-self": {0: torch.eye(5).expand(2, 1, 5, 5)}}
+    with pytest.raises(ValueError, match=r"source_lengths got .* number from 1 to 5 for each of"):
+        measure(weights, source_lengths=lengths)
+
+
+def test_lengths_may_be_a_list_and_weights_in_half_precision():
+    weights = torch.full((1, 1, 4, 4), 0.25, dtype=torch.float16)
+    head = measure({"encoder-self": {0: weights}}, source_lengths=[4])["encoder-self"][0]["heads"][
+        0
+    ]
+    assert head["entropy"] == pytest.approx(math.log(4), rel=1e-6)
+
+
 def test_a_sample_needs_its_task():
     with pytest.raises(ValueError, match="a sample and its task"):
         measure({}, sample=batch([2], [2]))
+
+
+def test_annotations_need_their_sample(tmp_path):
+    (tmp_path / "a.conllu").write_text("1\tw0\t_\tNOUN\t_\t_\t0\troot\t_\t_\n\n")
+    annotations = Annotations(str(tmp_path / "a.conllu"), tiny_task().source_dictionary)
+    with pytest.raises(ValueError, match="annotations need the sample"):
+        measure({"cross": {0: eye(3)}}, annotations=annotations)
+
+
+def test_annotations_add_what_they_say_of_heads(tmp_path):
+    sample = batch([4, 3], [2, 2])
+    symbols = tiny_task().source_dictionary.symbols
+    blocks = []
+    for number in sample["id"].sort().values.tolist():
+        row = sample["id"].tolist().index(number)
+        tokens = sample["net_input"]["src_tokens"][row].tolist()
+        words = [symbols[t] for t in tokens if t >= tiny_task().source_dictionary.nspecial]
+        lines = [
+            f"{n}\t{word}\t_\tNOUN\t_\t_\t{n - 1}\t{'obj' if n > 1 else 'root'}\t_\tNE=O\n"
+            for n, word in enumerate(words, start=1)
+        ]
+        blocks.append("".join(lines) + "\n")
+    (tmp_path / "a.conllu").write_text("".join(blocks))
+    annotations = Annotations(str(tmp_path / "a.conllu"), tiny_task().source_dictionary)
+    model = build_model(attn_mapping="softmax")
+    attention, _ = record_attention(model, sample)
+    # Every token looks at the one before it, which is its head
+    attention["encoder-self"][0] = torch.eye(4).roll(-1, 1).expand(2, 4, 4, 4)
+    found = measure(attention, sample, tiny_task(), annotations=annotations)
+    head = found["encoder-self"][0]["heads"][1]
+    assert head["dependencies"] == {"obj": {"to_head": 1.0, "to_dependent": 0.0}}
+    assert head["pos_kl"] == pytest.approx(0)
+    assert "dependencies" not in found["decoder-self"][0]["heads"][0]

@@ -1,9 +1,12 @@
 """The weights of every head while a model runs."""
 
+from argparse import Namespace
+
 import pytest
 import torch
+from fairseq.hub_utils import GeneratorHubInterface
 
-from fairseq_entmax.analysis import AttentionRecorder, record_attention
+from fairseq_entmax.analysis import AttentionRecorder, LoadedModel, record_attention
 from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
 
 SHAPES = {"encoder-self": (3, 4, 7, 7), "decoder-self": (3, 4, 6, 6), "cross": (3, 4, 6, 7)}
@@ -85,7 +88,7 @@ def test_weights_can_keep_their_graph():
 
 def test_generation_is_recorded_call_by_call():
     model = spread_scores(build_model(attn_mapping="entmax15"))
-    generator = tiny_task().build_generator([model], _generation())
+    generator = tiny_task().build_generator([model], Namespace(beam=2, max_len_a=0, max_len_b=5))
     with AttentionRecorder(model, keep_calls=True) as recorder:
         generator.generate([model], sample())
     crosses = [weights for name, layer, weights in recorder.calls if (name, layer) == ("cross", 0)]
@@ -95,16 +98,24 @@ def test_generation_is_recorded_call_by_call():
         assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
 
 
-def _generation():
-    from argparse import Namespace
-
-    return Namespace(beam=2, max_len_a=0, max_len_b=5)
-
-
 def test_an_attention_without_heads_is_absent():
     model = build_model(encoder_self_attn_heads="0,4")
     recorded, _ = record_attention(model, sample())
     assert set(recorded["encoder-self"]) == {1}
+
+
+def test_a_model_is_found_in_what_comes_around_it():
+    model = build_model(attn_mapping="entmax15")
+    expected, _ = record_attention(model, sample())
+    settings = Namespace(generation=Namespace(replace_unk=None), tokenizer=None, bpe=None)
+    hub = GeneratorHubInterface(settings, tiny_task(), [model])
+    loaded = LoadedModel("a", "a.pt", "entmax_transformer", model, None)
+    for wrapped in (hub, loaded):
+        recorded, _ = record_attention(wrapped, sample())
+        assert torch.equal(recorded["cross"][1], expected["cross"][1])
+    hub.models.append(model)
+    with pytest.raises(ValueError, match="attention of one model is recorded, not of 2"):
+        AttentionRecorder(hub)
 
 
 def test_a_stock_model_is_refused_with_the_way_to_load_it():

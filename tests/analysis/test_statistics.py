@@ -305,13 +305,33 @@ def test_a_mixture_of_two_offsets_has_the_weights_of_both():
     assert offsets["share"]["-1"] == 1
 
 
-def test_a_role_needs_nine_of_ten_queries():
-    def offsets(share):
-        return {"share": {"-1": share, "0": 1 - share}, "weight": {"-1": 0.7, "0": 0.1}}
+def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
+    def offsets(share, of_all=0.8):
+        return {
+            "maximum": {"-1": of_all, "0": 1 - of_all},
+            "share": {"-1": share, "0": 1 - share},
+            "weight": {"-1": 0.7, "0": 0.1},
+        }
 
     assert positional_role(offsets(0.9)) == {"offset": -1, "share": 0.9, "confidence": 0.7}
     assert positional_role(offsets(0.899)) is None
-    assert positional_role({"share": {"0": None}, "weight": {"0": None}}) is None
+    assert positional_role(offsets(1.0, of_all=0.51)) is not None
+    assert positional_role(offsets(1.0, of_all=0.5)) is None
+    nothing = {"maximum": {"0": 0.0}, "share": {"0": None}, "weight": {"0": None}}
+    assert positional_role(nothing) is None
+
+
+def test_uniform_attention_has_no_role_in_short_sentences_either():
+    # All maxima are leftmost, so at offset -4 for the one query that has a key there
+    head = measured(torch.full((1, 1, 5, 5), 0.2), one_sentence(5)).head(0)
+    assert head["offsets"]["share"]["-4"] == 1
+    assert head["positional"] is None
+
+
+def test_a_model_without_heads_has_no_sums():
+    statistics = ModelStatistics()
+    assert statistics.update({}, one_sentence(4)).tolist() == [0]
+    assert statistics.layers == {}
 
 
 def test_heads_that_look_at_different_keys_differ_as_much_as_heads_can():
