@@ -311,3 +311,11 @@ def test_data_without_targets_is_refused():
 def test_data_without_sentences_is_refused():
     with pytest.raises(ValueError, match="no sentence to score"):
         Scorer(trained(**ENTMAX), tiny_task(), config(), [], ["loss"])
+
+
+def test_losses_that_are_not_finite_are_refused():
+    model = trained(**ENTMAX)
+    with torch.no_grad():
+        model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
+    with pytest.raises(ValueError, match="gives losses that are not finite"):
+        scorer(model, ["loss"]).score([])
