@@ -20,7 +20,7 @@ MODULES = {
         "look at what every head of one or more models does, over a data set",
     ),
     "ablate": (
-        "fairseq_entmax.analysis.ablate",
+        "fairseq_entmax.analysis.ablation.command",
         "remove each head in turn, and score what is left by loss and BLEU",
     ),
     "report": (
@@ -131,7 +131,7 @@ def _print_alpha(options: argparse.Namespace) -> None:
 
 
 def _tag(options: argparse.Namespace) -> None:
-    from fairseq_entmax.analysis import tagger
+    from fairseq_entmax.analysis.annotations import tagger
 
     number = tagger.tag(options.text, options.language, options.output, options.overwrite)
     print(f"{number} sentences: {options.output}")

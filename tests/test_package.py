@@ -102,7 +102,9 @@ def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
     with zipfile.ZipFile(wheel) as archive:
         archive.extractall(site)
     expected = {
-        p.relative_to(ROOT) for kind in ("py", "c", "h") for p in PACKAGE.rglob(f"*.{kind}")
+        p.relative_to(ROOT)
+        for kind in ("py", "c", "h", "json", "html", "css", "js")
+        for p in PACKAGE.rglob(f"*.{kind}")
     }
     expected.add(Path("fairseq_entmax/py.typed"))
     assert {
@@ -115,6 +117,8 @@ import fairseq_entmax
 from fairseq.models import ARCH_MODEL_REGISTRY
 assert fairseq_entmax.__file__.startswith({str(site)!r}), fairseq_entmax.__file__
 assert "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY
+from fairseq_entmax.analysis import document
+assert document.schema()["title"]
 """
     result = run_python(code, tmp_path)
     assert result.returncode == 0, result.stderr

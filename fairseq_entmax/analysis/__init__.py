@@ -11,23 +11,23 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairseq_entmax.analysis.annotations import Annotations
+    from fairseq_entmax.analysis.annotations.annotated import Annotations
     from fairseq_entmax.analysis.collect import load_samples
+    from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
+    from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
     from fairseq_entmax.analysis.loading import LoadedModel, load_model, load_task
     from fairseq_entmax.analysis.maps import decode_weights
     from fairseq_entmax.analysis.notebook import measure
     from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
-    from fairseq_entmax.analysis.relevance import HeadRelevance, head_relevance
-    from fairseq_entmax.analysis.sensitivity import head_sensitivity
 
 _HOMES = {
-    "Annotations": "annotations",
+    "Annotations": "annotations.annotated",
     "AttentionRecorder": "recorder",
-    "HeadRelevance": "relevance",
+    "HeadRelevance": "importance.relevance",
     "LoadedModel": "loading",
     "decode_weights": "maps",
-    "head_relevance": "relevance",
-    "head_sensitivity": "sensitivity",
+    "head_relevance": "importance.relevance",
+    "head_sensitivity": "importance.sensitivity",
     "load_model": "loading",
     "load_samples": "collect",
     "load_task": "loading",

@@ -9,10 +9,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis import document, loading, summary
-from fairseq_entmax.analysis.annotations import Annotations
+from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
 from fairseq_entmax.analysis.entries import GRADIENT, RELEVANCE, alpha_record, model_entry
-from fairseq_entmax.analysis.importance import (
+from fairseq_entmax.analysis.importance.relevance import check_rules
+from fairseq_entmax.analysis.importance.sensitivity import check_gradient
+from fairseq_entmax.analysis.importance.shares import (
     ByHead,
     evenly_spread,
     gradient_shares,
@@ -20,8 +22,6 @@ from fairseq_entmax.analysis.importance import (
 )
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import OFFSETS
-from fairseq_entmax.analysis.relevance import check_rules
-from fairseq_entmax.analysis.sensitivity import check_gradient
 from fairseq_entmax.analysis.statistics import DENSITY_BINS, POSITIONAL_SHARE, RARE_RANK
 from fairseq_entmax.analysis.statistics import MEASURES as ONE_PASS_MEASURES
 

@@ -10,9 +10,9 @@ import torch
 from fairseq import utils
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts, LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch
-from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
 from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
 from fairseq_entmax.analysis.maps import MostDifferent, sentence_maps
 from fairseq_entmax.analysis.recorder import record_attention

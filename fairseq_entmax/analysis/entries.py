@@ -10,7 +10,7 @@ import torch
 
 from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.collect import ModelCollector
-from fairseq_entmax.analysis.importance import ByHead, evenly_spread
+from fairseq_entmax.analysis.importance.shares import ByHead, evenly_spread
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.alpha_record import FILE_NAME as ALPHA_RECORD
 from fairseq_entmax.models.alpha_record import read_record

@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations import Annotations
+from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.annotations.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF

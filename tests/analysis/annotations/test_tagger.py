@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fairseq_entmax.analysis.conllu import ConlluFile
-from fairseq_entmax.analysis.tagger import PIPELINES, _rows, tag
+from fairseq_entmax.analysis.annotations.conllu import ConlluFile
+from fairseq_entmax.analysis.annotations.tagger import PIPELINES, _rows, tag
 
 has_spacy = importlib.util.find_spec("spacy") is not None
 needs_spacy = pytest.mark.skipif(not has_spacy, reason="needs the extra tagger")

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fairseq_entmax.analysis.activations import evaluating
+from fairseq_entmax.analysis.importance.activations import evaluating
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.entmax_transformer import attention_modules
 from fairseq_entmax.modules import MultiheadAttention

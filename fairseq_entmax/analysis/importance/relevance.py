@@ -2,7 +2,7 @@
 
 For each target position, relevance 1 starts at the logit of the word that the model ranks
 first, and goes back through the decoder and the encoder by the rules of
-:mod:`fairseq_entmax.analysis.propagation_rules`. The relevance of a head is what arrives at
+:mod:`fairseq_entmax.analysis.importance.rules`. The relevance of a head is what arrives at
 its output, at all positions together. No relevance gets lost on the way: the decoder's and the
 encoder's streams together hold 1 at every layer, which :meth:`HeadRelevance.conservation` lets
 one verify.
@@ -23,8 +23,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.activations import Activations, evaluating
-from fairseq_entmax.analysis.propagation import ByHead, Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.importance.activations import Activations, evaluating
+from fairseq_entmax.analysis.importance.propagation import (
+    ByHead,
+    Propagation,
+    layers_of,
+    watched_modules,
+)
 from fairseq_entmax.models import EntmaxTransformerModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from fairseq_entmax.analysis.alignment import (
+from fairseq_entmax.analysis.annotations.alignment import (
     NO_WORD,
     UNKNOWN,
     DifferentTextError,

@@ -9,7 +9,7 @@ import sacrebleu
 from sacrebleu.metrics import BLEU
 from sacrebleu.significance import PairedTest
 
-from fairseq_entmax.analysis.significance import (
+from fairseq_entmax.analysis.ablation.significance import (
     bleu_metric,
     holm,
     paired_bootstrap,

@@ -5,7 +5,7 @@ import copy
 import pytest
 import torch
 
-from fairseq_entmax.analysis.sensitivity import head_sensitivity
+from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.models.entmax_transformer import attention_modules
 from fairseq_entmax.modules import MultiheadAttention
 from tests.kernels.native.support import needs_compiler

@@ -4,8 +4,8 @@ import os
 
 import pytest
 
-from fairseq_entmax.analysis.ablation import SentenceScores
-from fairseq_entmax.analysis.journal import Journal
+from fairseq_entmax.analysis.ablation.journal import Journal
+from fairseq_entmax.analysis.ablation.removal import SentenceScores
 
 SETTINGS = {"scores": ["loss", "bleu"], "generation": {"beam": 5}, "batch_size": None}
 FIRST = SentenceScores([1.5, 0.1 + 0.2], ["¿Qué?", "two\tlines\n"])

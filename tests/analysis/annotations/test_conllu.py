@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairseq_entmax.analysis.conllu import ConlluFile, Token, Word
+from fairseq_entmax.analysis.annotations.conllu import ConlluFile, Token, Word
 
 CONTRACTION = """\
 # sent_id = 1

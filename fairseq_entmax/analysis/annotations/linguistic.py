@@ -34,7 +34,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"

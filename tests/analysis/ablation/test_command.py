@@ -18,8 +18,8 @@ import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
 from fairseq_entmax import pruning
-from fairseq_entmax.analysis.ablate import main
-from fairseq_entmax.analysis.ablation import Scorer, text_of
+from fairseq_entmax.analysis.ablation.command import main
+from fairseq_entmax.analysis.ablation.removal import Scorer, text_of
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.modules.head_names import parse_heads
 from tests import commands
@@ -415,7 +415,9 @@ def test_sentences_that_are_too_long_can_be_skipped(source, tmp_path):
 def test_a_killed_ablation_goes_on_to_the_same_results(source, tmp_path):
     straight, killed = tmp_path / "straight", tmp_path / "killed"
     ablate(source, straight)
-    script = "import sys; from fairseq_entmax.analysis.ablate import main; main(sys.argv[1:])"
+    script = (
+        "import sys; from fairseq_entmax.analysis.ablation.command import main; main(sys.argv[1:])"
+    )
     command = [
         *(sys.executable, "-c", script, source / "bin", "--path", source / "plain.pt", "--cpu"),
         *("--output", killed, *OPTIONS),

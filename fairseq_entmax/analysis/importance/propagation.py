@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.analysis import propagation_rules as rules
-from fairseq_entmax.analysis.activations import Activations, wide
+from fairseq_entmax.analysis.importance import rules
+from fairseq_entmax.analysis.importance.activations import Activations, wide
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.models.entmax_transformer import attention_modules
 from fairseq_entmax.modules import MultiheadAttention

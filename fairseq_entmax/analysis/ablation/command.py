@@ -1,9 +1,9 @@
 """The command ``fairseq-entmax ablate``: what a model loses without each of its heads.
 
 Into the folder of ``--output`` it writes every removal when it is finished
-(``removals.jsonl``, see :mod:`fairseq_entmax.analysis.journal`), and in the end the results of
+(``removals.jsonl``, see :mod:`fairseq_entmax.analysis.ablation.journal`), and in the end the results of
 all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
-:mod:`fairseq_entmax.analysis.ablation_results`).
+:mod:`fairseq_entmax.analysis.ablation.results`).
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from fairseq import utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from tqdm import tqdm
 
-from fairseq_entmax.analysis import ablation_results, loading, significance
-from fairseq_entmax.analysis.ablation import (
+from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis.ablation import results, significance
+from fairseq_entmax.analysis.ablation.journal import Journal
+from fairseq_entmax.analysis.ablation.removal import (
     BLEU,
     LOSS,
     SCORES,
@@ -35,8 +37,7 @@ from fairseq_entmax.analysis.ablation import (
     names_of,
     text_of,
 )
-from fairseq_entmax.analysis.ablation_settings import scoring_settings
-from fairseq_entmax.analysis.journal import Journal
+from fairseq_entmax.analysis.ablation.settings import scoring_settings
 from fairseq_entmax.modules.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
@@ -146,9 +147,7 @@ def main(arguments: Sequence[str]) -> None:
         if args.overwrite:
             _remove_results(args.output)
         _score_all(args, scorer, removals, journal)
-        compared = ablation_results.compare(
-            journal.finished, scorer, metric, args.bootstrap, args.seed
-        )
+        compared = results.compare(journal.finished, scorer, metric, args.bootstrap, args.seed)
     data = {
         "path": args.data,
         "subset": args.gen_subset,
@@ -157,11 +156,11 @@ def main(arguments: Sequence[str]) -> None:
         "sentences": len(scorer.ids),
         "target_tokens": sum(scorer.target_tokens),
     }
-    document = ablation_results.document(loaded.path, data, settings, compared)
+    document = results.document(loaded.path, data, settings, compared)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     _write(os.path.join(args.output, JSON), text)
-    _write(os.path.join(args.output, TSV), ablation_results.as_tsv(document))
-    print(ablation_results.as_table(document))
+    _write(os.path.join(args.output, TSV), results.as_tsv(document))
+    print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
 
 

@@ -15,8 +15,8 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations import AnnotatedBatch, Annotations
-from fairseq_entmax.analysis.linguistic import AnnotationCounts, LinguisticStatistics
+from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts, LinguisticStatistics
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]

@@ -14,8 +14,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.relevance import head_relevance
-from fairseq_entmax.analysis.sensitivity import head_sensitivity
+from fairseq_entmax.analysis.importance.relevance import head_relevance
+from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 
 ByHead = dict[str, dict[int, Tensor]]
 

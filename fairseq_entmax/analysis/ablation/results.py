@@ -28,8 +28,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_entmax.analysis import significance
-from fairseq_entmax.analysis.ablation import BLEU, LOSS, Scorer, SentenceScores, text_of
+from fairseq_entmax.analysis.ablation import significance
+from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, Scorer, SentenceScores, text_of
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often

@@ -10,7 +10,7 @@ from fairseq import utils
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from omegaconf import OmegaConf
 
-from fairseq_entmax.analysis.ablation import (
+from fairseq_entmax.analysis.ablation.removal import (
     Scorer,
     check_heads,
     heads_of,

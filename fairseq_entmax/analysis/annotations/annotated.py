@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis import alignment
-from fairseq_entmax.analysis.conllu import ConlluFile, Sentence
+from fairseq_entmax.analysis.annotations import alignment
+from fairseq_entmax.analysis.annotations.conllu import ConlluFile, Sentence
 from fairseq_entmax.analysis.tokens import subword_kind
 
 # A root has no head among the words, and punctuation's is a matter of convention

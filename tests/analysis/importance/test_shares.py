@@ -3,9 +3,13 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.importance import evenly_spread, gradient_shares, relevance_shares
-from fairseq_entmax.analysis.relevance import head_relevance
-from fairseq_entmax.analysis.sensitivity import head_sensitivity
+from fairseq_entmax.analysis.importance.relevance import head_relevance
+from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
+from fairseq_entmax.analysis.importance.shares import (
+    evenly_spread,
+    gradient_shares,
+    relevance_shares,
+)
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().target_dictionary.pad()

@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from types import TracebackType
 from typing import Any
 
-from fairseq_entmax.analysis.ablation import SentenceScores
+from fairseq_entmax.analysis.ablation.removal import SentenceScores
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
 

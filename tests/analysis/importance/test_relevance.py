@@ -3,10 +3,10 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.relevance import HeadRelevance, head_relevance
+from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
 from fairseq_entmax.mappings import is_fusible
 from fairseq_entmax.models.entmax_transformer import attention_modules
-from tests.analysis.relevance_reference import Reference
+from tests.analysis.importance.relevance_reference import Reference
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PRE_NORM = {"encoder_normalize_before": True, "decoder_normalize_before": True}

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis import propagation_rules as rules
+from fairseq_entmax.analysis.importance import rules
 from fairseq_entmax.mappings import parse_mapping
 
 

@@ -1,0 +1,1 @@
+"""What a model loses without its heads."""

@@ -1,0 +1,1 @@
+"""Parses of the source, and what heads do with them."""

@@ -1,0 +1,1 @@
+"""How important heads are: relevance that is propagated, and the gradient of the loss."""
