@@ -28,7 +28,9 @@ SCRIPTS = (
     "thumbnails.js",
     "large.js",
     "maps.js",
+    "numbers.js",
     "figures.js",
+    "printing.js",
     "main.js",
 )
 

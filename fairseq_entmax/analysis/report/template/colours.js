@@ -22,6 +22,11 @@ function onTheme(listener) {
   themeListeners.push(listener);
 }
 
+/* Done when every listener is. */
+function tellTheme() {
+  return Promise.all(themeListeners.map((listener) => listener()));
+}
+
 /* The three channels at a place between 0, the smallest, and 1, the largest. */
 function rampColour(place) {
   const along = (isDark() ? place : 1 - place) * (RAMP.length - 1);
@@ -60,16 +65,13 @@ function setUpTheme() {
     document.documentElement.dataset.theme = stored;
   }
   const show = () => button.setAttribute("aria-pressed", String(isDark()));
-  const changed = () => {
-    show();
-    themeListeners.forEach((listener) => listener());
-  };
   button.addEventListener("click", () => {
     document.documentElement.dataset.theme = isDark() ? "light" : "dark";
     storeTheme(document.documentElement.dataset.theme);
-    changed();
+    tellTheme();
   });
-  systemTheme.addEventListener("change", changed);
+  systemTheme.addEventListener("change", tellTheme);
+  onTheme(show);
   show();
 }
 

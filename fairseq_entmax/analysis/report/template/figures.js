@@ -1,8 +1,11 @@
-/* The figures, drawn by Vega when they come near the window. */
+/* The figures, drawn by Vega when they come near the window, get the focus, or are printed. */
 
-const PANEL = { smallest: 150, gap: 22 };
+const PANEL = { smallest: 150, gap: 22, header: 40 };
 const AXIS_SPACE = 70;
-const drawnFigures = new Map();
+const ATTEMPTS = 4;
+const REDRAW_AFTER = 150; // milliseconds of a width that stays
+const PAPER = { width: 460, dots: 3 };
+const figureBoxes = new Map(); // by element: what is drawn in it, how wide, and for which turn
 
 function setUpFigures() {
   const place = byId("figure-list");
@@ -10,29 +13,38 @@ function setUpFigures() {
     place.append(element("p", {}, "There are no figures in this report."));
     return;
   }
-  const observer = new IntersectionObserver(
-    (entries) => {
-      for (const entry of entries.filter((one) => one.isIntersecting)) {
-        observer.unobserve(entry.target);
-        drawFigure(entry.target);
-      }
-    },
+  const near = new IntersectionObserver(
+    (entries) => entries.filter((one) => one.isIntersecting).forEach(({ target }) => drawOnce(target)),
     { rootMargin: "300px" },
   );
+  const resized = new ResizeObserver((entries) => entries.forEach(({ target }) => redrawSoon(target)));
   report.figures.forEach((figure, number) => {
-    const chart = element("div", { class: "chart scroll" });
-    chart.dataset.figure = number;
-    const made = element(
-      "figure",
-      { id: `figure-${figure.name}` },
-      element("h3", {}, figure.title),
-      chart,
-      element("figcaption", {}, figure.caption),
-    );
-    place.append(made);
-    observer.observe(chart);
+    const box = element("div", { class: "chart scroll", tabindex: "0", role: "group", "aria-label": figure.title });
+    box.dataset.figure = number;
+    figureBoxes.set(box, { figure, drawn: null, width: 0, turn: 0, timer: 0 });
+    place.append(figureElement(figure, box));
+    box.addEventListener("focus", () => drawOnce(box));
+    near.observe(box);
+    resized.observe(box);
   });
-  onTheme(() => [...drawnFigures.keys()].forEach(drawFigure));
+  onTheme(() => Promise.all([...figureBoxes.keys()].filter(isBegun).map(drawFigure)));
+}
+
+function figureElement(figure, box) {
+  const buttons = ["svg", "png"].map((format) => {
+    const name = format.toUpperCase();
+    const button = element("button", { type: "button", "aria-label": `Save as ${name}: ${figure.title}` }, name);
+    button.addEventListener("click", () => saveFigure(figure, format));
+    return button;
+  });
+  const head = element(
+    "div",
+    { class: "figure-head" },
+    element("h3", {}, figure.title),
+    element("div", { class: "save" }, element("span", { "aria-hidden": "true" }, "Save "), ...buttons),
+  );
+  const caption = element("figcaption", {}, figure.caption);
+  return element("figure", { id: `figure-${figure.name}` }, head, box, caption, figureNumbers(figure));
 }
 
 /* The library is a text until the first figure needs it: reading it takes a while. */
@@ -42,51 +54,136 @@ function loadLibrary() {
   }
 }
 
-async function drawFigure(place) {
-  loadLibrary();
-  const figure = report.figures[Number(place.dataset.figure)];
-  drawnFigures.get(place)?.finalize();
-  drawnFigures.set(place, null);
-  const drawn = await window.vegaEmbed(place, fittedSpec(figure.spec, place.clientWidth), {
-    renderer: "svg",
-    mode: "vega-lite",
-    actions: { export: true, source: false, compiled: false, editor: false },
-    downloadFileName: figure.name,
-    i18n: { CLICK_TO_VIEW_ACTIONS: `Save the figure: ${figure.title}` },
-    tooltip: { theme: isDark() ? "dark" : "light" },
-    config: figureConfig(),
-  });
-  drawnFigures.set(place, drawn);
-  place.dataset.drawn = "true";
+function isBegun(box) {
+  return figureBoxes.get(box).turn > 0;
 }
 
-/* A single panel is as wide as its box by itself. Of several side by side, as many stand in a
-   row as are wide enough to be read, and they share the width. */
-function fittedSpec(spec, space) {
-  const { columns, stretches } = spec.usermeta ?? {};
-  if (!spec.facet || !stretches) {
-    return spec;
+async function drawOnce(box) {
+  if (!isBegun(box)) {
+    await drawFigure(box);
   }
-  const mayWrap = "columns" in spec;
-  const fitting = Math.max(1, Math.floor((space - AXIS_SPACE) / PANEL.smallest));
-  const inRow = mayWrap ? Math.min(columns, fitting) : columns;
-  const width = Math.floor((space - AXIS_SPACE) / inRow) - PANEL.gap;
+}
+
+function drawEveryFigure() {
+  return Promise.all([...figureBoxes.keys()].map(drawOnce));
+}
+
+/* Boxes change their width in many small steps while a window is drawn larger. */
+function redrawSoon(box) {
+  const state = figureBoxes.get(box);
+  clearTimeout(state.timer);
+  state.timer = setTimeout(() => {
+    if (isBegun(box) && box.clientWidth && box.clientWidth !== state.width) {
+      drawFigure(box);
+    }
+  }, REDRAW_AFTER);
+}
+
+/* What was begun for an older theme or width is not shown. */
+async function drawFigure(box) {
+  const state = figureBoxes.get(box);
+  state.turn += 1;
+  const { turn } = state;
+  state.width = box.clientWidth;
+  const made = await fittedDrawing(state.figure, state.width);
+  if (turn !== state.turn) {
+    made.drawn.finalize();
+    return;
+  }
+  state.drawn?.finalize();
+  state.drawn = made.drawn;
+  box.replaceChildren(made.place);
+  box.dataset.drawn = "true";
+}
+
+/* How wide axes and titles are is known only once they are drawn: drawn anew, and smaller, while
+   the drawing is wider than its box. */
+async function fittedDrawing(figure, space) {
+  let room = space;
+  for (let attempt = 1; ; attempt += 1) {
+    const place = element("div");
+    const drawn = await embed(place, fittedSpec(figure.spec, room), figureConfig(isDark(), room));
+    const excess = Math.ceil(place.querySelector("svg").getAttribute("width") - space);
+    if (excess <= 0 || attempt === ATTEMPTS) {
+      return { drawn, place };
+    }
+    drawn.finalize();
+    room -= excess;
+  }
+}
+
+function embed(place, spec, config) {
+  loadLibrary();
+  return window.vegaEmbed(place, spec, {
+    renderer: "svg",
+    mode: "vega-lite",
+    actions: false,
+    tooltip: { theme: isDark() ? "dark" : "light" },
+    config,
+  });
+}
+
+/* What is saved is for white paper, whatever the page looks like. */
+async function saveFigure(figure, format) {
+  const spec = figure.spec.width === "container" ? { ...figure.spec, width: PAPER.width } : figure.spec;
+  const config = { ...figureConfig(false, PAPER.width), background: "white" };
+  const drawn = await embed(element("div"), spec, config);
+  const href = await drawn.view.toImageURL(format, format === "png" ? PAPER.dots : 1);
+  element("a", { href, download: `${figure.name}.${format}` }).click();
+  drawn.finalize();
+}
+
+/* A single panel is as wide as its box. Of several side by side, as many stand in a row as are
+   wide enough to be read, and they share the width. */
+function fittedSpec(spec, space) {
+  if (!spec.facet) {
+    return { ...spec, width: space };
+  }
+  const { columns, stretches } = spec.usermeta;
+  const least = stretches ? PANEL.smallest : spec.spec.width + PANEL.gap;
+  const fitting = Math.max(1, Math.floor((space - AXIS_SPACE) / least));
+  const inRow = Math.min(columns, fitting);
+  const shared = Math.floor((space - AXIS_SPACE) / inRow) - PANEL.gap;
+  const width = stretches ? Math.max(PANEL.smallest - PANEL.gap, shared) : spec.spec.width;
+  const sized = { ...spec, spec: { ...spec.spec, width } };
+  if ("columns" in spec) {
+    return { ...sized, columns: inRow, facet: withLimit(spec.facet, width) };
+  }
+  if (inRow < columns) {
+    return inLines(sized, inRow);
+  }
+  const { row, column } = spec.facet;
+  return { ...sized, facet: { row: withLimit(row, spec.spec.height), column: withLimit(column, width) } };
+}
+
+/* Rows and columns of panels that are too wide, as panels one after the other. */
+function inLines(spec, inRow) {
+  const { row, column } = spec.facet;
+  const sort = row.sort.flatMap((one) => column.sort.map((other) => `${one} · ${other}`));
+  const calculate = `datum[${JSON.stringify(row.field)}] + ' · ' + datum[${JSON.stringify(column.field)}]`;
+  const facet = { field: "panel", type: "nominal", title: null, sort };
   return {
     ...spec,
-    ...(mayWrap ? { columns: inRow } : {}),
-    spec: { ...spec.spec, width: Math.max(PANEL.smallest, width) },
+    transform: [{ calculate, as: "panel" }, ...(spec.transform ?? [])],
+    columns: inRow,
+    facet: withLimit(facet, spec.spec.width),
   };
 }
 
-function figureConfig() {
-  const [ink, faint] = isDark() ? ["#d9dce3", "#3b3f48"] : ["#33363d", "#dddddb"];
+/* A long name does not make its panel wider. */
+function withLimit(facet, length) {
+  return { ...facet, header: { ...facet.header, labelLimit: Math.max(length, PANEL.header) } };
+}
+
+function figureConfig(isOnDark, space) {
+  const [ink, faint] = isOnDark ? ["#d9dce3", "#3b3f48"] : ["#33363d", "#dddddb"];
   const text = { labelColor: ink, titleColor: ink };
   return {
     background: "transparent",
     font: LABEL_FONT,
     title: { color: ink, subtitleColor: ink },
     axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
-    legend: text,
+    legend: { ...text, labelLimit: Math.max(60, space / 2 - AXIS_SPACE) },
     header: text,
     text: { color: ink },
     view: { stroke: faint },

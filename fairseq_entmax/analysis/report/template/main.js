@@ -10,5 +10,6 @@ setUpDetails();
 setUpHeads();
 setUpMaps();
 setUpFigures();
+setUpPrinting();
 selectHead(firstSelection());
 document.documentElement.dataset.ready = "true";
