@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +17,8 @@ class Measure:
         place: the keys that lead to it in a head of the analysis.
         meaning: one sentence.
         is_main: whether the list of heads has a column of it.
+        group: what it is one of many of, such as one for each offset; empty for those that
+            stand alone.
     """
 
     name: str
@@ -23,7 +26,11 @@ class Measure:
     place: tuple[str, ...]
     meaning: str
     is_main: bool = False
+    group: str = ""
 
+
+# Of a layer, not of a head
+DIVERSITY = "diversity"
 
 MEASURES = (
     Measure(
@@ -134,12 +141,74 @@ MEASURES = (
         ("named_entity",),
         "share of the weight that is on named entities",
     ),
+    Measure(
+        "diversity",
+        "Diversity of the layer",
+        (DIVERSITY,),
+        "Jensen-Shannon divergence between the heads of the layer, the same for each of them",
+    ),
+)
+AT_OFFSETS = (
+    ("weight", "Mean weight at an offset", "mean weight at {}"),
+    (
+        "share",
+        "Largest weight at an offset",
+        "share of the queries whose largest weight is at {}, of those that have a key there",
+    ),
+)
+DIRECTIONS = (
+    (
+        "to_head",
+        "Dependencies: to the head",
+        "how often the largest weight of a word is on the word that it depends on by the "
+        "relation {}",
+    ),
+    (
+        "to_dependent",
+        "Dependencies: to the dependent",
+        "how often the largest weight of a word is on the word that depends on it by the "
+        "relation {}",
+    ),
 )
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Measure]:
-    """The measures that at least one head has a number for."""
-    return [measure for measure in MEASURES if _values(analysis, measure)]
+    """The measures that at least one head has a number for, those that stand alone first."""
+    known = [*MEASURES, *_at_offsets(analysis), *_of_dependencies(analysis)]
+    return [measure for measure in known if _values(analysis, measure)]
+
+
+def _at_offsets(analysis: dict[str, Any]) -> Iterator[Measure]:
+    """Such as ``weight@-1`` and ``share@+2``."""
+    for key, title, meaning in AT_OFFSETS:
+        for offset in analysis["settings"]["offsets"]:
+            side = "before" if offset < 0 else "after"
+            position = f"the position {abs(offset)} {side} the query's"
+            yield Measure(
+                f"{key}@{_signed(offset)}",
+                f"{title.removesuffix('an offset')}{_signed(offset).replace('-', '−')}",
+                ("offsets", key, str(offset)),
+                meaning.format(position if offset else "the query's own position"),
+                group=title,
+            )
+
+
+def _signed(offset: int) -> str:
+    return f"{offset:+d}" if offset else "0"
+
+
+def _of_dependencies(analysis: dict[str, Any]) -> Iterator[Measure]:
+    """Such as ``to-head@nsubj`` and ``to-dependent@obj``."""
+    relations = (analysis["annotations"] or {}).get("relations") or {}
+    for direction, group, meaning in DIRECTIONS:
+        for relation in relations:
+            yield Measure(
+                f"{direction.replace('_', '-')}@{relation}",
+                f"{relation} {direction.replace('_', ' ')}",
+                ("dependencies", relation, direction),
+                meaning.format(relation),
+                group=group,
+            )
 
 
 def first_measure(analysis: dict[str, Any]) -> Measure | None:
@@ -152,7 +221,7 @@ def first_measure(analysis: dict[str, Any]) -> Measure | None:
 def _values(analysis: dict[str, Any], measure: Measure) -> set[float]:
     """The different numbers that heads have."""
     values = {
-        value_of(head, measure)
+        value_of(head, layer, measure)
         for model in analysis["models"]
         for layer in model["attentions"]
         for head in layer["heads"]
@@ -160,11 +229,17 @@ def _values(analysis: dict[str, Any], measure: Measure) -> set[float]:
     return {value for value in values if value is not None}
 
 
-def value_of(head: dict[str, Any], measure: Measure) -> float | None:
-    """The measure of a head of an analysis; None where it has none."""
-    value: Any = head
+def value_of(head: dict[str, Any], layer: dict[str, Any], measure: Measure) -> float | None:
+    """The measure of a head of an analysis; None where it has none.
+
+    Args:
+        head: its entry in the analysis.
+        layer: the entry of one attention of a layer that it is in.
+        measure: which.
+    """
+    value: Any = layer if measure.place == (DIVERSITY,) else head
     for key in measure.place:
         if value is None:
             return None
-        value = value[key]
+        value = value.get(key)
     return value

@@ -46,6 +46,8 @@ def page_data(
                 "title": item.title,
                 "meaning": item.meaning,
                 "isMain": item.is_main,
+                "group": item.group,
+                "place": item.place,
             }
             for item in measures
         ],
@@ -89,7 +91,12 @@ def _head(
 ) -> dict[str, Any]:
     return {
         "head": head["head"],
-        "values": {measure.name: _short(value_of(head, measure)) for measure in measures},
+        # The others are in the offsets and the dependencies
+        "values": {
+            measure.name: _short(value_of(head, layer, measure))
+            for measure in measures
+            if not measure.group
+        },
         "roles": roles(head, analysis, layer["attention"]),
         "offsets": _short(head["offsets"]),
         "histogram": head["density_histogram"],

@@ -310,6 +310,27 @@ def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
         assert float(told) == pytest.approx(value, abs=0.00056)
 
 
+def test_the_overview_shows_offsets_dependencies_and_diversity(opened, analysis):
+    page = opened()
+    layer = analysis["models"][2]["attentions"][1]
+    head = layer["heads"][3]
+    assert (layer["attention"], layer["layer"]) == ("encoder-self", 1)
+    for name, value in {
+        "weight@-1": head["offsets"]["weight"]["-1"],
+        "share@+1": head["offsets"]["share"]["1"],
+        "to-head@amod": head["dependencies"]["amod"]["to_head"],
+        "diversity": layer["diversity"],
+    }.items():
+        page.select_option("#measure", name)
+        shown = cell(page, 2, "encoder-self", 1, 3)
+        assert float(shown.inner_text()) == pytest.approx(value, abs=0.00501)
+    groups = page.locator("#measure optgroup").evaluate_all("all => all.map(g => g.label)")
+    assert groups == [
+        "Mean weight at an offset", "Largest weight at an offset",
+        "Dependencies: to the head", "Dependencies: to the dependent",
+    ]  # fmt: skip
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_larger_number_stands_out_more_from_the_page(opened, analysis, scheme):
     page = opened(scheme=scheme)

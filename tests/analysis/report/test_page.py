@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from fairseq_entmax.analysis.report import command, payload
+from fairseq_entmax.analysis.report.head_measures import measures_of, value_of
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.report.pruning_table import COLUMNS
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
@@ -329,3 +330,24 @@ def test_pruning_results_without_a_pruned_model_are_refused(folder):
     with pytest.raises(ValueError, match=r"--pruning .*no pruned model with a BLEU is in it"):
         run(folder / "analysis.json", "--output", folder / "r.html", "--pruning", table)
     assert not (folder / "r.html").exists()
+
+
+def test_offsets_dependencies_and_the_diversity_of_a_layer_are_measures(analysis):
+    found = {measure.name: measure for measure in measures_of(analysis)}
+    layer = analysis["models"][1]["attentions"][0]
+    head = layer["heads"][2]
+    for name, expected in {
+        "diversity": layer["diversity"],
+        "weight@-4": head["offsets"]["weight"]["-4"],
+        "weight@0": head["offsets"]["weight"]["0"],
+        "share@+2": head["offsets"]["share"]["2"],
+        "to-head@nsubj": head["dependencies"]["nsubj"]["to_head"],
+        "to-dependent@obj": head["dependencies"]["obj"]["to_dependent"],
+    }.items():
+        assert value_of(head, layer, found[name]) == expected
+    assert not [name for name in found if name.endswith("@+5")]
+
+
+def test_without_annotations_no_dependency_is_a_measure():
+    bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
+    assert not [measure.name for measure in measures_of(bare) if measure.name.startswith("to-")]

@@ -19,6 +19,13 @@ const heads = report.layers.flatMap((layer) =>
     key: headKey(layer.model, layer.attention, layer.layer, head.head),
   })),
 );
+/* What stands alone, and is listed; the others are one of many, for each offset such as. */
+const loneMeasures = report.measures.filter((measure) => !measure.group);
+for (const measure of report.measures.filter(({ group }) => group)) {
+  for (const head of heads) {
+    head.values[measure.name] = measure.place.reduce((value, key) => value?.[key], head) ?? null;
+  }
+}
 const headByKey = new Map(heads.map((head) => [head.key, head]));
 const attentions = report.attentions.filter((attention) =>
   report.layers.some((layer) => layer.attention === attention),

@@ -21,7 +21,9 @@ function fillSelect(select, options, chosen) {
   select.replaceChildren(
     ...options.map(([value, text]) => element("option", { value }, text)),
   );
-  select.value = String(chosen);
+  if (chosen !== undefined) {
+    select.value = String(chosen);
+  }
 }
 
 function modelOptions() {

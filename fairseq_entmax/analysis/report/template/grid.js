@@ -5,11 +5,7 @@ const overview = { measure: report.measure, cells: new Map() };
 
 function setUpOverview() {
   const select = byId("measure");
-  fillSelect(
-    select,
-    report.measures.map((measure) => [measure.name, measure.title]),
-    overview.measure,
-  );
+  fillMeasures(select);
   select.addEventListener("change", () => {
     overview.measure = select.value;
     colourOverview();
@@ -18,6 +14,19 @@ function setUpOverview() {
   colourOverview();
   onTheme(colourOverview);
   onSelect(markSelectedCell);
+}
+
+/* Those that are one of many come below the others, under what they have in common. */
+function fillMeasures(select) {
+  const options = (measures) => measures.map(({ name, title }) => [name, title]);
+  fillSelect(select, options(loneMeasures), overview.measure);
+  const groups = new Set(report.measures.map(({ group }) => group).filter(Boolean));
+  for (const group of groups) {
+    const place = element("optgroup", { label: group });
+    fillSelect(place, options(report.measures.filter((measure) => measure.group === group)));
+    select.append(place);
+  }
+  select.value = overview.measure;
 }
 
 /* With several models they stand side by side, attention by attention. */

@@ -48,7 +48,7 @@ function showModels() {
 
 function showMeanings() {
   byId("meanings").replaceChildren(
-    ...report.measures.flatMap((measure) => [
+    ...loneMeasures.flatMap((measure) => [
       element("dt", {}, measure.title),
       element("dd", {}, `${measure.meaning}.`),
     ]),
