@@ -22,6 +22,7 @@ SCRIPTS = (
     "summary.js",
     "grid.js",
     "details.js",
+    "search.js",
     "heads.js",
     "weights.js",
     "canvas.js",

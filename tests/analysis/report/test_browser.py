@@ -427,6 +427,36 @@ def test_the_list_is_filtered_by_text_model_and_attention(opened):
     assert page.locator("#heads-count").inner_text() == "4 of 71 heads"
 
 
+@pytest.fixture(scope="module")
+def twelve(tmp_path_factory):
+    """Models softmax, entmax15 and entmax with a layer of twelve heads."""
+    path = tmp_path_factory.mktemp("twelve") / "report.html"
+    path.write_text(render_page(synthetic_analysis(3, 1, 12, 0)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("softmax encoder-self", 12),
+        ("encoder-self softmax", 12),
+        ("self cross", 0),
+        ("encoder", 3 * 12),
+        ("self", 2 * 3 * 12),
+        ("entmax", 3 * 12),
+        ("ENTMAX1", 3 * 12),
+        ("head 1", 3 * 3),
+        ("head 11", 3 * 3),
+        ("cross head 1 entmax", 1),
+        ("no-such-word", 0),
+    ],
+)
+def test_the_filter_finds_words_in_any_order_whole_ones_first(opened, twelve, words, found):
+    page = opened(twelve)
+    page.fill("#heads-filter", words)
+    assert page.locator("#heads-table tbody tr:not([hidden])").count() == found
+
+
 def test_details_show_the_offsets_and_the_histogram_of_the_analysis(opened, analysis):
     page = opened()
     select(page, 2, "encoder-self", 0, 0)

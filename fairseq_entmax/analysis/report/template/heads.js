@@ -57,8 +57,8 @@ function listRow(head) {
   });
   const row = element("tr", { role: "row", tabindex: "-1", "aria-selected": "false" }, ...cells);
   row.dataset.head = head.key;
-  const words = `${headTitle(head).replaceAll("·", "")} ${head.mapping} ${head.roles.join(" ")}`;
-  return { head, row, text: words.toLowerCase().replace(/\s+/g, " ") };
+  const words = searchWords(`${headTitle(head)} ${head.mapping} ${head.roles.join("; ")}`);
+  return { head, row, words };
 }
 
 /* Numbers start with the largest, words with the first; heads without a number come last. */
@@ -83,14 +83,13 @@ function sortBy(column) {
 }
 
 function filterList() {
-  const words = byId("heads-filter").value.toLowerCase().split(/\s+/).filter(Boolean);
-  const wanted = words.join(" ");
+  const tests = termTests(byId("heads-filter").value, list.rows.map(({ words }) => words));
   const model = byId("heads-model").value;
   const attention = byId("heads-attention").value;
   let shown = 0;
-  for (const { head, row, text } of list.rows) {
+  for (const { head, row, words } of list.rows) {
     const isShown =
-      text.includes(wanted) &&
+      tests.every((test) => test(words)) &&
       (model === "" || head.model === Number(model)) &&
       (attention === "" || head.attention === attention);
     row.hidden = !isShown;
