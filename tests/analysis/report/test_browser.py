@@ -707,6 +707,54 @@ def test_the_page_never_scrolls_sideways(opened, tmp_path, viewport):
     assert page.evaluate(overflow) <= 0
 
 
+@pytest.fixture(scope="module")
+def long(tmp_path_factory):
+    """A report of three models with long names, and a sentence with a long token."""
+    analysis = synthetic_analysis(models=3, layers=1, heads=4, sentences=2, length=12)
+    for number, model in enumerate(analysis["models"]):
+        model["name"] = f"{number}_a_model_with_a_name_of_many_letters_" * 3
+    analysis["maps"][1]["source"][0] = "x" * 300
+    path = tmp_path_factory.mktemp("long") / "report.html"
+    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
+    return path
+
+
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP], ids=["phone", "laptop"])
+def test_long_names_leave_the_weights_of_the_readout_whole(opened, long, viewport):
+    page = opened(long, viewport=viewport)
+    select(page, 2, "cross", 0, 1)
+    point_at(page, 0, 1, 2)
+    for model in range(3):
+        weight = page.locator(f'#readout [data-model="{model}"] strong')
+        outer = page.locator("#readout .weights").bounding_box()
+        column = page.locator(f'#readout [data-model="{model}"]').bounding_box()
+        box = weight.bounding_box()
+        assert box["x"] >= outer["x"]
+        assert box["x"] + box["width"] <= column["x"] + column["width"] + 0.5
+        assert weight.evaluate("e => e.scrollWidth <= e.clientWidth + 1 || !e.clientWidth")
+
+
+def test_a_phone_shows_more_of_the_list_than_a_long_name_and_rows_are_even(opened, long):
+    page = opened(long, viewport=PHONE)
+    cells = page.locator("#heads-table tbody tr").first.locator("td")
+    frame = page.locator("#heads-scroll").bounding_box()
+    seen = [
+        cell for cell in cells.all()
+        if (box := cell.bounding_box())["x"] + box["width"] <= frame["x"] + frame["width"]
+    ]  # fmt: skip
+    assert len(seen) >= 4
+    heights = page.locator("#heads-table tbody tr").evaluate_all(
+        "rows => [...new Set(rows.map(row => Math.round(row.getBoundingClientRect().height)))]"
+    )
+    assert len(heights) == 1
+
+
+def test_a_long_token_stays_inside_the_list_of_sentences(opened, long):
+    page = opened(long, viewport=PHONE)
+    box = page.locator("#sentence-list")
+    assert box.evaluate("e => e.scrollWidth <= e.clientWidth")
+
+
 def test_an_analysis_of_one_model_without_maps_has_a_page(opened, tmp_path):
     bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
     path = tmp_path / "bare.html"

@@ -1,7 +1,7 @@
 /* The list of heads: sorted by a click on a column's title, filtered by text. */
 
 const TEXT_COLUMNS = [
-  { title: "Model", value: (head) => report.models[head.model].name },
+  { title: "Model", value: (head) => report.models[head.model].name, mayBeCut: true },
   { title: "Attention", value: (head) => head.attention },
   { title: "Layer", value: (head) => head.layer, isNumber: true, digits: 0 },
   { title: "Head", value: (head) => head.head, isNumber: true, digits: 0 },
@@ -15,7 +15,7 @@ const MEASURE_COLUMNS = report.measures
     digits: 3,
     isMeasure: true,
   }));
-const ROLE_COLUMN = { title: "Role", value: (head) => head.roles.join("; "), isWide: true };
+const ROLE_COLUMN = { title: "Role", value: (head) => head.roles.join("; "), mayBeCut: true };
 const COLUMNS = [...TEXT_COLUMNS, ROLE_COLUMN, ...MEASURE_COLUMNS];
 const list = { rows: [], sorted: null, isDescending: false };
 
@@ -52,8 +52,9 @@ function listRow(head) {
   const cells = COLUMNS.map((column) => {
     const value = column.value(head);
     const text = column.isNumber ? decimal(value, column.digits) : value;
-    const side = column.isNumber ? "number" : column.isWide ? "wide" : "";
-    return element("td", { role: "gridcell", class: side }, text);
+    const side = column.isNumber ? "number" : column.mayBeCut ? "cut" : "";
+    const title = column.mayBeCut && text ? text : null;
+    return element("td", { role: "gridcell", class: side, title }, text);
   });
   const row = element("tr", { role: "row", tabindex: "-1", "aria-selected": "false" }, ...cells);
   row.dataset.head = head.key;

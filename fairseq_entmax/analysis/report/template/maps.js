@@ -252,8 +252,9 @@ function showReadout(drawn, cursor) {
     element(
       "span",
       { "data-model": model },
-      element("span", { class: "name" }, `${report.models[model].name} ${shown.layer}.${shown.head}: `),
+      // The number first: a long name may be cut off
       element("strong", {}, weightText(other, query, key)),
+      element("span", { class: "name", title: headTitle(shown) }, ` ${shown.layer}.${shown.head} ${report.models[model].name}`),
     ),
   );
   readout.replaceChildren(
