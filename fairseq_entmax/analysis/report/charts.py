@@ -225,5 +225,9 @@ def grid(
 
 
 def rounded(value: float) -> float:
-    """Four digits are more than a figure shows, and a page has many numbers."""
-    return float(f"{value:.4g}")
+    """Six digits: three more than a figure shows, so that they are not rounded twice.
+
+    What is below 1 stays so: the density of a head that leaves out a single key is not 1.
+    """
+    short = float(f"{value:.6g}")
+    return value if short == 1 else short

@@ -125,7 +125,8 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     )
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
-        tooltip=head_tooltip(("density:Q", "density", ".3f"), ("alpha:Q", "α", ".3f"))
+        # Three digits would make 1 of what is nearly 1
+        tooltip=head_tooltip(("density:Q", "density", ".5~f"), ("alpha:Q", "α", ".3f"))
     )
     chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
     panels = _by_attention_and_model(chart, rows, names, caption)

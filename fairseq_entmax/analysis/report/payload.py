@@ -19,7 +19,8 @@ from fairseq_entmax.analysis.report.head_measures import (
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.attentions import ATTENTIONS
 
-DIGITS = 5  # significant, of every number in the page
+# Significant, of every number in the page: it rounds once more, and not the same way twice
+DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 
 

@@ -331,6 +331,23 @@ def test_the_overview_shows_offsets_dependencies_and_diversity(opened, analysis)
     ]  # fmt: skip
 
 
+def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
+    small = synthetic_analysis(models=2, layers=1, heads=4, sentences=0)
+    heads = small["models"][1]["attentions"][0]["heads"]
+    for head, density in zip(heads, (0.99996, 1.0, 0.00004, 0.0), strict=True):
+        head["density"] = density
+    heads[0]["entropy"] = 2.33349951  # 2.333; from five digits it would be 2.3335 and 2.334
+    path = tmp_path / "digits.html"
+    path.write_text(render_page(small), encoding="utf-8")
+    page = opened(path)
+    page.select_option("#measure", "density")
+    labels = [cell(page, 1, "encoder-self", 0, n).get_attribute("aria-label") for n in range(4)]
+    shown = [re.search(r"Density (\S+?)(?:,|$)", label)[1] for label in labels]
+    assert shown == [">0.999", "1.000", "<0.001", "0.000"]
+    page.select_option("#measure", "entropy")
+    assert "Entropy 2.333" in cell(page, 1, "encoder-self", 0, 0).get_attribute("aria-label")
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_a_larger_number_stands_out_more_from_the_page(opened, analysis, scheme):
     page = opened(scheme=scheme)

@@ -351,3 +351,10 @@ def test_offsets_dependencies_and_the_diversity_of_a_layer_are_measures(analysis
 def test_without_annotations_no_dependency_is_a_measure():
     bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
     assert not [measure.name for measure in measures_of(bare) if measure.name.startswith("to-")]
+
+
+def test_numbers_keep_the_digits_that_a_page_needs_to_round_once(changed):
+    head = changed["models"][1]["attentions"][0]["heads"][0]
+    head["entropy"], head["density"] = 2.93353, 0.999998
+    values = embedded(render_page(changed))["layers"][6]["heads"][0]["values"]
+    assert (values["entropy"], values["density"]) == (2.93353, 0.999998)

@@ -53,8 +53,17 @@ function headTitle(head) {
   return `${report.models[head.model].name} · ${place}`;
 }
 
+/* Only what is 0 or 1 reads 0 or 1: a density of all but one key is not that of all. */
 function decimal(value, digits = 3) {
-  return value === null || value === undefined ? NOTHING : value.toFixed(digits);
+  if (value === null || value === undefined) {
+    return NOTHING;
+  }
+  const text = value.toFixed(digits);
+  const unit = 10 ** -digits;
+  if (value < 1 && Number(text) === 1) {
+    return `>${(1 - unit).toFixed(digits)}`;
+  }
+  return value > 0 && Number(text) === 0 ? `<${unit.toFixed(digits)}` : text;
 }
 
 function grouped(value) {
