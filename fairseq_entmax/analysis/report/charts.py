@@ -195,10 +195,10 @@ def present(rows: Sequence[Row], field: str, order: Sequence[str] = ATTENTIONS) 
 
 def wrapped(chart: Panel, field: str, order: Sequence[str], description: str) -> alt.FacetChart:
     """Panels side by side, one for each value of a field; a page may put them below each other."""
-    panels = chart.properties(width=panel_width(len(order)), height=200)
-    return panels.facet(
-        facet=alt.Facet(f"{field}:N", title=None, sort=list(order)), columns=len(order)
-    ).properties(description=description, usermeta={"columns": len(order), "stretches": True})
+    width = panel_width(len(order))
+    panels = chart.properties(width=width, height=200)
+    facet = alt.Facet(f"{field}:N", title=None, sort=list(order), header=_cut_off(width))
+    return panels.facet(facet=facet, columns=len(order)).properties(description=description, usermeta={"columns": len(order), "stretches": True})
 
 
 def grid(
@@ -216,12 +216,19 @@ def grid(
     width, height = size or (panel_width(len(column[1])), 130)
     panels = chart.properties(width=width, height=height)
     return panels.facet(
-        row=alt.Row(f"{row[0]}:N", title=None, sort=list(row[1])),
-        column=alt.Column(f"{column[0]}:N", title=None, sort=list(column[1])),
+        row=alt.Row(f"{row[0]}:N", title=None, sort=list(row[1]), header=_cut_off(height)),
+        column=alt.Column(
+            f"{column[0]}:N", title=None, sort=list(column[1]), header=_cut_off(width)
+        ),
     ).properties(
         description=description,
         usermeta={"columns": len(column[1]), "stretches": size is None},
     )
+
+
+def _cut_off(length: int) -> alt.Header:
+    """A long name ends in an ellipsis where its panel ends; a tooltip has the whole."""
+    return alt.Header(labelLimit=max(40, length))
 
 
 def rounded(value: float) -> float:

@@ -230,20 +230,23 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     )
     names = model_names(analysis)
     order = list(dict.fromkeys(row["direction"] for row in rows))
+    row_height = max(22, 9 * len(names) + 8)
     y = alt.Y("direction:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
     x = alt.X("accuracy:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
     baseline = (
         alt.Chart()
-        .mark_bar(opacity=0.35, color="gray", size=12)
+        .mark_bar(opacity=0.35, color="gray", size=row_height - 8)
         .encode(y=y, x=alt.X("baseline:Q", stack=None, title="accuracy"))
         .transform_aggregate(baseline="max(baseline)", groupby=["direction"])
     )
     points = (
         alt.Chart()
-        .mark_point(filled=True, size=75, opacity=1)
+        .mark_point(filled=True, size=50, opacity=1)
         .encode(
             x=x,
             y=y,
+            # Below each other: models that agree would hide each other
+            yOffset=alt.YOffset("model:N", sort=list(names), scale=alt.Scale(paddingOuter=0.5)),
             color=model_colour(names, legend=True),
             shape=model_shape(names, legend=True),
             tooltip=[
@@ -255,7 +258,7 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
         )
     )
     chart = alt.layer(baseline, points, data=alt.InlineData(values=rows)).properties(
-        width=460, height=22 * len(order), description=caption
+        width=460, height=row_height * len(order), description=caption
     )
     return [Figure("dependency_accuracy", "Dependency relations", caption, chart)]
 

@@ -39,9 +39,13 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X(
-            "heads:Q", title="heads left", scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)
+            "heads:Q",
+            title="heads left",
+            # Room for the marks at both ends
+            scale=alt.Scale(zero=True, nice=False, padding=12),
+            axis=alt.Axis(tickCount=5),
         ),
-        y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6)),
+        y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False, padding=10), axis=alt.Axis(tickCount=6)),
         color=alt.Color("mapping:N", scale=value_scale(mappings, COLOURS), legend=top_legend()),
     )
     lines = (

@@ -1,5 +1,7 @@
 import importlib.util
+import itertools
 import json
+import re
 import sys
 
 import pytest
@@ -188,3 +190,44 @@ def test_without_the_libraries_one_sentence_says_what_to_install(monkeypatch, mo
     spec = importlib.util.spec_from_file_location("anew", module.__file__)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[report\]'"):
         spec.loader.exec_module(importlib.util.module_from_spec(spec))
+
+
+def symbols(figure, words):
+    """The places (x, y) inside their panels of the marks whose description has the words."""
+    svg = vl_convert.vegalite_to_svg(figure.for_paper())
+    marks = re.findall(r'<path aria-label="([^"]*)"[^>]*transform="translate\(([^)]*)\)"', svg)
+    return [tuple(map(float, place.split(","))) for label, place in marks if words in label]
+
+
+def test_models_that_agree_on_a_relation_do_not_hide_each_other(small):
+    for head in every_head(small):
+        if head["dependencies"]:
+            for scores in head["dependencies"].values():
+                scores.update(to_head=0.5, to_dependent=0.5)
+    places = symbols(drawn(small)["dependency_accuracy"], "amod → head")
+    assert len(places) == 3
+    assert len({x for x, _ in places}) == 1
+    heights = sorted(y for _, y in places)
+    # A mark of area 50 is at most 8 high
+    assert all(below - above >= 8 for above, below in itertools.pairwise(heights))
+
+
+def test_marks_of_whole_models_do_not_hang_over_the_frame(small):
+    figure = drawn(small, PRUNING)["bleu_by_heads"]
+    width = figure.for_paper()["spec"]["width"]
+    places = symbols(figure, "BLEU")
+    assert len(places) > 6
+    assert all(4.5 <= x <= width - 4.5 and 4.5 <= y <= 200 - 4.5 for x, y in places)
+
+
+def test_a_long_name_does_not_make_a_figure_wider(small):
+    def width(figure):
+        svg = vl_convert.vegalite_to_svg(figure.for_paper())
+        return float(re.search(r'width="([\d.]+)', svg)[1])
+
+    layer_of(small)["heads"][0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
+    names = ("importance_agreement", "offset_profile", "confidence_and_importance-cross")
+    before = {name: width(drawn(small)[name]) for name in names}
+    for model in small["models"]:
+        model["name"] += "_and_many_letters_more" * 5
+    assert {name: width(drawn(small)[name]) for name in names} == pytest.approx(before, abs=25)
