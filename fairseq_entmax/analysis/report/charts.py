@@ -198,7 +198,9 @@ def wrapped(chart: Panel, field: str, order: Sequence[str], description: str) ->
     width = panel_width(len(order))
     panels = chart.properties(width=width, height=200)
     facet = alt.Facet(f"{field}:N", title=None, sort=list(order), header=_cut_off(width))
-    return panels.facet(facet=facet, columns=len(order)).properties(description=description, usermeta={"columns": len(order), "stretches": True})
+    return panels.facet(facet=facet, columns=len(order)).properties(
+        description=description, usermeta={"columns": len(order), "stretches": True}
+    )
 
 
 def grid(

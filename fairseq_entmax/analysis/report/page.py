@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import html
 import json
 import re
@@ -42,7 +44,7 @@ def render_page(
     """The whole page: text, style, script, data and the library that draws the figures.
 
     The same analysis gives the same page. A content security policy in it forbids the
-    browser every request.
+    browser to load anything, to send forms, and to run any script but the page's own two.
 
     Args:
         analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it.
@@ -55,7 +57,10 @@ def render_page(
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
+    library = _library() if figures else ""
+    script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {
+        "hashes": " ".join(_hash(text) for text in (script, library)),
         "title": html.escape(_title(analysis)),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
@@ -64,8 +69,8 @@ def render_page(
             f'<script type="text/plain" id="weights-{number}">{weights_block(entry)}</script>'
             for number, entry in enumerate(analysis["maps"])
         ),
-        "library": _library() if figures else "",
-        "script": "\n".join(_template(name) for name in SCRIPTS),
+        "library": library,
+        "script": script,
     }
     # One pass: what is put in is not searched for places again
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template("page.html"))
@@ -79,6 +84,12 @@ def _title(analysis: dict[str, Any]) -> str:
 
 def _template(name: str) -> str:
     return (resources.files(__package__) / TEMPLATE / name).read_text(encoding="utf-8")
+
+
+def _hash(script: str) -> str:
+    """Of a script's text, as a content security policy names it."""
+    digest = hashlib.sha256(script.encode("utf-8")).digest()
+    return f"'sha256-{base64.b64encode(digest).decode('ascii')}'"
 
 
 def _json(value: Any) -> str:
@@ -99,5 +110,6 @@ def _library() -> str:
     # The figures are in the language of Altair's release, "v6.4.1" such as
     version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
-    # Only strings and regular expressions can hold the end tag, and there this means the same
-    return bundle.replace("</script", "<\\/script")
+    # Only strings and regular expressions can hold the end tag, and there this means the same.
+    # A browser reads every end of a line as \n, and its hash is of what it reads
+    return re.sub(r"\r\n?", r"\n", bundle).replace("</script", "<\\/script")

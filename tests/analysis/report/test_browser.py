@@ -598,6 +598,23 @@ def test_markup_in_a_token_is_shown_as_text(opened):
     assert page.locator("img").count() == 0
 
 
+def test_a_script_that_is_not_the_pages_own_does_not_run(browser, file):
+    watched = Watched(browser, file)
+    watched.page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          document.body.append(script);
+          document.body.insertAdjacentHTML("beforeend", '<b onclick="window.ran = true">b</b>');
+          document.body.lastElementChild.click();
+        }"""
+    )
+    assert watched.page.evaluate("window.ran") is None
+    assert len(watched.complaints) == 2
+    assert all("Content Security Policy" in complaint for complaint in watched.complaints)
+    watched.close()
+
+
 def test_every_head_is_shown_small_and_a_click_makes_it_large(opened):
     page = opened()
     select(page, 0, "cross", 0, 0)

@@ -148,7 +148,10 @@ def test_the_page_names_no_address_that_a_browser_would_load(analysis):
     page = render_page(analysis)
     assert not re.search(r'(?:src|href|action)\s*=\s*["\']?(?!#)[a-z]*:?//', page)
     assert "@import" not in page
-    assert "default-src 'none'" in page
+    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)[1]
+    for rule in ("default-src 'none'", "base-uri 'none'", "form-action 'none'"):
+        assert rule in policy
+    assert "'unsafe-inline'" not in re.search("script-src ([^;]*)", policy)[1]
 
 
 @pytest.mark.parametrize(
