@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.files import write_together
-from fairseq_entmax.analysis.maps import decode_weights
+from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 FORMAT = "fairseq-entmax-analysis"
@@ -84,7 +84,7 @@ def _check_maps(analysis: dict[str, Any], name: str) -> None:
                         f"{size[0]} queries and {size[1]} keys"
                     )
                 try:
-                    decode_weights(one)
+                    decoded(one)
                 except ValueError as error:
                     raise ValueError(f"{place}.models[{model}][{layer}]: {error}") from None
 

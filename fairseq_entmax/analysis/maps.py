@@ -69,24 +69,28 @@ def encode_weights(weights: Tensor) -> str:
     return base64.b64encode(zlib.compress(half.tobytes(), 9)).decode("ascii")
 
 
-def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
+def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
     """Read the weights of one layer of one attention from ``maps`` in ``analysis.json``.
 
     Args:
         entry: with ``shape`` and ``weights``.
 
     Returns:
-        ``(heads, queries, keys)`` float32.
+        ``(heads, queries, keys)`` float16.
 
     Raises:
         ValueError: the text does not hold weights of that shape.
     """
     try:
         data = zlib.decompress(base64.b64decode(entry["weights"], validate=True))
-        half = numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
+        return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
     except (ValueError, zlib.error) as error:
         raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
-    return torch.from_numpy(half.astype("<f4"))
+
+
+def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
+    """As :func:`decoded`, for notebooks: ``(heads, queries, keys)`` float32."""
+    return torch.from_numpy(decoded(entry).astype("<f4"))
 
 
 def sentence_maps(attention: Dictionary[str, Dictionary[int, Tensor]]) -> list[dict[str, Any]]:

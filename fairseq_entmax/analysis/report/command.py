@@ -138,9 +138,10 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
 def _check_measure(name: str | None, analysis: dict[str, Any]) -> None:
     known = [measure.name for measure in measures_of(analysis)]
     if name is not None and name not in known:
-        raise ValueError(
-            f"--measure got '{name}': this analysis has {', '.join(known) or 'no measures'}"
-        )
+        # Of families such as weight@-4 to weight@4 one is enough to show the form
+        families = {one.partition("@")[0]: one for one in reversed(known)}
+        shown = ", ".join(reversed(families.values())) or "no measures"
+        raise ValueError(f"--measure got '{name}': this analysis has {shown}")
 
 
 def _summary(output: Path, analysis: dict[str, Any]) -> str:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import base64
 import gzip
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.report.head_measures import (
     Measure,
     first_measure,
@@ -161,15 +161,10 @@ def weights_block(entry: dict[str, Any]) -> str:
     They follow each other as in ``entry``: model, attention and layer, head, query, key.
     """
     parts = [
-        shades(_decoded(item)).tobytes() for attentions in entry["models"] for item in attentions
+        shades(decoded(item)).tobytes() for attentions in entry["models"] for item in attentions
     ]
     # Without a time in it, the same analysis gives the same page
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode("ascii")
-
-
-def _decoded(item: dict[str, Any]) -> np.ndarray:
-    raw = zlib.decompress(base64.b64decode(item["weights"]))
-    return np.frombuffer(raw, "<f2").reshape(item["shape"])
 
 
 def shades(weights: np.ndarray) -> np.ndarray:
