@@ -1,0 +1,66 @@
+"""Reports, opened in a real browser."""
+
+import pytest
+
+from fairseq_entmax.analysis.report.figures import figures
+from fairseq_entmax.analysis.report.page import render_page
+from tests.analysis.report.browser import (
+    Watched,
+    launched,
+)
+from tests.analysis.report.page_actions import MARKUP
+from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    """Three small models; the second has lost a head, and one token is markup."""
+    analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
+    analysis["models"][1]["attentions"][0]["heads"].pop()
+    for entry in analysis["maps"]:
+        item = entry["models"][1][0]
+        weights = decode_weights(item)[:-1]
+        item["shape"] = list(weights.shape)
+        item["weights"] = encode_weights(weights)
+    analysis["maps"][2]["source"][0] = MARKUP
+    analysis["maps"][2]["source"][1] = "▁Jehová"
+    return analysis
+
+
+@pytest.fixture(scope="module")
+def file(analysis, tmp_path_factory):
+    path = tmp_path_factory.mktemp("report") / "report.html"
+    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
+    return path
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with launched() as browser:
+        yield browser
+
+
+@pytest.fixture
+def opened(browser, file):
+    """Opens the report; in the end there must have been no complaint and no request."""
+    pages = []
+
+    def open_page(path=file, **options):
+        watched = Watched(browser, path, **options)
+        pages.append(watched)
+        return watched.page
+
+    yield open_page
+    for watched in pages:
+        watched.close()
+        assert watched.complaints == []
+        assert watched.requests == []
+
+
+@pytest.fixture(scope="module")
+def large(tmp_path_factory):
+    """The report of three models with 6 layers of 8 heads, and ten sentences."""
+    analysis = synthetic_analysis()
+    path = tmp_path_factory.mktemp("large") / "report.html"
+    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
+    return path

@@ -1,0 +1,186 @@
+"""Attention maps in a real browser."""
+
+import numpy as np
+import pytest
+
+from tests.analysis.report.browser import (
+    Watched,
+)
+from tests.analysis.report.page_actions import (
+    MARKUP,
+    agrees,
+    canvas_of,
+    key,
+    point_at,
+    select,
+    shown_weight,
+    wait_for_map,
+    weights_of,
+)
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.mark.parametrize("attention", ["encoder-self", "cross"])
+def test_hover_shows_the_weights_of_every_model_within_the_stated_precision(
+    opened, analysis, attention
+):
+    page = opened()
+    select(page, 2, attention, 1, 1)
+    shape = weights_of(analysis, 0, 0, attention, 1, 1).shape
+    for query in range(0, shape[0], 3):
+        for place in range(1, shape[1], 4):
+            point_at(page, 1, query, place)
+            for model in range(3):
+                weight = weights_of(analysis, 0, model, attention, 1, 1)[query, place]
+                assert agrees(shown_weight(page, model), weight)
+    assert page.locator("#tooltip").is_visible()
+
+
+def test_rows_of_cross_attention_are_named_by_the_token_that_is_predicted(opened, analysis):
+    page = opened()
+    select(page, 0, "cross", 0, 0)
+    point_at(page, 0, 1, 2)
+    sentence = analysis["maps"][0]
+    shown = page.locator("#readout .tokens").inner_text()
+    assert shown == f"predicting “{sentence['targets'][1]}” → “{sentence['source'][2]}”"
+
+
+def test_arrow_keys_on_a_map_show_the_weights(opened, analysis):
+    page = opened()
+    select(page, 2, "encoder-self", 0, 1)
+    canvas_of(page, 2).focus()
+    for name in ("ArrowRight", "ArrowDown", "ArrowDown", "ArrowRight"):
+        page.keyboard.press(name)
+    weights = weights_of(analysis, 0, 2, "encoder-self", 0, 1)
+    assert agrees(shown_weight(page, 2), weights[2, 1])
+
+
+def test_of_quick_choices_the_last_is_shown(opened, analysis):
+    page = opened()
+    select(page, 0, "cross", 0, 0)
+    page.evaluate(
+        "const all = document.querySelectorAll('input[name=sentence]');"
+        "all[1].click(); all[0].click(); undefined"
+    )
+    page.wait_for_timeout(500)  # long enough for what was begun first to come last
+    point_at(page, 0, 2, 3)
+    assert analysis["maps"][0]["targets"][2] in page.locator("#readout .tokens").inner_text()
+    assert agrees(shown_weight(page, 0), weights_of(analysis, 0, 0, "cross", 0, 0)[2, 3])
+
+
+def test_what_lies_in_the_future_is_told_from_a_zero(opened):
+    page = opened()
+    select(page, 2, "decoder-self", 0, 0)
+    point_at(page, 2, 1, 4)
+    assert shown_weight(page, 2) == "in the future"
+    assert pixels_of(page, 2, 1, 4)[:, 3].max() == 0
+
+
+def pixels_of(page, model, query, place):
+    """The pixels inside a cell, ``(count, 4)``."""
+    data = canvas_of(page, model).evaluate(
+        """(canvas, [query, place]) => {
+          const dots = devicePixelRatio;
+          const [left, top, cell] = ["left", "top", "cell"].map((n) => Number(canvas.dataset[n]));
+          const [x, y] = [left + place * cell + 3, top + query * cell + 3];
+          const side = (cell - 6) * dots;
+          return [...canvas.getContext("2d").getImageData(x * dots, y * dots, side, side).data];
+        }""",
+        [query, place],
+    )
+    return np.array(data).reshape(-1, 4)
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_an_exact_zero_looks_different_from_the_smallest_weight(opened, analysis, scheme):
+    page = opened(scheme=scheme)
+    select(page, 2, "encoder-self", 0, 1)
+    weights = weights_of(analysis, 0, 2, "encoder-self", 0, 1)
+    assert (weights == 0).any()
+    zero = pixels_of(page, 2, *np.argwhere(weights == 0)[0].tolist())
+    least = np.unravel_index(np.where(weights > 0, weights, 2).argmin(), weights.shape)
+    small = pixels_of(page, 2, *map(int, least))
+    assert np.ptp(small, axis=0).max() == 0, "a weight has one colour"
+    assert np.ptp(zero, axis=0)[:3].min() > 20, "a zero is hatched"
+    # Grey against a colour: channels apart by little, and by much
+    assert np.ptp(zero[:, :3], axis=1).max() < 20 < 60 < np.ptp(small[0, :3])
+
+
+def test_a_search_finds_a_sentence_by_words_without_accents(opened, analysis):
+    page = opened()
+    options = page.locator("#sentence-list label")
+    page.fill("#sentence-search", "jehova")
+    visible = [option for option in options.all() if option.is_visible()]
+    assert 0 < len(visible) < len(analysis["maps"]) + 1
+    assert all("jehov" in option.inner_text().lower() for option in visible)
+    assert options.nth(2).is_visible()
+    page.fill("#sentence-search", "no such words")
+    assert page.locator("#sentence-count").inner_text() == "0 of 3 sentences"
+    page.fill("#sentence-search", "img")
+    page.keyboard.press("Enter")
+    assert page.locator("input[name=sentence]").nth(2).is_checked()
+
+
+def test_markup_in_a_token_is_shown_as_text(opened):
+    page = opened()
+    page.locator("input[name=sentence]").nth(2).check()
+    select(page, 0, "encoder-self", 0, 0)
+    point_at(page, 0, 1, 0)
+    assert MARKUP in page.locator("#readout").text_content()
+    assert page.locator("img").count() == 0
+
+
+def test_a_script_that_is_not_the_pages_own_does_not_run(browser, file):
+    watched = Watched(browser, file)
+    watched.page.evaluate(
+        """() => {
+          const script = document.createElement("script");
+          script.textContent = "window.ran = true";
+          document.body.append(script);
+          document.body.insertAdjacentHTML("beforeend", '<b onclick="window.ran = true">b</b>');
+          document.body.lastElementChild.click();
+        }"""
+    )
+    assert watched.page.evaluate("window.ran") is None
+    assert len(watched.complaints) == 2
+    assert all("Content Security Policy" in complaint for complaint in watched.complaints)
+    watched.close()
+
+
+def test_every_head_is_shown_small_and_a_click_makes_it_large(opened):
+    page = opened()
+    select(page, 0, "cross", 0, 0)
+    page.check("input[name=view][value=all]")
+    page.wait_for_selector("#map-panels .thumbnails canvas")
+    assert page.locator("#map-panels canvas").count() == 3 * 2 * 4
+    page.select_option("#map-layer", "1")
+    page.wait_for_function("document.querySelectorAll('#map-panels canvas').length === 12")
+    page.locator(f'#map-panels td[data-head="{key(2, "cross", 1, 3)}"]').click()
+    wait_for_map(page, 2, "cross", 1, 3)
+    assert page.locator("#map-panels .panel").count() == 3
+
+
+def test_models_show_another_head_when_they_are_not_held_together(opened):
+    page = opened()
+    select(page, 0, "cross", 0, 0)
+    page.locator("#map-linked").uncheck()
+    page.locator("#map-panels .panel").nth(2).locator("select").nth(1).select_option("3")
+    wait_for_map(page, 2, "cross", 0, 3)
+    labels = [canvas_of(page, model).get_attribute("aria-label") for model in range(3)]
+    assert ["head 0" in labels[0], "head 0" in labels[1], "head 3" in labels[2]] == [True] * 3
+
+
+def test_a_model_without_the_head_says_so(opened):
+    page = opened()
+    select(page, 0, "encoder-self", 0, 3)
+    panel = page.locator("#map-panels .panel").nth(1)
+    assert "no such head" in panel.inner_text()
+    assert not panel.locator("canvas").is_visible()
+
+
+def test_a_model_that_is_unchecked_is_not_shown(opened):
+    page = opened()
+    page.locator("#map-models input").nth(1).uncheck()
+    page.wait_for_function("document.querySelectorAll('#map-panels .panel').length === 2")
+    assert page.locator("#map-panels h3").all_inner_texts() == ["softmax", "entmax"]
