@@ -269,7 +269,8 @@ class ModelStatistics:
                 total, number = known[layer].update(weights, batch)
                 differences.append(total / number.clamp(min=1))
         if not differences:  # all heads are pruned
-            return torch.zeros(len(batch.source.tokens), dtype=torch.float64)
+            tokens = batch.source.tokens
+            return torch.zeros(len(tokens), dtype=torch.float64, device=tokens.device)
         return torch.stack(differences).mean(dim=0)
 
 

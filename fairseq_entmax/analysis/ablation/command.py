@@ -17,6 +17,7 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from fairseq import utils
@@ -38,6 +39,7 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.ablation.settings import scoring_settings
+from fairseq_entmax.analysis.files import write_together
 from fairseq_entmax.modules.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
@@ -158,8 +160,8 @@ def main(arguments: Sequence[str]) -> None:
     }
     document = results.document(loaded.path, data, settings, compared)
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    _write(os.path.join(args.output, JSON), text)
-    _write(os.path.join(args.output, TSV), results.as_tsv(document))
+    folder = Path(args.output)
+    write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
 
@@ -283,15 +285,3 @@ def _remove_results(output: str) -> None:
     for name in (JSON, TSV):
         with contextlib.suppress(FileNotFoundError):
             os.unlink(os.path.join(output, name))
-
-
-def _write(path: str, text: str) -> None:
-    """Write a file that appears when it is whole."""
-    temporary = f"{path}.tmp{os.getpid()}"
-    try:
-        with open(temporary, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.replace(temporary, path)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)

@@ -17,6 +17,8 @@ import os
 from collections.abc import Iterator
 from typing import Any
 
+from fairseq_entmax.analysis.files import check_target, refuse_inputs
+
 # The small pipeline of each language that spaCy itself publishes
 PIPELINES = {
     **{
@@ -53,17 +55,18 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
         The number of sentences.
 
     Raises:
-        FileNotFoundError: there is no such text.
+        FileNotFoundError: there is no such text, or no folder for the output.
         FileExistsError: the output exists.
         ModuleNotFoundError: spaCy or a pipeline for the language is not installed.
-        ValueError: the language is unknown, or a line has no words.
+        ValueError: the language is unknown, a line has no words, or the output is the text or no
+            ordinary file.
     """
     if not os.path.isfile(text_path):
         raise FileNotFoundError(f"there is no text {text_path}")
-    if os.path.lexists(output_path) and not overwrite:
-        raise FileExistsError(f"the output {output_path} exists: choose another")
+    target = check_target(output_path, "--output", overwrite)
+    refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
-    temporary = f"{output_path}.tmp{os.getpid()}"
+    temporary = f"{target}.tmp{os.getpid()}"
     try:
         with (
             open(text_path, encoding="utf-8") as text,
@@ -79,7 +82,7 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
                         f"at least: take the line out, of the data as well"
                     )
                 output.write("\n".join([*rows, "", ""]))
-        os.replace(temporary, output_path)
+        os.replace(temporary, target)
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)

@@ -150,3 +150,10 @@ def test_an_output_that_exists_stays(text: str, tmp_path: Path) -> None:
     with pytest.raises(FileExistsError, match=r"out exists: choose another"):
         tag(text, "es", str(tmp_path / "out"))
     assert (tmp_path / "out").read_text() == "kept"
+
+
+def test_the_text_is_never_replaced_by_its_parses(text: str) -> None:
+    before = Path(text).read_text(encoding="utf-8")
+    with pytest.raises(ValueError, match=r"text\.es is the text, and would be replaced"):
+        tag(text, "es", text, overwrite=True)
+    assert Path(text).read_text(encoding="utf-8") == before
