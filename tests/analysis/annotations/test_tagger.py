@@ -147,7 +147,9 @@ def test_a_missing_text_is_named(tmp_path: Path) -> None:
 
 def test_an_output_that_exists_stays(text: str, tmp_path: Path) -> None:
     (tmp_path / "out").write_text("kept")
-    with pytest.raises(FileExistsError, match=r"out exists: choose another"):
+    with pytest.raises(
+        FileExistsError, match=r"out', which exists: give another name, or --overwrite"
+    ):
         tag(text, "es", str(tmp_path / "out"))
     assert (tmp_path / "out").read_text() == "kept"
 
