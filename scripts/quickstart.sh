@@ -16,7 +16,9 @@
 #   --help           this text
 #
 # Environment: VENV is the virtual environment (default: .venv in the project's folder),
-# PYTHON the Python that makes it (default: python3).
+# PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested), TORCH_BUILD
+# the build of torch on Linux, cpu or cuda (default: cuda with --gpu or where there is an
+# NVIDIA GPU, else cpu).
 #
 # Can be stopped and run again at any time: it goes on where it stopped.
 set -euo pipefail
@@ -58,6 +60,7 @@ require_plain_path --output "$output"
 
 require_python "${PYTHON:-python3}"
 hold_lock "$output" "${PYTHON:-python3}"
+if [[ $device == gpu ]]; then export TORCH_BUILD=${TORCH_BUILD:-cuda}; fi
 ensure_venv "$venv" fairseq,report
 export PATH=$venv/bin:$PATH
 require_known_mapping "option --mapping" "$mapping"

@@ -1,11 +1,13 @@
 #!/usr/bin/env bash
 # Makes a virtual environment for the tests, installs the project into it, and runs every
-# check: style, types, the floors of the architecture, shell scripts, tests.
+# check: style, types, the floors of the architecture, constraints, shell scripts, tests.
 #
 #   scripts/test.sh [options of pytest]
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
-# folder), PYTHON the Python that makes it (default: python3; 3.11 and 3.12 are tested).
+# folder), PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested),
+# TORCH_BUILD the build of torch on Linux, cpu or cuda (default: cuda where there is an
+# NVIDIA GPU, else cpu).
 # Exits with 0 only when every check passed.
 set -euo pipefail
 
@@ -33,6 +35,7 @@ check style ruff check .
 check format ruff format --check .
 check types mypy
 check floors lint-imports
+check constraints python scripts/constraints.py check
 check shell shellcheck -x "${shell_scripts[@]}"
 # As many tests at a time as there are cores, and one core for each
 export OMP_NUM_THREADS=1

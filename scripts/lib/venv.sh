@@ -3,15 +3,18 @@
 # shellcheck shell=bash
 
 OLDEST_PYTHON=3.11
+NEWEST_PYTHON=3.13 # of those that are tested
+TORCH_FOR_CPUS=https://download.pytorch.org/whl/cpu
+MB_OF_TORCH_FOR_CPUS=200
 PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 
 # require_python PYTHON: fails unless it is there and new enough.
 require_python() {
     local version
     command -v "$1" >/dev/null ||
-        die "PYTHON is '$1', and there is no such command: install Python $OLDEST_PYTHON or 3.12, or set PYTHON to one"
+        die "PYTHON is '$1', and there is no such command: install Python $OLDEST_PYTHON to $NEWEST_PYTHON, or set PYTHON to one"
     version=$("$1" -c "$PRINT_VERSION") ||
-        die "PYTHON is '$1', and it does not run as a Python: set PYTHON to a Python $OLDEST_PYTHON or 3.12"
+        die "PYTHON is '$1', and it does not run as a Python: set PYTHON to a Python $OLDEST_PYTHON to $NEWEST_PYTHON"
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] < tuple(map(int, sys.argv[1].split("."))))' "$OLDEST_PYTHON" ||
         die "PYTHON is '$1', which is Python $version, and $OLDEST_PYTHON or newer is needed: set PYTHON, such as PYTHON=python3.12"
 }
@@ -30,10 +33,76 @@ drop_half_installed() {
     done
 }
 
-# install_project ROOT DIR EXTRAS: into the virtual environment DIR, then proves it.
+has_nvidia_gpu() {
+    [[ -e /dev/nvidia0 ]] || nvidia-smi -L 2>/dev/null | grep -q '^GPU'
+}
+
+# torch_build: prints which build of torch is for this machine, cpu or cuda. What the package
+# index has for Linux is the one with CUDA; elsewhere there is one alone, for which it prints cuda.
+torch_build() {
+    case ${TORCH_BUILD:-} in
+    '') if [[ $(uname -s) != Linux ]] || has_nvidia_gpu; then echo cuda; else echo cpu; fi ;;
+    cpu | cuda) echo "$TORCH_BUILD" ;;
+    *) die "TORCH_BUILD is '$TORCH_BUILD': set it to cpu or cuda, or leave it out" ;;
+    esac
+}
+
+# megabytes EXTRAS torch|rest: what is downloaded on such a machine into an empty folder
+megabytes() {
+    awk -F '\t' -v machine="$(uname -s -m)" -v extras="$1" -v part="$2" '
+        $1 == machine && $2 == extras { size = part == "torch" ? $3 : $4 }
+        END { if (size) print "up to " size " MB"; else print "an unknown number of MB" }
+    ' "$(dirname "${BASH_SOURCE[0]}")/downloads.tsv"
+}
+
+# install_torch ROOT DIR BUILD EXTRAS: the build of torch, where it is not what pip would take.
+install_torch() {
+    local python=$2/bin/python version present
+    version=$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt")
+    present=$("$python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+    if [[ $3 == cuda ]]; then
+        # === takes no build for CPUs, which == would
+        if [[ $(uname -s) == Linux && ${present:-+cpu} == *+cpu ]]; then
+            say "install: torch $version with CUDA, $(megabytes "$4" torch) to download"
+            "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
+                die "pip could not install torch: its message is above; run again to go on"
+        fi
+    elif [[ -z $present ]]; then
+        say "install: torch $version for CPUs, up to $MB_OF_TORCH_FOR_CPUS MB to download (no NVIDIA GPU is seen here, or TORCH_BUILD is cpu; TORCH_BUILD=cuda takes the build for GPUs)"
+        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --retries 1 --timeout 30 \
+            --index-url "$TORCH_FOR_CPUS" "torch==$version+cpu" 2>/dev/null ||
+            say "install: it cannot be had from $TORCH_FOR_CPUS for this Python, so the build with CUDA is taken, $(megabytes "$4" torch) to download"
+    fi
+}
+
+# compile_fairseq ROOT DIR: where fairseq comes as source text (see the extra in setup.py). pip
+# would install another torch to compile it with.
+compile_fairseq() {
+    local python=$2/bin/python
+    if "$python" -c 'from importlib.metadata import version; version("fairseq-fixed")' 2>/dev/null; then return; fi
+    command -v c++ >/dev/null ||
+        die "there is no C++ compiler, and fairseq has to be compiled for this machine and Python: install one (g++ on Debian and Ubuntu, Xcode's command line tools on macOS), or on Linux on x86-64 take Python 3.11 or 3.12"
+    say "install: fairseq, which is compiled for this machine and Python (some minutes)"
+    (cd "$1" && "$python" -m pip install --disable-pip-version-check -c constraints.txt torch numpy cython setuptools wheel &&
+        "$python" -m pip install --disable-pip-version-check -c constraints.txt --no-build-isolation fairseq-fixed) ||
+        die "pip could not install fairseq: its message is above; run again to go on"
+}
+
+# has_fairseq_wheel DIR: whether its Python is one of those that setup.py asks for a wheel on
+has_fairseq_wheel() {
+    case "$(uname -s -m) $("$1/bin/python" -c "$PRINT_VERSION")" in
+    'Linux x86_64 3.11' | 'Linux x86_64 3.12') return 0 ;;
+    *) return 1 ;;
+    esac
+}
+
+# install_project ROOT DIR EXTRAS BUILD: into the virtual environment DIR, then proves it.
 install_project() {
     local root=$1 python=$2/bin/python extras=$3
     drop_half_installed "$2"
+    install_torch "$root" "$2" "$4" "$extras"
+    say "install: the project${extras:+ with the extras $extras} in $2, $(megabytes "$extras" rest) to download"
+    if [[ ,$extras, == *,fairseq,* ]] && ! has_fairseq_wheel "$2"; then compile_fairseq "$root" "$2"; fi
     (cd "$root" && "$python" -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
         die "pip could not install the project: its message is above; run again to go on"
     "$python" -c 'import torch, fairseq_entmax' ||
@@ -74,9 +143,11 @@ require_venv_python() {
 # ensure_venv DIR EXTRAS: the virtual environment DIR, made by $PYTHON (default python3)
 # where it is missing, has the project installed, editable, with the extras named
 # ("fairseq", "fairseq,dev"). Skipped when the stamp in DIR says that it was done for
-# the same setup.py, constraints.txt, Python version and extras. Two at once take turns.
+# the same setup.py, constraints.txt, Python version, build of torch and extras. Two at once
+# take turns.
 ensure_venv() {
-    local dir=$1 extras=$2 root
+    local dir=$1 extras=$2 root build
+    build=$(torch_build)
     root=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
     require_python "${PYTHON:-python3}"
     if [[ -e $dir && ! -f $dir/pyvenv.cfg ]] && ! is_begun_or_empty "$dir"; then
@@ -89,14 +160,13 @@ ensure_venv() {
         make_venv "$dir"
         require_venv_python "$dir"
         local stamp=$dir/.fairseq-entmax-installed step
-        step=$(fingerprint "$root" "$extras" "$("$dir/bin/python" -c 'import sys; print(sys.version)')" \
+        step=$(fingerprint "$root" "$extras" "$build" "$("$dir/bin/python" -c 'import sys; print(sys.version)')" \
             "$(files_fingerprint "$root/setup.py" "$root/constraints.txt")")
         if is_done "$stamp" "$step" "$dir/bin/fairseq-entmax"; then
             say "install: done before in $dir"
         else
-            say "install: the project${extras:+ with the extras $extras} in $dir"
             rm -f "$stamp"
-            install_project "$root" "$dir" "$extras"
+            install_project "$root" "$dir" "$extras" "$build"
             mark_done "$stamp" "$step"
         fi
     )
