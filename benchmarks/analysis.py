@@ -26,8 +26,9 @@ import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 
 from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.analyze import MEASURES, RELEVANCE, analyse
+from fairseq_entmax.analysis.analyze import analyse
 from fairseq_entmax.analysis.analyze import parser as analyze_parser
+from fairseq_entmax.analysis.arguments import MEASURES, RELEVANCE
 
 WANTED = [measure for measure in MEASURES if measure != RELEVANCE]
 

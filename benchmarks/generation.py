@@ -28,7 +28,7 @@ from mapping import rotated
 from pruned_generation import LENGTH, SIZES, WORDS, generator, random_batches, ready, seconds
 from training import BISECT, MAPPINGS, STOCK, kernel, use_bisection
 
-import fairseq_entmax  # noqa: F401
+import fairseq_entmax.models  # noqa: F401
 
 QUICKSTART = {"layers": 2, "embed_dim": 128, "ffn_embed_dim": 256, "attention_heads": 4}
 

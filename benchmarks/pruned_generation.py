@@ -27,7 +27,7 @@ from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 
-import fairseq_entmax  # noqa: F401
+import fairseq_entmax.models  # noqa: F401
 from fairseq_entmax.mappings import parse_mappings
 
 SIZES = {

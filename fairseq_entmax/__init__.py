@@ -1,14 +1,30 @@
 """Adaptively sparse and prunable Transformers for fairseq.
 
-This is the folder that ``--user-dir`` names. Where fairseq is installed, importing it
-registers the models and criterions; without fairseq, :mod:`fairseq_entmax.mappings` works on
-its own.
+This is the folder that ``--user-dir`` names. Importing it costs nothing and registers nothing:
+fairseq, once it has imported a user directory, imports the models in it, and these register
+themselves and the criterions. In Python, ``import fairseq_entmax.models`` does the same;
+:mod:`fairseq_entmax.mappings` needs torch alone.
 """
 
-from importlib.util import find_spec
+import importlib
+import sys
 
 __version__ = "0.1.0"
 
-if find_spec("fairseq") is not None:
-    from fairseq_entmax import criterions as criterions
-    from fairseq_entmax import models as models
+
+class _UserDirectory(list[str]):
+    """The places of the package's modules, which registers the models for fairseq's sake.
+
+    Where the package was imported before, fairseq does not import the models of the user
+    directory. It only looks whether the directory is in this list, which is when they are
+    registered.
+    """
+
+    def __contains__(self, path: object) -> bool:
+        is_here = super().__contains__(path)
+        if is_here and "fairseq.models" in sys.modules:
+            importlib.import_module(f"{__name__}.models")
+        return is_here
+
+
+__path__ = _UserDirectory(__path__)

@@ -8,9 +8,10 @@ import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import fairseq_entmax
+from fairseq_entmax.analysis.arguments import COMMANDS, HELP_FAIRSEQ, check_early
+from fairseq_entmax.head_names import Head, parse_heads
 
 # Commands that parse their arguments themselves, as some take fairseq's options: the module
 # with their function main, and their help
@@ -44,9 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     command = given[0] if given else ""
     try:
         if command in MODULES:
-            if command != "report":
-                importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-            importlib.import_module(MODULES[command][0]).main(given[1:])
+            _run_module(command, given[1:])
         else:
             options = _parser().parse_args(given)
             options.run(options)
@@ -54,6 +53,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"fairseq-entmax {command}: {error}", file=sys.stderr)
         return 1
     return 0
+
+
+def _run_module(command: str, arguments: list[str]) -> None:
+    """Run a command that takes fairseq's options, or the report."""
+    if command in COMMANDS:
+        check_early(command, arguments)
+        arguments = ["--help" if word == HELP_FAIRSEQ else word for word in arguments]
+        importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+    importlib.import_module(MODULES[command][0]).main(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -121,6 +129,7 @@ def _print_user_dir(options: argparse.Namespace) -> None:
 
 
 def _print_alpha(options: argparse.Namespace) -> None:
+    _require_checkpoint(options.checkpoint)
     from fairseq_entmax.analysis import alpha_table
 
     rows = alpha_table.checkpoint_alphas(options.checkpoint)
@@ -137,11 +146,17 @@ def _tag(options: argparse.Namespace) -> None:
     print(f"{number} sentences: {options.output}")
 
 
-def _parsed_heads(text: str) -> set[Any]:
-    from fairseq_entmax.pruning import parse_heads
+def _require_checkpoint(path: str) -> None:
+    """Refuse a file that is not there before torch and fairseq are imported."""
+    if not Path(path).exists():
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    if Path(path).is_dir():
+        raise ValueError(f"{path} is not a checkpoint, but a folder")
 
+
+def _parsed_heads(text: str) -> set[Head]:
     try:
-        return set(parse_heads(text))
+        return parse_heads(text)
     except ValueError as error:
         raise ValueError(f"--heads: {error}") from None
 
@@ -153,15 +168,16 @@ def _prune(options: argparse.Namespace) -> None:
         raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
+    heads = set() if options.heads is None else _parsed_heads(options.heads)
+    _require_checkpoint(options.checkpoint)
     from fairseq_entmax import pruning
     from fairseq_entmax.pruning import surgery
 
-    heads = set() if options.heads is None else _parsed_heads(options.heads)
     if options.output is None:
         print(surgery.as_options(pruning.checkpoint_heads(options.checkpoint)))
         return
     source, output = Path(options.checkpoint), Path(options.output)
-    bytes_before = source.stat().st_size if source.exists() else 0  # the output may replace it
+    bytes_before = source.stat().st_size  # the output may replace it
     report = pruning.prune_checkpoint(
         options.checkpoint,
         options.output,

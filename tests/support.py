@@ -12,7 +12,7 @@ from fairseq.data import Dictionary, LanguagePairDataset, ListDataset
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
 
-import fairseq_entmax  # noqa: F401
+import fairseq_entmax.models  # noqa: F401
 
 MAPPINGS = ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.2"]
 

@@ -1,6 +1,7 @@
 """Installing, importing, and the command."""
 
 import ast
+import logging
 import subprocess
 import sys
 import zipfile
@@ -59,7 +60,8 @@ for need in (
         need()
     except ModuleNotFoundError as error:
         print(error)
-assert main(["analyze", "data"]) == main(["ablate", "data"]) == 1
+options = ["data", "--path", "x", "--output", "y"]
+assert main(["analyze", *options]) == main(["ablate", *options]) == 1
 """
     result = run_python(code, ROOT)
     assert result.returncode == 0, result.stderr
@@ -67,23 +69,109 @@ assert main(["analyze", "data"]) == main(["ablate", "data"]) == 1
     assert result.stderr.count("pip install 'fairseq-entmax[fairseq]'") == 2
 
 
+def run_and_read(code, cwd=ROOT):
+    """The value of the last line that the code prints."""
+    result = run_python(code, cwd)
+    assert result.returncode == 0, result.stderr
+    return ast.literal_eval(result.stdout.splitlines()[-1])
+
+
 def test_user_dir_imports_none_of_the_tools_and_nothing_beside_fairseq():
     code = """
 import sys
 import fairseq.models, fairseq.tasks, fairseq.criterions, fairseq.checkpoint_utils
 before = set(sys.modules)
-import fairseq_entmax
+import fairseq_entmax.models
 new = {name.partition(".")[0] for name in set(sys.modules) - before}
-print(sorted(name for name in sys.modules if name.startswith("fairseq_entmax.")))
-print(sorted(new - set(sys.stdlib_module_names) - {"fairseq", "torch", "fairseq_entmax"}))
+ours = sorted(name for name in sys.modules if name.startswith("fairseq_entmax."))
+others = sorted(new - set(sys.stdlib_module_names) - {"fairseq", "torch", "fairseq_entmax"})
+print((ours, others))
 """
-    result = run_python(code, ROOT)
-    assert result.returncode == 0, result.stderr
-    ours, others = (ast.literal_eval(line) for line in result.stdout.splitlines()[-2:])
+    ours, others = run_and_read(code)
     assert not [
         name for name in ours if name.startswith(("fairseq_entmax.analysis", "fairseq_entmax.cli"))
     ]
     assert others == []
+
+
+def test_mappings_cost_what_torch_costs_and_leave_the_loggers_alone():
+    code = """
+import logging, sys
+import torch
+before = set(sys.modules)
+import fairseq_entmax.mappings
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+root = logging.getLogger()
+print((sorted(new - set(sys.stdlib_module_names)), root.level, len(root.handlers)))
+"""
+    assert run_and_read(code) == (["fairseq_entmax"], logging.WARNING, 0)
+
+
+def test_importing_the_package_registers_nothing_and_its_models_everything():
+    code = """
+from fairseq.models import ARCH_MODEL_REGISTRY, MODEL_REGISTRY
+from fairseq.criterions import CRITERION_REGISTRY
+def registered():
+    names = (*MODEL_REGISTRY, *ARCH_MODEL_REGISTRY, *CRITERION_REGISTRY)
+    return sum("entmax" in name or "head_l0" in name for name in names)
+import fairseq_entmax, fairseq_entmax.mappings
+before = registered()
+import fairseq_entmax.models
+print((before, registered() > 2, "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY))
+"""
+    assert run_and_read(code) == (0, True, True)
+
+
+@pytest.mark.parametrize("imported_before", ["", "import fairseq_entmax.mappings"])
+def test_fairseq_registers_models_and_criterions_of_the_user_directory(imported_before):
+    code = f"""
+{imported_before}
+from argparse import Namespace
+from fairseq import utils
+from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.criterions import CRITERION_REGISTRY
+utils.import_user_module(Namespace(user_dir={str(PACKAGE)!r}))
+print((
+    "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY,
+    "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY,
+))
+"""
+    assert run_and_read(code, PACKAGE.parent) == (True, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "says"),
+    [
+        (["user-dir"], 0, "fairseq_entmax"),
+        (["--version"], 0, fairseq_entmax.__version__),
+        (["--help"], 0, "user-dir"),
+        (["analyze", "--help"], 0, "--help-fairseq"),
+        (["ablate", "--help"], 0, "--bootstrap"),
+        (["report", "--help"], 0, "--figures"),
+        (["nonsense"], 2, "nonsense"),
+        (["alpha", "absent.pt"], 1, "there is no checkpoint absent.pt"),
+        (["prune", "absent.pt"], 1, "give --output FILE"),
+        (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
+        (["analyze", "data"], 1, "give --path CHECKPOINT"),
+        (["analyze", "data", "--path", "x"], 1, "give --output DIR"),
+        (["analyze", "--gradient-sentences", "many"], 2, "invalid int value: 'many'"),
+        (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
+    ],
+)
+def test_help_and_wrong_options_need_neither_torch_nor_fairseq(arguments, status, says):
+    code = f"""
+import sys
+from fairseq_entmax.cli import main
+try:
+    status = main({arguments!r})
+except SystemExit as stop:
+    status = stop.code
+print()
+print((status, sorted({{"torch", "fairseq", "numpy"}} & set(sys.modules))))
+"""
+    result = run_python(code, ROOT)
+    assert ast.literal_eval(result.stdout.splitlines()[-1]) == (status, [])
+    assert says in result.stdout + result.stderr
 
 
 def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
@@ -113,7 +201,7 @@ def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):
     code = f"""
 import sys
 sys.path.insert(0, {str(site)!r})
-import fairseq_entmax
+import fairseq_entmax.models
 from fairseq.models import ARCH_MODEL_REGISTRY
 assert fairseq_entmax.__file__.startswith({str(site)!r}), fairseq_entmax.__file__
 assert "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY

@@ -10,8 +10,16 @@ from typing import Any
 
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.arguments import (
+    ANALYZE,
+    GRADIENT,
+    MAPS,
+    MEASURES,
+    RELEVANCE,
+    add_analyze_options,
+)
 from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
-from fairseq_entmax.analysis.entries import GRADIENT, RELEVANCE, alpha_record, model_entry
+from fairseq_entmax.analysis.entries import alpha_record, model_entry
 from fairseq_entmax.analysis.importance.relevance import check_rules
 from fairseq_entmax.analysis.importance.sensitivity import check_gradient
 from fairseq_entmax.analysis.importance.shares import (
@@ -23,60 +31,17 @@ from fairseq_entmax.analysis.importance.shares import (
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import OFFSETS
 from fairseq_entmax.analysis.statistics import DENSITY_BINS, POSITIONAL_SHARE, RARE_RANK
-from fairseq_entmax.analysis.statistics import MEASURES as ONE_PASS_MEASURES
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTION = (
-    "Looks at every head of one or more models over a data set, in one teacher-forced pass, and "
-    "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
-)
-MEASURES = (*ONE_PASS_MEASURES, RELEVANCE, GRADIENT)
-MAPS = 10
-RELEVANCE_SENTENCES = 16
-GRADIENT_SENTENCES = 100
 GRADIENT_BATCH = 16
 
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(DESCRIPTION)
+    options = loading.data_parser(ANALYZE)
     options.prog = "fairseq-entmax analyze"
-    group = options.add_argument_group("Analysis")
-    group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
-    group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
-    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
-    group.add_argument(
-        "--measures",
-        metavar="NAME,…",
-        help=f"which to make, of {','.join(MEASURES)} (default: all)",
-    )
-    group.add_argument(
-        "--sentences",
-        metavar="N,…",
-        help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} whose heads differ most)",
-    )
-    group.add_argument(
-        "--conllu",
-        metavar="FILE",
-        help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
-        "order: adds dependencies, parts of speech and named entities",
-    )
-    group.add_argument(
-        "--relevance-sentences",
-        type=int,
-        default=RELEVANCE_SENTENCES,
-        metavar="N",
-        help="how many sentences, spread evenly, relevance is propagated for (default: %(default)s)",
-    )
-    group.add_argument(
-        "--gradient-sentences",
-        type=int,
-        default=GRADIENT_SENTENCES,
-        metavar="N",
-        help="likewise for the gradient of the loss (default: %(default)s)",
-    )
+    add_analyze_options(options)
     return options
 
 

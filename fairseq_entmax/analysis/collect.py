@@ -91,7 +91,7 @@ class ModelCollector:
 
     Args:
         loaded: the model.
-        wanted: the measures to make, of :data:`statistics.MEASURES`.
+        wanted: the measures to make, of :data:`arguments.MEASURES`.
         annotations: of the source, or None.
 
     Attributes:

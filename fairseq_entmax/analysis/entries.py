@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis.arguments import GRADIENT, RELEVANCE
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import ByHead, evenly_spread
 from fairseq_entmax.attentions import ATTENTIONS
@@ -18,7 +19,6 @@ from fairseq_entmax.models.entmax_transformer import attention_modules
 
 logger = logging.getLogger(__name__)
 
-RELEVANCE, GRADIENT = "relevance", "gradient"
 LONGEST_RECORD = 200
 NOT_ANNOTATED = {"dependencies": None, "pos_kl": None, "named_entity": None}
 

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis import measures
+from fairseq_entmax.analysis.arguments import ONE_PASS_MEASURES
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.tokens import (
     DECLARATIVE,
@@ -26,10 +27,6 @@ from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 # What can be measured in one pass. Entropy and divergence are always worked out, as sentences
 # whose heads differ most are looked for
-MEASURES = (
-    *("entropy", "diversity", "density", "confidence", "offsets"),
-    *("rare_word", "subword_merging", "final_punctuation"),
-)
 DENSITY_BINS = 20
 RARE_RANK = 500
 POSITIONAL_SHARE = 0.9
@@ -41,13 +38,15 @@ class LayerStatistics:
     Args:
         attention: ``encoder-self``, ``decoder-self`` or ``cross``.
         heads: how many heads it has, 1 or more.
-        wanted: which of :data:`MEASURES` to make.
+        wanted: which of :data:`ONE_PASS_MEASURES` to make.
 
     Attributes:
         sums: name to a float64 tensor whose first dimension, where it has one, is heads.
     """
 
-    def __init__(self, attention: str, heads: int, wanted: Collection[str] = MEASURES) -> None:
+    def __init__(
+        self, attention: str, heads: int, wanted: Collection[str] = ONE_PASS_MEASURES
+    ) -> None:
         self.attention = attention
         self.heads = heads
         self.wanted = frozenset(wanted)
@@ -238,13 +237,13 @@ class ModelStatistics:
     """Sums over every attention of a model.
 
     Args:
-        wanted: which of :data:`MEASURES` to make.
+        wanted: which of :data:`ONE_PASS_MEASURES` to make.
 
     Attributes:
         layers: attention to layer to its sums; an attention without heads is absent.
     """
 
-    def __init__(self, wanted: Collection[str] = MEASURES) -> None:
+    def __init__(self, wanted: Collection[str] = ONE_PASS_MEASURES) -> None:
         self.layers: dict[str, dict[int, LayerStatistics]] = {}
         self._wanted = wanted
 

@@ -2,6 +2,9 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
+
+# fairseq imports the models of a user directory, and not its criterions
+from fairseq_entmax import criterions as criterions
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 
 __all__ = ["EntmaxTransformerModel"]

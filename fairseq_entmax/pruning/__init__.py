@@ -1,6 +1,6 @@
 """From a checkpoint with closed heads to a smaller one. Never imported by ``--user-dir``."""
 
-from fairseq_entmax.modules.head_names import Head, parse_heads
+from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.pruning.surgery import (
     HeadCounts,
     PruningReport,

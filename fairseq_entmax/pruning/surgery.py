@@ -22,6 +22,7 @@ from torch import Tensor
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
+from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
     SHARE_ATTENTION,
@@ -33,7 +34,6 @@ from fairseq_entmax.models.options import (
     set_defaults,
 )
 from fairseq_entmax.modules import HardConcreteGate
-from fairseq_entmax.modules.head_names import Head
 
 MODEL = "entmax_transformer"
 PLAIN_CRITERION = "label_smoothed_cross_entropy"

@@ -6,10 +6,10 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis import measures
+from fairseq_entmax.analysis.arguments import ONE_PASS_MEASURES
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.statistics import (
     DENSITY_BINS,
-    MEASURES,
     LayerStatistics,
     ModelStatistics,
     positional_role,
@@ -352,7 +352,7 @@ def test_only_what_is_wanted_is_measured():
     assert statistics.diversity() is None
 
 
-@pytest.mark.parametrize("name", MEASURES)
+@pytest.mark.parametrize("name", ONE_PASS_MEASURES)
 def test_each_measure_can_be_had_alone(name, attention):
     source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
     batch = batch_of(source, target, table(lambda token: 480 + token))

@@ -8,7 +8,6 @@ all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import json
 import logging
@@ -28,9 +27,6 @@ from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.ablation import results, significance
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
-    BLEU,
-    LOSS,
-    SCORES,
     Removal,
     Scorer,
     check_heads,
@@ -39,76 +35,18 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.ablation.settings import scoring_settings
+from fairseq_entmax.analysis.arguments import ABLATE, ALL, BLEU, LOSS, SCORES, add_ablate_options
 from fairseq_entmax.analysis.files import write_together
-from fairseq_entmax.modules.head_names import parse_heads
+from fairseq_entmax.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
 
-DESCRIPTION = (
-    "Removes each head of a model in turn, and scores what is left on a data set by loss and by "
-    "BLEU of generated text, with tests of significance against the unchanged model. Every "
-    "finished removal is kept: after a stop the same command goes on where it was. To generate "
-    "the whole data set for each head takes long: --scores loss is the quick variant."
-)
 JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
-BOOTSTRAP = 1000
-ALL = "all"
 # Options of fairseq-generate that would be passed over
 WITHOUT_EFFECT = (
     *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
     *("model_overrides", "results_path"),
 )
-
-
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add the options that are this command's own."""
-    group = parser.add_argument_group("Ablation")
-    group.add_argument(
-        "--output",
-        metavar="DIR",
-        help="the folder for ablation.json, ablation.tsv and removals.jsonl; a folder with "
-        "removals of the same settings is gone on with",
-    )
-    group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
-    group.add_argument(
-        "--heads",
-        metavar="HEADS",
-        nargs="+",
-        action="extend",
-        help="the heads to remove, each alone, as layer.head from 0, such as "
-        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is "
-        "there and not closed",
-    )
-    group.add_argument(
-        "--sets",
-        metavar="HEADS",
-        nargs="+",
-        action="extend",
-        help="heads to remove together, named likewise: each text is one set, such as "
-        "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
-    )
-    group.add_argument(
-        "--scores",
-        default=",".join(SCORES),
-        metavar="SCORES",
-        help=f"any of {','.join(SCORES)} (default: both). loss is the mean negative log "
-        f"likelihood of a target token, teacher-forced; bleu generates, as fairseq-generate does",
-    )
-    group.add_argument(
-        "--bootstrap",
-        type=int,
-        default=BOOTSTRAP,
-        metavar="N",
-        help="resamples of the test of significance for BLEU (default: %(default)s), seeded by "
-        "--seed; p is never below 1 / (N + 1)",
-    )
-    group.add_argument(
-        "--sacrebleu-tokenize",
-        metavar="NAME",
-        help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). Where "
-        "the data was cut into words, put them together with fairseq's --tokenizer, or score the "
-        "words as they are with 'none'",
-    )
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -122,9 +60,9 @@ def main(arguments: Sequence[str]) -> None:
         ModuleNotFoundError: scipy is needed and not installed.
         SystemExit: of argparse.
     """
-    parser = loading.data_parser(DESCRIPTION, generation=True)
+    parser = loading.data_parser(ABLATE, generation=True)
     parser.prog = "fairseq-entmax ablate"
-    add_arguments(parser)
+    add_ablate_options(parser)
     args = loading.parse(parser, arguments)
     loading.log_to_stderr()
     _check(args)

@@ -12,11 +12,10 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
+from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules.head_names import Head
 
-LOSS, BLEU = "loss", "bleu"
-SCORES = (LOSS, BLEU)
 # In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
 UNKNOWN_TARGET = "NOTINDICTIONARY"
 
@@ -152,7 +151,7 @@ class Scorer:
         config: fairseq's configuration, for ``generation``, ``common_eval.post_process``,
             ``bpe``, ``tokenizer`` and ``common.seed``.
         samples: all batches of the data set, on the model's device.
-        scores: some of :data:`SCORES`.
+        scores: some of :data:`arguments.SCORES`.
 
     Attributes:
         ids: numbers of the sentences in the data set, ascending; scores have this order.

@@ -29,7 +29,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.analysis.ablation import significance
-from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, Scorer, SentenceScores, text_of
+from fairseq_entmax.analysis.ablation.removal import Scorer, SentenceScores, text_of
+from fairseq_entmax.analysis.arguments import BLEU, LOSS
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often

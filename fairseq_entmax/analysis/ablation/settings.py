@@ -12,7 +12,7 @@ from fairseq.dataclass.configs import GenerationConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.ablation.removal import BLEU
+from fairseq_entmax.analysis.arguments import BLEU
 
 # Generation options on which the first hypothesis does not depend
 PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")

@@ -10,7 +10,6 @@ from typing import Any
 
 from fairseq_entmax.analysis.files import check_target, refuse_inputs, write_together
 from fairseq_entmax.analysis.report.head_measures import measures_of
-from fairseq_entmax.analysis.report.page import render_page
 
 DESCRIPTION = (
     "Draws an analysis as one HTML file that opens without a network: every head of every model, "
@@ -74,9 +73,10 @@ def run(options: argparse.Namespace) -> None:
     refuse_inputs([output], inputs)
     analysis = read_analysis(options.analysis)
     _check_measure(options.measure, analysis)
-    # Here, because they need the extra: the command's help does not
+    # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
     from fairseq_entmax.analysis.report.figures import figures, read_pruning
+    from fairseq_entmax.analysis.report.page import render_page
 
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)

@@ -21,7 +21,7 @@ from fairseq_entmax import pruning
 from fairseq_entmax.analysis.ablation.command import main
 from fairseq_entmax.analysis.ablation.removal import Scorer, text_of
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
-from fairseq_entmax.modules.head_names import parse_heads
+from fairseq_entmax.head_names import parse_heads
 from tests import commands
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import random_sentences, tiny_task

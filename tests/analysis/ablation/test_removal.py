@@ -19,8 +19,8 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
     without_heads,
 )
+from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules.head_names import Head, parse_heads
 from fairseq_entmax.pruning import prune_state
 from tests.pruning.test_surgery import (
     ALL,

@@ -1,0 +1,161 @@
+"""The options of ``analyze`` and ``ablate`` that are their own, beside those of fairseq.
+
+Kept apart from what needs torch and fairseq, so that help and wrong options are told at once.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+
+ANALYZE = (
+    "Looks at every head of one or more models over a data set, in one teacher-forced pass, and "
+    "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
+)
+ABLATE = (
+    "Removes each head of a model in turn, and scores what is left on a data set by loss and by "
+    "BLEU of generated text, with tests of significance against the unchanged model. Every "
+    "finished removal is kept: after a stop the same command goes on where it was. To generate "
+    "the whole data set for each head takes long: --scores loss is the quick variant."
+)
+# What follows from one pass over the data, and what needs passes of its own
+ONE_PASS_MEASURES = (
+    *("entropy", "diversity", "density", "confidence", "offsets"),
+    *("rare_word", "subword_merging", "final_punctuation"),
+)
+RELEVANCE, GRADIENT = "relevance", "gradient"
+MEASURES = (*ONE_PASS_MEASURES, RELEVANCE, GRADIENT)
+MAPS = 10
+RELEVANCE_SENTENCES = 16
+GRADIENT_SENTENCES = 100
+LOSS, BLEU = "loss", "bleu"
+SCORES = (LOSS, BLEU)
+BOOTSTRAP = 1000
+ALL = "all"
+
+
+def add_analyze_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``analyze``."""
+    group = parser.add_argument_group("Analysis")
+    group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
+    group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
+    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
+    group.add_argument(
+        "--measures",
+        metavar="NAME,…",
+        help=f"which to make, of {','.join(MEASURES)} (default: all)",
+    )
+    group.add_argument(
+        "--sentences",
+        metavar="N,…",
+        help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
+        f"{MAPS} whose heads differ most)",
+    )
+    group.add_argument(
+        "--conllu",
+        metavar="FILE",
+        help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
+        "order: adds dependencies, parts of speech and named entities",
+    )
+    group.add_argument(
+        "--relevance-sentences",
+        type=int,
+        default=RELEVANCE_SENTENCES,
+        metavar="N",
+        help="how many sentences, spread evenly, relevance is propagated for (default: %(default)s)",
+    )
+    group.add_argument(
+        "--gradient-sentences",
+        type=int,
+        default=GRADIENT_SENTENCES,
+        metavar="N",
+        help="likewise for the gradient of the loss (default: %(default)s)",
+    )
+
+
+def add_ablate_options(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``ablate``."""
+    group = parser.add_argument_group("Ablation")
+    group.add_argument(
+        "--output",
+        metavar="DIR",
+        help="the folder for ablation.json, ablation.tsv and removals.jsonl; a folder with "
+        "removals of the same settings is gone on with",
+    )
+    group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
+    group.add_argument(
+        "--heads",
+        metavar="HEADS",
+        nargs="+",
+        action="extend",
+        help="the heads to remove, each alone, as layer.head from 0, such as "
+        "'encoder-self:0.3,0.5;cross:2.1'; 'all' (default without --sets): every head that is "
+        "there and not closed",
+    )
+    group.add_argument(
+        "--sets",
+        metavar="HEADS",
+        nargs="+",
+        action="extend",
+        help="heads to remove together, named likewise: each text is one set, such as "
+        "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
+    )
+    group.add_argument(
+        "--scores",
+        default=",".join(SCORES),
+        metavar="SCORES",
+        help=f"any of {','.join(SCORES)} (default: both). loss is the mean negative log "
+        f"likelihood of a target token, teacher-forced; bleu generates, as fairseq-generate does",
+    )
+    group.add_argument(
+        "--bootstrap",
+        type=int,
+        default=BOOTSTRAP,
+        metavar="N",
+        help="resamples of the test of significance for BLEU (default: %(default)s), seeded by "
+        "--seed; p is never below 1 / (N + 1)",
+    )
+    group.add_argument(
+        "--sacrebleu-tokenize",
+        metavar="NAME",
+        help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). Where "
+        "the data was cut into words, put them together with fairseq's --tokenizer, or score the "
+        "words as they are with 'none'",
+    )
+
+
+HELP_FAIRSEQ = "--help-fairseq"
+COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
+
+
+def check_early(command: str, arguments: Sequence[str]) -> None:
+    """Answer ``--help``, and refuse what is wrong whatever fairseq says.
+
+    Args:
+        command: ``analyze`` or ``ablate``.
+        arguments: what stands behind it.
+
+    Raises:
+        ValueError: ``--path`` or ``--output`` is missing.
+        SystemExit: of argparse, after help or for what it cannot read.
+    """
+    description, add_options = COMMANDS[command]
+    parser = argparse.ArgumentParser(
+        prog=f"fairseq-entmax {command}",
+        usage=f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]",
+        description=description,
+        epilog="Beside these, fairseq's own options: --help-fairseq prints all.",
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "--path", metavar="FILE", help="the checkpoint; for analyze also several, with ':' between"
+    )
+    parser.add_argument(HELP_FAIRSEQ, action="store_true", help="fairseq's options, too")
+    add_options(parser)
+    options, _ = parser.parse_known_args(arguments)
+    if options.help_fairseq:
+        return
+    if not options.path:
+        raise ValueError("give --path CHECKPOINT, the model to look at")
+    if not options.output:
+        raise ValueError("give --output DIR, where the results go")
