@@ -89,7 +89,7 @@ def contenders(rows: int, device: str, value: float) -> dict[str, Callable[[Tens
     return runs
 
 
-def rotated(names: list[str], turn: int) -> list[str]:
+def rotated(names: list[Any], turn: int) -> list[Any]:
     """The names in an order in which each is first as often as the others."""
     first = turn % len(names)
     return names[first:] + names[:first]

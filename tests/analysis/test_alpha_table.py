@@ -75,7 +75,7 @@ def test_the_command_prints_the_same_as_json(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (None, "No such file"),
+        (None, "there is no checkpoint"),
         ([1, 2], "not a fairseq checkpoint"),
         ({"model": {}}, "neither 'cfg' nor 'args'"),
         ({"model": {}, "args": Namespace(arch="lstm")}, "no attention of an encoder-decoder"),

@@ -447,10 +447,12 @@ def test_a_checkpoint_of_another_model_is_refused(data, task, tmp_path, capsys):
     assert "is of the model lstm: only those of" in capsys.readouterr().err
 
 
-def test_help_names_the_commands_own_options_and_fairseqs(capsys):
+@pytest.mark.parametrize(("option", "has_fairseqs"), [("--help", False), ("--help-fairseq", True)])
+def test_help_names_the_commands_own_options_and_where_fairseqs_are(option, has_fairseqs, capsys):
     with pytest.raises(SystemExit) as stop:
-        cli.main(["analyze", "--help"])
+        cli.main(["analyze", option])
     assert stop.value.code == 0
     text = capsys.readouterr().out
     assert "--sentences" in text
-    assert "--max-tokens" in text
+    assert ("--max-tokens" in text) == has_fairseqs
+    assert ("--help-fairseq" in text) != has_fairseqs
