@@ -89,8 +89,10 @@ setup(
     entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",
+        "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
+        "Programming Language :: Python :: 3.13",
         "Topic :: Scientific/Engineering :: Artificial Intelligence",
     ],
 )

@@ -1,0 +1,67 @@
+"""scripts/constraints.py: the constraints hold on machines of other kinds than this one."""
+
+import importlib.util
+import re
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+LINUX = "Linux x86_64"
+
+
+@pytest.fixture(scope="module")
+def script():
+    spec = importlib.util.spec_from_file_location("constraints", ROOT / "scripts/constraints.py")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["constraints"] = module  # dataclasses look there
+    spec.loader.exec_module(module)
+    yield module
+    del sys.modules["constraints"]
+
+
+def test_names_that_the_constraints_leave_open_are_found_however_they_are_spelt(script):
+    resolved = "ast-serialize==1.0\nnumpy==2.4\nzope.x==3\n"
+    constraints = "# numpy==1\nAst_Serialize==1.0\nzope-x==3 ; python_version < '3.12'\n"
+    assert script.unpinned(resolved, constraints) == ["numpy"]
+
+
+def test_a_version_that_the_indexs_own_torch_cannot_have_is_found(script, tmp_path, capsys):
+    pinned = script.CONSTRAINTS.read_text(encoding="utf-8")
+    assert "\ntriton==" in pinned
+    wrong = tmp_path / "constraints.txt"
+    wrong.write_text(re.sub(r"(?m)^triton==\S+", "triton==3.9.0", pinned), encoding="utf-8")
+    failed = script.check(wrong, [LINUX], ["3.11"])
+    assert failed[0] == f"{LINUX}, Python 3.11, all extras"
+    assert "triton" in capsys.readouterr().err
+
+
+def test_a_version_that_is_left_open_is_found(script, tmp_path):
+    pinned = script.CONSTRAINTS.read_text(encoding="utf-8")
+    fewer = tmp_path / "constraints.txt"
+    fewer.write_text(re.sub(r"(?m)^sacrebleu==.*\n", "", pinned), encoding="utf-8")
+    with pytest.raises(script.CannotResolve, match="no version is given for sacrebleu"):
+        script.check_machine(fewer, "Darwin arm64", "3.13")
+
+
+def test_another_size_of_a_download_than_said_is_found(script, monkeypatch):
+    said = script.Download(1000, 100)
+    monkeypatch.setattr(script, "read_downloads", lambda: {(LINUX, "report"): said})
+    for found in (said, script.Download(1050, 95)):
+        monkeypatch.setattr(script, "measure", lambda *_, found=found: found)
+        assert "MB of torch" in script.check_download(script.CONSTRAINTS, LINUX, "report")
+    for found in (script.Download(1200, 100), script.Download(1000, 200)):
+        monkeypatch.setattr(script, "measure", lambda *_, found=found: found)
+        with pytest.raises(script.CannotResolve, match=r"run scripts/constraints\.py update"):
+            script.check_download(script.CONSTRAINTS, LINUX, "report")
+
+
+def test_the_script_the_package_and_the_readme_name_the_same_pythons(script):
+    setup = (ROOT / "setup.py").read_text(encoding="utf-8")
+    classifiers = re.findall(r"Programming Language :: Python :: (3\.\d+)", setup)
+    assert tuple(classifiers) == script.PYTHONS
+    assert re.search(r'python_requires=">=(.+)"', setup)[1] == script.PYTHONS[0]
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"(?m)^\| Python \|.*$", readme)
+    assert set(re.findall(r"3\.\d+", row)) == set(script.PYTHONS)

@@ -1,0 +1,144 @@
+"""scripts/lib/venv.sh: which torch is installed, and what is said of downloads before."""
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+from packaging.markers import Marker
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCES = f'source "{ROOT}/examples/lib/common.sh"; source "{ROOT}/scripts/lib/venv.sh"'
+
+
+def shell(script, **environment):
+    return subprocess.run(
+        ["bash", "-c", f"set -euo pipefail; {SOURCES}; {script}"],
+        env={**os.environ, **environment},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+@pytest.fixture
+def commands(tmp_path):
+    """A folder that goes in front of PATH, and a function that puts a command into it."""
+
+    def add(name, script):
+        path = tmp_path / name
+        path.write_text(f"#!/bin/sh\n{script}\n", encoding="utf-8")
+        path.chmod(0o755)
+        return f"{tmp_path}:{os.environ['PATH']}"
+
+    return add
+
+
+def test_a_build_of_torch_that_is_none_is_refused():
+    result = shell("torch_build", TORCH_BUILD="rocm")
+    assert result.returncode == 1
+    assert "TORCH_BUILD is 'rocm': set it to cpu or cuda" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("system", "gpu", "asked", "build"),
+    [
+        ("Linux", "echo 'GPU 0: NVIDIA H100'", "", "cuda"),
+        ("Linux", "exit 9", "", "cpu"),
+        ("Linux", "exit 9", "cuda", "cuda"),
+        ("Linux", "echo 'GPU 0: NVIDIA H100'", "cpu", "cpu"),
+        ("Darwin", "exit 127", "", "cuda"),  # the only build there is
+    ],
+)
+def test_the_build_of_torch_is_that_for_the_machine_or_the_one_asked_for(
+    commands, system, gpu, asked, build
+):
+    if os.path.exists("/dev/nvidia0") and not asked and build == "cpu":
+        pytest.skip("this machine has a GPU, and a machine without is meant")
+    commands("uname", f"echo {system}")
+    path = commands("nvidia-smi", gpu)
+    result = shell("torch_build", PATH=path, TORCH_BUILD=asked)
+    assert (result.stdout.strip(), result.stderr) == (build, "")
+
+
+# A Python in whose environment torch has the version of $TORCH; what pip is asked for is kept
+PYTHON = """
+case "$*" in
+*"version(\\"torch\\")"*) [ -n "$TORCH" ] && echo "$TORCH" ;;
+*"-m pip"*) echo "$*" >>"$LOG"; case "$*" in *index-url*) exit "$CPU_STATUS" ;; esac ;;
+esac
+"""
+
+
+@pytest.mark.parametrize(
+    ("build", "present", "cpu_status", "asked", "said"),
+    [
+        ("cpu", "", "0", ["torch==2.13.0+cpu"], ["up to 200 MB to download"]),
+        ("cpu", "", "1", ["torch==2.13.0+cpu"], ["200 MB", "the build with CUDA is taken"]),
+        ("cpu", "2.13.0", "0", [], []),
+        ("cuda", "", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
+        ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
+        ("cuda", "2.13.0", "0", [], []),
+    ],
+)
+def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
+    tmp_path, commands, build, present, cpu_status, asked, said
+):
+    (tmp_path / "constraints.txt").write_text("torch==2.13.0\ntorchaudio==2.11.0\n")
+    (tmp_path / "bin").mkdir()
+    path = commands("uname", '[ "$*" = -s ] && echo Linux || echo Linux x86_64')
+    commands("bin/python", PYTHON)
+    log = tmp_path / "log"
+    log.touch()
+    result = shell(
+        f"install_torch {tmp_path} {tmp_path} {build} fairseq,report",
+        PATH=path,
+        TORCH=present,
+        LOG=str(log),
+        CPU_STATUS=cpu_status,
+    )
+    assert result.returncode == 0, result.stderr
+    assert [line.split()[-1] for line in log.read_text().splitlines()] == asked
+    assert result.stdout.count("==> install") == len(said)
+    for text in said:
+        assert text in result.stdout
+
+
+def test_the_download_of_a_machine_without_figures_is_unknown(commands):
+    path = commands("uname", "echo Plan9 mips")
+    result = shell("megabytes fairseq,report torch", PATH=path)
+    assert result.stdout == "an unknown number of MB\n"
+
+
+@pytest.mark.parametrize("machine", ["Linux x86_64", "Linux aarch64", "Darwin arm64"])
+@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+def test_fairseq_is_compiled_where_the_package_asks_for_source_text(
+    tmp_path, commands, machine, version
+):
+    text = (ROOT / "setup.py").read_text(encoding="utf-8")
+    names: dict = {}
+    exec(text[text.index("HAS_WHEEL =") : text.index("setup(")], names)
+    system, processor = machine.split()
+    where = {
+        "platform_system": system,
+        "platform_machine": processor,
+        "python_version": version,
+    }
+    has_wheel = Marker(names["HAS_WHEEL"]).evaluate(where)
+    assert has_wheel != Marker(names["HAS_NO_WHEEL"]).evaluate(where)
+    (tmp_path / "bin").mkdir()
+    commands("bin/python", f"echo {version}")
+    path = commands("uname", f"echo {machine}")
+    assert (shell(f"has_fairseq_wheel {tmp_path}", PATH=path).returncode == 0) == has_wheel
+
+
+def test_a_missing_compiler_is_said_before_anything_is_compiled(tmp_path, commands):
+    (tmp_path / "bin").mkdir()
+    commands("bin/python", "exit 1")
+    needed = tmp_path / "needed"
+    needed.mkdir()
+    for name in ("bash", "dirname", "basename"):
+        (needed / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
+    result = shell(f"compile_fairseq {tmp_path} {tmp_path}", PATH=str(needed))
+    assert result.returncode == 1
+    assert "there is no C++ compiler" in result.stderr
