@@ -225,7 +225,7 @@ measure_speed() {
     say "speed of $1: ${#paths[@]} models in turns"
     if [[ $device == gpu ]]; then on=cuda; fi
     rm -f "$file.done"
-    python3 "$ROOT/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
+    python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
         --sentences "$SPEED_SENTENCES" --repeats 3 --device "$on" --json "$file.tmp" \
         >"$file.log" 2>&1 || {
         tail -n 30 "$file.log" >&2

@@ -1,7 +1,7 @@
 """How fast models train: stock fairseq, and each mapping here, side by side in one process.
 
-    python benchmarks/training.py quickstart/data-bin              # the quickstart's model
-    python benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
+    python scripts/benchmarks/training.py quickstart/data-bin              # the quickstart's model
+    python scripts/benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
 
 DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. The contenders are
 fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here; and what a user would
@@ -40,7 +40,7 @@ from fairseq_entmax import kernels
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.modules import MultiheadAttention
 
-ROOT = Path(__file__).parents[1]
+ROOT = Path(__file__).parents[2]
 # Model options, and the arch of fairseq whose counterpart here has entmax_ in front
 QUICKSTART = (
     "--encoder-layers 2 --decoder-layers 2 --encoder-embed-dim 128 --decoder-embed-dim 128 "

@@ -1,11 +1,11 @@
 """What a mapping costs, forward and backward, against what else could be taken.
 
-    python benchmarks/mapping.py                            # the shapes of translation
-    python benchmarks/mapping.py --shapes 4096x8 256x1024   # rows x keys
-    python benchmarks/mapping.py --growth                   # with the length of rows, and with rows
-    python benchmarks/mapping.py --spread 0.5 --alpha 1.1   # denser rows
-    OMP_NUM_THREADS=1 python benchmarks/mapping.py          # one thread
-    python benchmarks/mapping.py --device cuda              # on a GPU
+    python scripts/benchmarks/mapping.py                            # the shapes of translation
+    python scripts/benchmarks/mapping.py --shapes 4096x8 256x1024   # rows x keys
+    python scripts/benchmarks/mapping.py --growth                   # with the length of rows, and with rows
+    python scripts/benchmarks/mapping.py --spread 0.5 --alpha 1.1   # denser rows
+    OMP_NUM_THREADS=1 python scripts/benchmarks/mapping.py          # one thread
+    python scripts/benchmarks/mapping.py --device cuda              # on a GPU
 
 Peers: torch.softmax, and of the package entmax: sparsemax, entmax15 (exact, one fixed alpha), and
 entmax_bisect, the only one with a gradient for alpha; on a GPU, of the package adasplash where it is

@@ -1,4 +1,4 @@
-"""benchmarks/pruned_generation.py: what it prints and writes, not how fast anything is."""
+"""scripts/benchmarks/pruned_generation.py: what it prints and writes, not how fast anything is."""
 
 import json
 import subprocess
@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).parents[2] / "benchmarks" / "pruned_generation.py"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "benchmarks" / "pruned_generation.py"
 
 
 def run(*arguments):

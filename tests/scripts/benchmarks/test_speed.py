@@ -10,7 +10,7 @@ import pytest
 
 from tests.kernels.native.support import needs_compiler
 
-FOLDER = Path(__file__).parents[2] / "benchmarks"
+FOLDER = Path(__file__).parents[3] / "scripts" / "benchmarks"
 ALL = ["stock fairseq", "softmax", "1.5-entmax", "alpha-entmax", "entmax_bisect"]
 
 

@@ -1,6 +1,6 @@
 """How long the commands and imports take before they do anything, and what they import.
 
-    python benchmarks/startup.py [--rounds 5] [--commit HEAD~20]
+    python scripts/benchmarks/startup.py [--rounds 5] [--commit HEAD~20]
 
 Each command runs in a process of its own; the contenders take turns, several rounds. The table has
 medians of seconds, the modules of torch and fairseq that were imported, and how many lines were
@@ -23,7 +23,7 @@ from pathlib import Path
 
 from mapping import rotated
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 COMMAND = "import sys; from fairseq_entmax.cli import main; sys.exit(main(sys.argv[1:]))"
 CONTENDERS = {
     "python alone": "pass",

@@ -1,6 +1,6 @@
 """What the record of alpha costs: its share of the time of training steps.
 
-    python benchmarks/alpha_record.py
+    python scripts/benchmarks/alpha_record.py
 
 Trains the model of the quickstart on random words as fairseq's trainer would, with a line
 in alpha.jsonl each 10 updates (the default), and prints the median of five runs.

@@ -1,7 +1,7 @@
 """How fast models translate: stock fairseq, and each mapping here, side by side in one process.
 
-    python benchmarks/generation.py                          # the size of the quickstart
-    python benchmarks/generation.py --size base --device cuda --fp16
+    python scripts/benchmarks/generation.py                          # the size of the quickstart
+    python scripts/benchmarks/generation.py --size base --device cuda --fp16
 
 The models are not trained: each writes translations of one length by beam search with
 ``fairseq-generate``'s own generator, so that all do the same work. ``entmax_bisect`` is the same

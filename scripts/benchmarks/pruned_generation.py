@@ -1,8 +1,8 @@
 """How fast a model translates with some of its heads gone, against one with all of them.
 
-    python benchmarks/pruned_generation.py                              # models of its own
-    python benchmarks/pruned_generation.py --size base --device cuda
-    python benchmarks/pruned_generation.py DATA --path FULL.pt PRUNED.pt    # your models
+    python scripts/benchmarks/pruned_generation.py                              # models of its own
+    python scripts/benchmarks/pruned_generation.py --size base --device cuda
+    python scripts/benchmarks/pruned_generation.py DATA --path FULL.pt PRUNED.pt    # your models
 
 Without checkpoints it builds a Transformer with all its heads and three others that keep 1/2,
 1/4 and none of them, and lets each write translations of one length, so that all do the same

@@ -11,7 +11,7 @@ import torch
 from tests.kernels.triton.support import DEVICE
 
 pytest.importorskip("triton")
-FILE = Path(__file__).parents[2] / "benchmarks" / "fused_attention.py"
+FILE = Path(__file__).parents[3] / "scripts" / "benchmarks" / "fused_attention.py"
 
 
 @pytest.fixture

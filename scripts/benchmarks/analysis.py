@@ -1,7 +1,7 @@
 """What analysis costs beside a plain teacher-forced validation pass, and how its memory grows.
 
-    python benchmarks/analysis.py DATA --path CHECKPOINT --gen-subset test --cpu
-    python benchmarks/analysis.py DATA --path CHECKPOINT --memory valid,train --cpu
+    python scripts/benchmarks/analysis.py DATA --path CHECKPOINT --gen-subset test --cpu
+    python scripts/benchmarks/analysis.py DATA --path CHECKPOINT --memory valid,train --cpu
 
 Takes fairseq's options on data and batches. Validation is fairseq's own step, with its
 cross-entropy, over the same batches; analysis makes all measures but relevance: the pass itself,
@@ -36,7 +36,7 @@ WANTED = [measure for measure in MEASURES if measure != RELEVANCE]
 def parser() -> argparse.ArgumentParser:
     """The options of ``fairseq-entmax analyze``, and this script's."""
     options = analyze_parser()
-    options.description, options.prog = __doc__, "benchmarks/analysis.py"
+    options.description, options.prog = __doc__, "scripts/benchmarks/analysis.py"
     options.formatter_class = argparse.RawDescriptionHelpFormatter
     options.set_defaults(no_progress_bar=True)
     options.add_argument("--repeats", type=int, default=5)

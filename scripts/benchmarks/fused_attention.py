@@ -1,7 +1,7 @@
 """What attention costs on a GPU, forward and backward, fused and not, against its peers.
 
-    python benchmarks/fused_attention.py                                # the shapes of translation
-    python benchmarks/fused_attention.py --lengths 2048 --dtypes bf16 --causal
+    python scripts/benchmarks/fused_attention.py                                # the shapes of translation
+    python scripts/benchmarks/fused_attention.py --lengths 2048 --dtypes bf16 --causal
 
 Heads are those of transformer_iwslt_de_en (4 of 128) and transformer_wmt_en_de (8 of 64). The
 length of a sentence changes, the number of tokens of a batch does not. Peers: torch's
