@@ -41,17 +41,30 @@ static inline void pad(Block *block, int array, int count, float nothing)
         for (long i = block->counts[k]; i < block->length; i++) cells[i][k] = nothing;
 }
 
-/* The numbers of more rows at the places that were kept */
-static inline void follow(const Block *block, const float *restrict rows, int count, long n, vec *restrict lanes)
+/* NaN where a number of the row is NaN or infinite, else 0 */
+static inline float broken_in(const float *restrict row, long n)
 {
+    float sum = 0;
+#pragma omp simd reduction(+ : sum)
+    for (long i = 0; i < n; i++) sum += row[i] * 0.0f;
+    return sum;
+}
+
+/* The numbers of more rows at the places that were kept. Returns what is to be added to each row: NaN
+ * where one that was not kept would have made it so, by 0 NaN. */
+static inline vec follow(const Block *block, const float *restrict rows, int count, long n, vec *restrict lanes)
+{
+    vec broken = {0};
     if (block->is_whole) {
         transpose(rows, count, n, 0.0f, lanes);
-        return;
+        return broken;
     }
+    for (int k = 0; k < count; k++) broken[k] = broken_in(rows + k * n, n);
     Places places = (Places)block->places;
     memset(lanes, 0, block->length * sizeof *lanes);
     for (int k = 0; k < count; k++)
         for (int32_t i = 0; i < block->counts[k]; i++) ((Lanes)lanes)[i][k] = rows[k * n + places[i][k]];
+    return broken;
 }
 
 static inline void put_back(const Block *block, const vec *restrict lanes, float *restrict rows, int count, long n)
@@ -131,15 +144,24 @@ static inline vec load_epsilon(const float *epsilon, long first, long inner, lon
     return WHERE(loaded < LEAST_EPSILON, all(LEAST_EPSILON), loaded);
 }
 
+/* NaN in whole rows */
+static inline void fill_rows(ivec broken, float *rows, int count, long n)
+{
+    for (int k = 0; k < count; k++)
+        if (broken[k])
+            for (long i = 0; i < n; i++) rows[k * n + i] = NAN;
+}
+
 /* `count` rows of n scores to probabilities */
 static void forward_block(const float *scores, vec epsilon, float *probs, int count, long n, Block *block)
 {
+    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
     ivec broken = keep_scores(scores, count, n, epsilon, block);
+    broken |= without & has_keys(block);
     solve(block, epsilon);
     put_back(block, block->array[POWERS], probs, count, n);
-    for (int k = 0; k < count; k++)
-        if (broken[k])
-            for (long i = 0; i < n; i++) probs[k * n + i] = NAN;
+    fill_rows(broken, probs, count, n);
 }
 
 static inline void keep_support(const float *probs, int count, long n, Block *block)
@@ -161,9 +183,12 @@ static void backward_block(const float *probs, vec epsilon, const float *grads, 
                            float *grad_alpha, int count, long n, Block *block)
 {
     keep_support(probs, count, n, block);
-    follow(block, grads, count, n, block->array[GRADS]);
-    vec for_alpha = differentiate(block, epsilon, grad_alpha != 0);
-    if (grad_scores) put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+    vec broken = follow(block, grads, count, n, block->array[GRADS]);
+    vec for_alpha = differentiate(block, epsilon, grad_alpha != 0) + broken;
+    if (grad_scores) {
+        put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+        fill_rows(broken != broken, grad_scores, count, n);
+    }
     if (grad_alpha)
         for (int k = 0; k < count; k++) grad_alpha[k] = for_alpha[k];
 }
