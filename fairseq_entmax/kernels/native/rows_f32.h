@@ -29,6 +29,24 @@ static inline void keep(const float *restrict row, long n, float origin, float l
     block->counts[k] = count;
 }
 
+/* The same for what is not 0, where that is so little that most vectors have none */
+static inline void keep_few(const float *restrict row, long n, Block *block, int array, int k)
+{
+    Lanes cells = (Lanes)block->array[array];
+    Places places = (Places)block->places;
+    int32_t count = 0;
+    for (long first = 0; first < n; first += LANES) {
+        long end = smaller(first + LANES, n);
+        if (end == first + LANES && !any(*(const given_vec *)(row + first) != 0.0f)) continue;
+        for (long i = first; i < end; i++) {
+            cells[count][k] = row[i];
+            places[count][k] = i;
+            count += row[i] != 0.0f;
+        }
+    }
+    block->counts[k] = count;
+}
+
 /* Lanes that are shorter than the longest, or have no row, get `nothing` */
 static inline void pad(Block *block, int array, int count, float nothing)
 {
@@ -41,13 +59,17 @@ static inline void pad(Block *block, int array, int count, float nothing)
         for (long i = block->counts[k]; i < block->length; i++) cells[i][k] = nothing;
 }
 
-/* NaN where a number of the row is NaN or infinite, else 0 */
-static inline float broken_in(const float *restrict row, long n)
+/* NaN where one of the numbers is NaN or infinite, else 0 */
+static inline float broken_in(const float *restrict numbers, long n)
 {
+    vec sums[4] = {{0}};
+    long i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int t = 0; t < 4; t++) sums[t] += *(const given_vec *)(numbers + i + t * LANES) * 0.0f;
     float sum = 0;
-#pragma omp simd reduction(+ : sum)
-    for (long i = 0; i < n; i++) sum += row[i] * 0.0f;
-    return sum;
+    for (; i < n; i++) sum += numbers[i] * 0.0f;
+    sums[0] += sums[1] + sums[2] + sums[3];
+    return sum + (any(sums[0] != sums[0]) ? NAN : 0.0f);
 }
 
 /* The numbers of more rows at the places that were kept. Returns what is to be added to each row: NaN
@@ -59,7 +81,9 @@ static inline vec follow(const Block *block, const float *restrict rows, int cou
         transpose(rows, count, n, 0.0f, lanes);
         return broken;
     }
-    for (int k = 0; k < count; k++) broken[k] = broken_in(rows + k * n, n);
+    float some = broken_in(rows, count * n);
+    if (some != some)
+        for (int k = 0; k < count; k++) broken[k] = broken_in(rows + k * n, n);
     Places places = (Places)block->places;
     memset(lanes, 0, block->length * sizeof *lanes);
     for (int k = 0; k < count; k++)
@@ -174,7 +198,10 @@ static inline void keep_support(const float *probs, int count, long n, Block *bl
         block->length = n;
         return;
     }
-    for (int k = 0; k < count; k++) keep(probs + k * n, n, 0.0f, 0.0f, block, PROBS, k);
+    int is_few = 2 * LANES * kept < n;
+    for (int k = 0; k < count; k++)
+        if (is_few) keep_few(probs + k * n, n, block, PROBS, k);
+        else keep(probs + k * n, n, 0.0f, 0.0f, block, PROBS, k);
     pad(block, PROBS, count, 0.0f);
 }
 
