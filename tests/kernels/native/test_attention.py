@@ -143,6 +143,24 @@ def test_an_epsilon_out_of_range_ends_in_some_result(epsilon):
     assert torch.equal(output[:, 1], attention(*inputs, 0.5, padding)[:, 1])
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor([0.3]), torch.tensor([0.2, 0.7])])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"padding": True}, {"mask": True}])
+def test_second_derivatives_are_those_of_float64(epsilon, options):
+    *made, _ = tensors((2, 2, 19, 21, 8))
+    reference.check_second_derivatives(attention, made, epsilon, **options)
+
+
+def test_gradients_of_many_outputs_at_once_are_those_of_one_after_another():
+    *inputs, grad, _ = tensors((1, 2, 3, 4, 8))
+    leaf = inputs[0].requires_grad_()
+    output = attention(*inputs, 0.3)
+    grads = torch.stack([grad, grad.flip(0, 3), -grad])
+    (together,) = torch.autograd.grad(output, leaf, grads, is_grads_batched=True, retain_graph=True)
+    for one, result in zip(grads, together, strict=True):
+        (expected,) = torch.autograd.grad(output, leaf, one, retain_graph=True)
+        torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("order", [(2, 0, 1, 3), (0, 2, 1, 3), (3, 0, 1, 2)])
 def test_any_strides_are_taken(order):
     *inputs, grad, padding = tensors((3, 2, 18, 11, 8))

@@ -233,7 +233,7 @@ def test_the_result_is_the_same_in_any_layout():
     assert results[0][0].permute(2, 0, 1, 3).is_contiguous()
 
 
-def test_a_gradient_comes_alone_and_a_second_derivative_is_refused():
+def test_a_gradient_comes_alone():
     tensors = [tensor.float().to(DEVICE) for tensor in inputs(1, 2, 6, 9, 16)[:3]]
     all_leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     attention(*all_leaves, 0.3).square().sum().backward()
@@ -242,10 +242,19 @@ def test_a_gradient_comes_alone_and_a_second_derivative_is_refused():
         leaves[place] = leaves[place].clone().requires_grad_()
         attention(*leaves, 0.3).square().sum().backward()
         assert torch.equal(leaves[place].grad, all_leaves[place].grad)
-    loss = attention(*all_leaves, 0.3).square().sum()
-    (gradient,) = torch.autograd.grad(loss, all_leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor(0.3), learned(2)])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"padding": True}, {"mask": True}])
+def test_second_derivatives_are_those_of_float64(epsilon, options):
+    tensors = inputs(2, 2, 9, 11, 16)
+    reference.check_second_derivatives(attention, tensors, epsilon, DEVICE, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_second_derivatives_of_halves_are_those_of_float64(dtype):
+    tensors = inputs(2, 2, 9, 11, 16, dtype)
+    reference.check_second_derivatives(attention, tensors, learned(2), DEVICE, dtype)
 
 
 @pytest.mark.parametrize("empty", ["batch", "queries", "keys"])
