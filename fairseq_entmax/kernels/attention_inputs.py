@@ -53,6 +53,31 @@ def check(
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
 
 
+def masked_scores(
+    query: Tensor,
+    key: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    causal: bool,
+    scale: float,
+) -> Tensor:
+    """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
+
+    Arguments as of ``attention``, but for a padding that may be of bytes. What a mask leaves out is
+    ``-inf``, even where its score is NaN.
+    """
+    scores = scale * (query.float() @ key.float().mT)
+    if attn_mask is not None:
+        scores = (scores + attn_mask.float()).masked_fill_(attn_mask == -torch.inf, -torch.inf)
+    if key_padding_mask is not None:
+        scores = scores.masked_fill(key_padding_mask.bool()[:, None, None], -torch.inf)
+    if causal:
+        queries, keys = scores.shape[-2:]
+        future = scores.new_ones((queries, keys), dtype=torch.bool).triu(1 + keys - queries)
+        scores = scores.masked_fill(future, -torch.inf)
+    return scores
+
+
 def dense_rows(tensor: Tensor) -> Tensor:
     """The tensor with its last dimension dense in memory."""
     tensor = tensor.resolve_neg()

@@ -5,6 +5,18 @@ of alpha or at a learned one: softmax is alpha = 1, sparsemax alpha = 2. They sh
 rules. ``scores`` is a floating-point tensor of any shape, and ``-inf`` masks a key: it
 gets exactly 0. A row with every key masked gives zeros, and zero gradients, not NaN.
 float16 and bfloat16 are computed in float32 and returned in the dtype given.
+
+What is no number shows, as with :func:`torch.softmax`, whatever kernel runs. A row with NaN or
+``+inf`` among its scores is NaN at every key, masked ones too, and so are its gradients. So is a
+row whose alpha is NaN, unless every key of it is masked; the gradient of such an alpha is NaN.
+Rows with an alpha of their own that is a number are not touched by it. NaN or infinity in the
+incoming gradient of a row leaves no finite number in the gradient of its scores.
+
+Gradients are differentiable again, in scores and alpha, to any order: with ``create_graph=True``
+the backward pass is computed in operations that autograd follows, more slowly. Second derivatives
+grow without bound at the edge of the support above alpha = 1.5, and are 0 for sparsemax, which
+is linear between its bends. Forward-mode differentiation, and with it ``torch.func.hessian``, and
+the other transforms of ``torch.func`` are refused by torch with an error.
 """
 
 from __future__ import annotations
@@ -16,9 +28,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.autograd.function import once_differentiable
 
 from fairseq_entmax import kernels
+from fairseq_entmax.kernels import derivatives
 from fairseq_entmax.mappings import threshold
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
@@ -100,12 +112,13 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
             alpha = alpha.transpose(dim, -1)
         return map_scores(scores.transpose(dim, -1), alpha).transpose(dim, -1)
     needs_grad = scores.requires_grad or (isinstance(alpha, Tensor) and alpha.requires_grad)
+    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
     # Forward-mode differentiation is refused by the function, and not to be passed over
     if (needs_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
-        probs: Tensor = _Entmax.apply(scores, alpha)
+        probs: Tensor = _Entmax.apply(wide, alpha)
     else:
-        probs = _forward(scores, alpha)[0].to(scores.dtype)
-    return probs
+        probs = _forward(wide, alpha)[0]
+    return probs.to(scores.dtype)
 
 
 def check_alpha(alpha: float | str, name: str = "alpha") -> float:
@@ -164,61 +177,62 @@ def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
 def _forward(
     scores: Tensor, alpha: float | Tensor
 ) -> tuple[Tensor, float | Tensor, ModuleType | None]:
-    """Probabilities in the dtype that they are computed in, epsilon, and the kernel that ran."""
-    compute_dtype = torch.float64 if scores.dtype == torch.float64 else torch.float32
-    if isinstance(alpha, Tensor):
-        # The subtraction is exact in the dtype of alpha
-        epsilon: float | Tensor = (alpha - 1.0).to(compute_dtype)
-    else:
-        epsilon = alpha - 1.0
-    wide = scores.to(compute_dtype)
+    """Probabilities, epsilon, and the kernel that ran. Scores are float32 or float64."""
+    epsilon = _epsilon(alpha, scores.dtype)
     # At a fixed alpha of 1 torch has its own fast kernel
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
     wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
         epsilon
     )
-    backend = None if is_softmax or wrapped else kernels.backend_for(wide)
-    return (backend or threshold).probabilities(wide, epsilon), epsilon, backend
+    backend = None if is_softmax or wrapped else kernels.backend_for(scores)
+    return (backend or threshold).probabilities(scores, epsilon), epsilon, backend
+
+
+def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
+    # The subtraction is exact in the dtype of alpha
+    return (alpha - 1.0).to(dtype) if isinstance(alpha, Tensor) else alpha - 1.0
 
 
 class _Entmax(torch.autograd.Function):
-    """Keys last; alpha a number, or a tensor with as many dimensions as the scores."""
+    """Keys last, in float32 or float64; alpha a number, or a tensor with as many dimensions.
+
+    Narrower scores are cast outside, so that the probabilities kept are those returned: through
+    them the gradients can be differentiated again.
+    """
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, alpha: float | Tensor) -> Tensor:
         probs, epsilon, ctx.backend = _forward(scores, alpha)
         if isinstance(alpha, Tensor):
-            ctx.alpha_shape, ctx.alpha_dtype = alpha.shape, alpha.dtype
-        if isinstance(epsilon, Tensor):
-            ctx.save_for_backward(probs, epsilon)
+            ctx.save_for_backward(probs, alpha, epsilon)
         else:
-            ctx.save_for_backward(probs)
-            ctx.epsilon = epsilon
-        return probs.to(scores.dtype)
+            ctx.save_for_backward(probs, None, None)
+            ctx.alpha, ctx.epsilon = alpha, epsilon
+        return probs
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        probs, *tensors = ctx.saved_tensors
-        epsilon = tensors[0] if tensors else ctx.epsilon
-        compute_grad = grad.to(probs.dtype)
+        probs, alpha, epsilon = ctx.saved_tensors
+        if alpha is None:
+            alpha, epsilon = ctx.alpha, ctx.epsilon
         for_scores, for_alpha = ctx.needs_input_grad
-        if ctx.backend is not None:
-            grad_scores, rows = ctx.backend.gradients(
-                probs, epsilon, compute_grad, for_scores, for_alpha
-            )
-            if grad_scores is not None:
-                grad_scores = grad_scores.to(grad.dtype)
-        else:
-            grad_scores = rows = None
-            if for_scores:
-                # In the narrow dtype at once: the wide one is not to be held beside what follows
-                grad_scores = threshold.scores_gradient(probs, epsilon, compute_grad).to(grad.dtype)
+        grad_scores = rows = None
+        if derivatives.are_wanted(grad):
+            # Not the epsilon that was kept, which has no history
+            epsilon = _epsilon(alpha, probs.dtype)
             if for_alpha:
-                rows = threshold.alpha_gradient(probs, epsilon, compute_grad)
-        if rows is None:
-            return grad_scores, None
-        return grad_scores, _sum_to(rows, ctx.alpha_shape).to(ctx.alpha_dtype)
+                rows = derivatives.alpha_gradient(probs, epsilon, grad)
+            if for_scores:
+                grad_scores = derivatives.scores_gradient(probs, epsilon, grad)
+        elif ctx.backend is not None:
+            grad_scores, rows = ctx.backend.gradients(probs, epsilon, grad, for_scores, for_alpha)
+        else:
+            # The gradient of the scores last: it is not to be held beside what the other takes
+            if for_alpha:
+                rows = threshold.alpha_gradient(probs, epsilon, grad)
+            if for_scores:
+                grad_scores = threshold.scores_gradient(probs, epsilon, grad)
+        return grad_scores, None if rows is None else _sum_to(rows, alpha.shape).to(alpha.dtype)
 
 
 def _sum_to(rows: Tensor, shape: torch.Size) -> Tensor:

@@ -43,10 +43,11 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
 
     Args:
         scores: ``(..., keys)``, float32 or float64; ``-inf`` marks a masked key.
-        epsilon: number or tensor in [0, 1].
+        epsilon: number or tensor in [0, 1], or NaN.
 
     Returns:
-        ``(..., keys)``, in the dtype of ``scores``. A row with every key masked is all zeros.
+        ``(..., keys)``, in the dtype of ``scores``. A row with every key masked is all zeros; any
+        other whose epsilon is NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
     """
     if scores.numel() == 0:
         return torch.zeros_like(scores)
@@ -54,15 +55,23 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
     masked_row = top == -math.inf
     if isinstance(epsilon, float) and epsilon == 0.0:
         return torch.softmax(scores, -1).masked_fill_(masked_row, 0.0)
+    if not isinstance(epsilon, Tensor) and math.isnan(epsilon):
+        epsilon = top.new_full((1,), epsilon)
+    without: Tensor | None = None
     if isinstance(epsilon, Tensor):
-        epsilon = epsilon.clamp(min=SMALLEST_EPSILON)
+        # Solved for any epsilon, and then NaN
+        without = epsilon.isnan()
+        epsilon = epsilon.clamp(min=SMALLEST_EPSILON).masked_fill_(without, 1.0)
     else:
         epsilon = max(epsilon, SMALLEST_EPSILON)
-    return _newton(scores - top.masked_fill(masked_row, 0.0), epsilon)
+    return _newton(scores - top.masked_fill(masked_row, 0.0), epsilon, without)
 
 
-def _newton(scaled: Tensor, epsilon: float | Tensor) -> Tensor:
-    """The iteration itself, on scores whose largest is 0; they are overwritten."""
+def _newton(scaled: Tensor, epsilon: float | Tensor, without: Tensor | None) -> Tensor:
+    """The iteration itself, on scores whose largest is 0; they are overwritten.
+
+    Rows ``without`` an epsilon become NaN, where they have a key.
+    """
     scaled.mul_(epsilon)
     # tau = epsilon * (theta - max): the threshold of the scaled scores
     tau = torch.zeros_like(scaled[..., :1])
@@ -76,12 +85,15 @@ def _newton(scaled: Tensor, epsilon: float | Tensor) -> Tensor:
         # Rounding may leave a sum a little below one, and an all-masked row sums to zero:
         # neither is to move.
         excess = total.clamp(min=1.0)
-        converged = may_look and bool((excess <= 1.0 + TOLERANCE[scaled.dtype]).all())
+        # NaN moves nowhere, and the rows beside it need not wait for it
+        converged = may_look and not (excess > 1.0 + TOLERANCE[scaled.dtype]).any()
         if converged or iteration == MOST_ITERATIONS - 1:
             break
         step = torch.log(excess).mul_(epsilon).neg_().expm1_().neg_()
         tau += step.mul_(excess).div_(slope)
-    return probs.div_(torch.where(total > 0, total, 1.0))
+    if without is not None:
+        total = torch.where(without & (total != 0), math.nan, total)
+    return probs.div_(torch.where(total == 0, 1.0, total))
 
 
 def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
@@ -132,9 +144,11 @@ def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
             return probs.sqrt()
         if epsilon == 1.0:
             return torch.ceil(probs)  # 1 on the support; NaN stays NaN, unlike with sign
-        exponent: float | Tensor = max(1.0 - epsilon, SMALLEST_EPSILON)
+        # In this order any number stands in for NaN, of which the probabilities already tell
+        exponent: float | Tensor = max(SMALLEST_EPSILON, 1.0 - epsilon)
     else:
         exponent = (1.0 - epsilon).clamp_(min=SMALLEST_EPSILON)
+        exponent.masked_fill_(exponent.isnan(), 1.0)
     # With the exponent kept above zero, log(0) = -inf ends as exactly 0, also at alpha = 2.
     return torch.log(probs).mul_(exponent).exp_()
 

@@ -15,7 +15,7 @@ from fairseq_entmax import kernels
 from tests.kernels.native.support import needs_compiler
 
 ALL_RUN_HERE = [kernels.TORCH, pytest.param(kernels.NATIVE, marks=needs_compiler)]
-INTERPRETED = ("test_functional", "test_gradients")
+INTERPRETED = ("test_functional", "test_gradients", "test_nan", "test_second_derivatives")
 NOT_INTERPRETED = (
     # of torch's own iteration
     "test_the_steps_taken_where_no_value_is_looked_at_are_enough",

@@ -111,14 +111,6 @@ def test_each_gradient_comes_alone_if_only_one_is_asked_for():
     assert torch.equal(alpha_gradient(entmax, scores, 1.3, grad), both[1].grad)
 
 
-def test_a_second_derivative_is_refused_rather_than_wrong():
-    scores = random_rows(2, 4, 1.0).requires_grad_()
-    loss = entmax(scores, 1.5).square().sum()
-    (gradient,) = torch.autograd.grad(loss, scores, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
-
-
 # -- float32 ------------------------------------------------------------------------------
 
 

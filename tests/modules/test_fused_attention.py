@@ -77,6 +77,50 @@ def test_output_and_gradients_are_those_of_the_parts(
         torch.testing.assert_close(fused, apart, atol=2e-5, rtol=2e-5)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("mapping", SPARSE)
+def test_a_penalty_on_gradients_in_training_has_those_of_the_parts_in_float64(
+    kind, mapping, backend, calls, monkeypatch
+):
+    results = []
+    for name, dtype in ((backend, torch.float32), (kernels.TORCH, torch.float64)):
+        monkeypatch.setenv(kernels.VARIABLE, name)
+        module = make(kind, mapping, torch.float32).to(dtype).train()
+        module.gate = HardConcreteGate(HEADS, init=-1.0).eval()
+        query, output, _ = attend(module, kind, left_padding(kind))
+        assert len(calls) == 1  # the fused one, alone
+        leaves = {"query": query, **dict(module.named_parameters())}
+        # A bias of keys shifts all scores of a query alike
+        del leaves["k_proj.bias"]
+        gradients = torch.autograd.grad(
+            output.square().sum(), list(leaves.values()), create_graph=True
+        )
+        sum(gradient.square().sum() for gradient in gradients).backward()
+        results.append({key: leaf.grad.double() for key, leaf in leaves.items()})
+    fused, apart = results
+    assert apart.keys() >= {"query", "q_proj.weight", "out_proj.weight"}
+    for key, expected in apart.items():
+        assert expected.abs().max() > 1e-3
+        error = (fused[key] - expected).abs().max()
+        assert error <= 1e-3 * expected.abs().max(), key
+
+
+def test_an_alpha_that_is_nan_is_seen_in_the_output(backend, calls, monkeypatch):
+    for name in (backend, kernels.TORCH):
+        monkeypatch.setenv(kernels.VARIABLE, name)
+        module = make("cross", "entmax", torch.float32)
+        with torch.no_grad():
+            module.mapping.alpha_logit[1] = torch.nan
+        _, output, _ = attend(module, "cross")
+        assert output.isnan().all()
+        output.sum().backward()
+        gradient = module.mapping.alpha_logit.grad
+        assert gradient[1].isnan()
+        gradient = module.q_proj.weight.grad.view(HEADS, -1)
+        assert gradient[1].isnan().all()
+    assert len(calls) == 1
+
+
 @pytest.mark.parametrize(
     "options", [{"need_weights": True}, {"need_head_weights": True}, {"before_softmax": True}]
 )

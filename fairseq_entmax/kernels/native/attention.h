@@ -150,8 +150,13 @@ static ivec keep_listed(const Shape *shape, Work *work, long first, int count, l
     for (int k = 0; k < count; k++) there[k] = -1;
     for (long i = 0; i < length; i++) {
         vec score = distances[i];
-        if (shape->mask) score += *(const given_vec *)(shape->mask + work->listed[i] * queries + first);
-        distances[i] = score = WHERE(there, score, all(-INFINITY));
+        ivec seen = there;
+        if (shape->mask) {
+            vec added = *(const given_vec *)(shape->mask + work->listed[i] * queries + first);
+            seen &= added != -INFINITY; /* also where the score is NaN */
+            score += added;
+        }
+        distances[i] = score = WHERE(seen, score, all(-INFINITY));
         top = WHERE(score > top, score, top);
         broken |= score != score;
     }
@@ -171,12 +176,25 @@ static ivec keep_listed(const Shape *shape, Work *work, long first, int count, l
     return broken;
 }
 
+/* The probabilities of a block of queries, of all keys: (keys, LANES) */
+static inline void keep_probs(const Shape *shape, const Work *work, ivec broken, float *probs)
+{
+    if (any(broken))
+        for (long j = 0; j < shape->keys; j++) *(given_vec *)(probs + j * LANES) = ZERO_UNLESS(broken, all(NAN));
+    else
+        memset(probs, 0, shape->keys * sizeof(vec));
+    for (long i = 0; i < work->block.length; i++)
+        memcpy(probs + work->listed[i] * LANES, work->block.array[POWERS] + i, sizeof(vec));
+}
+
 /* The output of one head in one sentence; probs, if not null, keeps the probabilities of each block
  * of queries: (blocks, keys, LANES). */
 static void attend_forward(const Shape *shape, long sentence, long head, Matrices *query, Matrices *key,
                            Matrices *value, Matrices *output, float *probs, Work *work)
 {
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
     float *q = matrix(query, sentence, head), *out = matrix(output, sentence, head);
     for (long first = 0; first < shape->queries; first += LANES) {
         int count = smaller(shape->queries - first, LANES);
@@ -186,6 +204,7 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
         dot_listed(work->queries, shape->size, matrix(key, sentence, head), key->row, work->listed, length,
                    block->array[DISTANCES]);
         ivec broken = keep_listed(shape, work, first, count, length, epsilon);
+        broken |= without & has_keys(block);
         solve(block, epsilon);
         vec *p = block->array[POWERS];
         if (any(broken))
@@ -194,9 +213,7 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
                    work->outputs);
         store_lanes(work->outputs, out + first * output->row, output->row, count, shape->size, 1.0f);
         if (!probs) continue;
-        memset(probs, 0, shape->keys * sizeof(vec));
-        for (long i = 0; i < block->length; i++)
-            memcpy(probs + work->listed[i] * LANES, p + i, sizeof(vec));
+        keep_probs(shape, work, broken, probs);
         probs += shape->keys * LANES;
     }
 }

@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from fairseq_entmax.kernels import derivatives
 from fairseq_entmax.kernels.attention_inputs import check, dense_rows, positions_first
 from fairseq_entmax.kernels.native import library, rows
 
@@ -80,7 +80,9 @@ def attention(
 
     Returns:
         ``(batch, heads, queries, head_dim)``, in memory ``(queries, batch, heads, head_dim)``.
-        Queries whose keys are all left out get zeros, and zero gradients.
+        Queries whose keys are all left out get zeros, and zero gradients; others get NaN if
+        their head's epsilon is NaN, or NaN or ``+inf`` is among their scores. Differentiable in
+        the first four arguments, to any order.
 
     Raises:
         ValueError: shapes, dtypes or devices are not as above.
@@ -106,6 +108,8 @@ def attention(
         mask[:, :queries] = attn_mask.t()
     if key_padding_mask is not None:
         key_padding_mask = key_padding_mask.contiguous()
+    # Outside of the function, which keeps its inputs for second derivatives
+    query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
     output: Tensor = _Attention.apply(query, key, value, epsilon, key_padding_mask, mask, scale)
     return output
 
@@ -147,7 +151,6 @@ class _Attention(torch.autograd.Function):
         mask: Tensor | None,
         scale: float,
     ) -> Tensor:
-        query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
         batch, heads, queries, _ = query.shape
         row_epsilon = epsilon.detach().to(torch.float32).expand(heads).contiguous()
         output = positions_first(query)
@@ -164,14 +167,18 @@ class _Attention(torch.autograd.Function):
                     _threads(query, key),
                 )
             )
-        ctx.save_for_backward(query, key, value, row_epsilon, probs)
-        ctx.scale, ctx.epsilon_shape, ctx.epsilon_dtype = scale, epsilon.shape, epsilon.dtype
+        ctx.save_for_backward(query, key, value, epsilon, row_epsilon, probs)
+        ctx.scale = scale
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, probs = ctx.saved_tensors
+        query, key, value, epsilon, row_epsilon, probs = ctx.saved_tensors
+        if derivatives.are_wanted(grad):
+            # From (batch, heads, blocks, keys, lanes)
+            rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
+            inputs = (query, key, value, epsilon)
+            return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), *(None,) * 3
         # Hooks on what is saved may give it back in other places
         query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
         probs = probs.contiguous()
@@ -187,7 +194,7 @@ class _Attention(torch.autograd.Function):
             )
             library.check(
                 library.library().entmax_attention_backward(
-                    ctypes.byref(_shape(query, key, epsilon, None, None, ctx.scale)),
+                    ctypes.byref(_shape(query, key, row_epsilon, None, None, ctx.scale)),
                     ctypes.byref(gradients),
                     library.address(probs),
                     _threads(query, key),
@@ -196,6 +203,5 @@ class _Attention(torch.autograd.Function):
         else:
             made = [tensor.zero_() for tensor in made]
         if for_epsilon is not None:
-            summed = for_epsilon.sum(0).sum_to_size(ctx.epsilon_shape)
-            for_epsilon = summed.to(ctx.epsilon_dtype)
+            for_epsilon = for_epsilon.sum(0).sum_to_size(epsilon.shape).to(epsilon.dtype)
         return (*made, for_epsilon, None, None, None)

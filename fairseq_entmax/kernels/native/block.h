@@ -37,6 +37,14 @@ static Block make_block(long n, int arrays)
     return block;
 }
 
+/* Which rows have a key that is not masked: the largest score can always have a probability */
+static inline ivec has_keys(const Block *block)
+{
+    ivec counts;
+    memcpy(&counts, block->counts, sizeof counts);
+    return counts > 0;
+}
+
 /* p = [1 + epsilon distance - tau]_+ ^ (1 / epsilon), and its sums, for the keys from first on */
 static inline Sums powers(const vec *restrict distances, vec *restrict p, long first, long end,
                           vec epsilon, vec tau, vec exponent)

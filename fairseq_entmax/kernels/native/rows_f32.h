@@ -29,6 +29,24 @@ static inline void keep(const float *restrict row, long n, float origin, float l
     block->counts[k] = count;
 }
 
+/* The same for what is not 0, where that is so little that most vectors have none */
+static inline void keep_few(const float *restrict row, long n, Block *block, int array, int k)
+{
+    Lanes cells = (Lanes)block->array[array];
+    Places places = (Places)block->places;
+    int32_t count = 0;
+    for (long first = 0; first < n; first += LANES) {
+        long end = smaller(first + LANES, n);
+        if (end == first + LANES && !any(*(const given_vec *)(row + first) != 0.0f)) continue;
+        for (long i = first; i < end; i++) {
+            cells[count][k] = row[i];
+            places[count][k] = i;
+            count += row[i] != 0.0f;
+        }
+    }
+    block->counts[k] = count;
+}
+
 /* Lanes that are shorter than the longest, or have no row, get `nothing` */
 static inline void pad(Block *block, int array, int count, float nothing)
 {
@@ -41,17 +59,36 @@ static inline void pad(Block *block, int array, int count, float nothing)
         for (long i = block->counts[k]; i < block->length; i++) cells[i][k] = nothing;
 }
 
-/* The numbers of more rows at the places that were kept */
-static inline void follow(const Block *block, const float *restrict rows, int count, long n, vec *restrict lanes)
+/* NaN where one of the numbers is NaN or infinite, else 0 */
+static inline float broken_in(const float *restrict numbers, long n)
 {
+    vec sums[4] = {{0}};
+    long i = 0;
+    for (; i + 4 * LANES <= n; i += 4 * LANES)
+        for (int t = 0; t < 4; t++) sums[t] += *(const given_vec *)(numbers + i + t * LANES) * 0.0f;
+    float sum = 0;
+    for (; i < n; i++) sum += numbers[i] * 0.0f;
+    sums[0] += sums[1] + sums[2] + sums[3];
+    return sum + (any(sums[0] != sums[0]) ? NAN : 0.0f);
+}
+
+/* The numbers of more rows at the places that were kept. Returns what is to be added to each row: NaN
+ * where one that was not kept would have made it so, by 0 NaN. */
+static inline vec follow(const Block *block, const float *restrict rows, int count, long n, vec *restrict lanes)
+{
+    vec broken = {0};
     if (block->is_whole) {
         transpose(rows, count, n, 0.0f, lanes);
-        return;
+        return broken;
     }
+    float some = broken_in(rows, count * n);
+    if (some != some)
+        for (int k = 0; k < count; k++) broken[k] = broken_in(rows + k * n, n);
     Places places = (Places)block->places;
     memset(lanes, 0, block->length * sizeof *lanes);
     for (int k = 0; k < count; k++)
         for (int32_t i = 0; i < block->counts[k]; i++) ((Lanes)lanes)[i][k] = rows[k * n + places[i][k]];
+    return broken;
 }
 
 static inline void put_back(const Block *block, const vec *restrict lanes, float *restrict rows, int count, long n)
@@ -131,15 +168,24 @@ static inline vec load_epsilon(const float *epsilon, long first, long inner, lon
     return WHERE(loaded < LEAST_EPSILON, all(LEAST_EPSILON), loaded);
 }
 
+/* NaN in whole rows */
+static inline void fill_rows(ivec broken, float *rows, int count, long n)
+{
+    for (int k = 0; k < count; k++)
+        if (broken[k])
+            for (long i = 0; i < n; i++) rows[k * n + i] = NAN;
+}
+
 /* `count` rows of n scores to probabilities */
 static void forward_block(const float *scores, vec epsilon, float *probs, int count, long n, Block *block)
 {
+    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
     ivec broken = keep_scores(scores, count, n, epsilon, block);
+    broken |= without & has_keys(block);
     solve(block, epsilon);
     put_back(block, block->array[POWERS], probs, count, n);
-    for (int k = 0; k < count; k++)
-        if (broken[k])
-            for (long i = 0; i < n; i++) probs[k * n + i] = NAN;
+    fill_rows(broken, probs, count, n);
 }
 
 static inline void keep_support(const float *probs, int count, long n, Block *block)
@@ -152,7 +198,10 @@ static inline void keep_support(const float *probs, int count, long n, Block *bl
         block->length = n;
         return;
     }
-    for (int k = 0; k < count; k++) keep(probs + k * n, n, 0.0f, 0.0f, block, PROBS, k);
+    int is_few = 2 * LANES * kept < n;
+    for (int k = 0; k < count; k++)
+        if (is_few) keep_few(probs + k * n, n, block, PROBS, k);
+        else keep(probs + k * n, n, 0.0f, 0.0f, block, PROBS, k);
     pad(block, PROBS, count, 0.0f);
 }
 
@@ -161,9 +210,12 @@ static void backward_block(const float *probs, vec epsilon, const float *grads, 
                            float *grad_alpha, int count, long n, Block *block)
 {
     keep_support(probs, count, n, block);
-    follow(block, grads, count, n, block->array[GRADS]);
-    vec for_alpha = differentiate(block, epsilon, grad_alpha != 0);
-    if (grad_scores) put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+    vec broken = follow(block, grads, count, n, block->array[GRADS]);
+    vec for_alpha = differentiate(block, epsilon, grad_alpha != 0) + broken;
+    if (grad_scores) {
+        put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+        fill_rows(broken != broken, grad_scores, count, n);
+    }
     if (grad_alpha)
         for (int k = 0; k < count; k++) grad_alpha[k] = for_alpha[k];
 }

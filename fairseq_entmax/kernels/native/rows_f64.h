@@ -30,12 +30,12 @@ static void forward_row(const double *restrict scores, double *restrict probs, l
         has_nan |= scores[i] != scores[i];
         top = scores[i] > top ? scores[i] : top;
     }
-    if (has_nan || top == INFINITY) {
-        for (long i = 0; i < n; i++) probs[i] = NAN;
+    if (!has_nan && top == -INFINITY) {
+        memset(probs, 0, n * sizeof *probs);
         return;
     }
-    if (top == -INFINITY) {
-        memset(probs, 0, n * sizeof *probs);
+    if (has_nan || top == INFINITY || epsilon != epsilon) {
+        for (long i = 0; i < n; i++) probs[i] = NAN;
         return;
     }
     epsilon = epsilon < LEAST_EPSILON_F64 ? LEAST_EPSILON_F64 : epsilon;
@@ -77,7 +77,7 @@ static void backward_row(const double *restrict probs, const double *restrict gr
         mean += probs[i] * grad[i];
     }
     if (grad_scores) {
-        double middle = weights == 0 ? 0 : weighted / weights;
+        double middle = weighted / (weights == 0 ? 1 : weights);
         for (long i = 0; i < n; i++) grad_scores[i] = s[i] * (grad[i] - middle);
     }
     if (!grad_alpha) return;

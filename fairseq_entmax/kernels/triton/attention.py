@@ -17,16 +17,26 @@ from typing import Any, NamedTuple
 import torch
 import triton
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
-from fairseq_entmax.kernels.attention_inputs import check, dense_rows, positions_first
+from fairseq_entmax.kernels import derivatives
+from fairseq_entmax.kernels.attention_inputs import (
+    check,
+    dense_rows,
+    masked_scores,
+    positions_first,
+)
 from fairseq_entmax.kernels.triton.attention_backward import (
     backward_keys_kernel,
     backward_queries_kernel,
 )
 from fairseq_entmax.kernels.triton.attention_forward import forward_kernel
 from fairseq_entmax.kernels.triton.math import kind_of
-from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
+from fairseq_entmax.kernels.triton.rows import (
+    DTYPES,
+    INTERPRETED,
+    on_device,
+    probabilities,
+)
 
 LARGEST_HEAD_DIM = 256
 # Up to so many keys, and bytes of them, a program holds all keys of a sentence
@@ -73,7 +83,7 @@ def attention(
     causal: bool = False,
     scale: float = 1.0,
 ) -> Tensor:
-    """Attend with alpha-entmax; differentiable once in the first four arguments.
+    """Attend with alpha-entmax; differentiable in the first four arguments, to any order.
 
     Args:
         query: ``(batch, heads, queries, head_dim)``, float32, float16 or bfloat16, head_dim up
@@ -90,7 +100,8 @@ def attention(
     Returns:
         ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
         (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
-        gradients; one with NaN or ``+inf`` among its scores gets NaN.
+        gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
+        their scores.
 
     Raises:
         ValueError: shapes, dtypes or devices are not as above.
@@ -106,6 +117,8 @@ def attention(
             f"{tuple(query.shape)} in {query.dtype} on {query.device}"
         )
     check(query, key, value, epsilon, key_padding_mask, attn_mask)
+    # Outside of the function, which keeps its inputs for second derivatives
+    query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
     output: Tensor = _Attention.apply(
         query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale
     )
@@ -125,7 +138,6 @@ class _Attention(torch.autograd.Function):
         causal: bool,
         scale: float,
     ) -> Tensor:
-        query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
         if key_padding_mask is not None:
             key_padding_mask = key_padding_mask.contiguous().view(torch.uint8)
         if attn_mask is not None:
@@ -134,9 +146,8 @@ class _Attention(torch.autograd.Function):
         output = positions_first(query)
         top = query.new_empty(query.shape[:3], dtype=torch.float32)
         tau = torch.empty_like(top)
-        ctx.epsilon, ctx.causal, ctx.scale = epsilon, causal, scale
-        if isinstance(epsilon, Tensor):
-            ctx.epsilon_shape, ctx.epsilon_dtype, ctx.epsilon = epsilon.shape, epsilon.dtype, None
+        is_tensor = isinstance(epsilon, Tensor)
+        ctx.epsilon, ctx.causal, ctx.scale = None if is_tensor else epsilon, causal, scale
         if output.numel() and key.size(2):
             tile = forward_tile(query.size(2), key.size(2), query.size(3), query.element_size())
             blocks = triton.cdiv(query.size(2), tile.queries)
@@ -158,15 +169,23 @@ class _Attention(torch.autograd.Function):
         else:
             output.zero_()
         ctx.save_for_backward(
-            query, key, value, values, key_padding_mask, attn_mask, output, top, tau
+            *(query, key, value, epsilon if is_tensor else None, values),
+            *(key_padding_mask, attn_mask, output, top, tau),
         )
         return output
 
     @staticmethod
-    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, values, key_padding_mask, attn_mask, output, top, tau = ctx.saved_tensors
+        query, key, value, given, values, *rest = ctx.saved_tensors
+        key_padding_mask, attn_mask, output, top, tau = rest
         epsilon = values if ctx.epsilon is None else ctx.epsilon
+        if derivatives.are_wanted(grad):
+            with torch.no_grad():
+                masks = (key_padding_mask, attn_mask, ctx.causal)
+                scores = masked_scores(query, key, *masks, ctx.scale)
+                probs = probabilities(scores, epsilon if given is None else values.view(-1, 1, 1))
+            four = (query, key, value, epsilon if given is None else given)
+            return *derivatives.attention_gradients(*four, probs, grad, ctx.scale), *(None,) * 4
         for_query, for_key, for_value, for_alpha = ctx.needs_input_grad[:4]
         # As the output lies in memory
         grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
@@ -196,8 +215,8 @@ class _Attention(torch.autograd.Function):
             one_each = rows.sum((0, 2), dtype=torch.float64)
             # A single epsilon is shared by all heads
             shared = values.numel() == 1
-            grad_epsilon = (one_each.sum() if shared else one_each).view(ctx.epsilon_shape)
-            grad_epsilon = grad_epsilon.to(ctx.epsilon_dtype)
+            grad_epsilon = (one_each.sum() if shared else one_each).view(given.shape)
+            grad_epsilon = grad_epsilon.to(given.dtype)
         return (
             grads[0] if for_query else None,
             grads[1] if for_key else None,

@@ -15,7 +15,13 @@ from fairseq_entmax.kernels.triton.attention_forward import (
     scores_of,
     store,
 )
-from fairseq_entmax.kernels.triton.math import LOG2_E, alpha_gradient, alpha_sums, power
+from fairseq_entmax.kernels.triton.math import (
+    LOG2_E,
+    alpha_gradient,
+    alpha_sums,
+    any_for,
+    power,
+)
 
 _LN_2 = tl.constexpr(0.6931471805599453)
 
@@ -79,6 +85,9 @@ def backward_queries_kernel(
     row = first + tl.arange(0, BLOCK_M)
     at = pair.to(tl.int64) * queries + row
     epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    # NaN where epsilon is; a row of such an epsilon has a threshold that is NaN, or no key
+    nothing = epsilon - epsilon
+    epsilon = any_for(epsilon)
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
     grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
     output = load(output_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
@@ -145,7 +154,7 @@ def backward_queries_kernel(
     tl.store(middle_ptr + at, middle + mean, mask=row < queries)
     if FOR_ALPHA:
         result = alpha_gradient(entropy, mean_weight, from_weight, from_mean, from_log, epsilon)
-        tl.store(grad_alpha_ptr + at, result, mask=row < queries)
+        tl.store(grad_alpha_ptr + at, result + nothing, mask=row < queries)
 
 
 @triton.jit
@@ -199,7 +208,7 @@ def backward_keys_kernel(
     stride = pairs * HEAD_DIM
     first = tl.program_id(0) % blocks * BLOCK_N
     column = first + tl.arange(0, BLOCK_N)
-    epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    epsilon = any_for(epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND))
     key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
     value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
     # Queries before this one see no key of the block

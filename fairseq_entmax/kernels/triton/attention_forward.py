@@ -25,9 +25,10 @@ import triton.language as tl
 from fairseq_entmax.kernels.triton.math import (
     ANY,
     HALF,
-    LEAST_EPSILON,
     LOG2_E,
     MOST_STEPS,
+    any_for,
+    at_least,
     newton_step,
     power,
     solve,
@@ -36,9 +37,9 @@ from fairseq_entmax.kernels.triton.math import (
 
 @triton.jit
 def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.constexpr):
-    """Epsilon of the head, once for each of ``SIZE`` rows; never 0."""
+    """Epsilon of the head, once for each of ``SIZE`` rows; never 0, and NaN where it is NaN."""
     if KIND == ANY:
-        epsilon = tl.maximum(tl.load(epsilon_ptr + head * epsilon_head), LEAST_EPSILON)
+        epsilon = at_least(tl.load(epsilon_ptr + head * epsilon_head))
         return tl.zeros([SIZE], tl.float32) + epsilon
     elif KIND == HALF:
         return tl.full([SIZE], 0.5, tl.float32)
@@ -96,8 +97,10 @@ def scores_of(
     visible = key < keys
     if mask_ptr is not None:
         at = row.to(tl.int64) * mask_row + key
-        added = tl.load(mask_ptr + at, mask=visible & (row < queries), other=0.0)
-        scores += added.to(tl.float32)
+        added = tl.load(mask_ptr + at, mask=visible & (row < queries), other=0.0).to(tl.float32)
+        # A key that is left out is, even where its score is NaN
+        visible = visible & (added != float("-inf"))
+        scores += added
     if padding_ptr is not None:
         visible = visible & (tl.load(padding_ptr + key, mask=visible, other=1) == 0)
     if CAUSAL:
@@ -157,6 +160,8 @@ def forward_kernel(
     row = first + tl.arange(0, BLOCK_M)
     column = tl.arange(0, BLOCK_N)
     epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    without = epsilon != epsilon
+    epsilon = any_for(epsilon)
     inverse = LOG2_E / epsilon
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
     # Keys from here on are seen by no query of the block
@@ -188,6 +193,7 @@ def forward_kernel(
         broken = tl.max(bad.to(tl.int32), axis=1)
         scores = tl.where(bad, float("-inf"), scores)
         top = tl.max(scores, axis=1)
+        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
         # In a row with every key masked all differences are -inf
         top = tl.where(top == float("-inf"), float("inf"), top)
         tau, p, total = solve(scores - top[:, None], epsilon, inverse, KIND)
@@ -213,6 +219,7 @@ def forward_kernel(
             bad = (scores != scores) | (scores == float("inf"))
             broken = tl.maximum(broken, tl.max(bad.to(tl.int32), axis=1))
             top = tl.maximum(top, tl.max(tl.where(bad, float("-inf"), scores), axis=1))
+        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
         top = tl.where(top == float("-inf"), float("inf"), top)
         moving = 1
         step = 0

@@ -35,6 +35,18 @@ def kind_of(epsilon: object) -> int:
 
 
 @triton.jit
+def at_least(epsilon):
+    """Epsilon that is never 0; NaN stays, which the maximum of Triton does not keep."""
+    return tl.where(epsilon < LEAST_EPSILON, LEAST_EPSILON, epsilon)
+
+
+@triton.jit
+def any_for(epsilon):
+    """Epsilon with any number in the place of NaN, to solve rows that are then NaN."""
+    return tl.where(epsilon == epsilon, epsilon, 1.0)
+
+
+@triton.jit
 def log_of(u, x):
     """Logarithm of a normal u > 0, where x = u - 1 may have digits that u has lost.
 

@@ -13,12 +13,13 @@ import triton.language as tl
 from fairseq_entmax.kernels.triton.math import (
     ANY,
     HALF,
-    LEAST_EPSILON,
     LOG2_E,
     MOST_STEPS,
     ONE,
     alpha_gradient,
     alpha_sums,
+    any_for,
+    at_least,
     log_of,
     newton_step,
     power,
@@ -29,14 +30,14 @@ from fairseq_entmax.kernels.triton.math import (
 
 @triton.jit
 def _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
-    """Epsilon of each row: entry ``row // inner % entries``; never 0."""
+    """Epsilon of each row: entry ``row // inner % entries``; never 0, and NaN where it is NaN."""
     if KIND == HALF:
         return tl.full(row.shape, 0.5, tl.float32)
     elif KIND == ONE:
         return tl.full(row.shape, 1.0, tl.float32)
     else:
         epsilon = tl.load(epsilon_ptr + row // inner % entries, mask=is_row, other=1.0)
-        return tl.maximum(epsilon, LEAST_EPSILON)
+        return at_least(epsilon)
 
 
 @triton.jit
@@ -86,6 +87,8 @@ def forward_kernel(
     BLOCK: tl.constexpr = CHUNKS * LANES
     row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
     epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    without = epsilon != epsilon
+    epsilon = any_for(epsilon)
     inverse = LOG2_E / epsilon
     if WHOLE:
         inside = is_row[None, :, None] & (key < keys)
@@ -94,12 +97,15 @@ def forward_kernel(
         broken = _max_keys(bad.to(tl.int32))
         scores = tl.where(bad, float("-inf"), scores)
         top = _max_keys(scores)
+        # A row with every key masked stays one of zeros
+        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
         origin = tl.where(top == float("-inf"), 0.0, top)
         tau, p, total = solve(scores - origin[None, :, None], epsilon, inverse, KIND)
         share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
         tl.store(probs_ptr + at, p * share[None, :, None], mask=inside)
     else:
         top, broken = _largest(scores_ptr, at, keys, key, is_row, BLOCK, ROWS)
+        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
         origin = tl.where(top == float("-inf"), 0.0, top)
         tau = tl.zeros([ROWS], tl.float32)
         total = tl.zeros([ROWS], tl.float32)

@@ -102,6 +102,65 @@ def test_a_query_that_is_no_number_spoils_itself_alone():
     assert torch.equal(output, clean)
 
 
+def test_an_epsilon_that_is_nan_spoils_its_head_alone():
+    *inputs, grad, _ = tensors((2, 3, 20, 9, 8))
+    padding = torch.zeros(2, 9, dtype=torch.bool)
+    padding[0] = True
+    results = []
+    for epsilons in ([0.3, torch.nan, 0.8], [0.3, 0.5, 0.8]):
+        epsilon = torch.tensor(epsilons, requires_grad=True)
+        ours = [tensor.clone().requires_grad_() for tensor in inputs]
+        output = attention(*ours, epsilon, padding)
+        output.backward(grad)
+        results.append([output, *(tensor.grad for tensor in ours)])
+        results.append(epsilon.grad)
+    harmed, for_harmed, clean, for_clean = results
+    for tensor, same in zip(harmed, clean, strict=True):
+        assert (tensor[0] == 0).all()  # no query has a key
+        assert tensor[1, 1].isnan().all()
+        assert torch.equal(tensor[:, [0, 2]], same[:, [0, 2]])
+    assert for_harmed[1].isnan()
+    assert torch.equal(for_harmed[[0, 2]], for_clean[[0, 2]])
+
+
+def test_a_key_that_the_mask_leaves_out_harms_no_query_even_if_it_is_nan():
+    *inputs, _, _ = tensors((1, 2, 20, 20, 8))
+    clean = attention(*inputs, 0.5, causal=True)
+    inputs[1][0, 0, 11] = torch.nan
+    output = attention(*inputs, 0.5, causal=True)
+    assert output[0, 0, 11:].isnan().all()
+    assert torch.equal(output[0, 0, :11], clean[0, 0, :11])
+    assert torch.equal(output[0, 1], clean[0, 1])
+
+
+@pytest.mark.parametrize("epsilon", [-torch.inf, -3.0, 1.001, 5.0, 1e30, torch.inf])
+def test_an_epsilon_out_of_range_ends_in_some_result(epsilon):
+    *inputs, grad, padding = tensors((2, 2, 17, 33, 20))
+    epsilons = torch.tensor([epsilon, 0.5], requires_grad=True)
+    ours = [tensor.clone().requires_grad_() for tensor in inputs]
+    output = attention(*ours, epsilons, padding)
+    output.backward(grad)
+    assert torch.equal(output[:, 1], attention(*inputs, 0.5, padding)[:, 1])
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor([0.3]), torch.tensor([0.2, 0.7])])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"padding": True}, {"mask": True}])
+def test_second_derivatives_are_those_of_float64(epsilon, options):
+    *made, _ = tensors((2, 2, 19, 21, 8))
+    reference.check_second_derivatives(attention, made, epsilon, **options)
+
+
+def test_gradients_of_many_outputs_at_once_are_those_of_one_after_another():
+    *inputs, grad, _ = tensors((1, 2, 3, 4, 8))
+    leaf = inputs[0].requires_grad_()
+    output = attention(*inputs, 0.3)
+    grads = torch.stack([grad, grad.flip(0, 3), -grad])
+    (together,) = torch.autograd.grad(output, leaf, grads, is_grads_batched=True, retain_graph=True)
+    for one, result in zip(grads, together, strict=True):
+        (expected,) = torch.autograd.grad(output, leaf, one, retain_graph=True)
+        torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)
+
+
 @pytest.mark.parametrize("order", [(2, 0, 1, 3), (0, 2, 1, 3), (3, 0, 1, 2)])
 def test_any_strides_are_taken(order):
     *inputs, grad, padding = tensors((3, 2, 18, 11, 8))

@@ -165,6 +165,54 @@ def test_nan_shows_in_its_own_query_only(epsilon):
     assert query.grad[0, 0, others].isfinite().all()
 
 
+@pytest.mark.usefixtures("passes")
+def test_an_epsilon_that_is_nan_spoils_its_head_alone():
+    *three, grad = (tensor.float().to(DEVICE) for tensor in inputs(2, 3, 6, 19, 16))
+    padding = torch.zeros(2, 19, dtype=torch.bool, device=DEVICE)
+    padding[0] = True
+    results = []
+    for epsilons in ([0.3, torch.nan, 0.8], [0.3, 0.5, 0.8]):
+        epsilon = torch.tensor(epsilons, device=DEVICE, requires_grad=True)
+        leaves = [tensor.clone().requires_grad_() for tensor in three]
+        output = attention(*leaves, epsilon, padding)
+        output.backward(grad)
+        results.append([output, *(leaf.grad for leaf in leaves)])
+        results.append(epsilon.grad)
+    harmed, for_harmed, clean, for_clean = results
+    for tensor, same in zip(harmed, clean, strict=True):
+        assert (tensor[0] == 0).all()  # no query has a key
+        assert tensor[1, 1].isnan().all()
+        assert torch.equal(tensor[:, [0, 2]], same[:, [0, 2]])
+    assert for_harmed[1].isnan()
+    assert torch.equal(for_harmed[[0, 2]], for_clean[[0, 2]])
+
+
+@pytest.mark.parametrize("masks", ["causal", "mask"])
+@pytest.mark.usefixtures("passes")
+def test_a_key_that_the_mask_leaves_out_harms_no_query_even_if_it_is_nan(masks):
+    query, key, value, _ = (tensor.float().to(DEVICE) for tensor in inputs(1, 2, 20, 20, 16))
+    future = torch.full((20, 20), -torch.inf, device=DEVICE).triu(1)
+    options = {"causal": True} if masks == "causal" else {"attn_mask": future}
+    clean = attention(query, key, value, 0.5, **options)
+    key[0, 0, 11] = torch.nan
+    output = attention(query, key, value, 0.5, **options)
+    assert output[0, 0, 11:].isnan().all()
+    assert torch.equal(output[0, 0, :11], clean[0, 0, :11])
+    assert torch.equal(output[0, 1], clean[0, 1])
+
+
+@pytest.mark.parametrize("epsilon", [-3.0, 1.001, 1e30, torch.inf])
+@pytest.mark.usefixtures("passes")
+def test_an_epsilon_out_of_range_ends_in_some_result(epsilon):
+    query, key, value, grad = (tensor.float().to(DEVICE) for tensor in inputs(1, 2, 6, 19, 16))
+    leaves = [tensor.clone().requires_grad_() for tensor in (query, key, value)]
+    epsilons = torch.tensor([epsilon, 0.5], device=DEVICE, requires_grad=True)
+    output = attention(*leaves, epsilons)
+    output.backward(grad)
+    clean = attention(query, key, value, torch.tensor([0.4, 0.5], device=DEVICE))
+    assert torch.equal(output[:, 1], clean[:, 1])
+
+
 def test_the_result_is_the_same_in_any_layout():
     query, key, value, grad = (tensor.float().to(DEVICE) for tensor in inputs(3, 2, 9, 11, 16))
     plain = [tensor.clone().requires_grad_() for tensor in (query, key, value)]
@@ -185,7 +233,7 @@ def test_the_result_is_the_same_in_any_layout():
     assert results[0][0].permute(2, 0, 1, 3).is_contiguous()
 
 
-def test_a_gradient_comes_alone_and_a_second_derivative_is_refused():
+def test_a_gradient_comes_alone():
     tensors = [tensor.float().to(DEVICE) for tensor in inputs(1, 2, 6, 9, 16)[:3]]
     all_leaves = [tensor.clone().requires_grad_() for tensor in tensors]
     attention(*all_leaves, 0.3).square().sum().backward()
@@ -194,10 +242,19 @@ def test_a_gradient_comes_alone_and_a_second_derivative_is_refused():
         leaves[place] = leaves[place].clone().requires_grad_()
         attention(*leaves, 0.3).square().sum().backward()
         assert torch.equal(leaves[place].grad, all_leaves[place].grad)
-    loss = attention(*all_leaves, 0.3).square().sum()
-    (gradient,) = torch.autograd.grad(loss, all_leaves[0], create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        gradient.sum().backward()
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor(0.3), learned(2)])
+@pytest.mark.parametrize("options", [{}, {"causal": True}, {"padding": True}, {"mask": True}])
+def test_second_derivatives_are_those_of_float64(epsilon, options):
+    tensors = inputs(2, 2, 9, 11, 16)
+    reference.check_second_derivatives(attention, tensors, epsilon, DEVICE, **options)
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_second_derivatives_of_halves_are_those_of_float64(dtype):
+    tensors = inputs(2, 2, 9, 11, 16, dtype)
+    reference.check_second_derivatives(attention, tensors, learned(2), DEVICE, dtype)
 
 
 @pytest.mark.parametrize("empty", ["batch", "queries", "keys"])

@@ -78,6 +78,18 @@ def test_rows_longer_than_a_tile_are_passed_over_in_blocks(epsilon, monkeypatch)
     check_gradients(scores[[0, 1, 3]], epsilon)
 
 
+def test_an_epsilon_that_is_nan_makes_long_rows_nan(monkeypatch):
+    monkeypatch.setattr(triton_rows, "LONGEST_TILE", 64)
+    scores = some_scores(4, 150, 2.0)
+    scores[1] = -torch.inf
+    epsilon = torch.tensor([0.3, torch.nan, torch.nan, 0.5])[:, None]
+    probs = run(scores, epsilon.to(DEVICE))
+    truth = bisection(scores, 1.0 + epsilon.double())
+    torch.testing.assert_close(probs[[0, 3]].double(), truth[[0, 3]], atol=1e-6, rtol=0)
+    assert (probs[1] == 0).all()
+    assert probs[2].isnan().all()
+
+
 def test_the_longest_row_of_a_tile_and_one_more_key():
     for keys in (8192, 8193):
         scores = some_scores(1, keys, 1.0)

@@ -1,0 +1,162 @@
+"""Gradients of alpha-entmax in operations that autograd follows, for second derivatives.
+
+Backward passes compute their gradients in place, or in kernels, of which autograd sees nothing.
+Where it is to see them, which is so with ``create_graph=True``, they take these functions: the
+same formulas (see :mod:`fairseq_entmax.mappings.threshold`), slower and with more memory. All is
+written in terms of the probabilities p, whose own derivative is that of the mapping again; so
+gradients of any order are right.
+
+A derivative of s = p ** (1 - epsilon) has p ** -epsilon, which grows without bound towards the
+edge of the support, as second derivatives of the mapping do above alpha = 1.5. Outside it all is 0.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+# 1/2!, 1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2, signs apart. The closed form
+# loses digits near 0, and its derivative loses more.
+PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(14))
+PHI_SERIES_BELOW = 0.5
+
+
+def are_wanted(grad: Tensor) -> bool:
+    """Whether a backward pass given ``grad`` is to run in these operations.
+
+    It is where its own derivative may be asked for, and where torch maps it over many gradients
+    at once (``is_grads_batched=True``, ``vectorize=True``), which kernels do not take.
+    """
+    # What stands for many gradients has no memory of its own
+    return torch.is_grad_enabled() or not torch._C._has_storage(grad)
+
+
+def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
+    """As :func:`fairseq_entmax.mappings.threshold.scores_gradient`."""
+    sensitivity = _sensitivity(probs, epsilon)
+    moved = sensitivity * grad
+    total = sensitivity.sum(-1, keepdim=True)
+    mean = moved.sum(-1, keepdim=True) / torch.where(total == 0, 1.0, total)
+    return moved - sensitivity * mean
+
+
+def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
+    """``p ** (1 - epsilon)`` on the support, zero elsewhere; NaN stays."""
+    if isinstance(epsilon, float) and epsilon == 0.0:
+        return probs
+    # Not a power: torch takes p ** 0 for a constant, also where it is the exponent that moves
+    power = (_logs(probs) * (1.0 - epsilon)).exp()
+    return torch.where(probs > 0, power, probs.detach())
+
+
+def _logs(probs: Tensor) -> Tensor:
+    """``log p`` on the support, 0 elsewhere."""
+    tiny = torch.finfo(probs.dtype).tiny
+    return torch.where(probs > 0, probs, 1.0).clamp(min=tiny).log()
+
+
+def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
+    """As :func:`fairseq_entmax.mappings.threshold.alpha_gradient`."""
+    centred = grad - (probs * grad).sum(-1, keepdim=True)
+    logs = _logs(probs)
+    weight = probs * logs * logs * _phi(epsilon * logs)
+    entropy = -(probs * logs).sum(-1, keepdim=True)
+    mean_weight = weight.sum(-1, keepdim=True)
+    moved = probs * centred * (1.0 - epsilon * logs)
+    above = 1.0 + epsilon * entropy
+    result = mean_weight * moved.sum(-1, keepdim=True)
+    result = result - above * (weight * centred).sum(-1, keepdim=True)
+    return result / (above + epsilon * epsilon * mean_weight)
+
+
+def _phi(x: Tensor) -> Tensor:
+    """``(exp(-x) - 1 + x) / x**2`` for x <= 0, 1/2 at 0."""
+    is_near = x > -PHI_SERIES_BELOW
+    # Each formula gets numbers of its own only: what is not taken is not to have a gradient
+    near, far = torch.where(is_near, x, 0.0), torch.where(is_near, -1.0, x)
+    series = torch.full_like(near, PHI_COEFFICIENTS[-1])
+    for coefficient in reversed(PHI_COEFFICIENTS[:-1]):
+        series = series * near + coefficient
+    return torch.where(is_near, series, (torch.expm1(-far) + far) / (far * far))
+
+
+class _Known(torch.autograd.Function):
+    """Probabilities that are known already, as a function of what they come from."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(scores: Tensor, epsilon: float | Tensor, probs: Tensor) -> Tensor:
+        return probs.clone()
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        _, epsilon, _ = inputs
+        is_tensor = isinstance(epsilon, Tensor)
+        ctx.save_for_backward(output, epsilon if is_tensor else None)
+        ctx.epsilon = None if is_tensor else epsilon
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        probs, epsilon = ctx.saved_tensors
+        for_epsilon = None
+        if ctx.needs_input_grad[1]:
+            for_epsilon = alpha_gradient(probs, epsilon, grad).sum_to_size(epsilon.shape)
+        given = ctx.epsilon if epsilon is None else epsilon
+        return scores_gradient(probs, given, grad), for_epsilon, None
+
+
+class AttentionGradients(NamedTuple):
+    """Gradients of attention with respect to its inputs; that of epsilon where it is a tensor."""
+
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    epsilon: Tensor | None
+
+
+def attention_gradients(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    epsilon: float | Tensor,
+    probs: Tensor,
+    grad: Tensor,
+    scale: float,
+) -> AttentionGradients:
+    """What the backward pass of a kernel for the whole of attention gives.
+
+    Masks need not be known: where they leave a key out its probability is 0, and takes no part.
+
+    Args:
+        query, key, value: ``(batch, heads, positions, head_dim)``, as the kernel was given them.
+        epsilon: number, or a tensor of one number or of one for each head, of any shape.
+        probs: ``(batch, heads, queries, keys)``, float32, without a graph.
+        grad: of the output, ``(batch, heads, queries, head_dim)``.
+        scale: of the scores.
+    """
+    heads, wide = query.size(1), probs.dtype
+    of_heads = epsilon
+    if isinstance(epsilon, Tensor):
+        of_heads = epsilon.to(wide).reshape(-1, 1, 1)
+    query_, key_, value_, grad_ = (tensor.to(wide) for tensor in (query, key, value, grad))
+    scores = scale * (query_ @ key_.mT)
+    probs = _Known.apply(scores, of_heads, probs)
+    for_probs = grad_ @ value_.mT
+    for_scores = scale * scores_gradient(probs, of_heads, for_probs)
+    for_epsilon = None
+    if isinstance(epsilon, Tensor):
+        assert isinstance(of_heads, Tensor)
+        rows = alpha_gradient(probs, of_heads, for_probs)
+        each = rows.sum((0, 2), dtype=torch.float64).view(heads)
+        for_epsilon = (each if epsilon.numel() == heads else each.sum()).reshape(epsilon.shape)
+        for_epsilon = for_epsilon.to(epsilon.dtype)
+    return AttentionGradients(
+        (for_scores @ key_).to(query.dtype),
+        (for_scores.mT @ query_).to(key.dtype),
+        (probs.mT @ grad_).to(value.dtype),
+        for_epsilon,
+    )
