@@ -24,7 +24,7 @@ EVALUATED = (
     *("pipeline_balance", "pipeline_devices", "zero_init", "encoder_glu", "decoder_glu"),
     *("weight_softmax", "vggblock_enc_config", "transformer_enc_config"),
     *("transformer_dec_config", "conv_dec_config", "conv_enc_config", "transformer_context"),
-    *("transformer_sampling", "lang_tok_replacing_bos_eos", "sampling_weights"),
+    *("transformer_sampling", "sampling_weights"),
     *("pipeline_encoder_balance", "pipeline_encoder_devices"),
     *("pipeline_decoder_balance", "pipeline_decoder_devices"),
 )
@@ -62,18 +62,26 @@ def check_settings(state: Mapping[str, Any], path: str) -> None:
         if not isinstance(group, kinds):
             # fairseq would read a text as YAML, behind this check
             raise _refusal(path, part, group, "must be a group of settings")
-        settings = list(_settings(group, path))
-        for name, value in settings:
-            reason = _fault(name, value)
-            if reason is None and isinstance(value, str) and "${" in value:
-                reason = _fault_of_reference(value, group)
-            if reason is not None:
-                raise _refusal(path, name, value, reason)
+        settings = [
+            (name, _checked(name, value, group, path)) for name, value in _settings(group, path)
+        ]
         check_sizes(settings, state.get("model"), path)
         model = group.get("model") if isinstance(group, Mapping) else group
         model = vars(model) if isinstance(model, argparse.Namespace) else model
         if isinstance(model, Mapping):
+            model = {name: _referred(value, group)[0] for name, value in model.items()}
             check_transformer(model, state.get("model"), path)
+
+
+def _checked(name: str, value: Any, group: Any, path: str) -> Any:
+    """The value of a setting, or what it refers to, which is allowed."""
+    reason = _fault(name, value)
+    if reason is None:
+        value, reason = _referred(value, group)
+        reason = reason or _fault(name, value)
+    if reason is not None:
+        raise _refusal(path, name, value, reason)
+    return value
 
 
 def _refusal(path: str, name: str, value: Any, reason: str) -> UnsafeCheckpointError:
@@ -123,11 +131,13 @@ def _fault(name: str, value: Any) -> str | None:
         return None
     if len(value) > LONGEST_TEXT:
         return f"is a text of more than {LONGEST_TEXT:,} characters"
-    if name in NAMES and not _NAME.fullmatch(value) and "${" not in value:
+    if _REFERENCE.fullmatch(value):
+        return None  # what it refers to is looked at in its place
+    if name in NAMES and not _NAME.fullmatch(value):
         return "is no name of a part of fairseq"
     if name == "dataset_impl" and value not in DATASET_IMPLEMENTATIONS:
         return f"is no way to store data that is safe: {', '.join(DATASET_IMPLEMENTATIONS[:-1])}"
-    if name.endswith(EVALUATED) and not _is_literal(value) and not _REFERENCE.fullmatch(value):
+    if name.endswith(EVALUATED) and not _is_literal(value):
         return "is a text that fairseq would run as code, and not a plain value"
     return None
 
@@ -143,21 +153,22 @@ def _is_literal(text: str) -> bool:
     return True
 
 
-def _fault_of_reference(text: str, group: Any) -> str | None:
-    """What is wrong with a text that fairseq's settings library replaces by something else.
+def _referred(value: Any, group: Any) -> tuple[Any, str | None]:
+    """What fairseq's settings library puts in a value's place, or the value with its fault.
 
     ``${optimization.lr}`` stands for another setting; ``${oc.env:HOME}`` calls a function.
     """
+    start = value
     for _ in range(DEEPEST):
-        if not _REFERENCE.fullmatch(text):
-            return "is replaced by more than the value of another setting"
+        if not isinstance(value, str) or "${" not in value:
+            return value, None
+        if not _REFERENCE.fullmatch(value):
+            return start, "is replaced by more than the value of another setting"
+        names = value[2:-1].split(".")
         value = group
-        for name in text[2:-1].split("."):
+        for name in names:
             value = vars(value) if isinstance(value, argparse.Namespace) else value
             value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, Mapping | argparse.Namespace):
-            return "is replaced by a whole group of settings"
-        if not isinstance(value, str) or "${" not in value:
-            return None
-        text = value
-    return "is replaced by itself"
+        if isinstance(value, Mapping | argparse.Namespace | list | tuple):
+            return start, "is replaced by a whole group of settings"
+    return start, "is replaced by itself"

@@ -19,9 +19,9 @@ from fairseq_entmax.checkpoints.literals import read_literal
 # settings that a model does not use, and layers may be left out of the weights
 MOST_LAYERS = 200
 MOST_WIDTH = 16_384
-# Of a Transformer's parameters: as many times those in the file, and so many beside (256 MiB)
+# Of a Transformer's parameters: as many times those in the file, and so many beside (512 MiB)
 MOST_GROWTH = 8
-MOST_BESIDE = 2**26
+MOST_BESIDE = 2**27
 
 _WIDTH = re.compile(r"(^|_)(dim|heads|channels|hidden|hidden_size|filters)$")
 _LAYERS = re.compile(r"(^|_)layers$")
