@@ -43,9 +43,7 @@ def allow_fairseq_checkpoints() -> None:
     The one class in them beyond tensors and plain containers is ``argparse.Namespace``,
     which holds settings and runs no code.
     """
-    add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
-    if add_safe_globals is not None:
-        add_safe_globals([argparse.Namespace])
+    compat.safe_loading()
 
 
 def refuse_unsafe_checkpoints() -> None:
@@ -88,7 +86,6 @@ def load_checkpoint(path: str) -> dict[str, Any]:
         UnsafeCheckpointError: it holds something that could run code, or that would fill the
             memory.
     """
-    allow_fairseq_checkpoints()
     with open(path, "rb") as file:
         state = _load(file, str(path), map_location="cpu")
     if not isinstance(state, dict) or "model" not in state:
@@ -127,10 +124,8 @@ class _SafelyLoadingTorch(ModuleType):
 
 def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` with its safe loader and the checks of this package."""
-    if hasattr(torch.serialization, "add_safe_globals"):
-        # Also where the environment, or a torch before 2.6, would have it otherwise. Earlier
-        # ones cannot read fairseq's checkpoints safely.
-        kwargs["weights_only"] = True
+    # Also where the environment, or a torch before 2.6, would have it otherwise
+    kwargs |= compat.safe_loading()
     with _explained(path):
         check_stored(file, path)
         state = torch.load(file, *args, **kwargs)
@@ -176,7 +171,8 @@ def _explained(path: str) -> Iterator[None]:
 def _reason(error: BaseException) -> str:
     """What torch found in the file, without what it advises."""
     text = str(error)
-    if "weights_only" not in text and "Weights only" not in text:
+    advises = "weights_only" in text or "Weights only" in text
+    if not advises and not isinstance(error, pickle.UnpicklingError):
         return (text.splitlines() or [""])[0].strip()[:300] or "the file ends too early"
     for pattern in (r"GLOBAL (\S+)", r"class (\S+)", r"module (\S+) is blocked"):
         named = re.search(pattern, text)
@@ -185,4 +181,6 @@ def _reason(error: BaseException) -> str:
     operation = re.search(r"Unsupported operand (\d+)", text)
     if operation:
         return f"it has the operation {operation[1]} of pickles"
+    if not advises:
+        return (text.splitlines() or [""])[0][:300]
     return "it is of an old format of torch" if "legacy" in text else "it is none of a model"

@@ -216,18 +216,16 @@ def _task(name, setting):
     )
 
 
-def _reference(state, path, mark):
+def _reference(to):
     """The text of one setting, by way of another."""
-    state["cfg"]["task"]["data"] = text_of("call", mark)
-    model = vars(state["cfg"]["model"]) | STOCK
-    state["cfg"]["model"] = model | {"adaptive_softmax_cutoff": "${task.data}"}
-    torch.save(state, path)
 
+    def write(state, path, mark):
+        state["cfg"]["common"]["plasma_path"] = text_of("call", mark)
+        model = {**vars(state["cfg"]["model"]), **STOCK, "adaptive_softmax_cutoff": to}
+        state["cfg"]["model"] = model
+        torch.save(state, path)
 
-def _nested_reference(state, path, mark):
-    _put(state["cfg"], "model", STOCK | {"adaptive_softmax_cutoff": "${oc.decode:${task.data}}"})
-    state["cfg"]["task"]["data"] = text_of("call", mark)
-    torch.save(state, path)
+    return write
 
 
 def _environment(state, path, mark):
@@ -304,8 +302,8 @@ RUNS_CODE = {
     "optimizer_betas": _setting("adam_betas", "line_continuation", group="optimizer"),
     "criterion_wer_args": _setting("wer_args", "line_continuation", group="criterion"),
     "name_of_no_evaluated_setting": _setting("some_new_setting", convert=str.encode),
-    "reference_to_a_text": _reference,
-    "reference_by_a_function": _nested_reference,
+    "reference_to_a_text": _reference("${common.plasma_path}"),
+    "reference_by_a_function": _reference("${oc.select:common.plasma_path}"),
     "reference_to_the_environment": _environment,
     "settings_as_yaml": _yaml,
     "user_dir": _user_dir,
