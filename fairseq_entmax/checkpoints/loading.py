@@ -8,6 +8,7 @@ import functools
 import os
 import pickle
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from types import ModuleType
@@ -22,6 +23,13 @@ from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.settings import check_settings
 
 from fairseq import checkpoint_utils  # isort: skip
+
+# fairseq's modules that read a file which the settings in a checkpoint may name
+LOADING = (
+    "fairseq.checkpoint_utils",
+    "fairseq.models.text_to_speech.vocoder",
+    "fairseq.models.speech_to_text.xm_transformer",
+)
 
 
 def protect_fairseq() -> None:
@@ -49,13 +57,15 @@ def allow_fairseq_checkpoints() -> None:
 def refuse_unsafe_checkpoints() -> None:
     """Make fairseq load checkpoints as :func:`load_checkpoint` does, and say so of a refusal.
 
-    ``torch.load`` in fairseq's module is replaced for that module alone, so that the
-    settings are checked as they are in the file, before ``--model-overrides``.
+    ``torch.load`` is replaced for fairseq's modules alone. So the settings are checked as they
+    are in the file, before ``--model-overrides``.
     """
     load = checkpoint_utils.load_checkpoint_to_cpu
     if getattr(load, "_refuses_unsafe", False):
         return
-    checkpoint_utils.torch = _SafelyLoadingTorch("torch")
+    for name in LOADING:
+        if name in sys.modules:
+            vars(sys.modules[name])["torch"] = _SafelyLoadingTorch("torch")
 
     @functools.wraps(load)
     def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:

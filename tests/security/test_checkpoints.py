@@ -3,6 +3,7 @@
 import contextlib
 import pickle
 import resource
+import sys
 import traceback
 
 import pytest
@@ -91,6 +92,14 @@ def test_the_environment_cannot_turn_safe_loading_off(kind, good_state, tmp_path
     for road in ("load_checkpoint", "load_checkpoint_to_cpu"):
         with pytest.raises(UnsafeCheckpointError):
             roads.IN_PROCESS[road](path, None, None)
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("module", loading.LOADING)
+def test_a_pickle_that_settings_name_is_refused_too(module, good_state, tmp_path):
+    path = corpus.write("pickle_open", good_state, tmp_path, tmp_path / "mark")
+    with pytest.raises(UnsafeCheckpointError, match="could run code"):
+        sys.modules[module].torch.load(str(path), map_location="cpu")
     assert not (tmp_path / "mark").exists()
 
 
