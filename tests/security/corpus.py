@@ -1,12 +1,11 @@
-"""Malicious checkpoints and archives, made on the spot.
+"""Malicious checkpoints, made on the spot.
 
-Each would leave a mark, a file, if it ran code or wrote outside its folder; none does harm.
+Each would leave a mark, a file, if it ran code, or fill the memory; none does other harm.
 """
 
 from __future__ import annotations
 
 import copy
-import gzip
 import io
 import json
 import os
@@ -15,68 +14,12 @@ import subprocess
 import tarfile
 import zipfile
 from argparse import Namespace
-from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
 import torch
-from fairseq import options, tasks
-from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf
-from omegaconf import OmegaConf
 
 import fairseq_entmax  # noqa: F401
-from tests.support import random_sentences
-
-SIZES = {
-    "encoder_layers": 2,
-    "decoder_layers": 2,
-    "encoder_embed_dim": 16,
-    "decoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "decoder_ffn_embed_dim": 24,
-    "encoder_attention_heads": 4,
-    "decoder_attention_heads": 4,
-}
-LANGUAGES = ("--source-lang=a", "--target-lang=b")
-
-
-def write_data(folder):
-    """Binarised data of 20 words, in the languages a and b."""
-    folder.mkdir(exist_ok=True)
-    sentences = random_sentences([5, 9, 3, 7])
-    words = "".join(f"w{number} 9\n" for number in range(20))
-    (folder / "dict.txt").write_text(words, encoding="utf-8")  # of a language model
-    for language in ("a", "b"):
-        (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
-        for split in ("train", "valid", "test"):
-            prefix = f"{folder}/{split}.a-b.{language}"
-            builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
-            for sentence in sentences:
-                builder.add_item(sentence)
-            builder.finalize(f"{prefix}.idx")
-
-
-def harmless(data):
-    """A checkpoint as fairseq's trainer saves one, of a model that was not trained."""
-    parser = options.get_training_parser()
-    given = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
-    arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given]
-    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
-    model = tasks.setup_task(cfg.task).build_model(cfg.model)
-    return {
-        "args": None,
-        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
-        "model": model.state_dict(),
-        "criterion": OrderedDict(),
-        "optimizer_history": [
-            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
-            | {"lr_scheduler_state": {"best": None}, "num_updates": 3}
-        ],
-        "task_state": {},
-        "extra_state": {"metrics": [], "previous_training_time": 0.0},
-        "last_optimizer_state": None,
-    }
 
 
 # Pickles that run code: where in the checkpoint, and what they call
@@ -424,81 +367,3 @@ def write(kind, state, folder, mark):
     path = Path(folder) / f"{kind}.pt"
     {**RUNS_CODE, **FILLS_MEMORY}[kind](copy.deepcopy(state), path, str(mark))
     return path
-
-
-# Archives that write outside their folder. Each function gets an open archive.
-def _add(archive, name, content=b"x", **fields):
-    member = tarfile.TarInfo(name)
-    member.size = len(content)
-    for field, value in fields.items():
-        setattr(member, field, value)
-    archive.addfile(member, io.BytesIO(content) if member.isreg() else None)
-
-
-def _link(kind, *steps):
-    def write(archive, mark):
-        for name, target in steps:
-            target = target.format(mark=mark, folder=os.path.dirname(mark))
-            _add(archive, name, b"", type=kind, linkname=target)
-        _add(archive, f"model/link/{os.path.basename(mark)}")
-
-    return write
-
-
-ARCHIVES = {
-    "parent_folder": lambda archive, mark: _add(archive, "../" * 20 + mark[1:]),
-    "parent_in_the_middle": lambda archive, mark: _add(archive, "m/" + "../" * 20 + mark[1:]),
-    "absolute": lambda archive, mark: _add(archive, mark),
-    "symbolic_link": _link(tarfile.SYMTYPE, ("model/link", "{folder}")),
-    "relative_symbolic_link": _link(tarfile.SYMTYPE, ("model/link", "../" * 20 + "{folder}")),
-    "symbolic_links_in_steps": _link(
-        tarfile.SYMTYPE, ("model/up", ".."), ("model/link", "up/" + "../" * 20 + "{folder}")
-    ),
-    "hard_link": lambda archive, mark: (
-        _add(archive, "model/link", b"", type=tarfile.LNKTYPE, linkname=mark + ".precious"),
-        _add(archive, "model/link", b"changed"),
-    ),
-    "device": lambda archive, mark: _add(archive, "model/null", b"", type=tarfile.CHRTYPE),
-    "pipe": lambda archive, mark: _add(archive, "model/pipe", b"", type=tarfile.FIFOTYPE),
-    "folder_that_is_moved": lambda archive, mark: _add(
-        archive, mark + ".precious.folder", b"", type=tarfile.DIRTYPE
-    ),
-}
-
-
-def write_archive(kind, path, mark):
-    """Write a malicious archive, beside good members; and what of others it could touch."""
-    Path(f"{mark}.precious").write_text("precious")
-    Path(f"{mark}.precious.folder").mkdir()
-    with tarfile.open(path, "w:gz") as archive:
-        if kind != "folder_that_is_moved":
-            _add(archive, "model/dict.a.txt", b"w0 9\n")
-        ARCHIVES[kind](archive, str(mark))
-
-
-def touched(mark):
-    """Whether an archive did anything outside its folder."""
-    return (
-        Path(mark).exists()
-        or not Path(f"{mark}.precious.folder").is_dir()
-        or Path(f"{mark}.precious").read_text() != "precious"
-    )
-
-
-def inflated_archive(path, size):
-    """A small archive of one file of so many bytes, all of them zero."""
-    member = tarfile.TarInfo("model/model.pt")
-    member.size = size
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(member.tobuf())
-        for _ in range(size // 2**20):
-            file.write(bytes(2**20))
-        file.write(bytes(1024))
-
-
-def archive_with_long_header(path, size):
-    """An archive whose header says that a name of so many bytes follows."""
-    member = tarfile.TarInfo("././@LongLink")
-    member.type = tarfile.GNUTYPE_LONGNAME
-    member.size = size
-    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(2**16))

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import torch
 
-from tests.security import corpus, roads
+from tests.security import archives, corpus, good, roads
 
 MEMORY = 6 * 2**30
 SECONDS = 60
@@ -48,16 +48,16 @@ def attempt(work, quiet=True):
 
 def main(arguments):
     folder = Path(tempfile.mkdtemp())
-    data, good = folder / "data", folder / "good.pt"
-    corpus.write_data(data)
-    state = corpus.harmless(data)
-    torch.save(state, good)
+    data, good_file = folder / "data", folder / "good.pt"
+    good.write_data(data)
+    state = good.harmless(data)
+    torch.save(state, good_file)
     ran, filled, seen = {}, {}, Counter()
     for kind in {**corpus.RUNS_CODE, **corpus.FILLS_MEMORY}:
         for road, load in roads.IN_PROCESS.items():
             mark = folder / f"mark-{kind}-{road}"
             path = corpus.write(kind, state, folder, mark)
-            outcome = attempt(lambda load=load, path=path: load(path, data, good))
+            outcome = attempt(lambda load=load, path=path: load(path, data, good_file))
             seen[outcome] += 1
             if mark.exists():
                 ran.setdefault(kind, []).append(road)
@@ -70,15 +70,17 @@ def main(arguments):
             print(f"  {kind}: {', '.join(ways)}")
     print(dict(seen))
     escaped = []
-    for kind in corpus.ARCHIVES:
+    for kind in archives.ARCHIVES:
         place = folder / f"archive-{kind}"
         place.mkdir()
-        corpus.write_archive(kind, place / "model.tar.gz", folder / f"mark-{kind}")
+        archives.write_archive(kind, place / "model.tar.gz", folder / f"mark-{kind}")
         load = roads.EntmaxTransformerModel.from_pretrained
         attempt(lambda load=load, place=place: load(str(place / "model.tar.gz")))
-        if corpus.touched(folder / f"mark-{kind}"):
+        if archives.touched(folder / f"mark-{kind}"):
             escaped.append(kind)
-    print(f"wrote outside their folder: {len(escaped)} of {len(corpus.ARCHIVES)} archives", escaped)
+    print(
+        f"wrote outside their folder: {len(escaped)} of {len(archives.ARCHIVES)} archives", escaped
+    )
 
 
 if __name__ == "__main__":

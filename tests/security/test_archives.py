@@ -8,7 +8,7 @@ import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.models import EntmaxTransformerModel
-from tests.security import corpus
+from tests.security import archives, corpus
 
 
 def pack(path, files, mode="w:gz"):
@@ -41,28 +41,28 @@ def test_a_good_archive_is_loaded_twice(good_state, attack_data, tmp_path, top, 
     assert sorted(p.name for p in tmp_path.iterdir()) == [path.name]
 
 
-@pytest.mark.parametrize("kind", corpus.ARCHIVES)
+@pytest.mark.parametrize("kind", archives.ARCHIVES)
 def test_an_archive_that_writes_elsewhere_is_refused_and_leaves_nothing(kind, tmp_path):
     path = tmp_path / "archive" / "model.tar.gz"
     path.parent.mkdir()
     mark = tmp_path / "mark"
-    corpus.write_archive(kind, path, mark)
+    archives.write_archive(kind, path, mark)
     before = path.read_bytes()
     with pytest.raises(UnsafeCheckpointError, match=r"refused to extract .* in it"):
         EntmaxTransformerModel.from_pretrained(str(path))
-    assert not corpus.touched(mark)
+    assert not archives.touched(mark)
     assert [p.name for p in path.parent.iterdir()] == [path.name]
     assert path.read_bytes() == before
 
 
 def test_the_data_of_a_model_may_not_come_in_such_an_archive_either(good_file, tmp_path):
     path = tmp_path / "data.tar.gz"
-    corpus.write_archive("parent_folder", path, tmp_path / "mark")
+    archives.write_archive("parent_folder", path, tmp_path / "mark")
     with pytest.raises(UnsafeCheckpointError):
         EntmaxTransformerModel.from_pretrained(
             str(good_file.parent), good_file.name, data_name_or_path=str(path)
         )
-    assert not corpus.touched(tmp_path / "mark")
+    assert not archives.touched(tmp_path / "mark")
 
 
 def test_a_checkpoint_in_an_archive_is_checked(good_state, attack_data, tmp_path):
@@ -78,7 +78,7 @@ def test_a_checkpoint_in_an_archive_is_checked(good_state, attack_data, tmp_path
 def test_an_archive_that_becomes_much_larger_is_refused(tmp_path, monkeypatch):
     monkeypatch.setattr("fairseq_entmax.checkpoints.archives.MOST_BYTES_OF_SMALL", 2**24)
     path = tmp_path / "model.tar.gz"
-    corpus.inflated_archive(path, 2**26)
+    archives.inflated_archive(path, 2**26)
     with pytest.raises(UnsafeCheckpointError, match="too large for its size"):
         EntmaxTransformerModel.from_pretrained(str(path))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
@@ -86,7 +86,7 @@ def test_an_archive_that_becomes_much_larger_is_refused(tmp_path, monkeypatch):
 
 def test_an_archive_with_a_header_of_gigabytes_is_refused(tmp_path):
     path = tmp_path / "model.tar"
-    corpus.archive_with_long_header(path, 8**11 - 1)
+    archives.archive_with_long_header(path, 8**11 - 1)
     with pytest.raises(UnsafeCheckpointError, match="too large for its size"):
         EntmaxTransformerModel.from_pretrained(str(path))
 
