@@ -96,7 +96,7 @@ def load_checkpoint(path: str) -> dict[str, Any]:
         UnsafeCheckpointError: it holds something that could run code, or that would fill the
             memory.
     """
-    with open(path, "rb") as file:
+    with _explained(path), open(path, "rb") as file:
         state = _load(file, str(path), map_location="cpu")
     if not isinstance(state, dict) or "model" not in state:
         raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
