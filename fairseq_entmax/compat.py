@@ -9,12 +9,16 @@ every number of a model for one that can be averaged.
 
 from __future__ import annotations
 
+import argparse
 import functools
 import logging
 import os
+import pickle
 import sys
 import threading
+from collections import OrderedDict
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any
 
 import torch
@@ -62,6 +66,50 @@ def computing_dtype(tensor: Tensor) -> torch.dtype:
     if enabled and tensor.dtype != torch.float64:
         return torch.get_autocast_dtype(device)
     return tensor.dtype
+
+
+def safe_loading() -> dict[str, Any]:
+    """Arguments by which ``torch.load`` reads fairseq's checkpoints and runs nothing.
+
+    torch before 2.4 has a safe loader that cannot be told of the one class in them beyond
+    tensors and plain containers, ``argparse.Namespace``, which holds settings and runs no code.
+    There, Python's own unpickler reads what that loader would, and this class.
+    """
+    add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
+    if add_safe_globals is None:
+        return {"weights_only": False, "pickle_module": restricted_pickle()}
+    add_safe_globals([argparse.Namespace])
+    return {"weights_only": True}
+
+
+def restricted_pickle() -> ModuleType:
+    """A module like ``pickle`` that loads what torch's safe loader does, and ``Namespace``."""
+    from torch._weights_only_unpickler import _get_allowed_globals
+
+    allowed = {**_get_allowed_globals(), "argparse.Namespace": argparse.Namespace}
+
+    python_unpickler: Any = pickle._Unpickler  # whose operations can be changed
+
+    class Unpickler(python_unpickler):
+        def find_class(self, module: str, name: str) -> Any:
+            if f"{module}.{name}" not in allowed:
+                raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is not allowed")
+            return allowed[f"{module}.{name}"]
+
+        def load_build(self) -> None:
+            # A state can set any attribute, of a function or class too
+            if type(self.stack[-2]) not in (argparse.Namespace, OrderedDict, Tensor, nn.Parameter):
+                raise pickle.UnpicklingError(f"GLOBAL {type(self.stack[-2])} may have no state")
+            super().load_build()
+
+    Unpickler.dispatch = {**python_unpickler.dispatch, pickle.BUILD[0]: Unpickler.load_build}
+
+    def load(file: Any, **options: Any) -> Any:
+        return Unpickler(file, **options).load()
+
+    restricted = ModuleType("restricted_pickle")
+    vars(restricted).update({**vars(pickle), "Unpickler": Unpickler, "load": load})
+    return restricted
 
 
 _trainer_updates: int | None = None

@@ -1,9 +1,14 @@
 """What fairseq has no hook for."""
 
+import pickle
 import subprocess
 import sys
+from argparse import Namespace
 
-from fairseq_entmax import compat
+import pytest
+import torch
+
+from fairseq_entmax import checkpoints, compat
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
 import sys, threading, torch
@@ -60,3 +65,77 @@ def test_the_updates_are_those_of_the_trainer_that_was_made_last(monkeypatch):
     assert (compat.trainer_num_updates(), first.updates) == (7, 7)
     Trainer(3)
     assert compat.trainer_num_updates() is None
+
+
+class Call:
+    def __init__(self, function, *arguments):
+        self.call = function, arguments
+
+    def __reduce__(self):
+        return self.call
+
+
+class SetState(Call):
+    """Unpickled, it sets an attribute of a class."""
+
+    def __reduce__(self):
+        return (*super().__reduce__(), (None, {"__setstate__": "changed"}))
+
+
+@pytest.fixture
+def _old_torch(monkeypatch):
+    """torch before 2.4, whose safe loader cannot be told of a class."""
+    monkeypatch.delattr(torch.serialization, "add_safe_globals")
+
+
+STATE = {
+    "model": {"weight": torch.arange(6.0).reshape(2, 3), "half": torch.ones(2).half()},
+    "args": Namespace(arch="transformer", lr=[0.1]),
+    "last_optimizer_state": {"state": {0: {"step": torch.tensor(1)}}},
+}
+
+
+@pytest.mark.usefixtures("_old_torch")
+@pytest.mark.parametrize("new_format", [True, False])
+def test_a_torch_without_a_list_of_safe_classes_loads_checkpoints(tmp_path, new_format):
+    assert "pickle_module" in compat.safe_loading()
+    path = tmp_path / "good.pt"
+    torch.save(STATE, path, _use_new_zipfile_serialization=new_format)
+    state = checkpoints.load_checkpoint(str(path))
+    assert state["args"] == STATE["args"]
+    assert torch.equal(state["model"]["weight"], STATE["model"]["weight"])
+    assert state["model"]["half"].dtype == torch.float16
+
+
+@pytest.mark.usefixtures("_old_torch")
+@pytest.mark.parametrize("new_format", [True, False])
+@pytest.mark.parametrize(
+    "code",
+    [
+        lambda mark: Call(open, mark, "w"),
+        lambda mark: Call(eval, f"open({mark!r}, 'w')"),
+        lambda mark: Call(getattr, Namespace, "mro"),
+        lambda mark: SetState(Namespace),
+        lambda mark: SetState(getattr, Namespace, "__class__"),
+        lambda mark: torch.nn.Linear(1, 1),
+    ],
+)
+def test_a_torch_without_a_list_of_safe_classes_runs_nothing(tmp_path, code, new_format):
+    path, mark = tmp_path / "evil.pt", tmp_path / "ran"
+    torch.save({**STATE, "x": code(str(mark))}, path, _use_new_zipfile_serialization=new_format)
+    if isinstance(code("x"), SetState) and code("x").call[0] is Namespace:
+        checkpoints.load_checkpoint(str(path))  # of one object, which may have a state
+    else:
+        with pytest.raises(checkpoints.UnsafeCheckpointError, match="it names"):
+            checkpoints.load_checkpoint(str(path))
+    assert not mark.exists()
+    assert not hasattr(Namespace, "__setstate__")
+
+
+@pytest.mark.usefixtures("_old_torch")
+def test_a_torch_without_a_list_of_safe_classes_reads_no_plain_pickles(tmp_path):
+    path = tmp_path / "evil.pt"
+    path.write_bytes(pickle.dumps({"model": Call(open, str(tmp_path / "ran"), "w")}, protocol=2))
+    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names io\.open"):
+        checkpoints.load_checkpoint(str(path))
+    assert not (tmp_path / "ran").exists()

@@ -54,8 +54,7 @@ from fairseq_entmax.modules import gates as gates_module
 
 logger = logging.getLogger(__name__)
 
-checkpoints.allow_fairseq_checkpoints()
-checkpoints.refuse_unsafe_checkpoints()
+checkpoints.protect_fairseq()
 compat.restore_optimizer_of_grown_models()
 compat.follow_trainer()
 compat.average_no_whole_numbers()

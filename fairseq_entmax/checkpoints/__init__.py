@@ -1,0 +1,33 @@
+"""Loading checkpoints without running anything that they hold.
+
+A checkpoint can bring code in three ways: as a pickle, which torch's safe loader refuses; as
+the text of a setting that fairseq hands to Python's ``eval`` when it builds the model; and in
+an archive that writes files outside its folder. None of them is let through, whatever model
+the checkpoint says it is of. Nor is a checkpoint loaded that would fill the memory before its
+weights are looked at.
+
+:mod:`loading` reads files, :mod:`settings` and :mod:`sizes` check what they hold,
+:mod:`literals` gives fairseq an ``eval`` that runs nothing, :mod:`archives` looks at archives.
+"""
+
+from __future__ import annotations
+
+from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError
+from fairseq_entmax.checkpoints.loading import (
+    allow_fairseq_checkpoints,
+    load_checkpoint,
+    model_settings,
+    protect_fairseq,
+    refuse_unsafe_checkpoints,
+)
+from fairseq_entmax.checkpoints.settings import check_settings
+
+__all__ = [
+    "UnsafeCheckpointError",
+    "allow_fairseq_checkpoints",
+    "check_settings",
+    "load_checkpoint",
+    "model_settings",
+    "protect_fairseq",
+    "refuse_unsafe_checkpoints",
+]

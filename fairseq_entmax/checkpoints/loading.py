@@ -1,0 +1,196 @@
+"""Reading checkpoint files without running anything that they hold."""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import functools
+import os
+import pickle
+import re
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from types import ModuleType
+from typing import Any
+
+import torch
+
+from fairseq_entmax import compat
+from fairseq_entmax.checkpoints.archives import check_stored, extract_within_folder
+from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError
+from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
+from fairseq_entmax.checkpoints.settings import check_settings
+
+from fairseq import checkpoint_utils  # isort: skip
+
+# fairseq's modules that read a file which the settings in a checkpoint may name
+LOADING = (
+    "fairseq.checkpoint_utils",
+    "fairseq.models.text_to_speech.vocoder",
+    "fairseq.models.speech_to_text.xm_transformer",
+)
+
+
+def protect_fairseq() -> None:
+    """Make fairseq run nothing that a checkpoint holds; done once, for the whole process.
+
+    torch's safe loader reads checkpoints, and may read fairseq's; their settings are checked
+    before they are used; fairseq's modules evaluate plain values alone; and archives are
+    extracted into their own folder.
+    """
+    allow_fairseq_checkpoints()
+    evaluate_nothing_in_fairseq()
+    refuse_unsafe_checkpoints()
+    extract_within_folder()
+
+
+def allow_fairseq_checkpoints() -> None:
+    """Let torch's safe loading (the default from torch 2.6) read fairseq's checkpoints.
+
+    The one class in them beyond tensors and plain containers is ``argparse.Namespace``,
+    which holds settings and runs no code.
+    """
+    compat.safe_loading()
+
+
+def refuse_unsafe_checkpoints() -> None:
+    """Make fairseq load checkpoints as :func:`load_checkpoint` does, and say so of a refusal.
+
+    ``torch.load`` is replaced for fairseq's modules alone. So the settings are checked as they
+    are in the file, before ``--model-overrides``.
+    """
+    load = checkpoint_utils.load_checkpoint_to_cpu
+    if getattr(load, "_refuses_unsafe", False):
+        return
+    for name in LOADING:
+        if name in sys.modules:
+            vars(sys.modules[name])["torch"] = _SafelyLoadingTorch("torch")
+
+    @functools.wraps(load)
+    def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:
+        evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
+        try:
+            with _explained(path):
+                return load(path, *args, **kwargs)
+        except (UnsafeCheckpointError, ValueError) as error:
+            compat.stop_command(error)
+            raise
+
+    load_safely._refuses_unsafe = True  # type: ignore[attr-defined]
+    checkpoint_utils.load_checkpoint_to_cpu = load_safely
+
+
+def load_checkpoint(path: str) -> dict[str, Any]:
+    """Read a fairseq checkpoint to the CPU without running anything that it holds.
+
+    Args:
+        path: a file that fairseq wrote.
+
+    Returns:
+        The checkpoint as saved: ``cfg``, ``model``, ``optimizer_history`` and the rest.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: the file is not a fairseq checkpoint.
+        UnsafeCheckpointError: it holds something that could run code, or that would fill the
+            memory.
+    """
+    with _explained(path), open(path, "rb") as file:
+        state = _load(file, str(path), map_location="cpu")
+    if not isinstance(state, dict) or "model" not in state:
+        raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
+    return state
+
+
+def model_settings(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+    """The options of the model that a loaded checkpoint is of.
+
+    Raises:
+        ValueError: it has none.
+    """
+    cfg = state.get("cfg")
+    settings = cfg.get("model") if cfg is not None else state.get("args")
+    if isinstance(settings, argparse.Namespace):
+        return dict(vars(settings))
+    if isinstance(settings, dict):
+        return dict(settings)
+    raise ValueError(f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'")
+
+
+class _SafelyLoadingTorch(ModuleType):
+    """torch, for one module, with a ``load`` that runs nothing."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(torch, name)
+
+    @staticmethod
+    def load(file: Any, *args: Any, **kwargs: Any) -> Any:
+        if isinstance(file, str | os.PathLike):
+            with open(file, "rb") as opened:
+                return _load(opened, str(file), *args, **kwargs)
+        return _load(file, str(getattr(file, "name", "the checkpoint")), *args, **kwargs)
+
+
+def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
+    """``torch.load`` with its safe loader and the checks of this package."""
+    # Also where the environment, or a torch before 2.6, would have it otherwise
+    kwargs |= compat.safe_loading()
+    with _explained(path):
+        check_stored(file, path)
+        state = torch.load(file, *args, **kwargs)
+        if isinstance(state, Mapping):
+            check_settings(state, path)
+    return state
+
+
+class _DamagedError(ValueError):
+    """The file is no checkpoint; what is wrong with it has been said."""
+
+
+@contextmanager
+def _explained(path: str) -> Iterator[None]:
+    """Turn what torch raises on a file that it cannot or will not read into one sentence.
+
+    torch's own messages advise to turn its safe loading off, so nothing of them is left, in a
+    traceback neither.
+    """
+    try:
+        yield
+    except (UnsafeCheckpointError, _DamagedError):
+        raise
+    except pickle.UnpicklingError as error:
+        raise UnsafeCheckpointError(
+            f"refused to load {path}: it holds more than tensors and settings, and could run code "
+            f"when loaded, or it is damaged ({_reason(error)}). Nothing of it was run. {TRUST}, "
+            f"or have its owner save it again"
+        ) from None
+    except Exception as error:
+        # A file that is no checkpoint makes torch's unpickler stumble in many ways; one that is
+        # cut short can make it seek to a place before its beginning
+        is_of_content = isinstance(error, IsADirectoryError) or (
+            getattr(error, "errno", None) == errno.EINVAL
+        )
+        if isinstance(error, OSError) and not is_of_content:
+            raise
+        raise _DamagedError(
+            f"{path} is not a checkpoint, or is damaged: {type(error).__name__}: {_reason(error)}"
+        ) from None
+
+
+def _reason(error: BaseException) -> str:
+    """What torch found in the file, without what it advises."""
+    text = str(error)
+    advises = "weights_only" in text or "Weights only" in text
+    if not advises and not isinstance(error, pickle.UnpicklingError):
+        return (text.splitlines() or [""])[0].strip()[:300] or "the file ends too early"
+    for pattern in (r"GLOBAL (\S+)", r"class (\S+)", r"module (\S+) is blocked"):
+        named = re.search(pattern, text)
+        if named:
+            return f"it names {named[1][:200]}"
+    operation = re.search(r"Unsupported operand (\d+)", text)
+    if operation:
+        return f"it has the operation {operation[1]} of pickles"
+    if not advises:
+        return (text.splitlines() or [""])[0][:300]
+    return "it is of an old format of torch" if "legacy" in text else "it is none of a model"

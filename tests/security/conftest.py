@@ -1,0 +1,35 @@
+import logging
+
+import pytest
+import torch
+
+from tests.security import good
+
+
+@pytest.fixture(scope="session")
+def attack_data(tmp_path_factory):
+    """Binarised data of the corpus."""
+    folder = tmp_path_factory.mktemp("attacks") / "data"
+    good.write_data(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def good_state(attack_data):
+    """A checkpoint with nothing bad in it, as torch reads it."""
+    return good.harmless(attack_data)
+
+
+@pytest.fixture(scope="session")
+def good_file(good_state, tmp_path_factory):
+    path = tmp_path_factory.mktemp("good") / "good.pt"
+    torch.save(good_state, path)
+    return path
+
+
+@pytest.fixture(autouse=True)
+def _quiet():
+    """fairseq logs a whole configuration for each model."""
+    logging.disable(logging.INFO)
+    yield
+    logging.disable(logging.NOTSET)

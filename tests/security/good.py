@@ -1,0 +1,64 @@
+"""A checkpoint with nothing bad in it, and its data."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+
+import numpy as np
+from fairseq import options, tasks
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from omegaconf import OmegaConf
+
+import fairseq_entmax  # noqa: F401
+from tests.support import random_sentences
+
+SIZES = {
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_embed_dim": 16,
+    "decoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24,
+    "decoder_ffn_embed_dim": 24,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+}
+LANGUAGES = ("--source-lang=a", "--target-lang=b")
+
+
+def write_data(folder):
+    """Binarised data of 20 words, in the languages a and b."""
+    folder.mkdir(exist_ok=True)
+    sentences = random_sentences([5, 9, 3, 7])
+    words = "".join(f"w{number} 9\n" for number in range(20))
+    (folder / "dict.txt").write_text(words, encoding="utf-8")  # of a language model
+    for language in ("a", "b"):
+        (folder / f"dict.{language}.txt").write_text(words, encoding="utf-8")
+        for split in ("train", "valid", "test"):
+            prefix = f"{folder}/{split}.a-b.{language}"
+            builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
+            for sentence in sentences:
+                builder.add_item(sentence)
+            builder.finalize(f"{prefix}.idx")
+
+
+def harmless(data):
+    """A checkpoint as fairseq's trainer saves one, of a model that was not trained."""
+    parser = options.get_training_parser()
+    given = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
+    arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given]
+    cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
+    model = tasks.setup_task(cfg.task).build_model(cfg.model)
+    return {
+        "args": None,
+        "cfg": OmegaConf.to_container(cfg, resolve=True, enum_to_str=True),
+        "model": model.state_dict(),
+        "criterion": OrderedDict(),
+        "optimizer_history": [
+            {"criterion_name": "CrossEntropyCriterion", "optimizer_name": "FairseqAdam"}
+            | {"lr_scheduler_state": {"best": None}, "num_updates": 3}
+        ],
+        "task_state": {},
+        "extra_state": {"metrics": [], "previous_training_time": 0.0},
+        "last_optimizer_state": None,
+    }

@@ -1,0 +1,112 @@
+"""Every way by which a checkpoint gets into fairseq or a command of this package."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from pathlib import Path
+
+from fairseq import checkpoint_utils
+from fairseq.models.transformer import TransformerModel
+
+from fairseq_entmax import checkpoints
+from fairseq_entmax.cli import main
+from fairseq_entmax.models import EntmaxTransformerModel
+from tests.commands import USER_DIR, run
+from tests.security.good import LANGUAGES
+
+
+def _pretrained(model):
+    def load(path, data, good):
+        model.from_pretrained(str(path.parent), path.name, data_name_or_path=str(data))
+
+    return load
+
+
+def _own(*arguments):
+    """A command of this package; @ is the checkpoint, % the data, and + a new place."""
+
+    def load(path, data, good):
+        new = f"{path}.{arguments[0]}"
+        places = {"@": str(path), "%": str(data), "+": new}
+        given = [places.get(argument, argument) for argument in arguments]
+        if main(given) != 0:
+            raise ValueError("refused")
+
+    return load
+
+
+def _ensemble(path, data, good):
+    overrides = {"data": str(data)}
+    checkpoint_utils.load_model_ensemble_and_task([str(good), str(path)], overrides)
+
+
+def _one_by_one(path, data, good):
+    checkpoint_utils.load_model_ensemble([str(path)], {"data": str(data)})
+
+
+# One head, so that it is short
+FEW = ("--heads=cross:0.1", "--bootstrap=5", "--max-len-b=5")
+
+IN_PROCESS = {
+    "load_checkpoint": lambda path, data, good: checkpoints.load_checkpoint(str(path)),
+    "load_checkpoint_to_cpu": lambda path, data, good: checkpoint_utils.load_checkpoint_to_cpu(
+        str(path)
+    ),
+    "load_model_ensemble": _one_by_one,
+    "ensemble_after_a_good_one": _ensemble,
+    "moving_averages": lambda path, data, good: checkpoint_utils.load_ema_from_checkpoint(
+        str(path)
+    ),
+    "EntmaxTransformerModel": _pretrained(EntmaxTransformerModel),
+    "TransformerModel": _pretrained(TransformerModel),
+    "alpha": _own("alpha", "@"),
+    "prune": _own("prune", "@", "--heads=cross:0.1", "--output", "+"),
+    "print_config": _own("prune", "@", "--print-config"),
+    "analyze": _own("analyze", "%", "--path", "@", "--output", "+", "--cpu"),
+    "ablate": _own("ablate", "%", "--path", "@", "--output", "+", "--cpu", *FEW),
+}
+
+
+def command(name, path, data, good):
+    """Run one of fairseq's commands in a process of its own."""
+    plugin = f"--user-dir={USER_DIR}"
+    training = ("--arch=entmax_transformer", "--optimizer=adam", "--max-tokens=400")
+    save_dir = Path(f"{path}.{name}")
+    save_dir.mkdir(exist_ok=True)
+    start = [f"--save-dir={save_dir}", "--max-update=4", "--num-workers=0"]
+    if name == "save_dir":
+        os.link(path, save_dir / "checkpoint_last.pt")
+    elif name == "restore_file":
+        start.append(f"--restore-file={path}")
+    elif name == "finetune_from_model":
+        start.append(f"--finetune-from-model={path}")
+    commands = {
+        "generate": ("fairseq-generate", data, f"--path={path}"),
+        "ensemble": ("fairseq-generate", data, f"--path={good}:{path}"),
+        "overrides": ("fairseq-generate", data, f"--path={path}", "--model-overrides={'x': 1}"),
+        "interactive": ("fairseq-interactive", data, f"--path={path}"),
+        "validate": ("fairseq-validate", data, f"--path={path}", "--max-tokens=400"),
+        "eval_lm": ("fairseq-eval-lm", data, f"--path={path}"),
+    }
+    given = commands.get(name) or ("fairseq-train", data, *training, *start)
+    own = [] if name == "eval_lm" else [*LANGUAGES, "--task=translation"]
+    return run(*given, *own, plugin, stdin="w1 w2\n", check=False)
+
+
+COMMANDS = (
+    *("generate", "ensemble", "overrides", "interactive", "validate", "eval_lm"),
+    *("save_dir", "restore_file", "finetune_from_model"),
+)
+
+
+def settings_of(state):
+    """Name and place of every setting in a checkpoint, for the fuzzer."""
+    found = []
+    for group, values in state["cfg"].items():
+        values = vars(values) if isinstance(values, Namespace) else values
+        if isinstance(values, dict):
+            found += [(values, name) for name in values]
+        else:
+            found.append((state["cfg"], group))
+    return found

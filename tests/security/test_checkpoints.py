@@ -1,0 +1,158 @@
+"""Malicious checkpoints on every way into fairseq and into the commands of this package."""
+
+import contextlib
+import pickle
+import resource
+import sys
+import traceback
+
+import pytest
+import torch
+
+from fairseq_entmax.checkpoints import UnsafeCheckpointError, loading
+from tests.security import corpus, roads
+
+KINDS = {**corpus.RUNS_CODE, **corpus.FILLS_MEMORY}
+TEXTS = [kind for kind in corpus.RUNS_CODE if "pickle" not in kind]
+# What torch says of how to turn its safe loading off, or to widen it
+ADVICE = ("weights_only", "Weights only", "add_safe_globals", "likely succeed", "safe_globals")
+
+
+@pytest.fixture
+def little_memory():
+    """An end to what a process may take, should a test fail that is about it."""
+    before = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (24 * 2**30, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@pytest.mark.parametrize("payload", corpus.PAYLOADS)
+def test_the_pickles_of_the_corpus_run_code_where_loading_is_unsafe(payload, good_state, tmp_path):
+    path = corpus.write(f"pickle_{payload}", good_state, tmp_path, tmp_path / "mark")
+    torch.load(path, weights_only=False)
+    assert (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("form", corpus.FORMS)
+def test_the_texts_of_the_corpus_run_code_where_they_are_evaluated(form, tmp_path):
+    with contextlib.suppress(TypeError):  # after it ran
+        eval(corpus.text_of(form, str(tmp_path / "mark")))
+    assert (tmp_path / "mark").exists()
+
+
+@pytest.mark.usefixtures("little_memory")
+@pytest.mark.parametrize("kind", KINDS)
+def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(
+    kind, attack_data, good_state, good_file, tmp_path, capfd
+):
+    mark = tmp_path / "mark"
+    path = corpus.write(kind, good_state, tmp_path, mark)
+    for road, load in roads.IN_PROCESS.items():
+        said = ""
+        try:
+            load(path, attack_data, good_file)
+        except (UnsafeCheckpointError, ValueError) as error:
+            said = "".join(traceback.format_exception(error))
+        except KeyError:
+            # what fairseq says where there are no moving averages in the checkpoint
+            assert (kind, road) == ("user_dir", "moving_averages")
+            continue
+        said += "".join(capfd.readouterr())
+        assert not mark.exists(), road
+        assert not any(advice in said for advice in ADVICE), road
+        if kind not in corpus.MAY_BE_LOADED:
+            assert f"{path}: it" in said or f"{path} is not a checkpoint" in said, road
+        assert path.with_suffix(".pt.prune").exists() == (
+            kind in corpus.MAY_BE_LOADED and road in AFTER_PRUNING
+        )
+
+
+AFTER_PRUNING = ("prune", "print_config", "analyze", "ablate")
+
+
+@pytest.mark.parametrize("kind", TEXTS)
+def test_without_the_check_of_settings_fairseq_still_runs_none_of_them(
+    kind, attack_data, good_state, good_file, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(loading, "check_settings", lambda state, path: None)
+    mark = tmp_path / "mark"
+    path = corpus.write(kind, good_state, tmp_path, mark)
+    for road in ("TransformerModel", "ensemble_after_a_good_one"):
+        # Whatever error it is: fairseq finds a text where it looks for a number
+        with contextlib.suppress(Exception):
+            roads.IN_PROCESS[road](path, attack_data, good_file)
+        assert not mark.exists()
+
+
+@pytest.mark.parametrize("kind", ["pickle_open", "pickle_of_old_torch"])
+def test_the_environment_cannot_turn_safe_loading_off(kind, good_state, tmp_path, monkeypatch):
+    monkeypatch.setenv("TORCH_FORCE_NO_WEIGHTS_ONLY_LOAD", "1")
+    path = corpus.write(kind, good_state, tmp_path, tmp_path / "mark")
+    for road in ("load_checkpoint", "load_checkpoint_to_cpu"):
+        with pytest.raises(UnsafeCheckpointError):
+            roads.IN_PROCESS[road](path, None, None)
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("module", loading.LOADING)
+def test_a_pickle_that_settings_name_is_refused_too(module, good_state, tmp_path):
+    path = corpus.write("pickle_open", good_state, tmp_path, tmp_path / "mark")
+    with pytest.raises(UnsafeCheckpointError, match="could run code"):
+        sys.modules[module].torch.load(str(path), map_location="cpu")
+    assert not (tmp_path / "mark").exists()
+
+
+def test_what_averages_checkpoints_as_fairseq_does_reads_no_pickled_code(good_state, tmp_path):
+    """fairseq's script averages by torch alone, in which loading is safe from 2.6 on."""
+    path = corpus.write("pickle_in_model", good_state, tmp_path, tmp_path / "mark")
+    with open(path, "rb") as file, pytest.raises(pickle.UnpicklingError):
+        torch.load(file, map_location=lambda storage, _: storage)
+    assert not (tmp_path / "mark").exists()
+
+
+def test_an_average_with_code_in_its_settings_is_refused_when_it_is_loaded(good_state, tmp_path):
+    path = corpus.write("fconv_bytes", good_state, tmp_path, tmp_path / "mark")
+    with open(path, "rb") as file:
+        average = torch.load(file, map_location=lambda storage, _: storage)
+    average["model"] = {name: value / 2 for name, value in average["model"].items()}
+    torch.save(average, tmp_path / "average.pt")
+    with pytest.raises(UnsafeCheckpointError, match="encoder_layers"):
+        roads.IN_PROCESS["load_checkpoint_to_cpu"](tmp_path / "average.pt", None, None)
+    assert not (tmp_path / "mark").exists()
+
+
+@pytest.mark.parametrize("road", roads.IN_PROCESS)
+def test_a_good_checkpoint_goes_every_way(road, attack_data, good_state, good_file, tmp_path):
+    state = {**good_state, "extra_state": {"ema": good_state["model"]}}
+    torch.save(state, tmp_path / "good.pt")
+    roads.IN_PROCESS[road](tmp_path / "good.pt", attack_data, good_file)
+
+
+SLICE = {
+    "generate": "text_line_continuation",
+    "ensemble": "pickle_system",
+    "overrides": "fconv_bytes_in_args",
+    "interactive": "reference_to_a_text",
+    "validate": "shell_by_fasta",
+    "eval_lm": "multilingual_translation_left_pad_source",
+    "save_dir": "many_layers",
+    "restore_file": "pickle_in_last_optimizer_state",
+    "finetune_from_model": "settings_as_yaml",
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("command", roads.COMMANDS)
+def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
+    command, attack_data, good_state, good_file, tmp_path
+):
+    mark = tmp_path / "mark"
+    path = corpus.write(SLICE[command], good_state, tmp_path, mark)
+    result = roads.command(command, path, attack_data, good_file)
+    assert result.returncode == 2, result.stderr[-2000:]
+    last = result.stderr.strip().splitlines()[-1]
+    assert "error: refused to load" in last
+    assert "Traceback" not in result.stderr
+    assert not any(advice in result.stdout + result.stderr for advice in ADVICE)
+    assert not mark.exists()

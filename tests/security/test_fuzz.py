@@ -1,0 +1,119 @@
+"""A good checkpoint with settings and bytes changed at random.
+
+What comes of it is a checkpoint or one sentence, never code that ran. ``FAIRSEQ_ENTMAX_FUZZ``
+is how many are tried, for a longer run than the tests make.
+"""
+
+import contextlib
+import copy
+import io
+import os
+import random
+from argparse import Namespace
+
+import pytest
+import torch
+
+from fairseq_entmax import checkpoints
+from tests.security import corpus, roads
+
+NUMBER = int(os.environ.get("FAIRSEQ_ENTMAX_FUZZ", "150"))
+PIECES = (
+    *("(", ")", "[", "]", "{", "}", ",", "*", "+", "-", "/", "**", "'", '"', "\\", "\n", "\t"),
+    *("1", "0.5", "512", "True", "None", "lambda: ", "if ", " else ", " for x in ", ":=", "f'"),
+    *("${", "task.data", "}", "oc.env:HOME", "\0", "é", "#", ";", " and ", "not ", ".", "x"),
+)
+
+
+def value(chance, mark):
+    """A value of any type and size, often with code in it."""
+    code = f"open({mark!r}, 'w').close()"
+    form = chance.choice(list(corpus.FORMS))
+    kinds = (
+        lambda: corpus.text_of(form, mark),
+        lambda: "".join(chance.choices([*PIECES, code], k=chance.randrange(12))),
+        lambda: code.encode(),
+        lambda: bytearray(code.encode()),
+        lambda: chance.choice([0, -1, 1, 7, 10**4, 10**6, 10**9, 2**63, 10**30]),
+        lambda: chance.choice([0.5, -1.0, 1e300, float("nan"), float("inf")]),
+        lambda: chance.choice([None, True, False, "", "softmax", "transformer", "fconv", "lstm"]),
+        lambda: [value(chance, mark) for _ in range(chance.randrange(4))],
+        lambda: {chance.choice(["a", "encoder_layers", 3]): value(chance, mark)},
+        lambda: Namespace(adaptive_softmax_cutoff=value(chance, mark)),
+        lambda: {1, 2},
+        lambda: torch.zeros(2),
+        lambda: chance.choice(PIECES) * chance.choice([10, 1000, 100_000]),
+    )
+    return chance.choice(kinds)()
+
+
+def changed(chance, state, mark):
+    """The checkpoint with one or two settings changed, and now and then another model."""
+    state = copy.deepcopy(state)
+    if chance.random() < 0.5:
+        arch = chance.choice(["transformer", "fconv", "lstm", "lightconv", "transformer_lm"])
+        state["cfg"]["model"]._name = state["cfg"]["model"].arch = arch
+    for _ in range(chance.choice([1, 1, 2])):
+        group, name = chance.choice(roads.settings_of(state))
+        if chance.random() < 0.3:
+            group, name = vars(state["cfg"]["model"]), "encoder_layers"
+        if chance.random() < 0.2:
+            group, name = vars(state["cfg"]["model"]), "adaptive_softmax_cutoff"
+        group[name] = value(chance, mark)
+        if not isinstance(state["cfg"].get("model"), Namespace):
+            break
+    return state
+
+
+def refusal(path):
+    """What is said against a checkpoint; None where it is loaded."""
+    try:
+        checkpoints.load_checkpoint(str(path))
+    except (ValueError, checkpoints.UnsafeCheckpointError) as error:
+        return str(error)
+    return None
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_changed_settings_load_or_give_one_sentence_and_run_nothing(
+    seed, attack_data, good_state, good_file, tmp_path
+):
+    chance = random.Random(seed)
+    mark, path = tmp_path / "mark", tmp_path / "changed.pt"
+    loaded = 0
+    for _ in range(NUMBER // 3):
+        torch.save(changed(chance, good_state, str(mark)), path)
+        said = refusal(path)
+        if said is not None:
+            assert str(path) in said
+            assert said.count("\n") == 0
+            assert len(said) < 1000
+        else:
+            loaded += 1
+            with contextlib.suppress(Exception):  # fairseq's own, of settings that do not fit
+                roads.IN_PROCESS["TransformerModel"](path, attack_data, good_file)
+        assert not mark.exists()
+    assert loaded > 0
+
+
+def test_changed_bytes_load_or_give_one_sentence_and_run_nothing(good_state, tmp_path):
+    chance = random.Random(7)
+    mark, path = tmp_path / "mark", tmp_path / "changed.pt"
+    pickles = []
+    for protocol in (True, False):
+        buffer = io.BytesIO()
+        evil = {**good_state, "extra_state": corpus.PAYLOADS["open"](str(mark))}
+        torch.save(evil, buffer, _use_new_zipfile_serialization=protocol)
+        pickles.append(buffer.getvalue())
+    for _ in range(NUMBER):
+        content = bytearray(chance.choice(pickles))
+        for _ in range(chance.randint(1, 20)):
+            content[chance.randrange(len(content))] = chance.randrange(256)
+        if chance.random() < 0.3:
+            del content[chance.randrange(len(content)) :]
+        path.write_bytes(content)
+        said = refusal(path)
+        assert said is not None
+        assert str(path) in said
+        assert "weights_only" not in said
+        assert not mark.exists()
