@@ -11,9 +11,9 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.files import write_together
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
+from fairseq_entmax.files import clear_leftovers, write_together
 
 FORMAT = "fairseq-entmax-analysis"
 VERSION = 1
@@ -100,6 +100,7 @@ def check_output(folder: str, overwrite: bool) -> None:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
     path = os.path.join(folder, FILE_NAME)
+    clear_leftovers([Path(os.path.realpath(path))])
     if os.path.lexists(path) and not overwrite:
         raise FileExistsError(
             f"--output: {path} exists: choose another folder, or replace it with --overwrite"

@@ -22,6 +22,7 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_entmax import compat
+from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Entmax
 
 FILE_NAME = "alpha.jsonl"
@@ -155,7 +156,6 @@ def _continue_record(path: Path, update: int, values: Alphas) -> list[dict[str, 
     kept = [record for record in read_record(path) if record["update"] <= update]
     if kept and kept[-1]["update"] == update and kept[-1]["alpha"] != values:
         kept.pop()
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-    temporary.replace(path)
+    text = "".join(json.dumps(record) + "\n" for record in kept)
+    write_together({path: text.encode()})
     return kept

@@ -39,7 +39,7 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.ablation.settings import scoring_settings
-from fairseq_entmax.analysis.files import write_together
+from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.modules.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
@@ -201,6 +201,7 @@ def _check_output(output: str, overwrite: bool) -> None:
         raise NotADirectoryError(f"--output {output} is a file: name a folder")
     if not os.path.isdir(parent):
         raise FileNotFoundError(f"there is no folder {parent} for --output {output}: make it")
+    clear_leftovers(Path(output, name) for name in (JSON, TSV))
     has_results = os.path.exists(os.path.join(output, JSON))
     if has_results and not os.path.exists(os.path.join(output, JOURNAL)) and not overwrite:
         raise FileExistsError(

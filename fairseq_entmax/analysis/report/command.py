@@ -8,9 +8,10 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.files import check_target, refuse_inputs, write_together
+from fairseq_entmax.analysis.files import check_target, refuse_inputs
 from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.files import write_together
 
 DESCRIPTION = (
     "Draws an analysis as one HTML file that opens without a network: every head of every model, "
