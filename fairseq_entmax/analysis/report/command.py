@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -73,7 +72,11 @@ def run(options: argparse.Namespace) -> None:
     output = check_target(options.output, "--output", options.overwrite)
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
     refuse_inputs([output], inputs)
-    analysis = read_analysis(options.analysis)
+    from fairseq_entmax.analysis import (
+        document,
+    )  # here, as it takes torch: the command's help does not
+
+    analysis = document.read(options.analysis)
     _check_measure(options.measure, analysis)
     # Here, because they need the extra: the command's help does not
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
@@ -96,34 +99,6 @@ def run(options: argparse.Namespace) -> None:
     if files:
         print(f"{options.figures}: {len(shown)} figures as {', '.join(formats)}")
     print(_summary(output, analysis))
-
-
-def read_analysis(path: str) -> dict[str, Any]:
-    """Read and validate an analysis.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, or no analysis of this version.
-    """
-    from fairseq_entmax.analysis import document
-
-    file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"{path} does not exist or is no file: give the analysis.json that fairseq-entmax "
-            f"analyze wrote"
-        )
-    try:
-        analysis = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    document.validate(analysis, path)
-    return analysis
-
-
-def _no_constant(name: str) -> None:
-    """What Python reads beyond JSON."""
-    raise ValueError(f"it holds {name}")
 
 
 def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
