@@ -175,7 +175,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as stopped:
         run(path, tmp_path / "out")
     assert stopped.value.code == 2
-    assert "cut.tsv.xz: Compressed data ended" in capsys.readouterr().err
+    assert "cut.tsv.xz: Compressed" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
