@@ -145,7 +145,8 @@ def main(arguments: Sequence[str]) -> None:
     settings = scoring_settings(args, config, task, dataset, scorer.ids)
 
     os.makedirs(args.output, exist_ok=True)
-    with Journal(os.path.join(args.output, JOURNAL), settings, args.overwrite) as journal:
+    path = os.path.join(args.output, JOURNAL)
+    with Journal(path, settings, args.overwrite, len(scorer.ids)) as journal:
         if args.overwrite:
             _remove_results(args.output)
         _score_all(args, scorer, removals, journal)
