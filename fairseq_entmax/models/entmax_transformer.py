@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import fsdp_wrap
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import register_model, register_model_architecture
@@ -323,6 +324,13 @@ def _namespace(cfg: Any) -> Namespace:
     return Namespace(**OmegaConf.to_container(cfg, resolve=True))
 
 
+def _check_criterion(args: Namespace, options: AttentionOptions) -> None:
+    """Let a criterion of this package check its options beside those of the model, in training."""
+    criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
+    if getattr(args, "save_dir", None) is not None and hasattr(criterion, "check_options"):
+        criterion.check_options(args, {name: sum(options.heads[name]) for name in options.gated})
+
+
 def _register_architectures() -> None:
     for stock_name, stock_defaults in compat.stock_architectures().items():
 
@@ -335,7 +343,8 @@ def _register_architectures() -> None:
                     kernels.chosen()
                     take_heads_of_start(args)
                     keep_layers(args)
-                    read_options(args, TransformerConfig.from_namespace(args))
+                    options = read_options(args, TransformerConfig.from_namespace(args))
+                    _check_criterion(args, options)
                 except ValueError as error:
                     compat.stop_command(error)
                     raise

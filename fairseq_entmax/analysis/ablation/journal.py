@@ -202,8 +202,7 @@ class Journal:
 
     def _foreign(self) -> ValueError:
         return ValueError(
-            f"{self._path} was not written by this version of the command: choose another "
-            f"--output"
+            f"{self._path} was not written by this version of the command: choose another --output"
         )
 
 
