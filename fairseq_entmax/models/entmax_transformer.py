@@ -27,7 +27,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat, kernels
+from fairseq_entmax import checkpoints, compat, data_bin, kernels
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
@@ -325,9 +325,9 @@ def _namespace(cfg: Any) -> Namespace:
 
 
 def _check_criterion(args: Namespace, options: AttentionOptions) -> None:
-    """Let a criterion of this package check its options beside those of the model, in training."""
+    """Let a criterion of this package check its options beside those of the model."""
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
-    if getattr(args, "save_dir", None) is not None and hasattr(criterion, "check_options"):
+    if hasattr(criterion, "check_options"):
         criterion.check_options(args, {name: sum(options.heads[name]) for name in options.gated})
 
 
@@ -344,7 +344,9 @@ def _register_architectures() -> None:
                     take_heads_of_start(args)
                     keep_layers(args)
                     options = read_options(args, TransformerConfig.from_namespace(args))
-                    _check_criterion(args, options)
+                    if getattr(args, "save_dir", None) is not None:  # in training
+                        _check_criterion(args, options)
+                        data_bin.check_training_data(args)
                 except ValueError as error:
                     compat.stop_command(error)
                     raise
