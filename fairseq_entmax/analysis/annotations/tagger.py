@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.files import check_target, refuse_inputs
@@ -68,7 +68,7 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
     with open(text_path, encoding="utf-8") as text, whole_file(target) as output:
-        lines = (line.strip() for line in text)
+        lines = _lines(text, text_path)
         number = 0
         for number, parsed in enumerate(pipeline.pipe(lines, batch_size=_BATCH), start=1):
             rows = list(_rows(parsed))
@@ -79,6 +79,16 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
                 )
             output.write("\n".join([*rows, "", ""]).encode())
     return number
+
+
+def _lines(text: Iterable[str], path: str) -> Iterator[str]:
+    number = 0
+    try:
+        for line in text:
+            number += 1
+            yield line.strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}, behind line {number}: not in UTF-8 ({error.reason})") from None
 
 
 def _load(language: str) -> Any:
