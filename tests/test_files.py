@@ -151,6 +151,22 @@ def test_what_a_living_process_writes_stays(tmp_path):
     assert names(tmp_path) == ["page.html"]
 
 
+def test_a_file_taken_for_a_leftover_before_it_was_locked_is_begun_anew(tmp_path, monkeypatch):
+    lock, cleared = files.fcntl.flock, []
+
+    def clear_first(file, how):
+        if not cleared:
+            cleared.append(1)
+            clear_leftovers([tmp_path / "page.html"])
+            assert names(tmp_path) == []
+        lock(file, how)
+
+    monkeypatch.setattr(files.fcntl, "flock", clear_first)
+    write_together({tmp_path / "page.html": b"new"})
+    assert (tmp_path / "page.html").read_text() == "new"
+    assert names(tmp_path) == ["page.html"]
+
+
 @pytest.mark.parametrize(
     "name",
     ["other.html.tmp1", "page.html.tmp", "page.html.tmp1x", "xpage.html.tmp1", "pageXhtml.tmp1"],
