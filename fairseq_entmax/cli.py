@@ -52,6 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
         print(f"fairseq-entmax {command}: {error}", file=sys.stderr)
         return 1
+    except MemoryError as error:
+        print(f"fairseq-entmax {command}: there is not enough memory {error}", file=sys.stderr)
+        return 1
     return 0
 
 

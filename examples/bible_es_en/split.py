@@ -27,6 +27,7 @@ from typing import NamedTuple
 
 SPLITS = ("train", "valid", "test")
 MAX_LENGTH_RATIO = 10
+LARGEST = 1 << 28  # bytes of text; the Bible is 8 MB
 
 
 class Verse(NamedTuple):
@@ -45,15 +46,17 @@ def read_verses(path: Path) -> list[Verse]:
             does not have five columns, a text is empty or holds a line break, or a verse is
             named twice.
     """
-    raw = path.read_bytes()
-    if path.suffix == ".xz":
+    with lzma.open(path) if path.suffix == ".xz" else path.open("rb") as file:
         try:
-            raw = lzma.decompress(raw)
-        except lzma.LZMAError as error:
+            raw = file.read(LARGEST + 1)  # of an archive, never more than this is unpacked
+            if len(raw) > LARGEST:
+                raise ValueError(f"more than {LARGEST:,} bytes of text")
+            text = raw.decode("utf-8")
+        except (lzma.LZMAError, EOFError, ValueError) as error:
             raise ValueError(f"{path}: {error}") from error
     verses: list[Verse] = []
     seen: set[str] = set()
-    for number, line in enumerate(raw.decode("utf-8").rstrip("\n").split("\n"), start=1):
+    for number, line in enumerate(text.rstrip("\n").split("\n"), start=1):
         columns = line.split("\t")
         if len(columns) != 5:
             raise ValueError(f"{path}, line {number}: {len(columns)} columns, expected 5")

@@ -18,7 +18,14 @@ from fairseq_entmax.analysis.arguments import (
     RELEVANCE,
     add_analyze_options,
 )
-from fairseq_entmax.analysis.collect import ModelCollector, Tables, collect, maps_of, samples
+from fairseq_entmax.analysis.collect import (
+    ModelCollector,
+    Tables,
+    collect,
+    maps_of,
+    samples,
+    shown_at_most,
+)
 from fairseq_entmax.analysis.entries import alpha_record, model_entry
 from fairseq_entmax.analysis.importance.relevance import check_rules
 from fairseq_entmax.analysis.importance.sensitivity import check_gradient
@@ -90,6 +97,12 @@ def analyse(
     networks = [loaded.model for loaded in models]
     sentences = _sentences(args.sentences, len(dataset))
     loading.check_lengths(task, dataset, networks, sentences or [], "--sentences")
+    shown = shown_at_most(dataset, networks, sentences or [])
+    if len(shown) < len(sentences or []):
+        raise ValueError(
+            f"--sentences got {args.sentences!r}, whose maps are more than a report can show: the "
+            f"first {len(shown)} are not, give fewer or shorter ones"
+        )
     ways = [_ways(loaded, wanted, args.measures is not None) for loaded in models]
     records = [alpha_record(loaded) for loaded in models]
     tables = Tables(task, loading.device_of(args))
@@ -99,10 +112,18 @@ def analyse(
     collectors = [ModelCollector(loaded, wanted, annotations) for loaded in models]
     chosen = MostDifferent(MAPS) if sentences is None else None
     batches = loading.batches(args, task, dataset, networks)
-    shown = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts, annotated = collect(shown, collectors, tables, chosen, annotations)
+    watched = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
+    counts, annotated = collect(watched, collectors, tables, chosen, annotations)
     if chosen is not None:
-        sentences = chosen.sentences()
+        found = chosen.sentences()
+        sentences = shown_at_most(dataset, networks, found)
+        if len(sentences) < len(found):
+            logger.warning(
+                "of the %d sentences whose heads differ most, maps of %d are kept: more would be "
+                "more than a report can show",
+                len(found),
+                len(sentences),
+            )
     seen = sorted(counts.ids)
     if not seen:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")

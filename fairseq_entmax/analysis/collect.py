@@ -14,7 +14,7 @@ from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annota
 from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts, LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
-from fairseq_entmax.analysis.maps import MostDifferent, sentence_maps
+from fairseq_entmax.analysis.maps import LARGEST, MostDifferent, map_bytes, sentence_maps
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.statistics import RARE_RANK, ModelStatistics
 from fairseq_entmax.analysis.tokens import (
@@ -24,7 +24,8 @@ from fairseq_entmax.analysis.tokens import (
     final_punctuation,
     rare_tokens,
 )
-from fairseq_entmax.attentions import CROSS, ENCODER_SELF
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
+from fairseq_entmax.models.entmax_transformer import attention_modules
 
 
 class Tables:
@@ -245,6 +246,30 @@ def load_samples(
 
 def _collated(dataset: Any, sentences: Sequence[int], device: torch.device) -> Any:
     return _on_device(dataset.collater([dataset[number] for number in sentences]), device)
+
+
+def shown_at_most(dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> list[int]:
+    """The first of some sentences, as many as have maps that a report can show together.
+
+    Args:
+        dataset: fairseq's, with ``src_sizes`` and ``tgt_sizes``.
+        models: of this package.
+        sentences: numbers in the data set.
+    """
+    heads = dict.fromkeys(ATTENTIONS, 0)
+    for model in models:
+        for attention, _, module in attention_modules(model):
+            heads[attention] += module.num_heads if module.mapping is not None else 0
+    shown, total = [], 0
+    for number in sentences:
+        source, target = int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
+        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
+        for attention, count in heads.items():
+            total += map_bytes([count, *sizes.get(attention, (target, target))])
+        if total > LARGEST:
+            break
+        shown.append(number)
+    return shown
 
 
 def maps_of(

@@ -5,20 +5,29 @@ The schema, ``analysis.schema.json`` beside this module, says what each number m
 
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import os
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
-from fairseq_entmax.analysis.files import write_together
-from fairseq_entmax.analysis.maps import decoded
-from fairseq_entmax.attentions import CROSS, ENCODER_SELF
+from fairseq_entmax.analysis.consistency import check_maps, check_models
+from fairseq_entmax.analysis.maps import LARGEST
+from fairseq_entmax.files import clear_leftovers, write_together
 
 FORMAT = "fairseq-entmax-analysis"
 VERSION = 1
 FILE_NAME = "analysis.json"
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
+
+# What a file may hold: weights that fill the memory they may have, and do not get smaller by
+# compression, in base64, and as much again of everything else
+LARGEST_FILE = 3 * LARGEST
+# Whole numbers that JavaScript, and a double, have exactly
+LARGEST_NUMBER = 1 << 53
+MOST_ERRORS = 100
 
 # What numbers are rounded to; more would be noise of float32
 DIGITS = 6
@@ -28,6 +37,66 @@ def schema() -> dict[str, Any]:
     """The JSON Schema of ``analysis.json``."""
     found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
     return found
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """Read and validate an analysis.
+
+    What is read is bounded by the file's size, which is bounded too: weights, which are
+    compressed in it, are inflated one map at a time and never beyond the map's shape.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is not JSON, or no analysis of this version; names the file.
+    """
+    file = Path(path)
+    if not file.is_file():
+        raise FileNotFoundError(
+            f"{path} does not exist or is no file: give the analysis.json that fairseq-entmax "
+            f"analyze wrote"
+        )
+    size = file.stat().st_size
+    if size > LARGEST_FILE:
+        raise ValueError(
+            f"{path} has {size:,} bytes, and an analysis {LARGEST_FILE:,} at most: analyse fewer "
+            f"or shorter sentences, by --sentences"
+        )
+    try:
+        text = file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    try:
+        analysis = json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_whole)
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be an analysis") from None
+    try:
+        validate(analysis, str(path))
+    except RecursionError:
+        raise ValueError(f"{path} is nested too deeply to be an analysis") from None
+    return cast(dict[str, Any], analysis)
+
+
+def _constant(name: str) -> None:
+    """What Python reads beyond JSON."""
+    raise ValueError(f"it holds {name}")
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"it holds {text[:20]}, a number that is too large")
+    return number
+
+
+def _whole(text: str) -> int:
+    # Their number of digits first: to read very many takes very long
+    if len(text) > 20 or abs(number := int(text)) > LARGEST_NUMBER:
+        raise ValueError(f"it holds {text[:20]}, a number that is too large")
+    return number
 
 
 def validate(analysis: Any, name: str) -> None:
@@ -58,35 +127,13 @@ def validate(analysis: Any, name: str) -> None:
             name="jsonschema",
         ) from None
     validator = jsonschema.Draft202012Validator(schema())
-    error = jsonschema.exceptions.best_match(validator.iter_errors(analysis))
+    # The best of some: a damaged file can have any number
+    errors = itertools.islice(validator.iter_errors(analysis), MOST_ERRORS)
+    error = jsonschema.exceptions.best_match(errors)
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
-    _check_maps(analysis, name)
-
-
-def _check_maps(analysis: dict[str, Any], name: str) -> None:
-    """Refuse maps that do not fit their tokens, or the models."""
-    for number, entry in enumerate(analysis["maps"]):
-        place = f"{name} is damaged at $.maps[{number}]"
-        if len(entry["models"]) != len(analysis["models"]):
-            raise ValueError(
-                f"{place}.models: it is of {len(entry['models'])} models, and the analysis of "
-                f"{len(analysis['models'])}"
-            )
-        source, target = len(entry["source"]), len(entry["queries"])
-        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
-        for model, layers in enumerate(entry["models"]):
-            for layer, one in enumerate(layers):
-                size = sizes.get(one["attention"], (target, target))
-                if tuple(one["shape"][1:]) != size:
-                    raise ValueError(
-                        f"{place}.models[{model}][{layer}].shape: {one['shape']} does not fit "
-                        f"{size[0]} queries and {size[1]} keys"
-                    )
-                try:
-                    decoded(one)
-                except ValueError as error:
-                    raise ValueError(f"{place}.models[{model}][{layer}]: {error}") from None
+    check_models(analysis, name)
+    check_maps(analysis, name)
 
 
 def check_output(folder: str, overwrite: bool) -> None:
@@ -100,6 +147,7 @@ def check_output(folder: str, overwrite: bool) -> None:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
     path = os.path.join(folder, FILE_NAME)
+    clear_leftovers([Path(os.path.realpath(path))])
     if os.path.lexists(path) and not overwrite:
         raise FileExistsError(
             f"--output: {path} exists: choose another folder, or replace it with --overwrite"

@@ -108,6 +108,12 @@ def alpha_record(loaded: loading.LoadedModel) -> list[dict[str, Any]] | None:
         return None
     try:
         record = read_record(path)
+        for line in record:
+            values = [
+                v for layers in line["alpha"].values() for row in layers.values() for v in row
+            ]
+            if not all(1 <= value <= 2 for value in values):
+                raise ValueError(f"{path}: at update {line['update']} an alpha is not from 1 to 2")
     except (OSError, ValueError) as error:
         logger.warning("no record of alpha for this model: %s", error)
         return None

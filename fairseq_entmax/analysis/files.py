@@ -1,4 +1,4 @@
-"""Files that appear whole, and several together or not at all."""
+"""Which files a command may write."""
 
 from __future__ import annotations
 
@@ -6,9 +6,13 @@ import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from fairseq_entmax.files import clear_leftovers
+
 
 def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
     """Refuse a file that must not be written, before any work.
+
+    What a killed command left of it is cleared or completed first.
 
     Args:
         path: the file; where it is a link, the file that it leads to is meant.
@@ -31,6 +35,7 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
         raise ValueError(f"{option} got '{given}', which is no ordinary file: give another name")
     if not target.parent.is_dir():
         raise FileNotFoundError(f"{option} got '{given}': there is no folder {target.parent}")
+    clear_leftovers([target])
     if target.exists() and not overwrite:
         raise FileExistsError(
             f"{option} got '{given}', which exists: give another name, or --overwrite"
@@ -54,36 +59,3 @@ def refuse_inputs(targets: Iterable[Path], inputs: Mapping[str, str | None]) -> 
             raise ValueError(
                 f"{target} is {read[target]}, and would be replaced: give another name"
             )
-
-
-def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write files; when one cannot be written, none of them changes.
-
-    All are written under temporary names first, where most that can fail fails: a full disk, no
-    permission, a name too long.
-
-    Args:
-        contents: files, in folders that exist, and what goes into them.
-
-    Raises:
-        OSError: names the file.
-    """
-    staged: dict[Path, Path] = {}
-    try:
-        for target, content in contents.items():
-            temporary = target.with_name(f"{target.name}.tmp{os.getpid()}")
-            staged[target] = temporary
-            try:
-                with temporary.open("wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-            except OSError as error:
-                raise OSError(f"cannot write {target}, nothing was changed: {error}") from error
-        for target, temporary in staged.items():
-            os.replace(temporary, target)
-    finally:
-        for temporary in staged.values():
-            # Also where the name was too long to be made
-            if os.path.lexists(temporary):
-                temporary.unlink()

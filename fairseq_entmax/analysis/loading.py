@@ -20,7 +20,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_f
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from tqdm import tqdm
 
-from fairseq_entmax import checkpoints, compat
+from fairseq_entmax import checkpoints, compat, data_bin
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 
 logger = logging.getLogger(__name__)
@@ -114,8 +114,11 @@ def setup_task(args: Namespace) -> Any:
     """fairseq's task of parsed arguments, with its dictionaries.
 
     Raises:
-        ValueError: the data has no such languages.
+        ValueError: the data has no such languages, or a dictionary is damaged.
     """
+    pair = data_bin.languages(args.data, args.source_lang, args.target_lang)
+    if pair is not None:
+        data_bin.check_dictionaries(args.data, pair)
     try:
         return tasks.setup_task(configuration(args).task)
     except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
@@ -146,20 +149,32 @@ def load_dataset(task: Any, subset: str) -> Any:
     """A data set of the task's folder.
 
     Raises:
-        ValueError: there is none of that name, or it has no target side.
+        ValueError: there is none of that name, it has no target side, or it is damaged.
     """
+    folder = task.cfg.data
+    pair = (task.cfg.source_lang, task.cfg.target_lang)
+    sizes = (len(task.source_dictionary), len(task.target_dictionary))
+    is_checked = data_bin.check_split(folder, subset, pair, sizes)
     try:
         task.load_dataset(subset)
     except FileNotFoundError as error:
         raise ValueError(
-            f"--gen-subset got {subset!r}, of which there is no data in {task.cfg.data} ({error})"
+            f"--gen-subset got {subset!r}, of which there is no data in {folder} ({error})"
         ) from None
+    except Exception as error:  # whatever fairseq makes of a damaged file
+        raise ValueError(
+            f"--gen-subset got {subset!r}, which cannot be read in {folder}: "
+            f"{type(error).__name__} {error}"
+        ) from error
     dataset = task.dataset(subset)
     if dataset.tgt is None:
         raise ValueError(
             f"--gen-subset got {subset!r}, which has no target side in {task.cfg.data}: give data "
             f"with both languages"
         )
+    if not is_checked:
+        sides = {"source": dataset.src, "target": dataset.tgt}
+        data_bin.check_items(sides, sizes, f"--gen-subset {subset} in {folder}")
     return dataset
 
 

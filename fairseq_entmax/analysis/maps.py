@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import base64
 import heapq
+import math
 import zlib
 from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from typing import Any
 
 import numpy
@@ -16,6 +18,11 @@ from torch import Tensor
 # what heads do, short enough to be read
 SHORTEST, LONGEST = 8, 40
 
+# The most bytes that the weights of all maps of an analysis may have in memory. Compressed, they
+# can come from a thousandth of it; and no browser shows a page of more
+LARGEST = 1 << 30
+# The next float16 above 1, to which weights of 1 may have been rounded
+_HIGHEST = 1 + 2**-10
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
 
 
@@ -79,13 +86,38 @@ def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
         ``(heads, queries, keys)`` float16.
 
     Raises:
-        ValueError: the text does not hold weights of that shape.
+        ValueError: the text does not hold weights of that shape, and nothing else; or the shape
+            is of more than :data:`LARGEST` bytes. No more than the shape asks for is inflated.
     """
+    size = map_bytes(entry["shape"])
+    place = f"weights of the shape {entry['shape']} cannot be read"
+    if size > LARGEST:
+        raise ValueError(f"{place}: they are {size:,} bytes, more than {LARGEST:,}")
+    inflated = zlib.decompressobj()
     try:
-        data = zlib.decompress(base64.b64decode(entry["weights"], validate=True))
+        # A byte more, so that the end of the data is reached, and what is behind it noticed
+        data = inflated.decompress(base64.b64decode(entry["weights"], validate=True), size + 1)
+        if len(data) != size or not inflated.eof or inflated.unused_data:
+            raise ValueError(f"they are not the {size:,} bytes of it, and nothing else")
         return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
     except (ValueError, zlib.error) as error:
-        raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
+        raise ValueError(f"{place}: {error}") from None
+
+
+def check_weights(weights: numpy.ndarray) -> None:
+    """Refuse what is no weight.
+
+    Raises:
+        ValueError: a number is below 0, above 1, or none.
+    """
+    wrong = weights[~((weights >= 0) & (weights <= _HIGHEST))]
+    if wrong.size:
+        raise ValueError(f"a weight is {wrong[0]}, and weights are from 0 to 1")
+
+
+def map_bytes(shape: Sequence[int]) -> int:
+    """How large the weights of a shape, ``(heads, queries, keys)``, are in memory, in bytes."""
+    return 2 * math.prod(shape)
 
 
 def decode_weights(entry: Dictionary[str, Any]) -> Tensor:

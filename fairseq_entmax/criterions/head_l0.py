@@ -4,7 +4,8 @@
 import logging
 import math
 import weakref
-from collections.abc import Callable
+from argparse import Namespace
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -27,12 +28,16 @@ from fairseq_entmax.criterions.penalty import (
     count_heads,
     undecided_heads,
 )
+from fairseq_entmax.criterions.penalty_options import MULTIPLIER_LR, read_penalty
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
 
 NAME = "label_smoothed_cross_entropy_with_head_l0"
-MULTIPLIER_LR = 0.02
+NEEDS_GATES = (
+    f"--criterion {NAME} needs a model with head gates: add --head-gates "
+    f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
+)
 
 
 @dataclass
@@ -43,7 +48,7 @@ class HeadL0Config(LabelSmoothedCrossEntropyCriterionConfig):
         default=0.0,
         metadata={
             "help": "lambda: the penalty, in nats per target token, for each head that is "
-            "expected to be open"
+            "expected to be open; 0, or from 1e-6 to 1000"
         },
     )
     l0_warmup_updates: int = field(
@@ -70,7 +75,9 @@ class HeadL0Config(LabelSmoothedCrossEntropyCriterionConfig):
     )
     l0_multiplier_lr: float = field(
         default=MULTIPLIER_LR,
-        metadata={"help": "learning rate of the Lagrange multipliers of --target-heads"},
+        metadata={
+            "help": "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
+        },
     )
     max_update: int = II("optimization.max_update")
 
@@ -153,6 +160,30 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
         return loss, sample_size, logging_output
 
     @classmethod
+    def check_options(cls, args: Namespace, gated_heads: Mapping[str, int]) -> None:
+        """Check the options of ``fairseq-train`` when they are read, before anything is made.
+
+        Args:
+            args: all options.
+            gated_heads: attention to the number of gates that the model will have.
+
+        Raises:
+            ValueError: as the constructor and the first batch, which see to it where training
+                is not started by a command line.
+        """
+        penalty = read_penalty(
+            args.l0_weight,
+            args.l0_warmup_updates,
+            args.target_heads,
+            args.decide_heads_at,
+            args.l0_multiplier_lr,
+            args.max_update or 0,
+        )
+        if not gated_heads:
+            raise ValueError(NEEDS_GATES)
+        penalty.check_sizes(gated_heads)
+
+    @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
         """Aggregate what batches and workers logged."""
         super().reduce_metrics(logging_outputs)
@@ -169,10 +200,7 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
                     f"spread over the workers: use --ddp-backend pytorch_ddp"
                 )
             if not gates:
-                raise ValueError(
-                    f"--criterion {NAME} needs a model with head gates: add --head-gates "
-                    f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
-                )
+                raise ValueError(NEEDS_GATES)
             self.penalty.check(gates)
         except ValueError as error:
             compat.stop_command(error)
@@ -235,83 +263,3 @@ class _Weight:
     def __call__(self) -> float:
         state = self._state()
         return math.nan if state is None else round(self._penalty.weights(state)[self._name], 5)
-
-
-def read_penalty(
-    l0_weight: float,
-    l0_warmup_updates: int,
-    target_heads: str,
-    decide_heads_at: int,
-    l0_multiplier_lr: float,
-    max_update: int,
-) -> HeadPenalty:
-    """Check the options against each other, and make the penalty.
-
-    Raises:
-        ValueError: names the option, the value, and what is allowed.
-    """
-    if not (0 <= l0_weight < math.inf):
-        raise ValueError(f"--l0-weight must be a number of 0 or more, not {l0_weight}")
-    if not (0 < l0_multiplier_lr < math.inf):
-        raise ValueError(f"--l0-multiplier-lr must be a number above 0, not {l0_multiplier_lr}")
-    for option, value in (
-        ("--l0-warmup-updates", l0_warmup_updates),
-        ("--decide-heads-at", decide_heads_at),
-    ):
-        if value < -1:
-            raise ValueError(f"{option} must be a number of updates, 0 or more, not {value}")
-    targets = parse_targets(target_heads)
-    decide_at = None if decide_heads_at < 0 else decide_heads_at
-    if decide_at is not None and 0 < max_update <= decide_at:
-        raise ValueError(
-            f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
-            f"would end before the heads are decided, give a smaller number"
-        )
-    if targets is None:
-        warmup = max(0, l0_warmup_updates)
-        return HeadPenalty(l0_weight, None, warmup, decide_at, l0_multiplier_lr)
-    if l0_weight:
-        raise ValueError(
-            f"--l0-weight {l0_weight} and --target-heads {target_heads} were both given: the "
-            f"target finds its weight by itself, leave one of the two out"
-        )
-    if decide_at is None:
-        if max_update <= 0:
-            raise ValueError(
-                f"--target-heads {target_heads} needs to know when to decide which heads stay: "
-                f"give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
-            )
-        decide_at = max_update * 3 // 4
-    warmup = decide_at * 2 // 3 if l0_warmup_updates < 0 else l0_warmup_updates
-    if warmup > decide_at:
-        raise ValueError(
-            f"--l0-warmup-updates {warmup} is behind --decide-heads-at {decide_at}: the target "
-            f"would not be reached before the heads are decided"
-        )
-    return HeadPenalty(0.0, targets, warmup, decide_at, l0_multiplier_lr)
-
-
-def parse_targets(text: Any) -> dict[str, int] | None:
-    """Read ``--target-heads``: ``"24"``, or ``"encoder-self=10,cross=16"``.
-
-    Returns:
-        Attention, or ``"all"``, to number of heads; None for an empty text.
-
-    Raises:
-        ValueError: names what is wrong.
-    """
-    if text is None or str(text).strip() == "":
-        return None
-    allowed = (
-        f"give a whole number, or one for each of some attentions, such as "
-        f"encoder-self=10,cross=16 (allowed: {', '.join(ATTENTIONS)})"
-    )
-    targets: dict[str, int] = {}
-    for part in str(text).split(","):
-        name, equals, number = (piece.strip() for piece in part.rpartition("="))
-        name = name if equals else ALL
-        known = name in ATTENTIONS if equals else "," not in str(text)
-        if not known or name in targets or not (number.isascii() and number.isdigit()):
-            raise ValueError(f"--target-heads got {part.strip()!r} in {text!r}: {allowed}")
-        targets[name] = int(number)
-    return targets

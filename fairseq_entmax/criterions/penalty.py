@@ -102,17 +102,26 @@ class HeadPenalty:
         Raises:
             ValueError: names the target and what the model has.
         """
-        for group in self._groups(gates):
-            if not group.gates:
+        self.check_sizes({name: _size(layers.values()) for name, layers in gates.items()})
+
+    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+        """The same, before there is a model.
+
+        Args:
+            sizes: attention to number of gates.
+        """
+        for name, target in (self.targets or {}).items():
+            number = sum(sizes.values()) if name == ALL else sizes.get(name, 0)
+            if not number:
                 raise ValueError(
-                    f"--target-heads names {group.name}, which has no gates in this model: add "
+                    f"--target-heads names {name}, which has no gates in this model: add "
                     f"it to --head-gates, or leave it out"
                 )
-            if group.target > group.num_heads:
-                whose = "in all" if group.name == ALL else f"in {group.name}"
+            if target > number:
+                whose = "in all" if name == ALL else f"in {name}"
                 raise ValueError(
-                    f"--target-heads asks for {group.target} heads {whose}, but only "
-                    f"{group.num_heads} have gates: give {group.num_heads} or less"
+                    f"--target-heads asks for {target} heads {whose}, but only "
+                    f"{number} have gates: give {number} or less"
                 )
 
     def advance(self, gates: Gates, state: PruningState, updates: int) -> None:
@@ -247,10 +256,14 @@ class _Group:
 
     @property
     def num_heads(self) -> int:
-        return sum(gate.num_heads for gate in self.gates)
+        return _size(self.gates)
 
     def expected(self) -> Tensor:
         return _expected(self.gates)
+
+
+def _size(gates: Iterable[HardConcreteGate]) -> int:
+    return sum(gate.num_heads for gate in gates)
 
 
 def _all(gates: Gates) -> list[HardConcreteGate]:

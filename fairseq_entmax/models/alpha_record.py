@@ -22,7 +22,10 @@ import torch
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_entmax import compat
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 FILE_NAME = "alpha.jsonl"
 DIGITS = 6
@@ -79,7 +82,12 @@ class AlphaMonitor:
         is_due = update % self._interval == 0 or not training
         if not self._has_begun:
             self._has_begun = True
-            kept = _continue_record(self._path, update, self.values())
+            try:
+                kept = _continue_record(self._path, update, self.values())
+            except ValueError as error:
+                error = ValueError(f"{error}; move it away, or give another --save-dir")
+                compat.stop_command(error)
+                raise error from None
             self._last = kept[-1]["update"] if kept else None
             is_due = is_due or not kept
         if is_due and update != self._last:
@@ -128,19 +136,42 @@ def read_record(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: a line that is not the last is not in the format; names it.
+        ValueError: it is no text, or a line that is not the last is not in the format; names it.
     """
-    lines = Path(path).read_text(encoding="utf-8").split("\n")
+    try:
+        lines = Path(path).read_text(encoding="utf-8").split("\n")
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is no text: {error}") from None
     records = []
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-            records.append({"update": int(record["update"]), "alpha": dict(record["alpha"])})
-        except (ValueError, KeyError, TypeError):
+            update, alpha = record["update"], record["alpha"]
+            if not (isinstance(update, int) and 0 <= update <= MOST_UPDATES and _is_alphas(alpha)):
+                raise ValueError("other values")
+            records.append({"update": update, "alpha": alpha})
+        except (ValueError, KeyError, TypeError, RecursionError):
             if number == len(lines):
                 break  # what stands behind the last line end: nothing, or a line cut off
             raise ValueError(f"{path}, line {number}: not a line of {FILE_NAME}") from None
     return records
+
+
+def _is_alphas(value: Any) -> bool:
+    """Whether it has the form that :meth:`AlphaMonitor.values` gives, whatever the numbers."""
+    return isinstance(value, dict) and all(
+        attention in ATTENTIONS
+        and isinstance(layers, dict)
+        and all(
+            layer.isascii() and layer.isdigit() and len(layer) <= 4 and _are_numbers(heads)
+            for layer, heads in layers.items()
+        )
+        for attention, layers in value.items()
+    )
+
+
+def _are_numbers(values: Any) -> bool:
+    return isinstance(values, list) and all(isinstance(value, float | int) for value in values)
 
 
 def _continue_record(path: Path, update: int, values: Alphas) -> list[dict[str, Any]]:
@@ -155,7 +186,6 @@ def _continue_record(path: Path, update: int, values: Alphas) -> list[dict[str, 
     kept = [record for record in read_record(path) if record["update"] <= update]
     if kept and kept[-1]["update"] == update and kept[-1]["alpha"] != values:
         kept.pop()
-    temporary = path.with_name(path.name + ".tmp")
-    temporary.write_text("".join(json.dumps(record) + "\n" for record in kept), encoding="utf-8")
-    temporary.replace(path)
+    text = "".join(json.dumps(record) + "\n" for record in kept)
+    write_together({path: text.encode()})
     return kept

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import fsdp_wrap
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import register_model, register_model_architecture
@@ -26,7 +27,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat, kernels
+from fairseq_entmax import checkpoints, compat, data_bin, kernels
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
@@ -322,6 +323,13 @@ def _namespace(cfg: Any) -> Namespace:
     return Namespace(**OmegaConf.to_container(cfg, resolve=True))
 
 
+def _check_criterion(args: Namespace, options: AttentionOptions) -> None:
+    """Let a criterion of this package check its options beside those of the model."""
+    criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
+    if hasattr(criterion, "check_options"):
+        criterion.check_options(args, {name: sum(options.heads[name]) for name in options.gated})
+
+
 def _register_architectures() -> None:
     for stock_name, stock_defaults in compat.stock_architectures().items():
 
@@ -334,7 +342,10 @@ def _register_architectures() -> None:
                     kernels.chosen()
                     take_heads_of_start(args)
                     keep_layers(args)
-                    read_options(args, TransformerConfig.from_namespace(args))
+                    options = read_options(args, TransformerConfig.from_namespace(args))
+                    if getattr(args, "save_dir", None) is not None:  # in training
+                        _check_criterion(args, options)
+                        data_bin.check_training_data(args)
                 except ValueError as error:
                     compat.stop_command(error)
                     raise

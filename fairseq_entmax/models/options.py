@@ -23,6 +23,7 @@ from fairseq_entmax.mappings import Mapping, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, check_alpha_init
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.modules import HardConcreteGate, Heads, gates
+from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 logger = logging.getLogger(__name__)
 
@@ -169,12 +170,12 @@ def add_arguments(parser: Any) -> None:
         "train them with --criterion label_smoothed_cross_entropy_with_head_l0 (default: none)",
     )
     gate_help = {
-        "gate_temperature": "temperature beta of the gates, between 0 and 1",
+        "gate_temperature": "temperature beta of the gates, from 0.01 and below 1",
         "gate_stretch": "stretch limits gamma below 0 and zeta above 1 of the gates, written "
         "with an equals sign, or one number e for -e and 1 + e",
         "gate_init": "start of log a of every gate; from 2.4 on, with the other defaults, a "
-        "gate starts as 1 in evaluation",
-        "gate_lr_factor": "how much faster than other parameters log a learns",
+        "gate starts as 1 in evaluation; from -10 to 10",
+        "gate_lr_factor": "how much faster than other parameters log a learns, from 0.001 to 10000",
     }
     for option, (_, check) in GATE_OPTIONS.items():
         parser.add_argument(
@@ -479,8 +480,11 @@ def _argument(check: Callable[[str], Any]) -> Callable[[str], str]:
 def _check_interval(value: Any) -> int:
     try:
         interval = int(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         interval = -1
-    if interval < 0:
-        raise ValueError(f"the number of updates must be a whole number, 0 or more, not {value!r}")
+    if not 0 <= interval <= MOST_UPDATES:
+        raise ValueError(
+            f"the number of updates must be a whole number, 0 or more and {MOST_UPDATES:,} at the "
+            f"most, not {value!r:.100}"
+        )
     return interval

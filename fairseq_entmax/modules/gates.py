@@ -20,6 +20,19 @@ STRETCH = (-0.1, 1.1)
 INIT = 2.5
 LR_FACTOR = 10.0
 
+# What the numbers above may be. Within these limits, in every combination, gates, penalty and
+# their gradients are finite in float32, and the penalty's gradient at the start is not zero.
+# - A draw has a gradient where it is strictly between 0 and 1, which at 0.01 is about one in 100.
+LOWEST_TEMPERATURE = 0.01
+# - The less it goes beyond 0 and 1, the rarer is an exact 0 or 1; from 5 beyond, nearly every
+#   draw is one.
+LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
+# - P(g != 0) = sigmoid(log a - shift) rounds to 1 in float32, with the gradient 0, from 16.6 on;
+#   within the limits above the shift is as low as -6.4.
+MOST_INIT = 10.0
+# - log a / factor is what half precision stores: 10 of it fits, and a thousandth is still exact.
+LEAST_LR_FACTOR, MOST_LR_FACTOR = 0.001, 10000.0
+
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
 
@@ -33,11 +46,11 @@ class HardConcreteGate(nn.Module):
 
     Args:
         num_heads: number of gates, 1 or more.
-        temperature: beta, above 0 and below 1.
-        stretch: gamma below 0 and zeta above 1.
-        init: ``log a`` at the start, any finite number.
-        lr_factor: how much faster ``log a`` learns than other parameters, above 0. Adam
-            moves every parameter by about the learning rate in each update, and ``log a``
+        temperature: beta, from 0.01 and below 1.
+        stretch: gamma below 0 and zeta above 1, by 0.01 to 5.
+        init: ``log a`` at the start, from -10 to 10.
+        lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
+            Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
 
     Attributes:
@@ -177,14 +190,17 @@ def draw(gates: list[HardConcreteGate], *key: int) -> None:
 
 
 def check_temperature(value: Any) -> float:
-    """``value`` as a number strictly between 0 and 1.
+    """``value`` as a number from :data:`LOWEST_TEMPERATURE` and below 1.
 
     Raises:
         ValueError: it is not.
     """
     number = _number(value)
-    if not 0 < number < 1:
-        raise ValueError(f"the temperature must be above 0 and below 1, not {value!r}")
+    if not LOWEST_TEMPERATURE <= number < 1:
+        raise ValueError(
+            f"the temperature must be above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least, "
+            f"not {_shown(value)}"
+        )
     return number
 
 
@@ -192,7 +208,8 @@ def check_stretch(value: Any) -> tuple[float, float]:
     """gamma and zeta, from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e).
 
     Raises:
-        ValueError: gamma is not below 0, or zeta not above 1.
+        ValueError: gamma is not below 0, or zeta not above 1, by :data:`LEAST_STRETCH` to
+            :data:`MOST_STRETCH`.
     """
     parts = value.split(",") if isinstance(value, str) else value
     if not isinstance(parts, list | tuple):
@@ -200,41 +217,57 @@ def check_stretch(value: Any) -> tuple[float, float]:
     numbers = [_number(part) for part in parts]
     if len(numbers) == 1:
         numbers = [-numbers[0], 1 + numbers[0]]
-    if len(numbers) != 2 or not (-math.inf < numbers[0] < 0 and 1 < numbers[1] < math.inf):
+    # A little more, as 1 + 0.01 is no number of binary digits
+    least, most = LEAST_STRETCH * (1 - 1e-9), MOST_STRETCH * (1 + 1e-9)
+    is_pair = len(numbers) == 2
+    if not (is_pair and least <= -numbers[0] <= most and least <= numbers[1] - 1 <= most):
         raise ValueError(
             f"the stretch must be gamma below 0 and zeta above 1, such as -0.1,1.1, or one "
-            f"number above 0 for both sides, such as 0.1, not {value!r}"
+            f"number above 0 for both sides, such as 0.1, by {LEAST_STRETCH:g} to "
+            f"{MOST_STRETCH:g}, not {_shown(value)}"
         )
     return numbers[0], numbers[1]
 
 
 def check_init(value: Any) -> float:
-    """``value`` as a finite number.
+    """``value`` as a number, :data:`MOST_INIT` at the most to either side of 0.
 
     Raises:
         ValueError: it is not.
     """
     number = _number(value)
-    if not math.isfinite(number):
-        raise ValueError(f"the start of log a must be a number, such as {INIT}, not {value!r}")
+    if not -MOST_INIT <= number <= MOST_INIT:
+        raise ValueError(
+            f"the start of log a must be a number, such as {INIT}, from {-MOST_INIT:g} to "
+            f"{MOST_INIT:g}, beyond which gates hardly learn, not {_shown(value)}"
+        )
     return number
 
 
 def check_lr_factor(value: Any) -> float:
-    """``value`` as a finite number above 0.
+    """``value`` as a number from :data:`LEAST_LR_FACTOR` to :data:`MOST_LR_FACTOR`.
 
     Raises:
         ValueError: it is not.
     """
     number = _number(value)
-    if not 0 < number < math.inf:
-        raise ValueError(f"the factor must be a number above 0, not {value!r}")
+    if not LEAST_LR_FACTOR <= number <= MOST_LR_FACTOR:
+        raise ValueError(
+            f"the factor must be a number above 0, from {LEAST_LR_FACTOR:g} to "
+            f"{MOST_LR_FACTOR:g}, not {_shown(value)}"
+        )
     return number
+
+
+def _shown(value: Any) -> str:
+    """A value that a user gave, which may be very long."""
+    text = repr(value)
+    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _number(value: Any) -> float:
     """``value`` as a number; what is none becomes NaN, which no range holds."""
     try:
         return math.nan if isinstance(value, bool) else float(value)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return math.nan

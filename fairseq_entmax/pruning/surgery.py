@@ -12,6 +12,7 @@ import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
+from fairseq_entmax.files import clear_leftovers, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
@@ -100,19 +102,12 @@ def prune_checkpoint(
     """
     _check_output(path, output, overwrite)
     pruned, report = prune_state(checkpoints.load_checkpoint(path), path, heads, undecided)
-    temporary = f"{output}.tmp{os.getpid()}"
     try:
-        with open(temporary, "wb") as file:
+        with whole_file(Path(output)) as file:
             torch.save(pruned, file)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(temporary, output)
-    except (OSError, RuntimeError) as error:
-        # torch reports a full disk as an error of its own
+    except RuntimeError as error:
+        # How torch reports a full disk
         raise OSError(f"cannot write {output}, nothing was changed: {error}") from error
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
     return report
 
 
@@ -121,6 +116,7 @@ def _check_output(path: str, output: str, overwrite: bool) -> None:
         raise FileNotFoundError(f"there is no checkpoint {path}")
     if os.path.isdir(output):
         raise IsADirectoryError(f"the output {output} is a folder: name a file in it")
+    clear_leftovers([Path(output)])
     if os.path.lexists(output) and not overwrite:
         raise FileExistsError(
             f"the output {output} exists: choose another, or replace it with --overwrite"

@@ -13,8 +13,9 @@ from fairseq.logging import metrics
 
 from fairseq_entmax import compat
 from fairseq_entmax.criterions import LabelSmoothedCrossEntropyWithHeadL0
-from fairseq_entmax.criterions.head_l0 import NAME, parse_targets, read_penalty
+from fairseq_entmax.criterions.head_l0 import NAME
 from fairseq_entmax.criterions.penalty import count_heads
+from fairseq_entmax.criterions.penalty_options import parse_targets, read_penalty
 from fairseq_entmax.modules import gates as gates_module
 from tests.support import batch, build_model, tiny_task
 
@@ -330,13 +331,13 @@ READ = {
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"l0_weight": -0.1}, r"--l0-weight must be a number of 0 or more, not -0.1"),
-        ({"l0_weight": math.inf}, r"--l0-weight must be a number of 0 or more, not inf"),
-        ({"l0_weight": math.nan}, r"--l0-weight must be a number of 0 or more, not nan"),
-        ({"l0_multiplier_lr": 0}, r"--l0-multiplier-lr must be a number above 0, not 0"),
-        ({"l0_multiplier_lr": math.nan}, r"--l0-multiplier-lr must be a number above 0, not nan"),
-        ({"l0_warmup_updates": -2}, r"--l0-warmup-updates must be .*0 or more, not -2"),
-        ({"decide_heads_at": -5}, r"--decide-heads-at must be .*0 or more, not -5"),
+        ({"l0_weight": -0.1}, r"--l0-weight must be a number of 0 or more: .*not -0.1"),
+        ({"l0_weight": math.inf}, r"--l0-weight must be a number of 0 or more: .*not inf"),
+        ({"l0_weight": math.nan}, r"--l0-weight must be a number of 0 or more: .*not nan"),
+        ({"l0_multiplier_lr": 0}, r"--l0-multiplier-lr must be a number above 0: .*not 0"),
+        ({"l0_multiplier_lr": math.nan}, r"--l0-multiplier-lr must be a number above 0: .*not nan"),
+        ({"l0_warmup_updates": -2}, r"--l0-warmup-updates must be .*0 or more .*not -2"),
+        ({"decide_heads_at": -5}, r"--decide-heads-at must be .*0 or more .*not -5"),
         (
             {"l0_weight": 0.1, "target_heads": "24", "max_update": 9},
             r"--l0-weight 0.1 and --target-heads 24 were both given: .*leave one of the two out",

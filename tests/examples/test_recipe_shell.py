@@ -43,6 +43,15 @@ def test_a_successful_command_replaces_the_file(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+def test_what_a_killed_command_left_is_taken_over_by_the_next(tmp_path: Path) -> None:
+    killed = shell("write_whole out bash -c 'echo half; kill -KILL $PPID'", tmp_path)
+    assert killed.returncode == -9
+    assert [path.name for path in tmp_path.iterdir()] == ["out.tmp"]
+    assert shell("write_whole out echo after", tmp_path).returncode == 0
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+    assert (tmp_path / "out").read_text() == "after\n"
+
+
 def test_a_folder_appears_whole_with_its_stamp_and_without_remains(tmp_path: Path) -> None:
     for leftover in ("data", "data.tmp", "data.old"):
         (tmp_path / leftover).mkdir()

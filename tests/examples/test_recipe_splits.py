@@ -175,7 +175,7 @@ def test_a_damaged_archive_is_refused(tmp_path: Path, capsys: pytest.CaptureFixt
     with pytest.raises(SystemExit) as stopped:
         run(path, tmp_path / "out")
     assert stopped.value.code == 2
-    assert "cut.tsv.xz: Compressed data ended" in capsys.readouterr().err
+    assert "cut.tsv.xz: Compressed" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
@@ -195,3 +195,15 @@ def test_impossible_sizes_are_refused(
         run(corpus, tmp_path / "out", valid=valid, test=test)
     assert stopped.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_archive_is_unpacked_no_further_than_a_corpus_can_be(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "bomb.tsv.xz"
+    path.write_bytes(lzma.compress(bytes(1 << 24)))
+    monkeypatch.setattr(split, "LARGEST", 1 << 20)
+    with pytest.raises(SystemExit) as stopped:
+        run(path, tmp_path / "out")
+    assert stopped.value.code == 2
+    assert "bomb.tsv.xz: more than 1,048,576 bytes of text" in capsys.readouterr().err

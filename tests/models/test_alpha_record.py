@@ -170,3 +170,55 @@ def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones
     trainer.updates = 5
     trainer.step(build_model(save_dir=str(tmp_path), alpha_log_interval=4))
     assert updates(tmp_path) == [0, 4]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[1, 2]",
+        "null",
+        "NaN",
+        "[" * 100_000,
+        '{"update": 1}',
+        '{"update": 1e999, "alpha": {}}',
+        '{"update": -1, "alpha": {}}',
+        '{"update": "1", "alpha": {}}',
+        '{"update": 99999999999999999999, "alpha": {}}',
+        '{"update": 1, "alpha": [["cross", {}]]}',
+        '{"update": 1, "alpha": {"somewhere": {}}}',
+        '{"update": 1, "alpha": {"cross": [1.5]}}',
+        '{"update": 1, "alpha": {"cross": {"x": [1.5]}}}',
+        '{"update": 1, "alpha": {"cross": {"0": 1.5}}}',
+        '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
+        '{"update": 1, "alpha": {"cross": {"99999": [1.5]}}}',
+    ],
+    ids=lambda line: line[:30],
+)
+def test_a_line_of_another_form_is_damage(tmp_path, line):
+    path = tmp_path / FILE_NAME
+    path.write_text(f'{{"update": 0, "alpha": {{}}}}\n{line}\n{{"update": 2, "alpha": {{}}}}\n')
+    with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line of alpha.jsonl"):
+        read_record(path)
+
+
+def test_a_record_that_is_no_text_is_named(tmp_path):
+    (tmp_path / FILE_NAME).write_bytes(b"\x93\xff\n" * 3)
+    with pytest.raises(ValueError, match=r"alpha\.jsonl is no text: "):
+        read_record(tmp_path / FILE_NAME)
+
+
+def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monkeypatch, capsys):
+    (tmp_path / FILE_NAME).write_text("nonsense\nmore\n")
+    monkeypatch.setattr("sys.argv", ["fairseq-train"])
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    with pytest.raises(SystemExit):
+        trainer.step(build_model(save_dir=str(tmp_path)))
+    said = capsys.readouterr().err
+    assert "alpha.jsonl, line 1: not a line of alpha.jsonl; move it away, or give another" in said
+
+
+def test_what_a_killed_process_left_of_the_record_is_removed(tmp_path, trainer):
+    trainer.step(build_model(save_dir=str(tmp_path)))
+    (tmp_path / f"{FILE_NAME}.tmp77").write_text("half")
+    trainer.step(build_model(save_dir=str(tmp_path)))
+    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]

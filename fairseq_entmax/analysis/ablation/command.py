@@ -36,7 +36,7 @@ from fairseq_entmax.analysis.ablation.removal import (
 )
 from fairseq_entmax.analysis.ablation.settings import scoring_settings
 from fairseq_entmax.analysis.arguments import ABLATE, ALL, BLEU, LOSS, SCORES, add_ablate_options
-from fairseq_entmax.analysis.files import write_together
+from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
@@ -83,7 +83,8 @@ def main(arguments: Sequence[str]) -> None:
     settings = scoring_settings(args, config, task, dataset, scorer.ids)
 
     os.makedirs(args.output, exist_ok=True)
-    with Journal(os.path.join(args.output, JOURNAL), settings, args.overwrite) as journal:
+    path = os.path.join(args.output, JOURNAL)
+    with Journal(path, settings, args.overwrite, len(scorer.ids)) as journal:
         if args.overwrite:
             _remove_results(args.output)
         _score_all(args, scorer, removals, journal)
@@ -139,6 +140,7 @@ def _check_output(output: str, overwrite: bool) -> None:
         raise NotADirectoryError(f"--output {output} is a file: name a folder")
     if not os.path.isdir(parent):
         raise FileNotFoundError(f"there is no folder {parent} for --output {output}: make it")
+    clear_leftovers(Path(output, name) for name in (JSON, TSV))
     has_results = os.path.exists(os.path.join(output, JSON))
     if has_results and not os.path.exists(os.path.join(output, JOURNAL)) and not overwrite:
         raise FileExistsError(

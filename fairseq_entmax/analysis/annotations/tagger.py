@@ -14,10 +14,11 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.files import check_target, refuse_inputs
+from fairseq_entmax.files import whole_file
 
 # The small pipeline of each language that spaCy itself publishes
 PIPELINES = {
@@ -66,27 +67,28 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
     target = check_target(output_path, "--output", overwrite)
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
-    temporary = f"{target}.tmp{os.getpid()}"
-    try:
-        with (
-            open(text_path, encoding="utf-8") as text,
-            open(temporary, "w", encoding="utf-8") as output,
-        ):
-            lines = (line.strip() for line in text)
-            number = 0
-            for number, parsed in enumerate(pipeline.pipe(lines, batch_size=_BATCH), start=1):
-                rows = list(_rows(parsed))
-                if not rows:
-                    raise ValueError(
-                        f"{text_path}, line {number}: no words, but a sentence of CoNLL-U has one "
-                        f"at least: take the line out, of the data as well"
-                    )
-                output.write("\n".join([*rows, "", ""]))
-        os.replace(temporary, target)
-    finally:
-        if os.path.exists(temporary):
-            os.unlink(temporary)
+    with open(text_path, encoding="utf-8") as text, whole_file(target) as output:
+        lines = _lines(text, text_path)
+        number = 0
+        for number, parsed in enumerate(pipeline.pipe(lines, batch_size=_BATCH), start=1):
+            rows = list(_rows(parsed))
+            if not rows:
+                raise ValueError(
+                    f"{text_path}, line {number}: no words, but a sentence of CoNLL-U has one "
+                    f"at least: take the line out, of the data as well"
+                )
+            output.write("\n".join([*rows, "", ""]).encode())
     return number
+
+
+def _lines(text: Iterable[str], path: str) -> Iterator[str]:
+    number = 0
+    try:
+        for line in text:
+            number += 1
+            yield line.strip()
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path}, behind line {number}: not in UTF-8 ({error.reason})") from None
 
 
 def _load(language: str) -> Any:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-import json
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.files import check_target, refuse_inputs, write_together
+from fairseq_entmax.analysis.files import check_target, refuse_inputs
 from fairseq_entmax.analysis.report.head_measures import measures_of
+from fairseq_entmax.files import write_together
 
 DESCRIPTION = (
     "Draws an analysis as one HTML file that opens without a network: every head of every model, "
@@ -71,7 +71,10 @@ def run(options: argparse.Namespace) -> None:
     output = check_target(options.output, "--output", options.overwrite)
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
     refuse_inputs([output], inputs)
-    analysis = read_analysis(options.analysis)
+    # Here, as it takes torch: the command's help does not
+    from fairseq_entmax.analysis import document
+
+    analysis = document.read(options.analysis)
     _check_measure(options.measure, analysis)
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
@@ -95,34 +98,6 @@ def run(options: argparse.Namespace) -> None:
     if files:
         print(f"{options.figures}: {len(shown)} figures as {', '.join(formats)}")
     print(_summary(output, analysis))
-
-
-def read_analysis(path: str) -> dict[str, Any]:
-    """Read and validate an analysis.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, or no analysis of this version.
-    """
-    from fairseq_entmax.analysis import document
-
-    file = Path(path)
-    if not file.is_file():
-        raise FileNotFoundError(
-            f"{path} does not exist or is no file: give the analysis.json that fairseq-entmax "
-            f"analyze wrote"
-        )
-    try:
-        analysis = json.loads(file.read_text(encoding="utf-8"), parse_constant=_no_constant)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    document.validate(analysis, path)
-    return analysis
-
-
-def _no_constant(name: str) -> None:
-    """What Python reads beyond JSON."""
-    raise ValueError(f"it holds {name}")
 
 
 def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:

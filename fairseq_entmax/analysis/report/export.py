@@ -7,8 +7,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.files import check_target, write_together
+from fairseq_entmax.analysis.files import check_target
 from fairseq_entmax.analysis.report.charts import Figure
+from fairseq_entmax.files import write_together
 
 try:
     import vl_convert

@@ -22,6 +22,7 @@ from fairseq_entmax.attentions import ATTENTIONS
 # Significant, of every number in the page: it rounds once more, and not the same way twice
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
+BLOCK = 1 << 20
 
 
 def page_data(
@@ -161,7 +162,12 @@ def weights_block(entry: dict[str, Any]) -> str:
     They follow each other as in ``entry``: model, attention and layer, head, query, key.
     """
     parts = [
-        shades(decoded(item)).tobytes() for attentions in entry["models"] for item in attentions
+        # In blocks, as there are several wide copies of each
+        shades(weights[start : start + BLOCK]).tobytes()
+        for attentions in entry["models"]
+        for item in attentions
+        for weights in [decoded(item).reshape(-1)]
+        for start in range(0, weights.size, BLOCK)
     ]
     # Without a time in it, the same analysis gives the same page
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode("ascii")

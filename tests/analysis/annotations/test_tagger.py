@@ -111,6 +111,15 @@ def test_a_line_without_words_is_named_and_nothing_is_written(
 
 
 @needs_spacy
+def test_a_text_that_is_not_in_utf_8_is_named(pipeline: str, tmp_path: Path) -> None:
+    path = tmp_path / "text.es"
+    path.write_bytes("Dios\ndía\n".encode("latin-1"))
+    with pytest.raises(ValueError, match=r"text\.es, behind line .*: not in UTF-8"):
+        tag(str(path), pipeline, str(tmp_path / "parses.conllu"))
+    assert not list(tmp_path.glob("parses.conllu*"))
+
+
+@needs_spacy
 def test_an_unknown_language_is_refused_with_the_known_ones(text: str, tmp_path: Path) -> None:
     known = ", ".join(sorted(PIPELINES))
     with pytest.raises(ValueError, match=f"no pipeline for the language 'xx': known are {known}"):

@@ -1,6 +1,8 @@
 /* The attention weights of a sentence: unpacked when it is chosen, one byte each.
 
-   A byte is round(255 sqrt(weight)), at least 1 for a weight above zero, so 0 is an exact zero. */
+   A byte is round(255 sqrt(weight)), at least 1 for a weight above zero, so 0 is an exact zero.
+   Whoever wrote the page has inflated and counted all of them: no more than the sizes say come
+   out of a block. */
 
 const unpacked = new Map();
 

@@ -1,0 +1,114 @@
+"""The options of the penalty on open heads: what they may be, and what they amount to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
+from fairseq_entmax.modules.pruning_state import MOST_UPDATES
+
+MULTIPLIER_LR = 0.02
+# In float32 the sum of a loss over a million tokens, with the penalty and a loss scale of half
+# precision, is finite up to here, and so is a multiplier after as many updates as there may be;
+# a weight or rate below the least changes nothing that float32 tells from 0
+LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1000.0
+LEAST_RATE, MOST_RATE = 1e-6, 10.0
+MOST_HEADS = 10**6
+
+
+def read_penalty(
+    l0_weight: float,
+    l0_warmup_updates: int,
+    target_heads: str,
+    decide_heads_at: int,
+    l0_multiplier_lr: float,
+    max_update: int,
+) -> HeadPenalty:
+    """Check the options against each other, and make the penalty.
+
+    Raises:
+        ValueError: names the option, the value, and what is allowed.
+    """
+    if not (l0_weight == 0 or LEAST_WEIGHT <= l0_weight <= MOST_WEIGHT):
+        raise ValueError(
+            f"--l0-weight must be a number of 0 or more: 0, or from {LEAST_WEIGHT:g} to "
+            f"{MOST_WEIGHT:g}, not {l0_weight}"
+        )
+    if not LEAST_RATE <= l0_multiplier_lr <= MOST_RATE:
+        raise ValueError(
+            f"--l0-multiplier-lr must be a number above 0: from {LEAST_RATE:g} to "
+            f"{MOST_RATE:g}, not {l0_multiplier_lr}"
+        )
+    for option, value in (
+        ("--l0-warmup-updates", l0_warmup_updates),
+        ("--decide-heads-at", decide_heads_at),
+    ):
+        if not -1 <= value <= MOST_UPDATES:
+            raise ValueError(
+                f"{option} must be a number of updates, 0 or more and {MOST_UPDATES:,} at the "
+                f"most, not {value!r:.100}"
+            )
+    targets = parse_targets(target_heads)
+    decide_at = None if decide_heads_at < 0 else decide_heads_at
+    if decide_at is not None and 0 < max_update <= decide_at:
+        raise ValueError(
+            f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
+            f"would end before the heads are decided, give a smaller number"
+        )
+    if targets is None:
+        warmup = max(0, l0_warmup_updates)
+        return HeadPenalty(l0_weight, None, warmup, decide_at, l0_multiplier_lr)
+    if l0_weight:
+        raise ValueError(
+            f"--l0-weight {l0_weight} and --target-heads {target_heads} were both given: the "
+            f"target finds its weight by itself, leave one of the two out"
+        )
+    if decide_at is None:
+        if max_update <= 0:
+            raise ValueError(
+                f"--target-heads {target_heads} needs to know when to decide which heads stay: "
+                f"give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
+            )
+        decide_at = max_update * 3 // 4
+    warmup = decide_at * 2 // 3 if l0_warmup_updates < 0 else l0_warmup_updates
+    if warmup > decide_at:
+        raise ValueError(
+            f"--l0-warmup-updates {warmup} is behind --decide-heads-at {decide_at}: the target "
+            f"would not be reached before the heads are decided"
+        )
+    return HeadPenalty(0.0, targets, warmup, decide_at, l0_multiplier_lr)
+
+
+def parse_targets(text: Any) -> dict[str, int] | None:
+    """Read ``--target-heads``: ``"24"``, or ``"encoder-self=10,cross=16"``.
+
+    Returns:
+        Attention, or ``"all"``, to number of heads; None for an empty text.
+
+    Raises:
+        ValueError: names what is wrong.
+    """
+    if text is None or str(text).strip() == "":
+        return None
+    allowed = (
+        f"give a whole number, or one for each of some attentions, such as "
+        f"encoder-self=10,cross=16 (allowed: {', '.join(ATTENTIONS)})"
+    )
+    targets: dict[str, int] = {}
+    for part in str(text).split(","):
+        name, equals, number = (piece.strip() for piece in part.rpartition("="))
+        name = name if equals else ALL
+        known = name in ATTENTIONS if equals else "," not in str(text)
+        if not known or name in targets or not (number.isascii() and number.isdigit()):
+            raise ValueError(
+                f"--target-heads got {part.strip()!r:.100} in {text!r:.100}: {allowed}"
+            )
+        # Their digits first: Python does not read any number of them
+        if len(number) > len(str(MOST_HEADS)) or int(number) > MOST_HEADS:
+            raise ValueError(
+                f"--target-heads got {part.strip()!r:.100}: {MOST_HEADS:,} is the most, and no "
+                f"model has so many"
+            )
+        targets[name] = int(number)
+    return targets
