@@ -28,9 +28,10 @@ except ImportError:  # not on Windows
     fcntl = None  # type: ignore[assignment]
 
 VARIABLE = "FAIRSEQ_ENTMAX_CACHE"
-LOCK = "entmax.lock"
-BUILD = "entmax-build-"
-PRIVATE = "fairseq-entmax-"
+LOCK = ".entmax-kernel.lock"
+BUILD = ".entmax-kernel-build-"
+PRIVATE = "fairseq-entmax-kernel-"
+RANDOM = "[a-z0-9_]{8}"  # what tempfile gives to a name: nobody else's folder is to be removed
 MOST_LINKS = 40  # as Linux has it
 WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
 
@@ -143,7 +144,7 @@ def private() -> Iterator[Path]:
 def _clear_private() -> None:
     """Remove the private folders of processes that were killed."""
     for path in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
-        number = re.fullmatch(rf"{PRIVATE}(\d+)-.*", path.name)
+        number = re.fullmatch(rf"{PRIVATE}(\d+)-{RANDOM}", path.name)
         with suppress(OSError):
             if number and path.lstat().st_uid == os.getuid() and not _is_alive(int(number[1])):
                 shutil.rmtree(path, ignore_errors=True)
@@ -296,5 +297,6 @@ def workplace(folder: Path, is_locked: bool) -> Iterator[Path]:
     try:
         yield path
     finally:
-        for work in folder.glob(f"{BUILD}*") if is_locked else (path,):
-            shutil.rmtree(work, ignore_errors=True)
+        for work in folder.iterdir() if is_locked else (path,):
+            if re.fullmatch(BUILD + RANDOM, work.name):
+                shutil.rmtree(work, ignore_errors=True)

@@ -203,7 +203,8 @@ def threads_for(numbers: int, parts: int) -> int:
     """Threads for so much work, in so many parts that are done whole.
 
     One in a process that was forked: the threads of its parent are not in it, but OpenMP's records
-    of them are, and it would wait for them for ever.
+    of them are, and it would wait for them for ever. (A fork before this module was imported is not
+    known; torch's own operations wait there too.)
     """
     if _is_forked:
         return 1

@@ -61,6 +61,7 @@ def run(code, *arguments):
     return result.stdout.splitlines()
 
 
+@pytest.mark.slow
 def test_eight_processes_at_once_compile_once(compiler, folder):
     assert run(LOAD_AT_ONCE, 8) == [str([0] * 8)]
     assert compiler.runs == 1
@@ -72,7 +73,7 @@ def test_where_there_are_no_locks_each_process_compiles(compiler, folder, fresh)
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
     fresh.setattr(cache.fcntl, "flock", no_locks)
-    other = folder / f"{cache.BUILD}of-another-process"
+    other = folder / f"{cache.BUILD}01234567"  # of another process
     other.mkdir()
     path = library.load()
     assert sorted(folder.iterdir()) == sorted([path, other])
@@ -85,6 +86,7 @@ def test_who_waits_too_long_for_another_compiles_itself(compiler, folder, fresh)
         assert sorted(file.name for file in folder.iterdir()) == sorted([path.name, cache.LOCK])
 
 
+@pytest.mark.slow
 # What a compiler has written when it is killed: nothing, or something
 @pytest.mark.parametrize("before", ["", 'printf half > "$out"; echo "$out" > "$TMPDIR/cc1.s"; '])
 def test_six_kills_during_the_build_leave_nothing(before, folder, fresh, tmp_path):
@@ -97,6 +99,7 @@ def test_six_kills_during_the_build_leave_nothing(before, folder, fresh, tmp_pat
     assert list(folder.iterdir()) == [library.load()]
 
 
+@pytest.mark.slow
 def test_kills_leave_nothing_among_temporary_files_either(folder, fresh, tmp_path):
     folder.chmod(0o777)
     temporary = tmp_path / "tmp"
@@ -117,6 +120,17 @@ def test_private_folders_of_living_processes_stay(fresh, tmp_path):
         assert first.exists()
         assert second.exists()
     assert list(tmp_path.iterdir()) == []
+
+
+def test_folders_that_others_made_stay(compiler, fresh, folder, tmp_path):
+    fresh.setattr("tempfile.tempdir", str(tmp_path))
+    mine = [folder / f"{cache.BUILD}notes", tmp_path / f"{cache.PRIVATE}2024-results"]
+    for path in mine:
+        path.mkdir()
+    library.load()
+    with cache.private():
+        pass
+    assert all(path.is_dir() for path in mine)
 
 
 def without_functions(path: Path) -> FakeCompiler:

@@ -306,6 +306,7 @@ def test_a_library_cut_short_is_compiled_anew(share, compiler, folder, caplog):
     assert compiler.runs == 2
 
 
+@pytest.mark.slow
 def test_processes_compile_a_damaged_library_anew(compiler, folder):
     """Where a bit was not found, the system would kill the process: it is one of its own."""
     code = """

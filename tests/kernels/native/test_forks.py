@@ -9,7 +9,7 @@ import pytest
 
 from tests.kernels.native.support import needs_compiler
 
-pytestmark = needs_compiler
+pytestmark = [needs_compiler, pytest.mark.slow]
 SECONDS = 60  # more than any way takes: a child that hangs does so for ever
 
 
