@@ -3,7 +3,8 @@
 No build is needed to install the package. The library is compiled by the C compiler of the
 machine (``CC``, or ``cc``, ``gcc`` or ``clang``) into ``fairseq-entmax`` in the user's cache folder
 (``XDG_CACHE_HOME``, else ``~/.cache``; another one by ``FAIRSEQ_ENTMAX_CACHE``), under a name that
-changes with the source, the compiler, the system and the processor.
+changes with the source, the compiler, the system, the processor and its own content. What of the
+folder is loaded is said in :mod:`fairseq_entmax.kernels.native.cache`.
 """
 
 from __future__ import annotations
@@ -11,28 +12,24 @@ from __future__ import annotations
 import ctypes
 import functools
 import hashlib
+import logging
 import os
-import platform
-import shlex
-import shutil
-import subprocess
-import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-SOURCES = ("kernels.c", "vectors.h", "block.h", "rows_f32.h", "rows_f64.h", "attention.h")
-COMPILERS = ("cc", "gcc", "clang")
-FLAGS = (
-    *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
-    *("-fwrapv", "-shared", "-fPIC"),  # exponents of what is masked away may overflow
+from fairseq_entmax.kernels.native import cache
+from fairseq_entmax.kernels.native.compiler import (
+    SOURCES,
+    CannotBuild,
+    compile_library,
+    description,
 )
-# What is tried in turn: not every compiler has OpenMP, or can compile for its own processor
-MORE_FLAGS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())
-SECONDS_TO_COMPILE = 300
-# Behind the code, where a loader does not look
-LAST_BYTES = b"\nfairseq-entmax: whole\n"
+
+logger = logging.getLogger(__name__)
+
 # Fewer numbers than this for a thread do not pay for waking it
 NUMBERS_A_THREAD = 32768
 
@@ -40,8 +37,9 @@ NUMBERS_A_THREAD = 32768
 TYPES = {torch.float32: "f32", torch.float64: "f64"}
 
 
-class CannotBuild(RuntimeError):
-    """The library cannot be compiled here; says why and what to do."""
+class _Loaded(NamedTuple):
+    functions: ctypes.CDLL
+    path: Path
 
 
 def lanes() -> int:
@@ -52,38 +50,131 @@ def lanes() -> int:
 def load() -> Path:
     """Compile the library unless it is there, and load it; where it is.
 
+    Where no folder is trusted to keep it, it is loaded from a private one that is gone by then.
+
     Raises:
         CannotBuild: there is no compiler, it fails, or there is no place to write to.
     """
-    library()
-    return _path()
+    return _loaded().path
 
 
 def library() -> ctypes.CDLL:
     """The compiled library, as :func:`load`."""
-    found = _library()
-    if isinstance(found, CannotBuild):
-        raise found
-    return found
+    return _loaded().functions
+
+
+def _loaded() -> _Loaded:
+    loaded = _try_to_load()
+    if isinstance(loaded, CannotBuild):
+        raise loaded
+    return loaded
 
 
 @functools.cache
-def _library() -> ctypes.CDLL | CannotBuild:
+def _try_to_load() -> _Loaded | CannotBuild:
     """The library, or why there is none: it is not tried twice in a process."""
     try:
-        path = _path()
-        if not _is_whole(path):
-            _compile(path)
+        folder = cache.named_folder()
+        key = _key()
         try:
-            loaded = ctypes.CDLL(str(path))
-        except OSError:  # of a system that has changed
-            _compile(path)
-            loaded = ctypes.CDLL(str(path))
+            folder = cache.prepare(folder)
+        except cache.UntrustedError as error:
+            logger.warning(
+                "the alpha-entmax kernel is compiled for this process alone, because its cache %s "
+                "is not used: %s",
+                folder,
+                error,
+            )
+            with cache.private() as private_folder:
+                return _compile(private_folder, key)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        cached, _ = _cached(folder, key)
+        return cached or _compile(folder, key)
     except CannotBuild as error:
         return error
     except (OSError, RuntimeError, ValueError) as error:
         # A home folder that cannot be looked into, a CC that cannot be read, and the like
-        return CannotBuild(f"{error}: FAIRSEQ_ENTMAX_CACHE names another folder, CC a compiler")
+        return CannotBuild(f"{error}: {cache.VARIABLE} names another folder, CC a compiler")
+
+
+def _key() -> str:
+    """What changes with the source, the compiler and the processor."""
+    key = hashlib.sha256()
+    for source in SOURCES:
+        key.update(source.read_bytes())
+    key.update(description().encode())
+    return key.hexdigest()[:20]
+
+
+def _cached(folder: Path, key: str) -> tuple[_Loaded | None, list[str]]:
+    """The library that is in the folder, and why others of its name are not loaded."""
+    reasons: list[str] = []
+    for path in cache.candidates(folder, key):
+        try:
+            return _open(path), reasons
+        # The latter two: of a system that has changed, and of another source
+        except (cache.UntrustedError, OSError, AttributeError) as error:
+            reasons.append(str(error))
+    return None, reasons
+
+
+def _compile(folder: Path, key: str) -> _Loaded:
+    """Compile the library into the folder, unless another process has done so meanwhile."""
+    with cache.locked(folder) as is_locked:
+        cached, reasons = _cached(folder, key)
+        if cached:
+            return cached
+        for reason in reasons:
+            logger.warning("the alpha-entmax kernel is compiled anew: %s", reason)
+        try:
+            with cache.workplace(folder, is_locked) as work:
+                path = cache.store(compile_library(work, _why_unusable), folder, key)
+        except OSError as error:
+            raise _cannot_write(folder, error) from error
+        return _open(path)
+
+
+def _cannot_write(folder: Path, error: OSError) -> CannotBuild:
+    return CannotBuild(
+        f"the folder {folder} cannot be written to ({error.strerror}): name another in "
+        f"{cache.VARIABLE}"
+    )
+
+
+def _open(path: Path) -> _Loaded:
+    """Load a library of the cache.
+
+    Raises:
+        UntrustedError: it could be another user's, or its content is not what it was.
+        OSError: it cannot be loaded here.
+        AttributeError: it lacks a function.
+    """
+    name = cache.loadable(cache.opened(path), path)
+    try:
+        return _Loaded(_with_types(name), path)
+    except AttributeError as error:
+        raise AttributeError(f"{path} lacks a function ({error})") from error
+
+
+def _why_unusable(path: Path) -> str:
+    """What is wrong with a library that has been compiled; empty where nothing is."""
+    try:
+        _with_types(str(path))
+    # A library that it needs, such as OpenMP's, is not there; or what CC names makes another one
+    except (OSError, AttributeError) as error:
+        return str(error)
+    return ""
+
+
+def _with_types(name: str) -> ctypes.CDLL:
+    """The library that a loader finds by this name, with the types of its functions.
+
+    Raises:
+        OSError: it cannot be loaded.
+        AttributeError: it lacks a function.
+    """
+    loaded = ctypes.CDLL(name)
     pointer, number, threads = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
     for kind in TYPES.values():
         forward = getattr(loaded, f"entmax_forward_{kind}")
@@ -92,126 +183,31 @@ def _library() -> ctypes.CDLL | CannotBuild:
         backward.argtypes = [pointer] * 2 + [number] * 2 + [pointer] * 3 + [number] * 2 + [threads]
     loaded.entmax_attention_forward.argtypes = [pointer] * 6 + [threads]
     loaded.entmax_attention_backward.argtypes = [pointer] * 3 + [threads]
+    loaded.entmax_lanes.argtypes = []
     return loaded
 
 
-@functools.cache
-def _path() -> Path:
-    """Where the library of this source, compiler and processor is."""
-    key = hashlib.sha256()
-    for name in SOURCES:
-        key.update((Path(__file__).parent / name).read_bytes())
-    system = (*platform.libc_ver(), _processor())
-    key.update(repr((_compiler(), _version(), FLAGS, MORE_FLAGS, system)).encode())
-    return _cache() / f"entmax-{key.hexdigest()[:20]}.so"
+_is_forked = False
 
 
-def _is_whole(path: Path) -> bool:
-    """Whether the file is there to its last byte: the system kills who loads less."""
-    try:
-        with open(path, "rb") as file:
-            file.seek(-len(LAST_BYTES), os.SEEK_END)
-            return file.read() == LAST_BYTES
-    except OSError:
-        return False
+def _remember_fork() -> None:
+    global _is_forked
+    _is_forked = True
 
 
-def _cache() -> Path:
-    given = os.environ.get("FAIRSEQ_ENTMAX_CACHE")
-    if given:
-        return Path(given).expanduser().resolve()
-    try:
-        return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "fairseq-entmax"
-    except RuntimeError as error:
-        raise CannotBuild(
-            "there is no home folder to keep the library in: name a folder in FAIRSEQ_ENTMAX_CACHE"
-        ) from error
-
-
-def _processor() -> str:
-    """What instructions the processor has, as far as the system says."""
-    try:
-        with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as lines:
-            for line in lines:
-                if line.startswith(("flags", "Features")):
-                    return f"{platform.machine()} {line}"
-    except OSError:
-        pass
-    return f"{platform.machine()} {platform.processor()}"
-
-
-def _compiler() -> list[str]:
-    """The command of the compiler.
-
-    Raises:
-        CannotBuild: there is none.
-    """
-    given = shlex.split(os.environ.get("CC", ""))
-    if given:
-        return given
-    for name in COMPILERS:
-        found = shutil.which(name)
-        if found:
-            return [found]
-    raise CannotBuild("there is no C compiler: install gcc or clang, or name one in CC")
-
-
-def _version() -> str:
-    """What the compiler says that it is; empty if it does not."""
-    try:
-        command = [*_compiler(), "--version"]
-        result = subprocess.run(
-            command, capture_output=True, text=True, errors="replace", check=False, timeout=60
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return result.stdout
-
-
-def _compile(path: Path) -> None:
-    """Compile to a file of its own, and give it its name when it is whole."""
-    source = Path(__file__).parent / SOURCES[0]
-    try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        folder = tempfile.TemporaryDirectory(dir=path.parent)
-    except OSError as error:
-        raise CannotBuild(
-            f"the folder {path.parent} cannot be written to ({error.strerror}): name another in "
-            f"FAIRSEQ_ENTMAX_CACHE"
-        ) from error
-    with folder as name:
-        made = Path(name) / path.name
-        message = ""
-        for more in MORE_FLAGS:
-            command = [*_compiler(), *FLAGS, *more, str(source), "-o", str(made), "-lm"]
-            try:
-                result = subprocess.run(
-                    command,
-                    capture_output=True,
-                    text=True,
-                    errors="replace",
-                    check=False,
-                    timeout=SECONDS_TO_COMPILE,
-                )
-            except (OSError, subprocess.TimeoutExpired) as error:
-                raise CannotBuild(f"the compiler {command[0]} cannot be run: {error}") from error
-            failure = result.stderr.strip() or "no message"
-            if result.returncode == 0 and made.exists():
-                try:
-                    ctypes.CDLL(str(made))
-                except OSError as error:  # a library that it needs, such as OpenMP's, is not there
-                    failure = str(error)
-                else:
-                    with open(made, "ab") as file:
-                        file.write(LAST_BYTES)
-                    os.replace(made, path)
-                    return
-            message = message or failure.splitlines()[0]
-    raise CannotBuild(f"the compiler {' '.join(_compiler())} failed: {message}")
+if hasattr(os, "register_at_fork"):  # not on Windows
+    os.register_at_fork(after_in_child=_remember_fork)
 
 
 def threads_for(numbers: int, parts: int) -> int:
-    """Threads for so much work, in so many parts that are done whole."""
+    """Threads for so much work, in so many parts that are done whole.
+
+    One in a process that was forked: the threads of its parent are not in it, but OpenMP's records
+    of them are, and it would wait for them for ever. (A fork before this module was imported is not
+    known; torch's own operations wait there too.)
+    """
+    if _is_forked:
+        return 1
     return max(1, min(torch.get_num_threads(), parts, numbers // NUMBERS_A_THREAD))
 
 

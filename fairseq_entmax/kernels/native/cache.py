@@ -1,0 +1,302 @@
+"""Where the compiled library is kept, and what of it may be loaded.
+
+A library runs with all that its user may do, so one is loaded only where nobody else can have put
+it there: it is a plain file of this user, in a folder that only this user and root can write to,
+as is the way to that folder; and its content is that of the SHA-256 in its name. A folder that is
+not so is left alone, and a private one takes its place while the library is made and loaded.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import os
+import re
+import shutil
+import stat
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from fairseq_entmax.kernels.native.compiler import SECONDS_TO_COMPILE, CannotBuild
+
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
+
+VARIABLE = "FAIRSEQ_ENTMAX_CACHE"
+LOCK = ".entmax-kernel.lock"
+BUILD = ".entmax-kernel-build-"
+PRIVATE = "fairseq-entmax-kernel-"
+RANDOM = "[a-z0-9_]{8}"  # what tempfile gives to a name: nobody else's folder is to be removed
+MOST_LINKS = 40  # as Linux has it
+WRITABLE_BY_OTHERS = stat.S_IWGRP | stat.S_IWOTH
+
+
+class UntrustedError(RuntimeError):
+    """A file or a folder is not to be relied on; says which, and why."""
+
+
+def named_folder() -> Path:
+    """The folder that the environment names, absolute; it need not be there.
+
+    Raises:
+        CannotBuild: there is no home folder, and no variable names another.
+        RuntimeError: ``FAIRSEQ_ENTMAX_CACHE`` names the home of a user that is not there.
+    """
+    named = os.environ.get(VARIABLE)
+    if named:
+        return Path(named).expanduser().absolute()
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    # A relative one is to be ignored, says the XDG Base Directory Specification
+    if os.path.isabs(cache_home):
+        return Path(cache_home) / "fairseq-entmax"
+    try:
+        return Path.home().absolute() / ".cache" / "fairseq-entmax"
+    except RuntimeError as error:
+        raise CannotBuild(
+            f"there is no home folder to keep the library in: name a folder in {VARIABLE}"
+        ) from error
+
+
+def prepare(folder: Path) -> Path:
+    """The folder, made for this user alone unless it is there, without links in its path.
+
+    Raises:
+        UntrustedError: others than this user and root can write to it, or replace it.
+        OSError: it cannot be made or looked into.
+    """
+    resolved = trusted(folder)
+    missing = [path for path in (resolved, *resolved.parents) if not path.exists()]
+    for path in reversed(missing):
+        with suppress(FileExistsError):  # another process was first
+            path.mkdir(mode=0o700)
+    return trusted(resolved) if missing else resolved
+
+
+def trusted(folder: Path) -> Path:
+    """The folder without links in its path, looked at as far as it is there.
+
+    Whoever can rename a folder or a link on the way can put another one there. In a folder with the
+    sticky bit, such as ``/tmp``, others can do so to what is theirs only.
+
+    Raises:
+        UntrustedError: others than this user and root can write to it, or replace it.
+        OSError: it cannot be looked into.
+    """
+    if not hasattr(os, "getuid"):  # Windows, whose home folders are private
+        return folder
+    here, rest = Path(folder.anchor), list(reversed(folder.parts[1:]))
+    links = 0
+    while rest:
+        name = rest.pop()
+        step = here.parent if name == ".." else here / name
+        try:
+            status = step.lstat()
+        except FileNotFoundError:
+            return step.joinpath(*reversed(rest))
+        if status.st_uid not in (os.getuid(), 0):
+            raise UntrustedError(
+                f"{step} belongs to another user (number {status.st_uid}): name a folder of your "
+                f"own in {VARIABLE}"
+            )
+        if stat.S_ISLNK(status.st_mode):
+            links += 1
+            if links > MOST_LINKS:
+                raise OSError(errno.ELOOP, os.strerror(errno.ELOOP), str(folder))
+            target = Path(os.readlink(step))
+            here = Path(target.anchor) if target.anchor else here
+            rest += reversed(target.parts[1:] if target.anchor else target.parts)
+            continue
+        here = step
+        is_guarded = rest and status.st_mode & stat.S_ISVTX
+        if status.st_mode & WRITABLE_BY_OTHERS and not is_guarded:
+            raise UntrustedError(
+                f"others can write to {step}: chmod go-w {step}, or name a folder that only you "
+                f"can write to in {VARIABLE}"
+            )
+    return here
+
+
+@contextmanager
+def private() -> Iterator[Path]:
+    """A new folder for this process alone, which is removed.
+
+    Raises:
+        CannotBuild: the system's folder for temporary files is not safe either.
+        OSError: it cannot be made.
+    """
+    _clear_private()
+    path = Path(tempfile.mkdtemp(prefix=f"{PRIVATE}{os.getpid()}-")).absolute()
+    try:
+        try:
+            resolved = trusted(path)
+        except UntrustedError as error:
+            raise CannotBuild(str(error)) from error
+        yield resolved
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def _clear_private() -> None:
+    """Remove the private folders of processes that were killed."""
+    for path in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
+        number = re.fullmatch(rf"{PRIVATE}(\d+)-{RANDOM}", path.name)
+        with suppress(OSError):
+            if number and path.lstat().st_uid == os.getuid() and not _is_alive(int(number[1])):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except (OSError, OverflowError):
+        pass
+    return True
+
+
+def candidates(folder: Path, key: str) -> list[Path]:
+    """Files that are named as a library for this key; see :func:`opened` before loading one."""
+    with suppress(FileNotFoundError):
+        return sorted(path for path in folder.iterdir() if _key(path) == key)
+    return []
+
+
+def _key(path: Path) -> str | None:
+    parts = re.fullmatch(r"entmax-([0-9a-f]+)-[0-9a-f]{64}\.so", path.name)
+    return parts and parts[1]
+
+
+def opened(path: Path) -> int:
+    """A descriptor of a library whose content is what its name says, and this user's alone.
+
+    Raises:
+        UntrustedError: it is not.
+        OSError: it cannot be opened.
+    """
+    names = ("O_NOFOLLOW", "O_NONBLOCK", "O_CLOEXEC", "O_BINARY")
+    flags = sum(getattr(os, name, 0) for name in names)
+    try:
+        descriptor = os.open(path, os.O_RDONLY | flags)
+    except OSError as error:
+        if path.is_symlink():
+            raise UntrustedError(f"{path} is a link") from error
+        raise
+    try:
+        _check(descriptor, path)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _check(descriptor: int, path: Path) -> None:
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        raise UntrustedError(f"{path} is not a plain file")
+    if hasattr(os, "getuid"):
+        if status.st_uid != os.getuid():
+            raise UntrustedError(f"{path} belongs to another user (number {status.st_uid})")
+        if status.st_mode & WRITABLE_BY_OTHERS:
+            raise UntrustedError(f"others can write to {path}")
+    with open(descriptor, "rb", closefd=False) as file:
+        digest = hashlib.sha256(file.read()).hexdigest()
+    if digest != path.stem.rpartition("-")[2]:
+        raise UntrustedError(f"{path} is damaged: its content has another SHA-256 than its name")
+
+
+def loadable(descriptor: int, path: Path) -> str:
+    """By what name a loader finds the very file that was opened.
+
+    The descriptor has to stay open as long as the process: a loader takes a second file of the same
+    name for the first.
+    """
+    name = f"/proc/self/fd/{descriptor}"
+    return name if os.path.exists(name) else str(path)
+
+
+def store(library: Path, folder: Path, key: str) -> Path:
+    """Move a library into the folder under the name of its key and content, in place of others."""
+    digest = hashlib.sha256(library.read_bytes()).hexdigest()
+    path = folder / f"entmax-{key}-{digest}.so"
+    library.chmod(0o700)
+    os.replace(library, path)
+    for other in candidates(folder, key):
+        if other != path:
+            with suppress(OSError):
+                other.unlink()
+    return path
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[bool]:
+    """Let one process after the other in; false where the system gives no lock.
+
+    The system opens the lock of a process that is killed.
+    """
+    path = folder / LOCK
+    descriptor = _lock(path)
+    try:
+        yield descriptor is not None
+    finally:
+        if descriptor is not None:
+            # While it is locked: who waits for it sees that it is gone, and makes another
+            with suppress(OSError):
+                path.unlink()
+            # A process that was forked meanwhile has the descriptor too, so closing is not enough
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
+            os.close(descriptor)
+
+
+def _lock(path: Path) -> int | None:
+    """A descriptor of the locked file; None where it cannot be had, or not in time."""
+    if fcntl is None:
+        return None
+    last = time.monotonic() + SECONDS_TO_COMPILE
+    while time.monotonic() < last:
+        try:
+            flags = os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW
+            descriptor = os.open(path, flags, 0o600)
+        except OSError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if os.path.samestat(os.fstat(descriptor), path.lstat()):
+                return descriptor
+        except BlockingIOError:
+            time.sleep(0.05)
+        except FileNotFoundError:  # who had it has removed it
+            pass
+        except OSError:  # some network file systems have no locks
+            os.close(descriptor)
+            with suppress(OSError):
+                path.unlink()
+            return None
+        os.close(descriptor)
+    return None
+
+
+@contextmanager
+def workplace(folder: Path, is_locked: bool) -> Iterator[Path]:
+    """A new folder in the cache to compile in, which is removed.
+
+    Args:
+        folder: the cache.
+        is_locked: whether nobody else compiles there, so that other such folders are of processes
+            that were killed; they are removed too.
+
+    Raises:
+        OSError: it cannot be made.
+    """
+    path = Path(tempfile.mkdtemp(prefix=BUILD, dir=folder))
+    try:
+        yield path
+    finally:
+        for work in folder.iterdir() if is_locked else (path,):
+            if re.fullmatch(BUILD + RANDOM, work.name):
+                shutil.rmtree(work, ignore_errors=True)
