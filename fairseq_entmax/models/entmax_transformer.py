@@ -222,12 +222,23 @@ class EntmaxTransformerModel(TransformerModel):
         What the checkpoint lacks keeps its starting value; the log names it.
 
         Raises:
-            ValueError: the checkpoint has head gates where the model has none.
+            ValueError: the checkpoint has head gates where the model has none, other numbers of
+                heads, or an alpha that is NaN.
         """
+        no_numbers = [
+            name
+            for name, value in state_dict.items()
+            if name.endswith("alpha_logit") and torch.isnan(value).any()
+        ]
+        if no_numbers:
+            raise _refusal(
+                f"the checkpoint has no number (NaN) for {', '.join(no_numbers)}: its training "
+                f"has diverged, take an earlier checkpoint"
+            )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
         names = {name for name, module in self.named_modules() if _has_gate(module)}
         if gated - names:
-            raise ValueError(
+            raise _refusal(
                 f"the checkpoint has head gates in {', '.join(sorted(gated - names))}, the model "
                 f"has none there: give the --head-gates that it was trained with, or take the "
                 f"closed heads out of it with 'fairseq-entmax prune'"
@@ -236,7 +247,7 @@ class EntmaxTransformerModel(TransformerModel):
             result = super().load_state_dict(state_dict, *args, **kwargs)
         except RuntimeError as error:
             if "size mismatch" in str(error) and "_proj.weight" in str(error):
-                raise ValueError(
+                raise _refusal(
                     "the checkpoint has other numbers of heads, or another width, than the model: "
                     "give the options that 'fairseq-entmax prune CHECKPOINT --print-config' prints "
                     f"({error})"
@@ -260,6 +271,13 @@ class EntmaxTransformerModel(TransformerModel):
                 ", ".join(filled),
             )
         return result
+
+
+def _refusal(message: str) -> ValueError:
+    """An error to raise; one of fairseq's commands ends with it as its message."""
+    error = ValueError(message)
+    compat.stop_command(error)
+    return error
 
 
 def _has_gate(module: nn.Module) -> bool:

@@ -153,6 +153,14 @@ def test_loading_a_checkpoint_of_its_own_fills_in_nothing(caplog):
     assert all(torch.equal(model.state_dict()[n], v) for n, v in saved.state_dict().items())
 
 
+def test_an_alpha_that_is_no_number_is_refused_by_name():
+    state = build_model(seed=5).state_dict()
+    name = "decoder.layers.1.encoder_attn.mapping.alpha_logit"
+    state[name][2] = float("nan")
+    with pytest.raises(ValueError, match=rf"no number \(NaN\) for {name}: .* earlier checkpoint"):
+        build_model(seed=6).load_state_dict(state)
+
+
 def test_a_missing_weight_is_still_an_error():
     state = build_model("transformer").state_dict()
     del state["encoder.layers.0.fc1.weight"]
