@@ -1,15 +1,19 @@
-"""What the README says of options and code is so."""
+"""What the README and the chapters in docs/ say of options, code and files is so."""
 
 import argparse
 import re
 from pathlib import Path
 
+import pytest
 import torch
 
 from fairseq_entmax.mappings import parse_mappings
 from fairseq_entmax.models.options import DEFAULTS, add_arguments, option_name
 
-README = (Path(__file__).resolve().parent.parent / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+CHAPTERS = sorted((ROOT / "docs").glob("*.md"))
+PAGES = [*sorted(ROOT.glob("*.md")), *CHAPTERS, *sorted((ROOT / "examples").rglob("*.md"))]
 
 
 def table_rows(first_header):
@@ -35,7 +39,8 @@ def test_every_mapping_of_the_table_can_be_parsed():
 
 
 def test_the_example_of_the_mappings_runs_and_gives_exact_zeros():
-    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
     (example,) = [block for block in blocks if "fairseq_entmax.mappings" in block]
     torch.manual_seed(0)
     names = {}
@@ -43,3 +48,39 @@ def test_the_example_of_the_mappings_runs_and_gives_exact_zeros():
     weights = names["weights"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 5))
     assert (weights == 0).any()
+
+
+def anchors(page):
+    """What a link to a place in the page may be: its headings, as hosts of code write them."""
+    text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)
+    headings = re.findall(r"(?m)^#+ (.+)$", text)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_every_link_leads_somewhere(page):
+    for target in re.findall(r"\]\(([^)\s]+)\)", page.read_text(encoding="utf-8")):
+        if target.startswith(("http:", "https:")):
+            continue
+        path, _, anchor = target.partition("#")
+        file = (page.parent / path).resolve() if path else page
+        assert file.exists(), target
+        assert ROOT in file.parents
+        if anchor:
+            assert anchor in anchors(file), target
+
+
+@pytest.mark.parametrize(
+    "page", [*sorted(ROOT.glob("*.md")), *CHAPTERS], ids=lambda page: page.name
+)
+def test_every_script_that_is_named_is_there(page):
+    text = page.read_text(encoding="utf-8")
+    for name in re.findall(r"(?<![\w/.-])((?:scripts|examples|tests)/[\w/.-]+\.(?:sh|py))\b", text):
+        # RECIPE stands for any of them
+        assert (ROOT / name.replace("RECIPE", "bible_es_en")).is_file(), name
+
+
+def test_the_readme_names_every_chapter():
+    assert CHAPTERS
+    for chapter in CHAPTERS:
+        assert f"](docs/{chapter.name})" in README

@@ -228,7 +228,7 @@ class EntmaxTransformerModel(TransformerModel):
         no_numbers = [
             name
             for name, value in state_dict.items()
-            if name.endswith("alpha_logit") and torch.isnan(value).any()
+            if name.endswith("alpha_logit") and isinstance(value, Tensor) and value.isnan().any()
         ]
         if no_numbers:
             raise _refusal(

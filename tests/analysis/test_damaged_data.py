@@ -217,7 +217,9 @@ TRAINING = [
 ]
 
 
-@pytest.mark.parametrize(("file", "name", "change"), TRAINING, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(
+    ("file", "name", "change"), TRAINING, ids=[f"{file}-{name}" for file, name, _ in TRAINING]
+)
 def test_training_refuses_damaged_data_when_its_options_are_read(
     file, name, change, folder, capsys, monkeypatch
 ):

@@ -676,8 +676,8 @@ def test_a_recipe_is_complete(recipe):
         assert f"examples/{recipe}/{script}" in readme
         shown = run(recipe, script, "--help").stdout
         assert shown.startswith(lines(folder / script)[1].removeprefix("# "))
-    table = (ROOT / "README.md").read_text(encoding="utf-8")
-    assert f"](examples/{recipe}/README.md)" in table
+    table = (ROOT / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert f"](../examples/{recipe}/README.md)" in table
 
 
 def test_every_archive_of_a_recipe_has_a_line_in_the_table():

@@ -57,11 +57,11 @@ def test_another_size_of_a_download_than_said_is_found(script, monkeypatch):
             script.check_download(script.CONSTRAINTS, LINUX, "report")
 
 
-def test_the_script_the_package_and_the_readme_name_the_same_pythons(script):
+def test_the_script_the_package_and_the_documentation_name_the_same_pythons(script):
     setup = (ROOT / "setup.py").read_text(encoding="utf-8")
     classifiers = re.findall(r"Programming Language :: Python :: (3\.\d+)", setup)
     assert tuple(classifiers) == script.PYTHONS
     assert re.search(r'python_requires=">=(.+)"', setup)[1] == script.PYTHONS[0]
-    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    readme = (ROOT / "docs" / "versions.md").read_text(encoding="utf-8")
     (row,) = re.findall(r"(?m)^\| Python \|.*$", readme)
     assert set(re.findall(r"3\.\d+", row)) == set(script.PYTHONS)

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, SentenceScores
-from fairseq_entmax.modules.head_names import parse_heads
+from fairseq_entmax.head_names import parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
 # How every such file begins, whatever its version
