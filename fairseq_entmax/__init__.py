@@ -7,6 +7,7 @@ themselves and the criterions. In Python, ``import fairseq_entmax.models`` does 
 """
 
 import importlib
+import os
 import sys
 
 __version__ = "0.1.0"
@@ -21,7 +22,7 @@ class _UserDirectory(list[str]):
     """
 
     def __contains__(self, path: object) -> bool:
-        is_here = super().__contains__(path)
+        is_here = isinstance(path, str) and os.path.realpath(path) in map(os.path.realpath, self)
         if is_here and "fairseq.models" in sys.modules:
             importlib.import_module(f"{__name__}.models")
         return is_here

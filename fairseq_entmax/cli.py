@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fairseq_entmax
-from fairseq_entmax.analysis.arguments import COMMANDS, HELP_FAIRSEQ, check_early
-from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.analysis.arguments import COMMANDS, HELP_FAIRSEQ, check_early, named_heads
+from fairseq_entmax.files import check_output
 
 # Commands that parse their arguments themselves, as some take fairseq's options: the module
 # with their function main, and their help
@@ -50,6 +50,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             options = _parser().parse_args(given)
             options.run(options)
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
+        if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
+            raise  # nothing that the user could install
         print(f"fairseq-entmax {command}: {error}", file=sys.stderr)
         return 1
     except MemoryError as error:
@@ -157,13 +159,6 @@ def _require_checkpoint(path: str) -> None:
         raise ValueError(f"{path} is not a checkpoint, but a folder")
 
 
-def _parsed_heads(text: str) -> set[Head]:
-    try:
-        return parse_heads(text)
-    except ValueError as error:
-        raise ValueError(f"--heads: {error}") from None
-
-
 def _prune(options: argparse.Namespace) -> None:
     if options.output == "":
         raise ValueError("--output got '': give the name of the checkpoint to write")
@@ -171,8 +166,10 @@ def _prune(options: argparse.Namespace) -> None:
         raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
     if options.output is None and not options.print_config:
         raise ValueError("give --output FILE to write a smaller checkpoint, or --print-config")
-    heads = set() if options.heads is None else _parsed_heads(options.heads)
+    heads = set() if options.heads is None else named_heads("--heads", options.heads)
     _require_checkpoint(options.checkpoint)
+    if options.output is not None:
+        check_output(options.output, options.overwrite)
     from fairseq_entmax import pruning
     from fairseq_entmax.pruning import surgery
 

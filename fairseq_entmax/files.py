@@ -40,6 +40,30 @@ _MEANING = (
 )
 
 
+def check_output(output: str, overwrite: bool) -> None:
+    """Refuse a file that cannot be written, before any work.
+
+    Args:
+        output: the file.
+        overwrite: whether it may be there already.
+
+    Raises:
+        IsADirectoryError: it is a folder.
+        FileExistsError: it is there.
+        FileNotFoundError: there is no folder for it.
+    """
+    if os.path.isdir(output):
+        raise IsADirectoryError(f"the output {output} is a folder: name a file in it")
+    clear_leftovers([Path(output)])
+    if os.path.lexists(output) and not overwrite:
+        raise FileExistsError(
+            f"the output {output} exists: choose another, or replace it with --overwrite"
+        )
+    folder = os.path.dirname(output) or "."
+    if not os.path.isdir(folder):
+        raise FileNotFoundError(f"there is no folder {folder} for the output {output}: make it")
+
+
 @contextlib.contextmanager
 def whole_file(target: Path) -> Iterator[BinaryIO]:
     """Open a file for writing that appears when the block ends; after an error, nothing changes.

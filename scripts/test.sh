@@ -30,7 +30,10 @@ check() {
     say "$name: $*"
     "$@" || failed+=("$name")
 }
-mapfile -t shell_scripts < <(find scripts examples .ci -type f \( -name '*.sh' -o -path '.ci/run' \) | sort)
+shell_scripts=()
+while IFS= read -r script; do
+    shell_scripts+=("$script")
+done < <(find scripts examples .ci -type f \( -name '*.sh' -o -path '.ci/run' \) | sort)
 check style ruff check .
 check format ruff format --check .
 check types mypy

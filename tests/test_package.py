@@ -17,6 +17,9 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fairseq_entmax"
 
 
+ANALYZE, ABLATE = ([name, "data", "--path", "x", "--output", "y"] for name in ("analyze", "ablate"))
+
+
 def run_python(code, cwd):
     return subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
@@ -155,6 +158,12 @@ print((
         (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
         (["analyze", "data"], 1, "give --path CHECKPOINT"),
         (["analyze", "data", "--path", "x"], 1, "give --output DIR"),
+        ([*ANALYZE, "--measures", "nonsense"], 1, "--measures got 'nonsense'"),
+        ([*ANALYZE, "--relevance-sentences", "-3"], 1, "--relevance-sentences got -3"),
+        ([*ABLATE, "--scores", "nonsense"], 1, "'nonsense' is none of loss, bleu"),
+        ([*ABLATE, "--heads", "all", "up"], 1, "--heads: 'up' names no heads"),
+        ([*ABLATE, "--bootstrap", "0"], 1, "--bootstrap got 0"),
+        (["prune", __file__, "--output", __file__], 1, "exists: choose another"),
         (["analyze", "--gradient-sentences", "many"], 2, "invalid int value: 'many'"),
         (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
     ],

@@ -14,9 +14,10 @@ from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     GRADIENT,
     MAPS,
-    MEASURES,
     RELEVANCE,
     add_analyze_options,
+    check_counts,
+    chosen_measures,
 )
 from fairseq_entmax.analysis.collect import (
     ModelCollector,
@@ -62,13 +63,8 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser(), arguments)
     if not args.output:
         raise ValueError("give --output DIR, where analysis.json goes")
-    wanted = _measures(args.measures)
-    for name in ("relevance_sentences", "gradient_sentences"):
-        if getattr(args, name) < 1:
-            raise ValueError(
-                f"--{name.replace('_', '-')} got {getattr(args, name)}: give 1 or more, or leave "
-                f"the measure out of --measures"
-            )
+    wanted = chosen_measures(args.measures)
+    check_counts(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
     path = document.write(analysis, args.output)
@@ -168,16 +164,6 @@ def _ways(loaded: loading.LoadedModel, wanted: Sequence[str], is_asked: bool) ->
                 raise ValueError(f"--measures: {loaded.path}: {error}") from None
             logger.warning("%s: %s", loaded.path, error)
     return found
-
-
-def _measures(text: str | None) -> list[str]:
-    if text is None:
-        return list(MEASURES)
-    names = [name.strip() for name in text.split(",")]
-    for name in names:
-        if name not in MEASURES:
-            raise ValueError(f"--measures got {name!r}: choose from {', '.join(MEASURES)}")
-    return [name for name in MEASURES if name in names]
 
 
 def _sentences(text: str | None, size: int) -> list[int] | None:

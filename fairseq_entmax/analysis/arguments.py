@@ -8,6 +8,8 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from fairseq_entmax.head_names import Head, parse_heads
+
 ANALYZE = (
     "Looks at every head of one or more models over a data set, in one teacher-forced pass, and "
     "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
@@ -128,6 +130,68 @@ HELP_FAIRSEQ = "--help-fairseq"
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
+def chosen_measures(text: str | None) -> list[str]:
+    """The names in ``--measures``, in the order of :data:`MEASURES`; None is all.
+
+    Raises:
+        ValueError: one is unknown.
+    """
+    if text is None:
+        return list(MEASURES)
+    names = [name.strip() for name in text.split(",")]
+    for name in names:
+        if name not in MEASURES:
+            raise ValueError(f"--measures got {name!r}: choose from {', '.join(MEASURES)}")
+    return [name for name in MEASURES if name in names]
+
+
+def chosen_scores(text: str) -> list[str]:
+    """The names in ``--scores``, in the order of :data:`SCORES`.
+
+    Raises:
+        ValueError: one is unknown.
+    """
+    names = [name.strip() for name in text.split(",")]
+    unknown = [name for name in names if name not in SCORES]
+    if unknown:
+        raise ValueError(
+            f"--scores got {text!r}: {unknown[0]!r} is none of {', '.join(SCORES)}; give some of "
+            f"these with commas between them"
+        )
+    return [name for name in SCORES if name in names]
+
+
+def named_heads(option: str, text: str) -> set[Head]:
+    """The heads in the text of an option.
+
+    Raises:
+        ValueError: names the option.
+    """
+    try:
+        return parse_heads(text)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+
+
+def check_counts(options: argparse.Namespace) -> None:
+    """Refuse a number of sentences or of resamples below 1.
+
+    Raises:
+        ValueError: names the option.
+    """
+    for name, remedy in COUNTS.items():
+        value = getattr(options, name, 1)
+        if value < 1:
+            raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
+
+
+COUNTS = {
+    "relevance_sentences": "give 1 or more, or leave the measure out of --measures",
+    "gradient_sentences": "give 1 or more, or leave the measure out of --measures",
+    "bootstrap": "sacreBLEU's bootstrap takes 1 or more",
+}
+
+
 def check_early(command: str, arguments: Sequence[str]) -> None:
     """Answer ``--help``, and refuse what is wrong whatever fairseq says.
 
@@ -136,7 +200,8 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         arguments: what stands behind it.
 
     Raises:
-        ValueError: ``--path`` or ``--output`` is missing.
+        ValueError: ``--path`` or ``--output`` is missing, or an option of the command's own
+            is wrong.
         SystemExit: of argparse, after help or for what it cannot read.
     """
     description, add_options = COMMANDS[command]
@@ -159,3 +224,12 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     if not options.output:
         raise ValueError("give --output DIR, where the results go")
+    check_counts(options)
+    if command == "analyze":
+        chosen_measures(options.measures)
+        return
+    chosen_scores(options.scores)
+    for option, texts in (("--heads", options.heads), ("--sets", options.sets)):
+        for text in texts or []:
+            if not (option == "--heads" and text == ALL):
+                named_heads(option, text)

@@ -23,7 +23,7 @@ from torch import Tensor
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
-from fairseq_entmax.files import clear_leftovers, whole_file
+from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.options import (
     HEADS_OPTIONS,
@@ -100,7 +100,9 @@ def prune_checkpoint(
         ValueError, UnsafeCheckpointError: as :func:`prune_state` and
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
-    _check_output(path, output, overwrite)
+    if not os.path.exists(path):
+        raise FileNotFoundError(f"there is no checkpoint {path}")
+    check_output(output, overwrite)
     pruned, report = prune_state(checkpoints.load_checkpoint(path), path, heads, undecided)
     try:
         with whole_file(Path(output)) as file:
@@ -109,21 +111,6 @@ def prune_checkpoint(
         # How torch reports a full disk
         raise OSError(f"cannot write {output}, nothing was changed: {error}") from error
     return report
-
-
-def _check_output(path: str, output: str, overwrite: bool) -> None:
-    if not os.path.exists(path):
-        raise FileNotFoundError(f"there is no checkpoint {path}")
-    if os.path.isdir(output):
-        raise IsADirectoryError(f"the output {output} is a folder: name a file in it")
-    clear_leftovers([Path(output)])
-    if os.path.lexists(output) and not overwrite:
-        raise FileExistsError(
-            f"the output {output} exists: choose another, or replace it with --overwrite"
-        )
-    folder = os.path.dirname(output) or "."
-    if not os.path.isdir(folder):
-        raise FileNotFoundError(f"there is no folder {folder} for the output {output}: make it")
 
 
 def prune_state(

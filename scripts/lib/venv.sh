@@ -17,6 +17,8 @@ require_python() {
         die "PYTHON is '$1', and it does not run as a Python: set PYTHON to a Python $OLDEST_PYTHON to $NEWEST_PYTHON"
     "$1" -c 'import sys; sys.exit(sys.version_info[:2] < tuple(map(int, sys.argv[1].split("."))))' "$OLDEST_PYTHON" ||
         die "PYTHON is '$1', which is Python $version, and $OLDEST_PYTHON or newer is needed: set PYTHON, such as PYTHON=python3.12"
+    "$1" -c 'import sys; sys.exit(sys.version_info[:2] > tuple(map(int, sys.argv[1].split("."))))' "$NEWEST_PYTHON" ||
+        say "Python $version is newer than $NEWEST_PYTHON, the newest that this is tested with: if it fails, set PYTHON to another"
 }
 
 # drop_half_installed DIR: pip writes a package's INSTALLER file after its modules and
@@ -47,31 +49,46 @@ torch_build() {
     esac
 }
 
-# megabytes EXTRAS torch|rest: what is downloaded on such a machine into an empty folder
+# megabytes EXTRAS torch|rest|all: what is downloaded on such a machine into an empty folder
 megabytes() {
     awk -F '\t' -v machine="$(uname -s -m)" -v extras="$1" -v part="$2" '
-        $1 == machine && $2 == extras { size = part == "torch" ? $3 : $4 }
+        $1 == machine && $2 == extras {
+            size = (part == "rest" ? 0 : $3) + (part == "torch" ? 0 : $4)
+        }
         END { if (size) print "up to " size " MB"; else print "an unknown number of MB" }
     ' "$(dirname "${BASH_SOURCE[0]}")/downloads.tsv"
 }
 
-# install_torch ROOT DIR BUILD EXTRAS: the build of torch, where it is not what pip would take.
+# torch_version ROOT: the one that is tested
+torch_version() { sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt"; }
+
+# present_torch DIR: its version there, such as 2.13.0+cpu; nothing where there is none
+present_torch() {
+    "$1/bin/python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true
+}
+
+# install_torch ROOT DIR BUILD EXTRAS: on Linux the build of torch for this machine, where pip
+# would take another. A build with CUDA that is there is kept on a machine without a GPU.
 install_torch() {
-    local python=$2/bin/python version present
-    version=$(sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt")
-    present=$("$python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true)
+    local python=$2/bin/python version present why
+    [[ $(uname -s) == Linux ]] || return 0
+    version=$(torch_version "$1")
+    present=$(present_torch "$2")
     if [[ $3 == cuda ]]; then
+        if [[ $present != *+cpu && ${present%%+*} == "$version" ]]; then return; fi
+        say "install: torch $version with CUDA, $(megabytes "$4" torch) to download"
         # === takes no build for CPUs, which == would
-        if [[ $(uname -s) == Linux && ${present:-+cpu} == *+cpu ]]; then
-            say "install: torch $version with CUDA, $(megabytes "$4" torch) to download"
-            "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
-                die "pip could not install torch: its message is above; run again to go on"
-        fi
-    elif [[ -z $present ]]; then
+        "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
+            die "pip could not install torch: its message is above; run again to go on"
+    elif [[ ${present%%+*} != "$version" ]]; then
         say "install: torch $version for CPUs, up to $MB_OF_TORCH_FOR_CPUS MB to download (no NVIDIA GPU is seen here, or TORCH_BUILD is cpu; TORCH_BUILD=cuda takes the build for GPUs)"
-        "$python" -m pip install --quiet --disable-pip-version-check --no-deps --retries 1 --timeout 30 \
-            --index-url "$TORCH_FOR_CPUS" "torch==$version+cpu" 2>/dev/null ||
-            say "install: it cannot be had from $TORCH_FOR_CPUS for this Python, so the build with CUDA is taken, $(megabytes "$4" torch) to download"
+        if ! why=$("$python" -m pip install --quiet --disable-pip-version-check --no-deps --retries 1 --timeout 30 \
+            --index-url "$TORCH_FOR_CPUS" "torch==$version+cpu" 2>&1); then
+            say "install: pip could not get it from $TORCH_FOR_CPUS ($(grep -m 1 '^ERROR' <<<"$why" || tail -n 1 <<<"$why"))"
+            say "install: the build with CUDA is taken, $(megabytes "$4" torch) to download"
+        fi
+    elif [[ ${TORCH_BUILD:-} == cpu && $present != *+cpu ]]; then
+        say "install: torch $present is there and is kept; for the build for CPUs, remove $2 and run again"
     fi
 }
 
@@ -98,10 +115,12 @@ has_fairseq_wheel() {
 
 # install_project ROOT DIR EXTRAS BUILD: into the virtual environment DIR, then proves it.
 install_project() {
-    local root=$1 python=$2/bin/python extras=$3
+    local root=$1 python=$2/bin/python extras=$3 part=rest
     drop_half_installed "$2"
     install_torch "$root" "$2" "$4" "$extras"
-    say "install: the project${extras:+ with the extras $extras} in $2, $(megabytes "$extras" rest) to download"
+    # Outside of Linux torch is yet to be downloaded, too
+    if [[ $(uname -s) != Linux && $(present_torch "$2") != "$(torch_version "$root")" ]]; then part=all; fi
+    say "install: the project${extras:+ with the extras $extras} in $2, $(megabytes "$extras" "$part") to download"
     if [[ ,$extras, == *,fairseq,* ]] && ! has_fairseq_wheel "$2"; then compile_fairseq "$root" "$2"; fi
     (cd "$root" && "$python" -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
         die "pip could not install the project: its message is above; run again to go on"

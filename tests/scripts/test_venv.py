@@ -65,7 +65,10 @@ def test_the_build_of_torch_is_that_for_the_machine_or_the_one_asked_for(
 PYTHON = """
 case "$*" in
 *"version(\\"torch\\")"*) [ -n "$TORCH" ] && echo "$TORCH" ;;
-*"-m pip"*) echo "$*" >>"$LOG"; case "$*" in *index-url*) exit "$CPU_STATUS" ;; esac ;;
+*"-m pip"*) echo "$*" >>"$LOG"; case "$*" in *index-url*)
+    [ "$CPU_STATUS" = 0 ] || echo 'ERROR: no such host'
+    exit "$CPU_STATUS" ;;
+esac ;;
 esac
 """
 
@@ -74,8 +77,14 @@ esac
     ("build", "present", "cpu_status", "asked", "said"),
     [
         ("cpu", "", "0", ["torch==2.13.0+cpu"], ["up to 200 MB to download"]),
-        ("cpu", "", "1", ["torch==2.13.0+cpu"], ["200 MB", "the build with CUDA is taken"]),
+        ("cpu", "2.12.0+cpu", "0", ["torch==2.13.0+cpu"], ["up to 200 MB to download"]),
+        (
+            *("cpu", "", "1", ["torch==2.13.0+cpu"]),
+            ["200 MB", "ERROR: no such host)", "the build with CUDA is taken, up to"],
+        ),
         ("cpu", "2.13.0", "0", [], []),
+        ("cpu", "2.13.0+cpu", "0", [], []),
+        ("cuda", "2.12.0", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
         ("cuda", "", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
         ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
         ("cuda", "2.13.0", "0", [], []),

@@ -35,9 +35,16 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
 )
 from fairseq_entmax.analysis.ablation.settings import scoring_settings
-from fairseq_entmax.analysis.arguments import ABLATE, ALL, BLEU, LOSS, SCORES, add_ablate_options
+from fairseq_entmax.analysis.arguments import (
+    ABLATE,
+    ALL,
+    BLEU,
+    LOSS,
+    add_ablate_options,
+    chosen_scores,
+    named_heads,
+)
 from fairseq_entmax.files import clear_leftovers, write_together
-from fairseq_entmax.head_names import parse_heads
 
 logger = logging.getLogger(__name__)
 
@@ -112,14 +119,7 @@ def _check(args: Namespace) -> None:
     paths = args.path.split(os.pathsep)
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
-    scores = [name.strip() for name in args.scores.split(",")]
-    unknown = [name for name in scores if name not in SCORES]
-    if unknown:
-        raise ValueError(
-            f"--scores got {args.scores!r}: {unknown[0]!r} is none of {', '.join(SCORES)}; give "
-            f"some of these with commas between them"
-        )
-    args.scores = [name for name in SCORES if name in scores]
+    args.scores = chosen_scores(args.scores)
     defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
     for name in WITHOUT_EFFECT:
         value = getattr(args, name)
@@ -160,10 +160,7 @@ def _named_heads(args: Namespace) -> tuple[list[Removal] | None, list[Removal]]:
 
 
 def _parsed(option: str, text: str) -> Removal:
-    try:
-        return tuple(sorted(parse_heads(text)))
-    except ValueError as error:
-        raise ValueError(f"{option}: {error}") from None
+    return tuple(sorted(named_heads(option, text)))
 
 
 def _removals(model: Any, singles: list[Removal] | None, sets: list[Removal]) -> list[Removal]:

@@ -130,7 +130,7 @@ def private() -> Iterator[Path]:
         OSError: it cannot be made.
     """
     _clear_private()
-    path = Path(tempfile.mkdtemp(prefix=f"{PRIVATE}{os.getpid()}-")).absolute()
+    path, lock = _new_private()
     try:
         try:
             resolved = trusted(path)
@@ -139,25 +139,57 @@ def private() -> Iterator[Path]:
         yield resolved
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        if lock is not None:
+            os.close(lock)
+
+
+def _new_private() -> tuple[Path, int | None]:
+    """A new folder, and a descriptor that keeps it locked as long as this process lives."""
+    while True:
+        path = Path(tempfile.mkdtemp(prefix=f"{PRIVATE}{os.getpid()}-")).absolute()
+        try:
+            lock = _lock_folder(path)
+        except OSError:  # there are no locks, by which another process would remove it
+            return path, None
+        if lock is not None and path.exists():
+            return path, lock
+        # Another process took it for one that nobody holds, before it was locked
+        if lock is not None:
+            os.close(lock)
+
+
+def _lock_folder(path: Path) -> int | None:
+    """A descriptor of a locked folder; None where another process holds it, or it is gone.
+
+    Raises:
+        OSError: the system has no locks.
+    """
+    if fcntl is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(descriptor)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return descriptor
 
 
 def _clear_private() -> None:
-    """Remove the private folders of processes that were killed."""
+    """Remove the private folders of processes that were killed: those that nobody holds locked."""
     for path in Path(tempfile.gettempdir()).glob(f"{PRIVATE}*"):
-        number = re.fullmatch(rf"{PRIVATE}(\d+)-{RANDOM}", path.name)
+        is_ours = re.fullmatch(rf"{PRIVATE}\d+-{RANDOM}", path.name)
         with suppress(OSError):
-            if number and path.lstat().st_uid == os.getuid() and not _is_alive(int(number[1])):
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _is_alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except (OSError, OverflowError):
-        pass
-    return True
+            if is_ours and path.lstat().st_uid == os.getuid():
+                lock = _lock_folder(path)
+                if lock is not None:
+                    shutil.rmtree(path, ignore_errors=True)
+                    os.close(lock)
 
 
 def candidates(folder: Path, key: str) -> list[Path]:

@@ -79,13 +79,13 @@ def _try_to_load() -> _Loaded | CannotBuild:
         try:
             folder = cache.prepare(folder)
         except cache.UntrustedError as error:
-            logger.warning(
-                "the alpha-entmax kernel is compiled for this process alone, because its cache %s "
-                "is not used: %s",
-                folder,
-                error,
-            )
             with cache.private() as private_folder:
+                logger.warning(
+                    "the alpha-entmax kernel is compiled for this process alone, because its cache "
+                    "%s is not used: %s",
+                    folder,
+                    error,
+                )
                 return _compile(private_folder, key)
         except OSError as error:
             raise _cannot_write(folder, error) from error
@@ -191,8 +191,16 @@ _is_forked = False
 
 
 def _remember_fork() -> None:
+    """In the child of a fork: compute on one thread, in torch too if the kernel is loaded.
+
+    The kernel and torch share OpenMP, whose records of the parent's threads are in the child,
+    where the threads are not: what asks for them waits for ever. A fork before this module was
+    imported is not known.
+    """
     global _is_forked
     _is_forked = True
+    if _try_to_load.cache_info().currsize:
+        torch.set_num_threads(1)
 
 
 if hasattr(os, "register_at_fork"):  # not on Windows
@@ -202,9 +210,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 def threads_for(numbers: int, parts: int) -> int:
     """Threads for so much work, in so many parts that are done whole.
 
-    One in a process that was forked: the threads of its parent are not in it, but OpenMP's records
-    of them are, and it would wait for them for ever. (A fork before this module was imported is not
-    known; torch's own operations wait there too.)
+    One in a process that was forked, see :func:`_remember_fork`.
     """
     if _is_forked:
         return 1
