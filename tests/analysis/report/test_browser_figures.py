@@ -147,6 +147,7 @@ def test_the_numbers_of_a_figure_are_a_table_when_asked_for(opened, analysis):
     figure = page.locator("#figure-diversity_by_layer")
     assert figure.locator("table").count() == 0
     figure.locator("summary").click()
+    figure.locator("th").first.wait_for()  # the table is made after the click
     titles = figure.locator("th").all_inner_texts()
     assert titles == ["model", "attention", "layer", "place", "diversity"]
     layers = [entry for model in analysis["models"] for entry in model["attentions"]]
