@@ -1,4 +1,4 @@
-"""Archives: those that checkpoints are, and those that models come in."""
+"""The archives that models come in."""
 
 from __future__ import annotations
 
@@ -10,10 +10,9 @@ import os
 import shutil
 import tarfile
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from fairseq_entmax import compat as compat  # first, for its message where there is no fairseq
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError, shortened
@@ -32,32 +31,6 @@ _COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
-
-
-def check_stored(file: BinaryIO, path: str) -> None:
-    """Refuse a checkpoint, a zip archive, that becomes larger when it is read.
-
-    torch writes its archives without compression.
-
-    Raises:
-        UnsafeCheckpointError: more bytes are in it than the file has.
-    """
-    start = file.tell()
-    try:
-        if not zipfile.is_zipfile(file):
-            return
-        size = file.seek(0, os.SEEK_END)
-        with zipfile.ZipFile(file) as archive:
-            stored = sum(entry.file_size for entry in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        return  # torch says what is wrong
-    finally:
-        file.seek(start)
-    if stored > size:
-        raise UnsafeCheckpointError(
-            f"refused to load {path}: it is compressed, and its {size:,} bytes would become "
-            f"{stored:,}; nothing of it was read: save it again with torch.save"
-        )
 
 
 def extract_within_folder() -> None:

@@ -17,9 +17,10 @@ from typing import Any
 import torch
 
 from fairseq_entmax import compat
-from fairseq_entmax.checkpoints.archives import check_stored, extract_within_folder
+from fairseq_entmax.checkpoints.archives import extract_within_folder
 from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
+from fairseq_entmax.checkpoints.pickles import check_pickles
 from fairseq_entmax.checkpoints.settings import check_settings
 
 from fairseq import checkpoint_utils  # isort: skip
@@ -137,7 +138,7 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     # Also where the environment, or a torch before 2.6, would have it otherwise
     kwargs |= compat.safe_loading()
     with _explained(path):
-        check_stored(file, path)
+        check_pickles(file, path)
         state = torch.load(file, *args, **kwargs)
         if isinstance(state, Mapping):
             check_settings(state, path)
