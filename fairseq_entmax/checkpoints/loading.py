@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import importlib
 import os
 import pickle
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
@@ -30,6 +30,8 @@ LOADING = (
     "fairseq.checkpoint_utils",
     "fairseq.models.text_to_speech.vocoder",
     "fairseq.models.speech_to_text.xm_transformer",
+    "fairseq.data.codedataset",
+    "fairseq.modules.quantization.pq.em",
 )
 
 
@@ -65,8 +67,9 @@ def refuse_unsafe_checkpoints() -> None:
     if getattr(load, "_refuses_unsafe", False):
         return
     for name in LOADING:
-        if name in sys.modules:
-            vars(sys.modules[name])["torch"] = _SafelyLoadingTorch("torch")
+        # One that is not in this fairseq, or needs what is not installed, loads nothing
+        with suppress(ImportError):
+            vars(importlib.import_module(name))["torch"] = _SafelyLoadingTorch("torch")
 
     @functools.wraps(load)
     def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:

@@ -171,7 +171,10 @@ class _Reader(_python_unpickler):
         called = self.stack[-1]
         _expect(type(called) is _Named and called.make is not None and type(arguments) is tuple)
         self.dispatch.take(sum(len(a) for a in arguments if isinstance(a, str | tuple)))
-        self.stack[-1] = called.make(*arguments)
+        try:
+            self.stack[-1] = called.make(*arguments)
+        except (TypeError, ValueError):  # it has other arguments
+            _expect(False)
 
     def load_newobj(self) -> None:
         arguments = self.stack.pop()
