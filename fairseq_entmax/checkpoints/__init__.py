@@ -6,7 +6,7 @@ an archive that writes files outside its folder. None of them is let through, wh
 the checkpoint says it is of. Nor is a checkpoint loaded that would fill the memory before its
 weights are looked at.
 
-:mod:`loading` reads files, :mod:`settings` and :mod:`sizes` check what they hold,
+:mod:`loading` reads files, :mod:`pickles` and :mod:`zips` look through them first, :mod:`settings` and :mod:`sizes` check what they hold,
 :mod:`literals` gives fairseq an ``eval`` that runs nothing, :mod:`archives` looks at archives.
 """
 

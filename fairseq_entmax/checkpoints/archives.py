@@ -1,8 +1,9 @@
-"""Archives: those that checkpoints are, and those that models come in."""
+"""The archives that models come in."""
 
 from __future__ import annotations
 
 import bz2
+import errno
 import functools
 import gzip
 import lzma
@@ -10,10 +11,9 @@ import os
 import shutil
 import tarfile
 import tempfile
-import zipfile
 import zlib
 from collections.abc import Callable, Iterator
-from typing import Any, BinaryIO
+from typing import Any
 
 from fairseq_entmax import compat as compat  # first, for its message where there is no fairseq
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError, shortened
@@ -26,38 +26,14 @@ MOST_BYTES_OF_SMALL = 2**30
 MOST_MEMBERS = 100_000
 # tarfile reads a header in one piece, and a file in small ones
 MOST_BYTES_AT_ONCE = 2**20
+# What the system says of names that are too long, or of a file and of a folder at once
+_OF_NAMES = (errno.ENOTDIR, errno.EEXIST, errno.EISDIR, errno.ENAMETOOLONG, errno.EINVAL)
 
 _COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
     b"\x1f\x8b": gzip.open,
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
-
-
-def check_stored(file: BinaryIO, path: str) -> None:
-    """Refuse a checkpoint, a zip archive, that becomes larger when it is read.
-
-    torch writes its archives without compression.
-
-    Raises:
-        UnsafeCheckpointError: more bytes are in it than the file has.
-    """
-    start = file.tell()
-    try:
-        if not zipfile.is_zipfile(file):
-            return
-        size = file.seek(0, os.SEEK_END)
-        with zipfile.ZipFile(file) as archive:
-            stored = sum(entry.file_size for entry in archive.infolist())
-    except (zipfile.BadZipFile, ValueError, NotImplementedError):
-        return  # torch says what is wrong
-    finally:
-        file.seek(start)
-    if stored > size:
-        raise UnsafeCheckpointError(
-            f"refused to load {path}: it is compressed, and its {size:,} bytes would become "
-            f"{stored:,}; nothing of it was read: save it again with torch.save"
-        )
 
 
 def extract_within_folder() -> None:
@@ -95,14 +71,18 @@ def replace_by_folder(path: str) -> None:
     """
     parent = os.path.dirname(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix=".extracted-", dir=parent) as folder:
+        # The temporary folder itself is for this user's eyes alone, and is removed at the end
+        content = os.path.join(folder, "content")
+        os.mkdir(content)
         try:
-            top = _extract(path, folder)
+            top = _extract(path, content)
         except (tarfile.TarError, EOFError, OSError, zlib.error, lzma.LZMAError) as error:
+            reason = str(error) or "it ends too early"
             if isinstance(error, OSError) and error.errno is not None:
-                raise  # a full disk and the like
-            raise ValueError(
-                f"{path} is no archive of a model, or is damaged: {error or 'it ends too early'}"
-            ) from None
+                if error.errno not in _OF_NAMES:
+                    raise  # a full disk and the like
+                reason = f"a name in it cannot be that of a file here ({error.strerror})"
+            raise ValueError(f"{path} is no archive of a model, or is damaged: {reason}") from None
         os.remove(path)
         shutil.move(top, path)
 
@@ -123,18 +103,10 @@ def _extract(path: str, folder: str) -> str:
         with tarfile.open(fileobj=file, mode="r:") as archive:  # type: ignore[call-overload]
             members = list(_checked_members(archive, path))
             archive.extractall(folder, members=members, filter="data")
-    common = os.path.commonpath([m.name for m in members]) if members else ""
-    top = os.path.join(folder, common)
-    if not os.path.isdir(top):
-        top = os.path.dirname(top)
-    # The temporary folder itself is for this user's eyes alone, and is removed at the end
-    content = os.path.join(folder, ".content") if os.path.samefile(top, folder) else top
-    if content != top:
-        names = os.listdir(folder)
-        os.mkdir(content)
-        for name in names:
-            os.rename(os.path.join(folder, name), os.path.join(content, name))
-    return content
+    if not any(member.isreg() for member in members):
+        raise tarfile.ReadError("it holds no file")
+    top = os.path.normpath(os.path.join(folder, os.path.commonpath([m.name for m in members])))
+    return top if os.path.isdir(top) else os.path.dirname(top)
 
 
 def _checked_members(archive: tarfile.TarFile, path: str) -> Iterator[tarfile.TarInfo]:

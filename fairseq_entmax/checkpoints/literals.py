@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+from fairseq_entmax import compat
 from fairseq_entmax.checkpoints.errors import shortened
 
 # Whose modules read plain values instead of evaluating
@@ -108,8 +109,17 @@ def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
 
 
+def evaluate(text: Any, *scopes: Any) -> Any:
+    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
+    try:
+        return read_literal(text, *scopes)
+    except ValueError as error:
+        compat.stop_command(error)
+        raise
+
+
 def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`read_literal` as ``eval``."""
+    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``."""
     for name, module in list(sys.modules.items()):
         if name.partition(".")[0] in PACKAGES and module is not None:
             _shadow_eval(module)
@@ -118,7 +128,7 @@ def evaluate_nothing_in_fairseq() -> None:
 
 
 def _shadow_eval(module: ModuleType) -> None:
-    vars(module).setdefault("eval", read_literal)
+    vars(module).setdefault("eval", evaluate)
 
 
 class _Finder(importlib.abc.MetaPathFinder):

@@ -5,21 +5,22 @@ from __future__ import annotations
 import argparse
 import errno
 import functools
+import importlib
 import os
 import pickle
 import re
-import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from fairseq_entmax import compat
-from fairseq_entmax.checkpoints.archives import check_stored, extract_within_folder
+from fairseq_entmax.checkpoints.archives import extract_within_folder
 from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
+from fairseq_entmax.checkpoints.pickles import check_pickles
 from fairseq_entmax.checkpoints.settings import check_settings
 
 from fairseq import checkpoint_utils  # isort: skip
@@ -29,6 +30,8 @@ LOADING = (
     "fairseq.checkpoint_utils",
     "fairseq.models.text_to_speech.vocoder",
     "fairseq.models.speech_to_text.xm_transformer",
+    "fairseq.data.codedataset",
+    "fairseq.modules.quantization.pq.em",
 )
 
 
@@ -64,8 +67,9 @@ def refuse_unsafe_checkpoints() -> None:
     if getattr(load, "_refuses_unsafe", False):
         return
     for name in LOADING:
-        if name in sys.modules:
-            vars(sys.modules[name])["torch"] = _SafelyLoadingTorch("torch")
+        # One that is not in this fairseq, or needs what is not installed, loads nothing
+        with suppress(ImportError):
+            vars(importlib.import_module(name))["torch"] = _SafelyLoadingTorch("torch")
 
     @functools.wraps(load)
     def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:
@@ -137,7 +141,7 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     # Also where the environment, or a torch before 2.6, would have it otherwise
     kwargs |= compat.safe_loading()
     with _explained(path):
-        check_stored(file, path)
+        check_pickles(file, path)
         state = torch.load(file, *args, **kwargs)
         if isinstance(state, Mapping):
             check_settings(state, path)

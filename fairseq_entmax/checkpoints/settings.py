@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections import OrderedDict
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -33,6 +34,9 @@ NAMES = ("_name", "arch", "task", "criterion", "optimizer", "lr_scheduler", "bpe
 # How data may be stored; fairseq's other way, fasta, runs a shell with the name of the file
 DATASET_IMPLEMENTATIONS = ("raw", "lazy", "cached", "mmap", "huffman", "")
 
+# Names of files that fairseq writes, and of commands that it runs
+WRITTEN_OR_RUN = ("save_predictions", "post_save_script")
+
 DEEPEST = 20
 MOST_VALUES = 100_000
 LONGEST_TEXT = 2**16  # characters
@@ -55,22 +59,31 @@ def check_settings(state: Mapping[str, Any], path: str) -> None:
     Raises:
         UnsafeCheckpointError: names the setting and its value.
     """
-    for part, kinds in (("cfg", Mapping), ("args", argparse.Namespace)):
+    _check_dictionary("checkpoint", state, path)
+    _check_dictionary("model", state.get("model", {}), path)
+    for part, kind in (("cfg", dict), ("args", argparse.Namespace)):
         group = state.get(part)
         if group is None:
             continue
-        if not isinstance(group, kinds):
+        if type(group) is not kind:
             # fairseq would read a text as YAML, behind this check
             raise _refusal(path, part, group, "must be a group of settings")
         settings = [
             (name, _checked(name, value, group, path)) for name, value in _settings(group, path)
         ]
         check_sizes(settings, state.get("model"), path)
-        model = group.get("model") if isinstance(group, Mapping) else group
+        model = group.get("model") if isinstance(group, dict) else group
         model = vars(model) if isinstance(model, argparse.Namespace) else model
-        if isinstance(model, Mapping):
+        if isinstance(model, dict):
             model = {name: _referred(value, group)[0] for name, value in model.items()}
             check_transformer(model, state.get("model"), path)
+
+
+def _check_dictionary(part: str, entries: Any, path: str) -> None:
+    """Refuse attributes beside the entries: they would come before the dictionary's methods."""
+    attributes = vars(entries) if type(entries) is OrderedDict else {}
+    if type(entries) not in (dict, OrderedDict) or not attributes.keys() <= {"_metadata"}:
+        raise _refusal(path, part, entries, "must be a plain dictionary")
 
 
 def _checked(name: str, value: Any, group: Any, path: str) -> Any:
@@ -108,11 +121,12 @@ def _settings(group: Any, path: str) -> Iterator[tuple[str, Any]]:
             raise _refusal(path, name, value, f"is one of more than {MOST_VALUES:,} values")
         if depth > DEEPEST:
             raise _refusal(path, name, value, f"is nested more than {DEEPEST} deep")
-        if isinstance(value, argparse.Namespace):
+        if type(value) is argparse.Namespace:
             value = vars(value)
-        if isinstance(value, Mapping):
+        # No other mappings: an OrderedDict has attributes, which fairseq would read instead
+        if type(value) is dict:
             for key, entry in value.items():
-                if not isinstance(key, str | int) or (isinstance(key, str) and len(key) > 1000):
+                if type(key) not in (str, int) or str(key).startswith("__") or len(str(key)) > 1000:
                     raise _refusal(path, name, key, "is no name of a setting")
                 open_groups.append((str(key), entry, depth + 1))
             continue
@@ -127,6 +141,8 @@ def _fault(name: str, value: Any) -> str | None:
         return "is no plain value, which is all that a setting may be"
     if isinstance(value, int) and abs(value) > LARGEST_NUMBER:
         return f"is a number of more than {LARGEST_NUMBER:,}"
+    if name in WRITTEN_OR_RUN and value not in (None, ""):
+        return "would write a file or run a command, which a checkpoint may not"
     if not isinstance(value, str):
         return None
     if len(value) > LONGEST_TEXT:
@@ -168,7 +184,7 @@ def _referred(value: Any, group: Any) -> tuple[Any, str | None]:
         value = group
         for name in names:
             value = vars(value) if isinstance(value, argparse.Namespace) else value
-            value = value.get(name) if isinstance(value, Mapping) else None
-        if isinstance(value, Mapping | argparse.Namespace | list | tuple):
+            value = value.get(name) if isinstance(value, dict) else None
+        if isinstance(value, dict | argparse.Namespace | list | tuple):
             return start, "is replaced by a whole group of settings"
     return start, "is replaced by itself"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError, shortened
@@ -38,10 +39,9 @@ def check_sizes(settings: Iterable[tuple[str, Any]], weights: Any, path: str) ->
     Raises:
         UnsafeCheckpointError: names the setting and its value.
     """
-    tensors = list(weights.values()) if isinstance(weights, Mapping) else []
-    tensors = [value for value in tensors if isinstance(value, Tensor)]
-    widest = max((max(value.shape, default=0) for value in tensors), default=0)
-    most = {"layers": max(MOST_LAYERS, len(tensors)), "width": max(MOST_WIDTH, 2 * widest)}
+    held = _held(weights)
+    widest = max((width for width, _ in held), default=0)
+    most = {"layers": max(MOST_LAYERS, len(held)), "width": max(MOST_WIDTH, 2 * widest)}
     for name, value in settings:
         for kind, number in _sizes(name, value):
             if not -most[kind] <= number <= most[kind]:
@@ -64,8 +64,7 @@ def check_transformer(settings: Mapping[Any, Any], weights: Any, path: str) -> N
     Raises:
         UnsafeCheckpointError: names the settings.
     """
-    values = weights.values() if isinstance(weights, Mapping) else ()
-    held = sum(_stored(value) for value in values if isinstance(value, Tensor))
+    held = sum(number for _, number in _held(weights))
     for side, place in (("encoder", "source"), ("decoder", "target")):
         group = settings.get(side)
         group = dict(group) if isinstance(group, Mapping) else {}
@@ -135,10 +134,20 @@ def _finite(value: float) -> float:
     return value if math.isfinite(value) else math.inf
 
 
-def _stored(weight: Tensor) -> int:
-    """How many numbers of a tensor the file holds; a tensor may repeat what it holds."""
-    try:
-        size = weight.untyped_storage().nbytes() // max(weight.element_size(), 1)
-    except (NotImplementedError, RuntimeError):  # sparse, or of no storage
-        return 0
-    return min(size, weight.numel())
+def _held(weights: Any) -> list[tuple[int, int]]:
+    """The widest dimension, and how many numbers, of each storage that the weights are in.
+
+    A weight may repeat what is stored, and share it with others: its shape costs nothing, so
+    neither exceeds what is stored.
+    """
+    held: dict[int, tuple[int, int]] = {}
+    for weight in weights.values() if isinstance(weights, Mapping) else ():
+        if not isinstance(weight, Tensor) or weight.layout != torch.strided:
+            continue
+        storage = weight.untyped_storage()
+        stored = storage.nbytes() // weight.element_size()
+        if stored and weight.numel():
+            width, number = held.get(storage.data_ptr(), (0, 0))
+            width = max(width, min(stored, max(weight.shape, default=1)))
+            held[storage.data_ptr()] = width, min(stored, number + weight.numel())
+    return list(held.values())

@@ -12,7 +12,7 @@ from fairseq.models.lstm import LSTMModel
 from fairseq.optim import adam
 
 import fairseq_entmax  # noqa: F401
-from fairseq_entmax.checkpoints.literals import LONGEST_LIST, LONGEST_TEXT, read_literal
+from fairseq_entmax.checkpoints.literals import LONGEST_LIST, LONGEST_TEXT, evaluate, read_literal
 from fairseq_entmax.checkpoints.settings import EVALUATED
 
 VALUES = [
@@ -132,12 +132,12 @@ def test_every_module_of_fairseq_reads_plain_values():
         if name.partition(".")[0] in ("fairseq", "fairseq_cli")
     ]
     assert len(loaded) > 100
-    assert all(vars(module).get("eval") is read_literal for module in loaded)
+    assert all(vars(module).get("eval") is evaluate for module in loaded)
 
 
 def test_a_module_that_fairseq_imports_later_does_too():
     sys.modules.pop("fairseq.data.codedataset", None)
-    assert importlib.import_module("fairseq.data.codedataset").eval is read_literal
+    assert importlib.import_module("fairseq.data.codedataset").eval is evaluate
 
 
 def test_the_functions_by_which_fairseq_reads_settings_work_as_before(tmp_path):

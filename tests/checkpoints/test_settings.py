@@ -10,6 +10,8 @@ from fairseq_entmax.checkpoints import UnsafeCheckpointError, check_settings
 
 WEIGHTS = {f"encoder.layers.{n}.fc1.weight": torch.zeros(64, 16) for n in range(12)}
 
+SUBCLASSES = [OrderedDict(a=1), type("Settings", (Namespace,), {})(), type("Text", (str,), {})("")]
+
 
 def check(where="cfg", weights=WEIGHTS, task=None, **settings):
     cfg = {"model": Namespace(**settings), "task": task or {}}
@@ -34,7 +36,7 @@ def check(where="cfg", weights=WEIGHTS, task=None, **settings):
             "/data/a(1)",
             2**63,
         ),
-        *([1, 2], (1, 2), {"a": {"b": [None]}}, {1: "x"}, OrderedDict(a=1), Namespace(x=1), "a;b"),
+        *([1, 2], (1, 2), {"a": {"b": [None]}}, {1: "x"}, Namespace(x=1), "a;b"),
     ],
 )
 def test_plain_values_are_let_through(where, value):
@@ -44,7 +46,10 @@ def test_plain_values_are_let_through(where, value):
 @pytest.mark.parametrize("where", ["cfg", "args"])
 @pytest.mark.parametrize(
     "value",
-    [b"x", bytearray(b"x"), {1}, frozenset(), 1j, torch.zeros(1), torch.float16, object(), 10**30],
+    [
+        *(b"x", bytearray(b"x"), {1}, frozenset(), 1j, torch.zeros(1), torch.float16, object()),
+        *(10**30, *SUBCLASSES),
+    ],
 )
 @pytest.mark.parametrize("wrap", [lambda x: x, lambda x: [x], lambda x: {"a": (x,)}])
 def test_other_values_are_refused_wherever_they_are(where, value, wrap):
@@ -153,9 +158,38 @@ def test_a_model_that_its_weights_bear_out_is_let_through(settings):
 
 
 def test_a_large_model_is_let_through_with_its_weights():
-    wide = {"layer": torch.zeros(1, 1).expand(50_000, 50_000)}
     many = {f"layers.{n}.weight": torch.zeros(1) for n in range(1000)}
-    check(weights={**wide, **many}, encoder_layers=1000, encoder_embed_dim=16)
-    with pytest.raises(UnsafeCheckpointError, match="1 weights in the file"):
-        # weights that the file only repeats are no large model
-        check(weights=wide, encoder_layers=6, encoder_embed_dim=50_000)
+    check(weights={"wide": torch.zeros(50_000), **many}, encoder_layers=1000, encoder_embed_dim=16)
+    check(weights={"wide": torch.zeros(50_000)}, encoder_layers=0, encoder_embed_dim=50_000)
+
+
+@pytest.mark.parametrize(
+    "weight",
+    [
+        torch.zeros(1).expand(50_000),
+        torch.zeros(1, 1).expand(50_000, 50_000),
+        torch.zeros(50_000, 0),
+        torch.zeros(2).as_strided((25_000, 50_000), (0, 0)),
+    ],
+)
+def test_the_shape_of_a_weight_that_is_not_stored_allows_no_width(weight):
+    with pytest.raises(UnsafeCheckpointError, match="encoder_embed_dim = 50000 asks for"):
+        check(weights={"weight": weight}, encoder_embed_dim=50_000)
+    with pytest.raises(UnsafeCheckpointError, match=r"[012] weights in the file"):
+        check(weights={"weight": weight}, encoder_layers=100, encoder_embed_dim=16_000)
+
+
+def test_weights_that_share_what_is_stored_allow_no_layers():
+    one = torch.zeros(1000)
+    weights = {f"layers.{n}.weight": one[n:] for n in range(1001)}
+    with pytest.raises(UnsafeCheckpointError, match="encoder_layers = 1000 asks for"):
+        check(weights=weights, encoder_layers=1000, encoder_embed_dim=1)
+
+
+@pytest.mark.parametrize("name", ["save_predictions", "post_save_script"])
+@pytest.mark.parametrize("where", ["cfg", "args"])
+def test_a_file_to_write_or_a_command_to_run_is_refused(name, where):
+    check(where, **{name: None})
+    check(where, **{name: ""})
+    with pytest.raises(UnsafeCheckpointError, match=f"{name} = 'x' would write a file or run"):
+        check(where, **{name: "x"})

@@ -10,10 +10,12 @@ import io
 import json
 import os
 import pickle
+import struct
 import subprocess
 import tarfile
 import zipfile
 from argparse import Namespace
+from collections import OrderedDict
 from pathlib import Path
 
 import numpy as np
@@ -201,6 +203,56 @@ def _shell(state, path, mark):
     torch.save(state, path)
 
 
+def _hidden(group, **values):
+    """Settings as attributes of a dictionary, where no look at its items sees them."""
+
+    def write(state, path, mark):
+        settings = state["cfg"][group]
+        settings = vars(settings) if isinstance(settings, Namespace) else dict(settings)
+        hidden = OrderedDict()
+        hidden.__dict__.update(settings | {n: v.format(mark=mark) for n, v in values.items()})
+        state["cfg"][group] = hidden
+        torch.save(state, path)
+
+    return write
+
+
+class Shadowed:
+    """Pickled, a dictionary whose methods are shadowed by what the checkpoint holds."""
+
+    def __init__(self, entries):
+        self.entries = entries
+
+    def __reduce__(self):
+        shadows = dict.fromkeys(("items", "get", "keys", "values", "copy"), "x")
+        return OrderedDict, (), shadows, None, iter(self.entries.items())
+
+
+def _shadowed(place):
+    def write(state, path, mark):
+        state[place] = Shadowed(state[place])
+        torch.save(state, path)
+
+    return write
+
+
+def _shadowed_checkpoint(state, path, mark):
+    torch.save(Shadowed(state), path)
+
+
+def _written_file(group, name, **others):
+    """The name of a file that fairseq opens for writing, or of a command, as a setting."""
+
+    def write(state, path, mark):
+        state["cfg"][group] = {**others, name: mark}
+        torch.save(state, path)
+
+    return write
+
+
+RANKING = {"_name": "sentence_ranking", "ranking_head_name": "x", "num_classes": 2}
+
+
 def _odd_key(state, path, mark):
     _put(state["cfg"], "common", {("encoder_layers",): text_of("call", mark)})
     torch.save(state, path)
@@ -251,6 +303,13 @@ RUNS_CODE = {
     "settings_as_yaml": _yaml,
     "user_dir": _user_dir,
     "shell_by_fasta": _shell,
+    "hidden_task": _hidden("task", dataset_impl="fasta", source_lang="a;touch {mark};"),
+    "hidden_model": _hidden("model", adaptive_softmax_cutoff="open('{mark}', 'w')"),
+    "shadowed_weights": _shadowed("model"),
+    "shadowed_settings": _shadowed("cfg"),
+    "shadowed_checkpoint": _shadowed_checkpoint,
+    "criterion_that_writes": _written_file("criterion", "save_predictions", **RANKING),
+    "task_that_calls": _written_file("task", "post_save_script", _name="audio_finetuning"),
     "key_that_is_no_text": _odd_key,
 }
 # fairseq takes the user directory of the command alone, so these may be loaded
@@ -329,6 +388,72 @@ def _compressed(state, path, mark):
                 bomb.write(bytes(2**20))
 
 
+def _compressed_with_a_tail(state, path, mark):
+    """The same, with bytes behind it by which Python's zipfile takes it for no archive."""
+    _compressed(state, path, mark)
+    path.write_bytes(path.read_bytes() + b"PK\x05\x06")
+
+
+def _text(text):
+    return b"X" + struct.pack("<I", len(text)) + text.encode()
+
+
+def _by_hand(value, count=1, old=False):
+    """A checkpoint whose pickle has operations that torch.save does not write."""
+
+    def write(state, path, mark):
+        values = b"".join(_text(f"k{number}") + value for number in range(count))
+        content = b"\x80\x02}(" + _text("model") + b"}(" + values + b"uu."
+        if old:
+            torch.save({}, path, _use_new_zipfile_serialization=False)
+            head = pickle.dumps(0x1950A86A20F9469CFC6C, 2) + pickle.dumps(1001, 2)
+            path.write_bytes(head + pickle.dumps({}, 2) + content + pickle.dumps([], 2))
+            return
+        with zipfile.ZipFile(path, "w") as archive:
+            archive.writestr("archive/data.pkl", content)
+            archive.writestr("archive/version", "3\n")
+            archive.writestr("archive/byteorder", "little")
+
+    return write
+
+
+BYTEARRAY = b"c__builtin__\nbytearray\nJ" + struct.pack("<i", 2**30) + b"\x85R"
+
+
+def _lists(depth):
+    """A list of two lists, which are each of two lists, and so on, each written once."""
+    doubled = b"".join(b"ah" + bytes([n - 1]) + b"aq" + bytes([n]) for n in range(2, depth + 1))
+    return b"]" * depth + b"K\x00aq\x01" + doubled
+
+
+def _expanded(state, path, mark):
+    """A tensor that repeats its one number, for a model as wide as its shape."""
+    state["model"]["wide"] = torch.zeros(1).expand(10**9)
+    model = {**OTHERS["lstm"], "decoder_attention": "True"}
+    for side in ("encoder", "decoder"):
+        model |= {f"{side}_layers": 2, f"{side}_hidden_size": 60_000, f"{side}_embed_dim": 16}
+    state["cfg"]["model"] = model
+    torch.save(state, path)
+
+
+def _views(state, path, mark):
+    """Many weights of no numbers, and as many of one, for a model of as many layers."""
+    one = torch.zeros(1)
+    for number in range(5000):
+        state["model"][f"empty{number}"] = torch.zeros(0)
+        state["model"][f"one{number}"] = one
+    _put(state["cfg"], "model", {"encoder_layers": 5000})
+    torch.save(state, path)
+
+
+def _states_doubled(state, path, mark):
+    """One long dictionary that many namespaces take for their attributes."""
+    entries = b"".join(_text(str(number)) + b"N" for number in range(20_000))
+    namespace = b"cargparse\nNamespace\n)\x81h\x00b"
+    value = b"}(" + entries + b"uq\x00" + b"0](" + namespace * 50_000 + b"e"
+    _by_hand(value)(state, path, mark)
+
+
 FILLS_MEMORY = {
     "many_layers": _sized(encoder_layers=10**9),
     "many_layers_below_zero": _sized(encoder_layers=-(10**9)),
@@ -359,6 +484,18 @@ FILLS_MEMORY = {
     "reference_to_itself": _reference_to_itself,
     "reference_to_its_group": _reference_to_its_group,
     "compressed": _compressed,
+    "compressed_with_a_tail": _compressed_with_a_tail,
+    "bytearrays": _by_hand(BYTEARRAY, 8),
+    "bytearrays_in_an_old_file": _by_hand(BYTEARRAY, 8, old=True),
+    "tensor_of_lists": _by_hand(b"ctorch\nFloatTensor\n" + _lists(29) + b"\x85R"),
+    "size_of_lists": _by_hand(b"ctorch\nSize\n" + _lists(29) + b"\x85R"),
+    "tuples_as_a_name": _by_hand(
+        b"}K\x00\x85" + b"q\x00h\x00\x86" * 60 + b"Ns",
+    ),
+    "states_doubled": _states_doubled,
+    "repeated_number": _expanded,
+    "views": _views,
+    "hidden_layers": _hidden("model", encoder_layers="1000000000"),
 }
 
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
+from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.security import archives, corpus
 
@@ -109,3 +110,38 @@ def test_a_cut_archive_gives_one_sentence_and_stays(good_state, attack_data, tmp
     with pytest.raises(ValueError, match="is no archive of a model, or is damaged"):
         EntmaxTransformerModel.from_pretrained(str(path))
     assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+@pytest.mark.parametrize(
+    "files",
+    [
+        {"m": b"1", "m/x": b"2"},
+        {"m/x": b"1", "m": b"2"},
+        {"m/" + "a" * 300: b"1"},
+        {},
+    ],
+)
+def test_an_archive_of_names_that_cannot_be_gives_one_sentence_and_stays(files, tmp_path):
+    path = pack(tmp_path / "model.tar", files, "w")
+    with pytest.raises(ValueError, match=r"is no archive of a model, or is damaged: .+") as refusal:
+        EntmaxTransformerModel.from_pretrained(str(path))
+    assert "extracted" not in str(refusal.value)  # the temporary folder
+    assert [p.name for p in tmp_path.iterdir()] == [path.name]
+
+
+def test_an_archive_of_a_folder_alone_gives_one_sentence_and_stays(tmp_path):
+    path = tmp_path / "model.tar"
+    with tarfile.open(path, "w") as archive:
+        member = tarfile.TarInfo(".")
+        member.type = tarfile.DIRTYPE
+        archive.addfile(member)
+    with pytest.raises(ValueError, match="it holds no file"):
+        EntmaxTransformerModel.from_pretrained(str(path))
+    assert path.is_file()
+
+
+def test_a_folder_in_an_archive_may_have_any_name(tmp_path):
+    path = pack(tmp_path / "model.tar", {".content/x": b"1", "content/y": b"2", "z": b"3"}, "w")
+    replace_by_folder(str(path))
+    found = {str(p.relative_to(path)): p.read_bytes() for p in path.rglob("*") if p.is_file()}
+    assert found == {".content/x": b"1", "content/y": b"2", "z": b"3"}

@@ -10,7 +10,9 @@ import pytest
 import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError, loading
+from tests.commands import USER_DIR, run
 from tests.security import corpus, roads
+from tests.security.good import LANGUAGES
 
 KINDS = {**corpus.RUNS_CODE, **corpus.FILLS_MEMORY}
 TEXTS = [kind for kind in corpus.RUNS_CODE if "pickle" not in kind]
@@ -156,3 +158,17 @@ def test_a_command_of_fairseq_ends_with_one_sentence_on_a_malicious_checkpoint(
     assert "Traceback" not in result.stderr
     assert not any(advice in result.stdout + result.stderr for advice in ADVICE)
     assert not mark.exists()
+
+
+@pytest.mark.slow
+def test_code_in_an_option_of_the_command_line_ends_it_with_one_sentence(attack_data, tmp_path):
+    code = "[(16, 3) for _ in range(2)]"
+    result = run(
+        *("fairseq-train", attack_data, "--arch=fconv", f"--encoder-layers={code}"),
+        *(*LANGUAGES, "--max-tokens=400", f"--save-dir={tmp_path}", f"--user-dir={USER_DIR}"),
+        check=False,
+    )
+    assert result.returncode == 2, result.stderr[-2000:]
+    last = result.stderr.strip().splitlines()[-1]
+    assert last.startswith(f"fairseq-train: error: {code!r} is not a plain value")
+    assert "Traceback" not in result.stderr
