@@ -136,6 +136,6 @@ def test_a_torch_without_a_list_of_safe_classes_runs_nothing(tmp_path, code, new
 def test_a_torch_without_a_list_of_safe_classes_reads_no_plain_pickles(tmp_path):
     path = tmp_path / "evil.pt"
     path.write_bytes(pickle.dumps({"model": Call(open, str(tmp_path / "ran"), "w")}, protocol=2))
-    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names io\.open"):
+    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names _?io\.open"):
         checkpoints.load_checkpoint(str(path))
     assert not (tmp_path / "ran").exists()
