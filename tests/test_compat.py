@@ -123,7 +123,7 @@ def test_a_torch_without_a_list_of_safe_classes_loads_checkpoints(tmp_path, new_
 def test_a_torch_without_a_list_of_safe_classes_runs_nothing(tmp_path, code, new_format):
     path, mark = tmp_path / "evil.pt", tmp_path / "ran"
     torch.save({**STATE, "x": code(str(mark))}, path, _use_new_zipfile_serialization=new_format)
-    with pytest.raises(checkpoints.UnsafeCheckpointError, match="GLOBAL|it names|it makes"):
+    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"GLOBAL|it names|it makes"):
         checkpoints.load_checkpoint(str(path))
     assert not mark.exists()
     assert not hasattr(Namespace, "__setstate__")
