@@ -25,7 +25,7 @@ from fairseq_entmax.analysis.tokens import (
     rare_tokens,
 )
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 
 
 class Tables:

@@ -13,9 +13,8 @@ from fairseq_entmax.analysis.arguments import GRADIENT, RELEVANCE
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import ByHead, evenly_spread
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.models.alpha_record import FILE_NAME as ALPHA_RECORD
-from fairseq_entmax.models.alpha_record import read_record
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.modules import attention_modules
 
 logger = logging.getLogger(__name__)
 
@@ -59,7 +58,7 @@ def _layer(
     importance: dict[str, ByHead],
 ) -> dict[str, Any]:
     statistics = collector.statistics.layers.get(attention, {}).get(layer)
-    specs = collector.loaded.model.cfg.attention_options.specs
+    specs = collector.loaded.model.attention_options.specs
     heads: list[dict[str, Any]] = []
     annotated = collector.linguistic
     linguistic = [] if annotated is None else annotated.results(attention, layer)
@@ -103,7 +102,7 @@ def alpha_record(loaded: loading.LoadedModel) -> list[dict[str, Any]] | None:
 
     None where there is none, or, with a warning, where it cannot be read.
     """
-    path = Path(loaded.path).with_name(ALPHA_RECORD)
+    path = Path(loaded.path).with_name("alpha.jsonl")
     if not path.is_file():
         return None
     try:

@@ -19,8 +19,7 @@ from torch.nn import functional
 
 from fairseq_entmax.analysis.importance.activations import evaluating
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 
 def head_sensitivity(
