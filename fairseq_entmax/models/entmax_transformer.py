@@ -78,6 +78,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
     """
 
+    cfg: Any
+
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
         """None: fairseq's own pretrained models belong to its ``transformer``."""
@@ -88,16 +90,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return read_options(TransformerConfig.from_namespace(args), cls.attentions)
 
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> EntmaxTransformerModel:
-        """Build a model from parsed options, or from the ``model`` section of a YAML file.
-
-        Raises:
-            ValueError: an option is wrong; names it, the value, and what is allowed.
-        """
-        args = cls.prepare(args)
-        options = cls.attention_options_of(args)
-        model: Any = super().build_model(args, task)
-        model.take_heads(options, args, model.cfg.head_seed)
+    def build_model(cls, args: Any, task: Any) -> Any:
+        model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
         wrap_layers(model.decoder, model.cfg)
         return model
@@ -113,6 +107,9 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return EntmaxTransformerDecoder(
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
+
+    def head_seed(self) -> int:
+        return int(self.cfg.head_seed)
 
 
 def check_command(args: Namespace, options: AttentionOptions) -> None:
