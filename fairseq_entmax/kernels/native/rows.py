@@ -30,7 +30,7 @@ def takes(scores: Tensor) -> bool:
 
 
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.probabilities`."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores)
     keys = scores.size(-1)
@@ -56,18 +56,7 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
 def gradients(
     probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients with respect to the scores and to alpha.
-
-    Args:
-        probs: ``(..., keys)``, what :func:`probabilities` returned.
-        epsilon: as given there.
-        grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
-        for_scores, for_alpha: which are wanted.
-
-    Returns:
-        ``(..., keys)``, and ``(..., 1)``, a number for each row, to be summed over the rows that
-        share an alpha; None for what is not wanted.
-    """
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.resolve_neg().contiguous()
     probs = probs.contiguous()
     grad_scores = torch.empty_like(probs) if for_scores else None

@@ -1,6 +1,6 @@
 """What the Triton kernels share: logarithm, power, and a step of Newton's iteration.
 
-The formulas are those of :mod:`fairseq_entmax.mappings.threshold`, in float32. A kernel is
+The formulas are those of :mod:`fairseq_entmax.kernels.torch_ops`, in float32. A kernel is
 compiled for one ``KIND`` of epsilon: :data:`HALF` and :data:`ONE`, where a power is a product
 and nothing at all, or :data:`ANY`, read from memory for each row.
 
@@ -141,7 +141,7 @@ def solve(distance, epsilon, inverse, KIND: tl.constexpr):
     """Find the thresholds of whole rows.
 
     Newton's iteration started at the largest score climbs to the threshold and never passes
-    it (see :func:`fairseq_entmax.mappings.threshold.probabilities`). It stops once no row of
+    it (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). It stops once no row of
     the tile moves.
 
     Args:
@@ -207,7 +207,7 @@ def alpha_sums(p, logs, exp_minus_x, centred, epsilon):
 
 @triton.jit
 def alpha_gradient(entropy, mean_weight, from_weight, from_mean, from_log, epsilon):
-    """Gradient for alpha of each row, as :func:`fairseq_entmax.mappings.threshold.alpha_gradient`."""
+    """Gradient for alpha of each row, as :func:`fairseq_entmax.kernels.torch_ops.alpha_gradient`."""
     above = 1.0 + epsilon * entropy
     result = mean_weight * (from_mean - epsilon * from_log) - above * from_weight
     return result / (above + epsilon * epsilon * mean_weight)

@@ -67,7 +67,7 @@ def takes(scores: Tensor) -> bool:
 
 
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.probabilities`, in float32 for any dtype."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
     if scores.numel():
@@ -95,7 +95,7 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
 def gradients(
     probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """As :func:`fairseq_entmax.kernels.native.rows.gradients`."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.contiguous()
     grad_scores = torch.empty_like(probs) if for_scores else None
     grad_alpha = None
