@@ -88,9 +88,11 @@ def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
         RuntimeError: it asks for one that cannot be had here.
     """
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    if is_softmax or (
-        isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(epsilon)
-    ):
+    # What stands for many numbers at once, in torch.func, has no memory that a kernel could read
+    is_wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
+        epsilon
+    )
+    if is_softmax or is_wrapped:
         return torch_ops
     backend: Rows | None = _kernel(ROWS, scores)
     return torch_ops if backend is None else backend
