@@ -52,10 +52,10 @@ INSTEAD_OF = {
 
 @dataclass(frozen=True)
 class FusedEntmax:
-    """Alpha-entmax, as a kernel for the whole of attention computes it in a mapping's place.
+    """Alpha-entmax as a kernel for the whole of attention takes it.
 
     Attributes:
-        epsilon: alpha - 1, in [0, 1]: a number, or a tensor ``(1,)`` or ``(heads,)``.
+        epsilon: alpha - 1, a number above 0, or a tensor ``(heads,)``, or ``(1,)`` for all heads.
     """
 
     epsilon: float | Tensor
