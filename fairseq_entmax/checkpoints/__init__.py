@@ -13,21 +13,12 @@ weights are looked at.
 from __future__ import annotations
 
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError
-from fairseq_entmax.checkpoints.loading import (
-    allow_fairseq_checkpoints,
-    load_checkpoint,
-    model_settings,
-    protect_fairseq,
-    refuse_unsafe_checkpoints,
-)
+from fairseq_entmax.checkpoints.loading import load_checkpoint, model_settings
 from fairseq_entmax.checkpoints.settings import check_settings
 
 __all__ = [
     "UnsafeCheckpointError",
-    "allow_fairseq_checkpoints",
     "check_settings",
     "load_checkpoint",
     "model_settings",
-    "protect_fairseq",
-    "refuse_unsafe_checkpoints",
 ]

@@ -27,7 +27,7 @@ from fairseq.modules.checkpoint_activations import checkpoint_wrapper
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat, data_bin, kernels
+from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.models.alpha_record import AlphaMonitor
@@ -55,10 +55,7 @@ from fairseq_entmax.modules import gates as gates_module
 
 logger = logging.getLogger(__name__)
 
-checkpoints.protect_fairseq()
-compat.restore_optimizer_of_grown_models()
-compat.follow_trainer()
-compat.average_no_whole_numbers()
+fairseq_changes.install()
 
 
 class EntmaxTransformerEncoder(TransformerEncoderBase):

@@ -15,7 +15,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.criterions import LabelSmoothedCrossEntropyWithHeadL0
 from fairseq_entmax.criterions.head_l0 import NAME
 from fairseq_entmax.criterions.penalty import count_heads
-from fairseq_entmax.criterions.penalty_options import parse_targets, read_penalty
+from fairseq_entmax.criterions.penalty_options import HeadL0Options, parse_targets, read_penalty
 from fairseq_entmax.modules import gates as gates_module
 from tests.support import batch, build_model, tiny_task
 
@@ -65,8 +65,13 @@ def all_gates(model):
     return [gate for layers in model.head_gates().values() for gate in layers.values()]
 
 
-def criterion(sentence_avg=False, **options):
-    return LabelSmoothedCrossEntropyWithHeadL0(tiny_task(), sentence_avg, 0.1, **options)
+def criterion(sentence_avg=False, name=NAME, **options):
+    """As fairseq builds it from the options of a command line."""
+    given = {"sentence_avg": sentence_avg, "max_update": 0, **options}
+    if name == NAME:
+        given["label_smoothing"] = 0.1
+    options = CRITERION_DATACLASS_REGISTRY[name](**given)
+    return CRITERION_REGISTRY[name].build_criterion(options, tiny_task())
 
 
 def plain(sentence_avg=False):
@@ -94,16 +99,8 @@ def expected_heads(model):
 
 def test_the_criterion_is_known_to_fairseq_by_its_name():
     assert CRITERION_REGISTRY[NAME] is LabelSmoothedCrossEntropyWithHeadL0
-    config = CRITERION_DATACLASS_REGISTRY[NAME]()
     # its own defaults ask for no penalty, no decision and no warm-up
-    penalty = read_penalty(
-        config.l0_weight,
-        config.l0_warmup_updates,
-        config.target_heads,
-        config.decide_heads_at,
-        config.l0_multiplier_lr,
-        max_update=100,
-    )
+    penalty = read_penalty(CRITERION_DATACLASS_REGISTRY[NAME](max_update=100))
     assert (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at) == (
         0.0,
         None,
@@ -275,19 +272,19 @@ def test_a_model_saved_with_its_state_goes_on_as_if_training_had_not_stopped(tra
 @pytest.mark.parametrize(
     "build", [lambda: build_model("transformer"), lambda: build_model(attn_mapping="softmax")]
 )
-def test_a_model_without_gates_is_refused_with_the_remedy(build, trainer):
+def test_a_model_without_gates_is_refused_with_the_remedy(build):
     with pytest.raises(ValueError, match=r"with_head_l0 needs a model with head gates: add --head"):
-        criterion(l0_weight=0.1)(build(), sample())
+        criterion(l0_weight=0.1).check_model(build())
 
 
-def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
+def test_fully_sharded_training_is_refused_because_it_hides_the_gates():
     class FullyShardedDataParallel(torch.nn.Module):
         """Stands for fairscale's, by which fairseq wraps the model."""
 
     with pytest.raises(
         ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pytorch"
     ):
-        criterion(l0_weight=0.1)(FullyShardedDataParallel(), sample())
+        criterion(l0_weight=0.1).check_model(FullyShardedDataParallel())
 
 
 @pytest.mark.parametrize(
@@ -298,11 +295,9 @@ def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
         ("decoder-self=1", r"names decoder-self, which has no gates"),
     ],
 )
-def test_a_budget_that_the_model_cannot_have_is_refused_in_the_first_batch(
-    targets, message, trainer
-):
+def test_a_budget_that_the_model_cannot_have_is_refused_before_the_first_batch(targets, message):
     with pytest.raises(ValueError, match=message):
-        criterion(target_heads=targets, max_update=9)(gated_model(), sample())
+        criterion(target_heads=targets, max_update=9).check_model(gated_model())
 
 
 @pytest.mark.parametrize("command", ["fairseq-train", "python"])
@@ -316,16 +311,6 @@ def test_a_wrong_option_ends_a_command_of_fairseq_in_one_sentence(command, monke
         criterion(l0_weight=-1)
     error = capsys.readouterr().err
     assert ("fairseq-train: error: --l0-weight must be" in error) is (expected is SystemExit)
-
-
-READ = {
-    "l0_weight": 0.0,
-    "l0_warmup_updates": -1,
-    "target_heads": "",
-    "decide_heads_at": -1,
-    "l0_multiplier_lr": 0.02,
-    "max_update": 0,
-}
 
 
 @pytest.mark.parametrize(
@@ -362,7 +347,7 @@ READ = {
 )
 def test_wrong_options_are_named_with_their_values_and_what_to_do(options, message):
     with pytest.raises(ValueError, match=message):
-        read_penalty(**{**READ, **options})
+        read_penalty(HeadL0Options(**{"max_update": 0, **options}))
 
 
 @pytest.mark.parametrize(
@@ -390,7 +375,7 @@ def test_wrong_options_are_named_with_their_values_and_what_to_do(options, messa
     ],
 )
 def test_what_is_not_given_follows_from_what_is(options, expected):
-    penalty = read_penalty(**{**READ, **options})
+    penalty = read_penalty(HeadL0Options(**{"max_update": 0, **options}))
     found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
     assert found == expected
 
