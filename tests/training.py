@@ -10,8 +10,6 @@ from fairseq.trainer import Trainer
 
 from tests.support import batch, tiny_task
 
-EXTRA_STATE = {"train_iterator": {"epoch": 1, "version": 2, "iterations_in_epoch": 1}}
-
 
 def make_trainer(model: Any, *arguments: str, criterion: Any = None) -> Trainer:
     """fairseq's trainer as its command line would make it; the criterion as the options say."""
@@ -28,3 +26,11 @@ def train(trainer: Trainer, updates: int = 1) -> None:
     trainer.get_model().train()
     for _ in range(updates):
         trainer.train_step([batch([9, 7, 4], [6, 8, 3])])
+
+
+def save(trainer: Trainer, path: Any) -> str:
+    """Write a checkpoint, as of the middle of the first epoch."""
+    trainer.consolidate_optimizer()
+    iterator = {"epoch": 1, "version": 2, "iterations_in_epoch": 1}
+    trainer.save_checkpoint(str(path), {"train_iterator": iterator})
+    return str(path)
