@@ -156,9 +156,22 @@ def stopping_command(*errors: type[Exception]) -> Iterator[None]:
         raise
 
 
-def log_when_shown(name: str, value: Callable[[], float]) -> None:
-    """Log a metric whose value is worked out only when fairseq shows it."""
-    metrics.log_derived(name, lambda meters: value(), priority=800)
+def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> None:
+    """Log a metric whose value is worked out only when fairseq shows it.
+
+    Args:
+        name: of the metric.
+        value: of those of the objects that are still there: fairseq keeps its metrics as long as
+            the process lives, but not a model with them.
+        objects: what ``value`` looks at.
+    """
+    references = [weakref.ref(each) for each in objects]
+
+    def look(meters: Any) -> float:
+        there = (reference() for reference in references)
+        return value(*(each for each in there if each is not None))
+
+    metrics.log_derived(name, look, priority=800)
 
 
 def stock_architectures() -> dict[str, Callable[[Any], None]]:

@@ -6,8 +6,10 @@ an archive that writes files outside its folder. None of them is let through, wh
 the checkpoint says it is of. Nor is a checkpoint loaded that would fill the memory before its
 weights are looked at.
 
-:mod:`loading` reads files, :mod:`pickles` and :mod:`zips` look through them first, :mod:`settings` and :mod:`sizes` check what they hold,
-:mod:`literals` gives fairseq an ``eval`` that runs nothing, :mod:`archives` looks at archives.
+:mod:`loading` reads files, :mod:`pickles`, :mod:`stand_ins` and :mod:`zips` look through them
+first, :mod:`settings` and :mod:`sizes` check what they hold, :mod:`literals` reads the texts that
+fairseq evaluates, :mod:`archives` looks at archives. That fairseq uses them is an entry of
+:mod:`fairseq_entmax.fairseq_changes`.
 """
 
 from __future__ import annotations

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import logging
 import math
-import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import fields, make_dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from fairseq import utils
@@ -25,13 +25,13 @@ from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import (
     ALL,
-    Counts,
     Gates,
     HeadPenalty,
     count_heads,
     undecided_heads,
 )
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
+from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
@@ -167,16 +167,14 @@ class HeadL0Criterion(FairseqCriterion):
         return self.stock_criterion.logging_outputs_can_be_summed()
 
     def _report_undecided(self, gates: Gates, updates: int) -> None:
-        if self._reported == updates:
-            return
-        self._reported = updates
-        heads = undecided_heads(gates)
+        """Log the heads that are not decided, once for each number of updates."""
+        is_reported, self._reported = self._reported == updates, updates
+        heads = [] if is_reported else undecided_heads(gates)
         if heads:
-            listed = ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads)
             logger.info(
                 "%d heads have a gate strictly between 0 and 1 (attention:layer.head gate): %s",
                 len(heads),
-                listed,
+                ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads),
             )
 
     def _log(self, gates: Gates, state: PruningState) -> None:
@@ -185,14 +183,26 @@ class HeadL0Criterion(FairseqCriterion):
         for attention, layers in gates.items():
             groups["_" + attention.replace("-", "_")] = list(layers.values())
         for suffix, members in groups.items():
-            count = _Count(members)
-            compat.log_when_shown(f"heads_expected{suffix}", count.of("expected"))
-            compat.log_when_shown(f"heads_open{suffix}", count.of("open"))
-            if not suffix:
-                compat.log_when_shown("heads_undecided", count.of("undecided"))
+            for what in ("expected", "open") if suffix else ("expected", "open", "undecided"):
+                compat.log_when_shown(f"heads_{what}{suffix}", partial(_count, what), *members)
         for name in self.penalty.targets or (ALL,):
             suffix = "" if name == ALL else "_" + name.replace("-", "_")
-            compat.log_when_shown(f"l0_weight{suffix}", _Weight(self.penalty, state, name))
+            weight = partial(_weight, self.penalty, name)
+            compat.log_when_shown(f"l0_weight{suffix}", weight, state)
+
+
+def _count(what: str, *gates: HardConcreteGate) -> float:
+    """The number of heads behind some gates that are expected, open or undecided."""
+    return round(float(getattr(count_heads(gates), what)), 3)
+
+
+def _weight(penalty: HeadPenalty, name: str, *states: PruningState) -> float:
+    """The present weight of the penalty, or the multiplier of one of its targets."""
+    return round(penalty.weights(states[0])[name], 5) if states else math.nan
+
+
+def _perplexity(meters: Any) -> float:
+    return utils.get_perplexity(meters["loss"].avg - meters["l0_penalty"].avg)
 
 
 def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
@@ -239,39 +249,6 @@ def plain_criterion(settings: Mapping[str, Any]) -> dict[str, Any]:
     names = {option.name for option in fields(CRITERION_DATACLASS_REGISTRY[stock_name])}
     kept = {name: value for name, value in settings.items() if name in names}
     return {**kept, "_name": stock_name}
-
-
-def _perplexity(meters: Any) -> float:
-    return utils.get_perplexity(meters["loss"].avg - meters["l0_penalty"].avg)
-
-
-class _Count:
-    """Numbers of heads behind some gates, counted when they are asked for."""
-
-    def __init__(self, gates: list[Any]) -> None:
-        # fairseq keeps its metrics as long as the process lives; not the model with them
-        self._gates = [weakref.ref(gate) for gate in gates]
-
-    def of(self, what: str) -> Callable[[], float]:
-        return lambda: self._value(what)
-
-    def _value(self, what: str) -> float:
-        gates = [gate for gate in (reference() for reference in self._gates) if gate is not None]
-        counts: Counts = count_heads(gates)
-        return round(float(getattr(counts, what)), 3)
-
-
-class _Weight:
-    """The present weight of the penalty, looked up when it is asked for."""
-
-    def __init__(self, penalty: HeadPenalty, state: PruningState, name: str) -> None:
-        self._penalty = penalty
-        self._state = weakref.ref(state)
-        self._name = name
-
-    def __call__(self) -> float:
-        state = self._state()
-        return math.nan if state is None else round(self._penalty.weights(state)[self._name], 5)
 
 
 LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
