@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.abc
+import itertools
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -44,6 +45,9 @@ LOADING = (
     "fairseq.models.speech_to_text.xm_transformer",
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
+)
+_REMEDY = (
+    "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 )
 
 
@@ -124,7 +128,8 @@ def restoring_grown_models() -> Iterator[None]:
 
     def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
         with compat.stopping_command():
-            state_dict = _without_new_parameters(state_dict, self.param_groups)
+            # In place, as fairseq looks at it again for --memory-efficient-fp16
+            _leave_out_new_parameters(state_dict, self.param_groups)
             _check_flat_sizes(state_dict, self.param_groups)
         load(self, state_dict, *args, **kwargs)
 
@@ -135,35 +140,27 @@ def restoring_grown_models() -> Iterator[None]:
         FairseqOptimizer.load_state_dict = load
 
 
-def _without_new_parameters(
-    state_dict: dict[str, Any], groups: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The optimiser state with its parameters renumbered around the new ones."""
-    saved_groups = state_dict.get("param_groups")
-    if not saved_groups or len(saved_groups) != len(groups):
-        return state_dict
+def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Renumber the parameters in an optimizer's state, in place, around the new ones."""
+    saved_groups = state_dict.get("param_groups") or []
+    if len(saved_groups) != len(groups):
+        return
     renumbered: dict[int, int] = {}
     new_groups = []
-    position = 0
+    numbers = itertools.count()
     for saved, group in zip(saved_groups, groups, strict=True):
-        is_new = [compat.is_new(p) for p in group["params"]]
-        if len(saved["params"]) != is_new.count(False):
+        is_new = {next(numbers): compat.is_new(parameter) for parameter in group["params"]}
+        old = [number for number, new in is_new.items() if not new]
+        if len(saved["params"]) != len(old):
             raise ValueError(
                 f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
-                f"model trains {is_new.count(False)} of those in the checkpoint (--freeze-decoder "
-                f"and other numbers of heads change this): continue it with --reset-optimizer, or "
-                f"use --finetune-from-model instead of --restore-file"
+                f"model trains {len(old)} of those in the checkpoint (--freeze-decoder and other "
+                f"numbers of heads change this): {_REMEDY}"
             )
-        old = iter(saved["params"])
-        ids = []
-        for new in is_new:
-            if not new:
-                renumbered[next(old)] = position
-            ids.append(position)
-            position += 1
-        new_groups.append({**saved, "params": ids})
+        renumbered |= dict(zip(saved["params"], old, strict=True))
+        new_groups.append({**saved, "params": list(is_new)})
     state = {renumbered.get(key, key): value for key, value in state_dict["state"].items()}
-    return {**state_dict, "state": state, "param_groups": new_groups}
+    state_dict.update(state=state, param_groups=new_groups)
 
 
 def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
@@ -179,8 +176,7 @@ def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) 
             if is_flat and value.numel() != parameter.numel():
                 raise ValueError(
                     f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
-                    f"model has {parameter.numel()}: continue it with --reset-optimizer, or "
-                    f"use --finetune-from-model instead of --restore-file"
+                    f"model has {parameter.numel()}: {_REMEDY}"
                 )
 
 

@@ -62,11 +62,14 @@ def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
         assert (sentence in capsys.readouterr().err) is (expected is SystemExit)
 
 
-def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_model(tmp_path):
-    stock = make_trainer(build_model("transformer"))
+@pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
+def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_model(
+    precision, tmp_path
+):
+    stock = make_trainer(build_model("transformer"), *precision)
     train(stock, 2)
     model = build_model(head_gates="cross")
-    grown = make_trainer(model)
+    grown = make_trainer(model, *precision)
     grown.load_checkpoint(save(stock, tmp_path / "stock.pt"))
     assert grown.get_num_updates() == 2
     state = grown.optimizer.optimizer.state
