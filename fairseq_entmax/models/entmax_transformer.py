@@ -26,16 +26,13 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat, data_bin, kernels
+from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
 from fairseq_entmax.modules import mark_future_mask
 
-checkpoints.protect_fairseq()
-compat.restore_optimizer_of_grown_models()
-compat.follow_trainer()
-compat.average_no_whole_numbers()
+fairseq_changes.install()
 
 
 class EntmaxTransformerEncoder(TransformerEncoderBase):
