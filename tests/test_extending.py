@@ -248,9 +248,7 @@ def loss_of(model, sample):
 
 
 @pytest.mark.parametrize("training", [False, True])
-def test_a_language_model_with_softmax_has_fairseqs_losses_and_gradients(
-    language_model, training
-):
+def test_a_language_model_with_softmax_has_fairseqs_losses_and_gradients(language_model, training):
     (ours, _), (stock, _) = language_model(attn_mapping="softmax"), language_model(is_stock=True)
     losses = [loss_of(model.train(training), text_sample()) for model in (ours, stock)]
     assert torch.equal(*losses)

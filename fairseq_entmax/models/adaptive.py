@@ -112,15 +112,12 @@ class AdaptiveModel(nn.Module):
         Raises:
             ValueError: as :meth:`build_model`.
         """
-        try:
+        with compat.stopping_command():
             prepared = _namespace(args) if OmegaConf.is_config(args) else args
             set_defaults(prepared)
             check_stock_options(prepared)
             heads = _heads_of_start(prepared)
             options = cls.attention_options_of(Namespace(**{**vars(prepared), **heads}))
-        except ValueError as error:
-            compat.stop_command(error)
-            raise
         # Said in the checkpoint, so that whoever loads it need not look for the start
         for attention, counts in options.heads.items():
             heads[HEADS_OPTIONS[attention]] = ",".join(map(str, counts))
@@ -178,7 +175,7 @@ class AdaptiveModel(nn.Module):
         """Called by fairseq's trainer before each step, and only by it."""
         super().set_num_updates(num_updates)  # type: ignore[misc]
         if self.monitor is not None:
-            self.monitor.updates = num_updates
+            self.monitor.is_trained = True
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint of this model or of its stock counterpart.

@@ -131,11 +131,8 @@ def _register_architectures() -> None:
             set_defaults(args)
             stock_defaults(args)
             if isinstance(args, Namespace):
-                try:
+                with compat.stopping_command():
                     check_command(args, EntmaxTransformerModel.attention_options_of(args))
-                except ValueError as error:
-                    compat.stop_command(error)
-                    raise
 
         register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
 
