@@ -12,7 +12,9 @@ from torch import Tensor
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.statistics import ModelStatistics
+from fairseq_entmax.analysis.measures import WeightMeasure
+from fairseq_entmax.analysis.measures.linguistic import Linguistic
+from fairseq_entmax.analysis.statistics import LayerStatistics, MeasuredLayer, ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
@@ -87,37 +89,27 @@ def measure(
     }
     statistics = ModelStatistics()
     statistics.update(wide, batch)
-    found = {
-        name: {
-            layer: {
-                "diversity": one.diversity(),
-                "heads": [{"head": head, **one.head(head)} for head in range(one.heads)],
-            }
-            for layer, one in layers.items()
-        }
+    linguistic = None
+    if annotations is not None and sample is not None:
+        linguistic = LinguisticStatistics(annotations)
+        annotated = annotations.batch(sample["id"], batch.source.tokens)
+        linguistic.update_all(wide, annotated, batch)
+    return {
+        name: {layer: _results(name, layer, one, linguistic) for layer, one in layers.items()}
         for name, layers in statistics.layers.items()
     }
-    if annotations is not None and sample is not None:
-        _add_annotations(found, wide, batch, annotations, sample["id"])
-    return found
 
 
-def _add_annotations(
-    found: dict[str, dict[int, dict[str, Any]]],
-    attention: Attention,
-    batch: Batch,
-    annotations: Annotations,
-    ids: Tensor,
-) -> None:
-    """Add to each head what annotations say of it."""
-    statistics = LinguisticStatistics(annotations)
-    annotated = annotations.batch(ids, batch.source.tokens)
-    for name in (ENCODER_SELF, CROSS):
-        for layer, weights in attention.get(name, {}).items():
-            statistics.update(name, layer, weights, annotated, batch.sides(name)[0].real)
-            results = statistics.results(name, layer)
-            for head, numbers in zip(found[name][layer]["heads"], results, strict=True):
-                head.update(numbers)
+def _results(
+    attention: str,
+    number: int,
+    statistics: LayerStatistics,
+    linguistic: LinguisticStatistics | None,
+) -> dict[str, Any]:
+    """What is known of one attention of a layer; with what annotations say, where they do."""
+    found = linguistic.results(attention, number) if linguistic else []
+    layer = MeasuredLayer(attention, number, statistics, linguistic=found)
+    return layer.results((WeightMeasure, Linguistic) if found else WeightMeasure)
 
 
 def _check_weights(attention: Attention) -> None:

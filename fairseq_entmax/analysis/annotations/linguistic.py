@@ -29,12 +29,14 @@ For the last two the queries are all tokens that are not padding, ends of senten
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
@@ -189,6 +191,15 @@ class LinguisticStatistics:
             sums.add_entities(mass, batch)
         if attention == ENCODER_SELF and self._annotations.relations:
             sums.add_dependencies(weights, batch, len(self._annotations.relations))
+
+    def update_all(
+        self, attention: Attention, batch: AnnotatedBatch, text: Batch
+    ) -> None:
+        """Add the weights of every attention that looks at the source, those of a recorder."""
+        for name in (ENCODER_SELF, CROSS):
+            real = text.sides(name)[0].real
+            for layer, weights in attention.get(name, {}).items():
+                self.update(name, layer, weights, batch, real)
 
     def results(self, attention: str, layer: int) -> list[dict[str, Any]]:
         """The numbers of each head of a layer, as ``analysis.json`` has them.
