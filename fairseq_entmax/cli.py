@@ -137,7 +137,7 @@ def _print_alpha(options: argparse.Namespace) -> None:
     _require_checkpoint(options.checkpoint)
     from fairseq_entmax.analysis import alpha_table
 
-    rows = alpha_table.checkpoint_alphas(options.checkpoint)
+    rows = alpha_table.checkpoint_values(options.checkpoint)
     if options.json:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
@@ -171,10 +171,10 @@ def _prune(options: argparse.Namespace) -> None:
     if options.output is not None:
         check_output(options.output, options.overwrite)
     from fairseq_entmax import pruning
-    from fairseq_entmax.pruning import surgery
+    from fairseq_entmax.pruning import text
 
     if options.output is None:
-        print(surgery.as_options(pruning.checkpoint_heads(options.checkpoint)))
+        print(text.as_options(pruning.checkpoint_heads(options.checkpoint)))
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
@@ -186,9 +186,9 @@ def _prune(options: argparse.Namespace) -> None:
         undecided=options.undecided,
     )
     shown = sys.stderr if options.print_config else sys.stdout
-    print(surgery.as_table(report, bytes_before, output.stat().st_size), file=shown)
+    print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
-        print(surgery.as_options(report.heads_after))
+        print(text.as_options(report.heads_after))
 
 
 if __name__ == "__main__":

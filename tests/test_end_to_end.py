@@ -10,7 +10,7 @@ import pytest
 import torch
 from tensorboardX.proto import event_pb2
 
-from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
+from fairseq_entmax.models.head_record import FILE_NAME, read_record
 from tests.commands import (
     COMMANDS,
     ROOT,

@@ -1,139 +1,117 @@
-"""The alpha of every head of a checkpoint, as data and as a table."""
+"""What the heads of a checkpoint have learned, such as alpha, as data and as tables."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Mapping as Dictionary
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
-import torch
+from fairseq_entmax.models.saved import SavedAttention, SavedModel, read_model
 
-from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
-from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
-from fairseq_entmax.models.options import (
-    DEFAULTS,
-    HEADS_OPTIONS,
-    MAPPING_OPTIONS,
-    head_counts,
-)
-
-_PLACES = {
-    ENCODER_SELF: re.compile(r"encoder\.layers\.(\d+)\.self_attn\."),
-    DECODER_SELF: re.compile(r"decoder\.layers\.(\d+)\.self_attn\."),
-    CROSS: re.compile(r"decoder\.layers\.(\d+)\.encoder_attn\."),
-}
-_STOCK_HEADS = {
-    ENCODER_SELF: "encoder_attention_heads",
-    DECODER_SELF: "decoder_attention_heads",
-    CROSS: "decoder_attention_heads",
+ALPHA = "alpha"
+TITLES = {
+    ALPHA: "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')",
 }
 
 
 @dataclass(frozen=True)
-class LayerAlpha:
+class LayerValues:
     """One attention of one layer.
 
     Attributes:
         attention: ``encoder-self``, ``decoder-self`` or ``cross``.
         layer: from 0, the bottom.
         mapping: its text form.
-        learned: whether alpha is learned.
+        learned: the names of the values that are learned.
         heads: the number of heads; a pruned layer may have none.
-        alpha: a number in [1, 2] for each head; a single one where all heads share it.
+        values: name, such as ``alpha``, to a number for each head; a single one where all heads
+            share what is learned.
     """
 
     attention: str
     layer: int
     mapping: str
-    learned: bool
+    learned: tuple[str, ...]
     heads: int
-    alpha: list[float]
+    values: dict[str, list[float]]
 
 
-def checkpoint_alphas(path: str) -> list[LayerAlpha]:
-    """Read the alphas of a checkpoint of ``entmax_transformer`` or of a stock ``transformer``.
+def checkpoint_values(path: str) -> list[LayerValues]:
+    """Read the values of the heads of a checkpoint of this package, or of its stock counterpart.
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as
-            :func:`fairseq_entmax.checkpoints.load_checkpoint`.
+            :func:`fairseq_entmax.models.saved.read_model`.
     """
-    state = checkpoints.load_checkpoint(path)
-    options = checkpoints.model_settings(state, path)
-    weights = state["model"]
-    rows = []
-    for attention in ATTENTIONS:
-        matches = (_PLACES[attention].match(name) for name in weights)
-        layers = sorted({int(match[1]) for match in matches if match})
-        specs = _specs(options, attention, len(layers))
-        heads = head_counts(
-            options.get(HEADS_OPTIONS[attention]),
-            len(layers),
-            int(options.get(_STOCK_HEADS[attention]) or 1),
-        )
-        for layer, spec, number in zip(layers, specs, heads, strict=True):
-            rows.append(_layer_alpha(attention, layer, spec, weights, number))
-    if not rows:
-        raise ValueError(f"{path} holds no attention of an encoder-decoder Transformer")
-    return rows
+    model = read_model(path)
+    return [_layer(model, attention) for attention in model.attentions]
 
 
-def _specs(options: Dictionary[str, Any], attention: str, layers: int) -> list[MappingSpec]:
-    name = str(options.get("_name") or options.get("arch") or "")
-    if not name.startswith("entmax_"):
-        text = "softmax"
-    else:
-        text = options.get(MAPPING_OPTIONS[attention]) or options.get(
-            "attn_mapping", DEFAULTS["attn_mapping"]
-        )
-    return mappings_for_layers(text, layers) if layers else []
+def _layer(model: SavedModel, attention: SavedAttention) -> LayerValues:
+    mapping = model.mapping(attention)
+    learned = () if mapping is None else mapping.learned
+    values: dict[str, list[float]] = {}
+    for name, tensor in {} if mapping is None else mapping.head_values().items():
+        is_shared = len(tensor) == 1 and name in learned
+        values[name] = (tensor if is_shared else tensor.expand(attention.heads)).tolist()
+    place = attention.attention, attention.layer
+    return LayerValues(*place, str(attention.mapping), learned, attention.heads, values)
 
 
-def _layer_alpha(
-    attention: str,
-    layer: int,
-    spec: MappingSpec,
-    weights: Dictionary[str, Any],
-    heads: int,
-) -> LayerAlpha:
-    prefix = _PLACES[attention].pattern.replace("\\", "").replace("(d+)", str(layer))
-    logits = weights.get(prefix + "mapping.alpha_logit")
-    if logits is not None:
-        alpha = (1.0 + torch.sigmoid(logits.double())).tolist()
-        return LayerAlpha(attention, layer, str(spec), True, heads, alpha)
-    alpha = [float(spec.build().alpha)] * heads if heads else []
-    return LayerAlpha(attention, layer, str(spec), False, heads, alpha)
+def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
+    """The rows as plain dictionaries, for ``json.dumps``: the values under their names."""
+    names = _names(rows)
+    return [
+        {
+            "attention": row.attention,
+            "layer": row.layer,
+            "mapping": row.mapping,
+            "learned": bool(row.learned),
+            "heads": row.heads,
+            **{name: row.values.get(name, []) for name in names},
+        }
+        for row in rows
+    ]
 
 
-def as_json(rows: list[LayerAlpha]) -> list[dict[str, Any]]:
-    """The rows as plain dictionaries, for ``json.dumps``."""
-    return [asdict(row) for row in rows]
+def as_table(rows: list[LayerValues]) -> str:
+    """The rows as text tables, one for each kind of value, a line for each layer."""
+    names = _names(rows)
+    if not any(row.values for row in rows) and any(row.heads for row in rows):
+        return "the mappings of this model have no values for each head"
+    return "\n\n".join(_table(rows, name) for name in names)
 
 
-def as_table(rows: list[LayerAlpha]) -> str:
-    """The rows as a text table, a line for each layer of each attention."""
-    widest = max((len(row.alpha) for row in rows), default=0)
-    title = "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')"
-    mapping_width = max(7, *(len(_mapping_text(row)) for row in rows))
+def _names(rows: list[LayerValues]) -> list[str]:
+    """The kinds of values there are; alpha in a model without heads, whose table is empty."""
+    return list(dict.fromkeys(name for row in rows for name in row.values)) or [ALPHA]
+
+
+def _table(rows: list[LayerValues], name: str) -> str:
+    widest = max(len(row.values.get(name, [])) for row in rows)
+    title = TITLES.get(name, f"{name} of each head (learned unless marked 'fixed')")
+    mapping_width = max(7, *(len(_mapping_text(row, name)) for row in rows))
     heads = "".join(f"  head {number}".rjust(9) for number in range(widest))
     lines = [title, f"{'attention':<13} layer  {'mapping':<{mapping_width}}{heads}"]
     for row in rows:
-        values = "".join(f"{value:9.4f}" for value in row.alpha)
-        shared = "  for all heads" if row.learned and len(row.alpha) == 1 < row.heads else ""
+        own = row.values.get(name, [])
+        values = "".join(f"{value:9.4f}" for value in own)
+        is_shared = name in row.learned and len(own) == 1 < row.heads
+        shared = "  for all heads" * is_shared
+        mapping = _mapping_text(row, name)
         lines.append(
-            f"{row.attention:<13} {row.layer:>5}  {_mapping_text(row):<{mapping_width}}{values}{shared}".rstrip()
+            f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
         )
-    learned = [value for row in rows if row.learned for value in row.alpha]
+    learned = [value for row in rows if name in row.learned for value in row.values[name]]
     if learned:
         mean = sum(learned) / len(learned)
         lines.append(f"learned: mean {mean:.4f}, from {min(learned):.4f} to {max(learned):.4f}")
     else:
-        lines.append("no alpha is learned in this model")
+        lines.append(f"no {name} is learned in this model")
     return "\n".join(lines)
 
 
-def _mapping_text(row: LayerAlpha) -> str:
+def _mapping_text(row: LayerValues, name: str) -> str:
     if not row.heads:
         return "no heads"
-    return row.mapping if row.learned else f"{row.mapping} (fixed)"
+    is_fixed = name in row.values and name not in row.learned
+    return f"{row.mapping} (fixed)" if is_fixed else row.mapping

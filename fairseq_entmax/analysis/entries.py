@@ -14,8 +14,8 @@ from fairseq_entmax.analysis.measures.base import ByHead, Fields
 from fairseq_entmax.analysis.measures.head_values import KNOWN
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.models.alpha_record import read_record
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.modules import attention_modules
 
 logger = logging.getLogger(__name__)
 
@@ -58,7 +58,7 @@ def model_entry(
 
 
 def _layer(collector: ModelCollector, layer: MeasuredLayer) -> Fields:
-    specs = collector.loaded.model.cfg.attention_options.specs
+    specs = collector.loaded.model.attention_options.specs
     results = layer.results()
     mapping = str(specs[layer.attention][layer.number]) if results["heads"] else None
     return {

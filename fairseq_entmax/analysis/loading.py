@@ -17,11 +17,10 @@ import torch
 from fairseq import options, tasks, utils
 from fairseq.dataclass.configs import CommonEvalConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
-from fairseq.models import ARCH_CONFIG_REGISTRY
 from tqdm import tqdm
 
-from fairseq_entmax import checkpoints, compat, data_bin
-from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
+from fairseq_entmax import data_bin
+from fairseq_entmax.models.saved import read_model
 
 logger = logging.getLogger(__name__)
 
@@ -45,7 +44,7 @@ class LoadedModel:
     name: str
     path: str
     architecture: str
-    model: EntmaxTransformerModel
+    model: Any
     updates: int | None
 
 
@@ -301,26 +300,15 @@ def load_model(path: str, task: Any) -> LoadedModel:
             or languages.
         UnsafeCheckpointError: it holds something that could run code.
     """
-    if not os.path.isfile(path):
-        kind = "is no file" if os.path.exists(path) else "does not exist"
-        raise FileNotFoundError(f"--path: there is no checkpoint {path}, it {kind}")
-    state = checkpoints.load_checkpoint(path)
-    settings = checkpoints.model_settings(state, path)
-    arch = str(settings.get("arch") or settings.get("_name"))
-    stock = compat.stock_architectures()
-    if arch.removeprefix("entmax_") not in stock:
-        raise ValueError(
-            f"--path: {path} is of the model {arch}: only those of fairseq-entmax and fairseq's "
-            f"transformer can be analysed"
-        )
+    try:
+        saved = read_model(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"--path: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"--path: {error}") from None
+    state = saved.state
     _check_fit(state, path, task)
-    model_args = Namespace(**{**settings, "save_dir": None, "no_save": True})
-    if arch in stock:
-        model_args.attn_mapping = "softmax"
-        arch = f"entmax_{arch}"
-    model_args.arch = arch
-    ARCH_CONFIG_REGISTRY[arch](model_args)
-    model = EntmaxTransformerModel.build_model(model_args, task)
+    model = saved.model_class.build_model(saved.args, task)
     try:
         model.load_state_dict(state["model"], strict=True)
     except RuntimeError as error:
@@ -329,8 +317,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
     model.eval().requires_grad_(False)
     history = state.get("optimizer_history") or [{}]
     updates = history[-1].get("num_updates")
-    given = str(settings.get("arch") or settings.get("_name"))
-    return LoadedModel(os.path.basename(path), path, given, model, updates)
+    return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
 
 
 def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
@@ -358,8 +345,8 @@ def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
 
 
 def _mapping_text(loaded: LoadedModel) -> str:
-    options_ = loaded.model.cfg.attention_options
-    texts = {str(spec) for specs in options_.specs.values() for spec in specs}
+    specs_ = loaded.model.attention_options.specs
+    texts = {str(spec) for specs in specs_.values() for spec in specs}
     return "+".join(sorted(texts))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -9,8 +11,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
-from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules.attention import MultiheadAttention
+from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
 
@@ -47,7 +48,7 @@ class AttentionRecorder:
         self._model = _unwrapped(model)
         self._keep_graph = keep_graph
         self._keep_calls = keep_calls
-        self._hooks: list[Any] = []
+        self._open = ExitStack()
         self.attention: Attention = {}
         self.calls: list[tuple[str, int, Tensor]] = []
         modules = list(self._model.modules())
@@ -62,9 +63,8 @@ class AttentionRecorder:
         self.attention = {}
         self.calls = []
         for attention, layer, module in attention_modules(self._model):
-            if module.mapping is not None:
-                hook = self._hook(attention, layer)
-                self._hooks.append(module.mapping.register_forward_hook(hook))
+            record = partial(self._record, attention, layer)
+            self._open.enter_context(module.observed(record))
         return self
 
     def __exit__(
@@ -73,18 +73,13 @@ class AttentionRecorder:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        for hook in self._hooks:
-            hook.remove()
-        self._hooks = []
+        self._open.close()
 
-    def _hook(self, attention: str, layer: int) -> Any:
-        def record(module: nn.Module, inputs: Any, weights: Tensor) -> None:
-            kept = weights if self._keep_graph else weights.detach()
-            self.attention.setdefault(attention, {})[layer] = kept
-            if self._keep_calls:
-                self.calls.append((attention, layer, kept))
-
-        return record
+    def _record(self, attention: str, layer: int, weights: Tensor) -> None:
+        kept = weights if self._keep_graph else weights.detach()
+        self.attention.setdefault(attention, {})[layer] = kept
+        if self._keep_calls:
+            self.calls.append((attention, layer, kept))
 
 
 def _unwrapped(model: Any) -> nn.Module:

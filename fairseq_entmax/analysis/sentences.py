@@ -12,7 +12,7 @@ from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 
 
 def samples(

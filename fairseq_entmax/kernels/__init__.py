@@ -19,6 +19,7 @@ import importlib
 import logging
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from types import ModuleType
 
 import torch
@@ -35,6 +36,18 @@ AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
 CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 # Kernels call functions that older releases do not have
 LEAST_TRITON = (3, 0)
+
+
+@dataclass(frozen=True)
+class FusedEntmax:
+    """Alpha-entmax as a kernel for the whole of attention takes it.
+
+    Attributes:
+        epsilon: alpha - 1, a number above 0, or a tensor ``(heads,)``, or ``(1,)`` for all heads.
+    """
+
+    epsilon: float | Tensor
+
 
 _said: set[str] = set()
 

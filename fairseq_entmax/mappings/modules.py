@@ -1,18 +1,20 @@
 """Mappings from attention scores to probabilities, as modules.
 
 A mapping takes scores ``(batch, heads, queries, keys)`` and returns probabilities of the
-same shape; it owns what it learns. A new mapping subclasses :class:`Mapping`, says which
-parameters its text form takes, and gets one line in ``registry.py``.
+same shape. It owns everything about itself: what it learns, what of it is worth watching, what
+is left of it when heads are pruned, and whether a kernel can take its place. A new one
+subclasses :class:`Mapping` and gets one line in ``registry.py``.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, ClassVar
 
 import torch
-import torch.nn.modules.module as nn_module
 from torch import Tensor, nn
 
+from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings.functional import (
     check_alpha,
     logit_of_alpha,
@@ -21,28 +23,42 @@ from fairseq_entmax.mappings.functional import (
 
 NORMAL = "normal"
 
+# How far one learned value reaches
+SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL = "none", "layer", "attention", "model"
+SHARING = (SHARE_NONE, SHARE_LAYER, SHARE_ATTENTION, SHARE_MODEL)
+
 
 class Mapping(nn.Module):
-    """Scores to probabilities. Masked keys (``-inf``) get exactly zero."""
+    """Scores to probabilities. Masked keys (``-inf``) get exactly zero.
 
-    # The parameters that the text form takes, such as ("alpha",).
+    A subclass writes :meth:`forward`, and :meth:`head_values` and :meth:`keep_heads` where it
+    has something for each head.
+
+    Attributes:
+        text_parameters: what the text form takes, such as ``("alpha",)`` for
+            ``entmax:alpha=1.5``.
+        share: how far its parameters reach, one of :data:`SHARING`. Beyond one layer, the
+            model makes mappings of the same class use the same parameters.
+    """
+
     text_parameters: ClassVar[tuple[str, ...]] = ()
+    share = SHARE_NONE
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        # A kernel for the parent's probabilities is none for those of another forward pass
+        if "forward" in vars(cls) and "fused" not in vars(cls):
+            cls.fused = Mapping.fused  # type: ignore[method-assign]
 
     @classmethod
     def from_text(
-        cls,
-        parameters: dict[str, str],
-        num_alphas: int,
-        alpha_init: str | float,
-        generator: torch.Generator | None,
+        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
     ) -> Mapping:
-        """Build the mapping that a text names.
+        """Build the mapping that a text names; without parameters unless a class says otherwise.
 
         Args:
             parameters: what stood behind the name, names to values, both as text.
-            num_alphas: how many alphas to learn, where the mapping learns any: the number
-                of heads, or 1 for one that all heads share.
-            alpha_init: starting value of a learned alpha, see :class:`Entmax`.
+            num_heads: number of heads of the scores, 1 or more.
             generator: where random starting values come from; None is torch's own.
 
         Raises:
@@ -50,66 +66,40 @@ class Mapping(nn.Module):
         """
         return cls()
 
-    @property
-    def alpha(self) -> float | Tensor:
-        """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
-        raise NotImplementedError
-
-    @property
-    def fusible_alpha(self) -> float | Tensor | None:
-        """The alpha that a kernel for the whole of attention can be given in place of this mapping.
-
-        A number, or ``(num_alphas,)``; None where the mapping is to be called itself: that is
-        so unless a class says otherwise.
-        """
-        return None
-
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
         raise NotImplementedError
 
-
-class _FixedEntmax(Mapping):
-    """Alpha-entmax with a constant alpha, which a subclass names."""
-
-    fixed_alpha: ClassVar[float]
+    def head_values(self) -> dict[str, Tensor]:
+        """Numbers worth watching, by name: ``(heads,)``, or ``(1,)`` where all heads share one."""
+        return {}
 
     @property
-    def alpha(self) -> float:
-        return self.fixed_alpha
+    def learned(self) -> tuple[str, ...]:
+        """Which of :meth:`head_values` training changes: all, if there is anything to learn."""
+        return tuple(self.head_values()) if any(True for _ in self.parameters()) else ()
 
-    @property
-    def fusible_alpha(self) -> float | None:
-        # Softmax has torch's own kernels, and is to give fairseq's numbers
-        return None if self.fixed_alpha == 1.0 else self.fixed_alpha
+    def keep_heads(self, indices: Sequence[int]) -> None:
+        """Forget all heads but these, in this order, as pruning does.
 
-    def forward(self, scores: Tensor) -> Tensor:
-        return map_scores(scores, self.fixed_alpha)
+        Args:
+            indices: heads from 0, at least one.
+        """
 
+    def fused(self) -> FusedEntmax | None:
+        """What a kernel for the whole of attention needs to do what this mapping does.
 
-class Softmax(_FixedEntmax):
-    """Softmax, the control: every key that is not masked gets some weight."""
-
-    fixed_alpha = 1.0
-
-
-class Entmax15(_FixedEntmax):
-    """1.5-entmax (Peters et al. 2019)."""
-
-    fixed_alpha = 1.5
-
-
-class Sparsemax(_FixedEntmax):
-    """Sparsemax (Martins and Astudillo 2016)."""
-
-    fixed_alpha = 2.0
+        None where the mapping is to be called itself: that is so unless a class says otherwise.
+        """
+        return None
 
 
 class Entmax(Mapping):
     """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3).
 
     A learned alpha is ``1 + sigmoid(a)`` (eq. 10), so that it is in range whatever the
-    optimiser does.
+    optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
+    2016), at 1.5 the 1.5-entmax of Peters et al. 2019.
 
     Args:
         alpha: a number in [1, 2] that stays; ``None`` learns it.
@@ -127,7 +117,7 @@ class Entmax(Mapping):
         ValueError: ``alpha``, ``num_alphas`` or ``alpha_init`` is out of range.
     """
 
-    text_parameters = ("alpha",)
+    text_parameters = ("alpha", "init", "share")
 
     def __init__(
         self,
@@ -146,17 +136,18 @@ class Entmax(Mapping):
 
     @classmethod
     def from_text(
-        cls,
-        parameters: dict[str, str],
-        num_alphas: int,
-        alpha_init: str | float,
-        generator: torch.Generator | None,
+        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
         alpha = check_alpha(parameters["alpha"]) if "alpha" in parameters else None
-        return cls(alpha, num_alphas, alpha_init, generator)
+        share = check_share(parameters.get("share", SHARE_NONE), "share")
+        num_alphas = num_heads if share == SHARE_NONE else 1
+        mapping = cls(alpha, num_alphas, parameters.get("init", NORMAL), generator)
+        mapping.share = share
+        return mapping
 
     @property
     def alpha(self) -> float | Tensor:
+        """The alpha in use: a number, or ``(num_alphas,)`` where it is learned."""
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.fixed_alpha
@@ -164,35 +155,29 @@ class Entmax(Mapping):
         # Not in half precision, even where the model is: alpha near 1 needs the digits
         return 1.0 + torch.sigmoid(logit if logit.dtype == torch.float64 else logit.float())
 
-    @property
-    def fusible_alpha(self) -> float | Tensor | None:
-        alpha = self.alpha
-        return None if isinstance(alpha, float) and alpha == 1.0 else alpha
-
     def forward(self, scores: Tensor) -> Tensor:
         alpha = self.alpha
         if isinstance(alpha, Tensor):
             alpha = alpha.view(-1, 1, 1)
         return map_scores(scores, alpha)
 
+    def head_values(self) -> dict[str, Tensor]:
+        return {"alpha": torch.as_tensor(self.alpha, dtype=torch.float64).view(-1)}
+
+    def keep_heads(self, indices: Sequence[int]) -> None:
+        if self.alpha_logit is not None and self.share == SHARE_NONE:
+            self.alpha_logit = nn.Parameter(self.alpha_logit.detach()[list(indices)].clone())
+
+    def fused(self) -> FusedEntmax | None:
+        alpha = self.alpha
+        # Softmax has torch's own kernels, and is to give fairseq's numbers
+        is_softmax = isinstance(alpha, float) and alpha == 1.0
+        return None if is_softmax else FusedEntmax(alpha - 1.0)
+
     def extra_repr(self) -> str:
         if self.alpha_logit is None:
             return f"alpha={self.fixed_alpha}"
         return f"alpha learned, {self.alpha_logit.numel()} values"
-
-
-def is_fusible(mapping: Mapping) -> bool:
-    """Whether a kernel may do what calling the mapping would: nobody changed or watches it."""
-    owner: Any = next(c for c in type(mapping).__mro__ if "fusible_alpha" in vars(c))
-    hooks = (
-        *(mapping._forward_hooks, mapping._forward_pre_hooks),
-        *(mapping._backward_hooks, mapping._backward_pre_hooks),
-        *(nn_module._global_forward_hooks, nn_module._global_forward_pre_hooks),
-        *(nn_module._global_backward_hooks, nn_module._global_backward_pre_hooks),
-    )
-    # A class below the one that names the alpha may have another forward
-    is_own = type(mapping).forward is owner.forward and "forward" not in vars(mapping)
-    return is_own and not any(hooks)
 
 
 def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:
@@ -211,6 +196,17 @@ def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str |
         ) from None
     logit_of_alpha(number, name)
     return number
+
+
+def check_share(share: str, name: str) -> str:
+    """Return ``share``.
+
+    Raises:
+        ValueError: it is none of :data:`SHARING`.
+    """
+    if share not in SHARING:
+        raise ValueError(f"{name} must be one of {', '.join(SHARING)}, not {share!r}")
+    return share
 
 
 def _initial_logits(

@@ -7,25 +7,57 @@ first, gives each layer its own: ``sparsemax*5,softmax``.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field
 
 import torch
 
-from fairseq_entmax.mappings.modules import (
-    NORMAL,
-    Entmax,
-    Entmax15,
-    Mapping,
-    Softmax,
-    Sparsemax,
-)
+from fairseq_entmax.mappings.modules import Entmax, Mapping
 
-MAPPINGS: dict[str, type[Mapping]] = {
-    "softmax": Softmax,
-    "sparsemax": Sparsemax,
-    "entmax15": Entmax15,
-    "entmax": Entmax,
-}
+
+@dataclass(frozen=True)
+class NamedMapping:
+    """What a name stands for.
+
+    Attributes:
+        mapping: the class.
+        takes: the parameters that the text form takes.
+        parameters: those that the name itself stands for, names to values, as text.
+    """
+
+    mapping: type[Mapping]
+    takes: tuple[str, ...]
+    parameters: Dictionary[str, str]
+
+
+MAPPINGS: dict[str, NamedMapping] = {}
+
+
+def register_mapping(
+    name: str, mapping: type[Mapping], takes: tuple[str, ...] | None = None, **parameters: str
+) -> None:
+    """Give a mapping its name, for every option, file and table.
+
+    Args:
+        name: what users write: without commas, colons and asterisks.
+        mapping: the class.
+        takes: which of its ``text_parameters`` may stand behind the name; None for all.
+        **parameters: those that the name stands for, such as ``alpha="2"``.
+
+    Raises:
+        ValueError: the name is in use, or is not to be told from other text.
+    """
+    if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
+        raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
+    MAPPINGS[name] = NamedMapping(
+        mapping, mapping.text_parameters if takes is None else takes, parameters
+    )
+
+
+register_mapping("softmax", Entmax, takes=(), alpha="1")
+register_mapping("sparsemax", Entmax, takes=(), alpha="2")
+register_mapping("entmax15", Entmax, takes=(), alpha="1.5")
+register_mapping("entmax", Entmax)
 
 
 @dataclass(frozen=True)
@@ -45,13 +77,25 @@ class MappingSpec:
 
     def build(
         self,
-        num_alphas: int = 1,
-        alpha_init: str | float = NORMAL,
+        num_heads: int = 1,
         generator: torch.Generator | None = None,
+        defaults: Dictionary[str, str] | None = None,
     ) -> Mapping:
-        """Make the module; the arguments are those of :meth:`Mapping.from_text`."""
-        mapping = MAPPINGS[self.name]
-        return mapping.from_text(self.parameters, num_alphas, alpha_init, generator)
+        """Make the module.
+
+        Args:
+            num_heads: number of heads of the scores.
+            generator: where random starting values come from; None is torch's own.
+            defaults: parameters where the text does not have them; of those that the mapping
+                does not take, nothing becomes.
+
+        Raises:
+            ValueError: a parameter's value is not allowed.
+        """
+        named = MAPPINGS[self.name]
+        known = {key: value for key, value in (defaults or {}).items() if key in named.takes}
+        parameters = {**known, **named.parameters, **self.parameters}
+        return named.mapping.from_text(parameters, num_heads, generator)
 
     def check(self) -> None:
         """Raise ValueError if a parameter's value is not allowed."""
@@ -68,7 +112,7 @@ def parse_mapping(text: str) -> MappingSpec:
     name, *parts = (part.strip() for part in text.strip().split(":"))
     if name not in MAPPINGS:
         raise ValueError(f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}")
-    known = MAPPINGS[name].text_parameters
+    known = MAPPINGS[name].takes
     parameters: dict[str, str] = {}
     for part in parts:
         key, equals, value = (piece.strip() for piece in part.partition("="))

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -11,10 +14,30 @@ from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.mappings import Mapping, is_fusible
+from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.modules.gates import HardConcreteGate
 
 _FUTURE = "_hides_the_future_alone"
+
+XFORMERS = (
+    "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
+    "whole and leave no place for a mapping: drop them, or use fairseq's own transformer"
+)
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The heads of one attention in one layer.
+
+    Attributes:
+        number: how many there are, 0 or more.
+        mapping: from their scores to weights; None where there are none.
+        gate: their gates; None for no gates.
+    """
+
+    number: int
+    mapping: Mapping | None
+    gate: HardConcreteGate | None = None
 
 
 def mark_future_mask(mask: Tensor) -> Tensor:
@@ -82,28 +105,84 @@ class MultiheadAttention(FairseqMultiheadAttention):
         **options: Any,
     ) -> None:
         if options.get("xformers_att_config") is not None:
-            raise ValueError(
-                "--encoder-xformers-att-config and --decoder-xformers-att-config replace the "
-                "attention as a whole and leave no place for a mapping: drop them, or use "
-                "fairseq's own transformer"
-            )
+            raise ValueError(XFORMERS)
         super().__init__(embed_dim, num_heads, **options)
-        if kept_heads is not None and kept_heads != num_heads:
-            if not 0 <= kept_heads < num_heads:
-                raise ValueError(f"an attention keeps 0 to {num_heads} heads, not {kept_heads}")
+        number = num_heads if kept_heads is None else kept_heads
+        noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
+        self._take(Heads(number, mapping, gate), *noise)
+
+    @classmethod
+    def replacing(
+        cls,
+        stock: FairseqMultiheadAttention,
+        heads: Heads,
+        q_noise: float = 0.0,
+        qn_block_size: int = 8,
+    ) -> MultiheadAttention:
+        """An attention with the projections, the dropout and the place of another.
+
+        Args:
+            stock: of fairseq; not to be used any more.
+            heads: those that the new one has.
+            q_noise, qn_block_size: the quantisation noise that ``stock`` was made with.
+
+        Raises:
+            ValueError: as the constructor.
+        """
+        if getattr(stock, "use_xformers", False):
+            raise ValueError(XFORMERS)
+        # Without memory and random numbers, for the weights that follow
+        with torch.device("meta"):
+            attention = cls(
+                stock.embed_dim,
+                stock.num_heads,
+                heads.mapping or Mapping(),
+                kdim=stock.kdim,
+                vdim=stock.vdim,
+                add_bias_kv=stock.bias_k is not None,
+                add_zero_attn=stock.add_zero_attn,
+                self_attention=stock.self_attention,
+                encoder_decoder_attention=stock.encoder_decoder_attention,
+            )
+        for name, module in stock.named_children():
+            setattr(attention, name, module)
+        attention.bias_k, attention.bias_v = stock.bias_k, stock.bias_v
+        attention._take(heads, q_noise, qn_block_size)
+        return attention
+
+    def _take(self, heads: Heads, q_noise: float, block_size: int) -> None:
+        """Have these heads, in the place of as many or more."""
+        if heads.number != self.num_heads:
+            if not 0 <= heads.number < self.num_heads:
+                raise ValueError(
+                    f"an attention keeps 0 to {self.num_heads} heads, not {heads.number}"
+                )
             if self.bias_k is not None:
                 raise ValueError("an attention with add_bias_kv keeps all its heads")
-            q_noise, block_size = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
-            self._keep_first_heads(kept_heads, q_noise, block_size)
-        if (mapping is None) != (self.num_heads == 0):
-            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
-        if gate is not None and gate.num_heads != self.num_heads:
-            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
-        self.mapping = mapping
-        self.gate = gate
+            self._keep_first_heads(heads.number, q_noise, block_size)
+        if (heads.mapping is None) != (self.num_heads == 0):
+            raise ValueError(f"{self.num_heads} heads do not fit the mapping {heads.mapping!r}")
+        if heads.gate is not None and heads.gate.num_heads != self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not fit {heads.gate.num_heads} gates")
+        self.mapping = heads.mapping
+        self.gate = heads.gate
         self.filled: list[str] = []
+        self._observers: list[Callable[[Tensor], None]] = []
         # Otherwise fairseq calls torch's fused attention, which never shows the scores
         self.skip_embed_dim_check = True
+
+    @contextmanager
+    def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
+        """Call ``observer`` with the weights of each call while this is open.
+
+        They are ``(batch, heads, queries, keys)``, before dropout and gates, float32 (float64 for
+        a float64 model). Kernels that never hold weights stand back meanwhile.
+        """
+        self._observers.append(observer)
+        try:
+            yield
+        finally:
+            self._observers.remove(observer)
 
     def forward(
         self,
@@ -140,8 +219,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
-        wants_more = need_weights or need_head_weights or before_softmax
-        if key is not None and incremental_state is None and not wants_more:
+        wants_weights = need_weights or need_head_weights or before_softmax or self._is_watched()
+        if key is not None and incremental_state is None and not wants_weights:
             fused = self._fused(query, key, value, key_padding_mask, attn_mask)
             if fused is not None:
                 return self._output(fused), None
@@ -160,6 +239,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
         query_length, batch = query.size(0), query.size(1)
         wide = scores if scores.dtype == torch.float64 else scores.float()
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
+        for observer in self._observers:
+            observer(probs)
         heads = self._weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
         output = self._output(heads)
         weights: Tensor | None = None
@@ -168,6 +249,18 @@ class MultiheadAttention(FairseqMultiheadAttention):
         elif need_weights:
             weights = probs.mean(dim=1)
         return output, weights
+
+    def _is_watched(self) -> bool:
+        """Whether somebody sees the weights, or, through torch's hooks, the mapping."""
+        mapping: Any = self.mapping
+        return bool(
+            self._observers
+            or mapping._forward_hooks
+            or mapping._forward_pre_hooks
+            or mapping._backward_hooks
+            or mapping._backward_pre_hooks
+            or nn.modules.module._has_any_global_hook()
+        )
 
     def _output(self, heads: Tensor) -> Tensor:
         """Gate ``(batch, heads, queries, head_dim)`` and project it to ``(queries, batch, embed_dim)``."""
@@ -192,14 +285,15 @@ class MultiheadAttention(FairseqMultiheadAttention):
         assert self.mapping is not None
         dropout = self.dropout_module
         drops = dropout.p > 0 and (self.training or dropout.apply_during_inference)
-        if drops or self.bias_k is not None or self.add_zero_attn or not is_fusible(self.mapping):
+        if drops or self.bias_k is not None or self.add_zero_attn:
             return None
         if key.size(1) != query.size(1) or not _is_plain(attn_mask, query, key):
             return None
-        alpha = self.mapping.fusible_alpha
-        dtype = compat.computing_dtype(query)
-        attention = kernels.attention_for(query, dtype, self.head_dim)
-        if alpha is None or attention is None:
+        entmax = self.mapping.fused()
+        if entmax is None:
+            return None
+        attention = kernels.attention_for(query, compat.computing_dtype(query), self.head_dim)
+        if attention is None:
             return None
         if self.self_attention:
             key = value = query
@@ -214,7 +308,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             self._split(self.q_proj(query)),
             self._split(self.k_proj(key)),
             self._split(self.v_proj(value)),
-            alpha - 1.0,
+            entmax.epsilon,
             key_padding_mask=key_padding_mask,
             attn_mask=None if causal else attn_mask,
             causal=causal,

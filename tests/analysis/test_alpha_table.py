@@ -6,7 +6,7 @@ import torch
 
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.cli import main
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 from tests.support import TINY, build_model
 
 

@@ -5,8 +5,8 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
-from fairseq_entmax.models.alpha_record import FILE_NAME, read_record
 from fairseq_entmax.models.entmax_transformer import learned_alphas
+from fairseq_entmax.models.head_record import FILE_NAME, read_record
 from tests.support import batch, build_model
 
 

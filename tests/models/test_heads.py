@@ -16,7 +16,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax import compat
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import options as model_options
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 from tests.support import MAPPINGS, TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"

@@ -5,8 +5,8 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_entmax.mappings import Entmax
-from fairseq_entmax.models.entmax_transformer import attention_modules, learned_alphas
 from fairseq_entmax.models.options import add_arguments
+from fairseq_entmax.modules import attention_modules, learned_alphas
 from tests.support import build_model, tiny_task
 
 

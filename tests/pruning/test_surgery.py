@@ -17,8 +17,8 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.models.entmax_transformer import attention_modules
 from fairseq_entmax.models.options import add_arguments
+from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import (
     Head,
     checkpoint_heads,

@@ -16,7 +16,7 @@ from fairseq_entmax.analysis.arguments import BLEU, LOSS
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 
 # In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
 UNKNOWN_TARGET = "NOTINDICTIONARY"

@@ -21,7 +21,7 @@ from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.importance.activations import evaluating
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 
 
 def head_sensitivity(

@@ -20,7 +20,7 @@ from fairseq_entmax.analysis.ablation.removal import (
     without_heads,
 )
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_state
 from tests.pruning.test_surgery import (
     ALL,

@@ -5,7 +5,7 @@ import torch
 
 from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
 from fairseq_entmax.mappings import is_fusible
-from fairseq_entmax.models.entmax_transformer import attention_modules
+from fairseq_entmax.modules import attention_modules
 from tests.analysis.importance.relevance_reference import Reference
 from tests.support import batch, build_model, spread_scores, tiny_task
 

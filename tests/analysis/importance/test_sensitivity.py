@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-from fairseq_entmax.models.entmax_transformer import attention_modules
-from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules import MultiheadAttention, attention_modules
 from tests.kernels.native.support import needs_compiler
 from tests.support import batch, build_model, spread_scores, tiny_task
 

@@ -1,0 +1,329 @@
+"""What makes a model of fairseq one whose heads have mappings and gates.
+
+    class EntmaxTransformerModel(AdaptiveModel, TransformerModel): ...
+
+The model is built as fairseq builds it, and then :meth:`AdaptiveModel.take_heads` gives every
+attention in it its mapping, number of heads and gates.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from argparse import Namespace
+from typing import Any, ClassVar
+
+import torch
+from fairseq.distributed import utils as distributed_utils
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from fairseq_entmax import compat
+from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.checkpoints import UnsafeCheckpointError
+from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.models.config import (
+    HEADS_OPTIONS,
+    add_arguments,
+    option_name,
+    refuse_unknown,
+    set_defaults,
+)
+from fairseq_entmax.models.head_record import HeadMonitor
+from fairseq_entmax.models.options import (
+    AttentionOptions,
+    check_stock_options,
+    read_options,
+    seed_of_its_own,
+)
+from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.modules import (
+    HardConcreteGate,
+    MultiheadAttention,
+    PruningState,
+    attention_modules,
+    give_heads,
+    transformer_layers,
+)
+from fairseq_entmax.modules import gates as gates_module
+
+logger = logging.getLogger(__name__)
+
+
+class AdaptiveModel(nn.Module):
+    """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
+
+    Stands before fairseq's model among the bases of a class. The class's ``build_model`` calls
+    :meth:`prepare`, then fairseq's ``build_model``, then :meth:`take_heads`.
+
+    Attributes:
+        attentions: those that models of the class have.
+        attention_options: what the options of this model's heads amount to.
+        monitor: shows and records what heads learn.
+        pruning_state: what head pruning remembers; None without gates.
+    """
+
+    attentions: ClassVar[tuple[str, ...]] = ATTENTIONS
+    attention_options: AttentionOptions
+    monitor: HeadMonitor | None = None
+    pruning_state: PruningState | None
+    _seed = 0
+    _passes = (-1, 0)
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        """Add fairseq's options of the model, and this package's."""
+        super().add_args(parser)  # type: ignore[misc]
+        add_arguments(parser)
+
+    @classmethod
+    def attention_options_of(cls, args: Any) -> AttentionOptions:
+        """What the options of heads amount to, checked.
+
+        Args:
+            args: all options of the model, with the defaults of the architecture.
+
+        Raises:
+            ValueError: names the option, what was given, and what is allowed.
+        """
+        return read_options(args, cls.attentions)
+
+    @classmethod
+    def prepare(cls, args: Any) -> Namespace:
+        """Options, from a command line or the ``model`` section of a YAML file, ready to build.
+
+        Where training starts from a pruned checkpoint and no option says how many heads there
+        are, they are those of the checkpoint.
+
+        Raises:
+            ValueError: an option is wrong; names it, the value, and what is allowed.
+        """
+        try:
+            prepared = _namespace(args) if OmegaConf.is_config(args) else args
+            set_defaults(prepared)
+            check_stock_options(prepared)
+            heads = _heads_of_start(prepared)
+            options = cls.attention_options_of(Namespace(**{**vars(prepared), **heads}))
+        except ValueError as error:
+            compat.stop_command(error)
+            raise
+        # Said in the checkpoint, so that whoever loads it need not look for the start
+        for attention, counts in options.heads.items():
+            heads[HEADS_OPTIONS[attention]] = ",".join(map(str, counts))
+        vars(prepared).update(heads)
+        if prepared is not args:
+            with open_dict(args):
+                args.update(heads)
+        return prepared
+
+    def take_heads(self, options: AttentionOptions, args: Any, seed: int | None = None) -> None:
+        """Give every attention of a model that fairseq built its mapping, heads and gates.
+
+        Args:
+            options: of :meth:`attention_options_of`.
+            args: all options; ``save_dir`` and ``no_save`` say where records are written.
+            seed: of the starting values; None takes one that follows torch's.
+
+        Raises:
+            ValueError: an attention leaves no place for a mapping, or not for so few heads.
+        """
+        generator = torch.Generator().manual_seed(seed_of_its_own() if seed is None else seed)
+        for attention, number, layer in transformer_layers(self):
+            give_heads(layer, attention, options.build_heads(attention, number, generator))
+        self._share_parameters()
+        self.attention_options = options
+        self._seed = torch.initial_seed()
+        save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
+        self.monitor = HeadMonitor(attention_modules(self), save_dir, options.log_interval)
+        self.pruning_state = PruningState() if self.head_gates() else None
+        if options.freeze_decoder:
+            for name, parameter in self.named_parameters(remove_duplicate=False):
+                if name.startswith("decoder."):
+                    parameter.requires_grad_(False)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the model; arguments and result are those of fairseq's."""
+        if self.monitor is not None:
+            self.monitor.observe(self.training)
+        if self.training:
+            self._draw_gates()
+        return super().forward(*args, **kwargs)
+
+    def head_gates(self) -> dict[str, dict[int, HardConcreteGate]]:
+        """The gates on heads: attention to layer number to the gates there."""
+        gates: dict[str, dict[int, HardConcreteGate]] = {}
+        for attention, number, module in attention_modules(self):
+            if module.gate is not None:
+                gates.setdefault(attention, {})[number] = module.gate
+        return gates
+
+    def set_num_updates(self, num_updates: int) -> None:
+        """Called by fairseq's trainer before each step, and only by it."""
+        super().set_num_updates(num_updates)  # type: ignore[misc]
+        if self.monitor is not None:
+            self.monitor.updates = num_updates
+
+    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+        """Load a checkpoint of this model or of its stock counterpart.
+
+        What the checkpoint lacks keeps its starting value; the log names it.
+
+        Raises:
+            ValueError: the checkpoint has head gates where the model has none, other numbers of
+                heads, or NaN in a mapping.
+        """
+        self._check_state(state_dict)
+        try:
+            result = super().load_state_dict(state_dict, *args, **kwargs)
+        except RuntimeError as error:
+            if "size mismatch" in str(error) and "_proj.weight" in str(error):
+                raise _refusal(
+                    "the checkpoint has other numbers of heads, or another width, than the model: "
+                    "give the options that 'fairseq-entmax prune CHECKPOINT --print-config' prints "
+                    f"({error})"
+                ) from error
+            raise
+        self._say_what_is_new()
+        return result
+
+    def _check_state(self, state_dict: dict[str, Any]) -> None:
+        no_numbers = [
+            name
+            for name, value in state_dict.items()
+            if ".mapping." in name and isinstance(value, Tensor) and value.isnan().any()
+        ]
+        if no_numbers:
+            raise _refusal(
+                f"the checkpoint has no number (NaN) for {', '.join(no_numbers)}: its training "
+                f"has diverged, take an earlier checkpoint"
+            )
+        gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
+        gated -= {name for name, module in self.named_modules() if _has_gate(module)}
+        if gated:
+            raise _refusal(
+                f"the checkpoint has head gates in {', '.join(sorted(gated))}, the model "
+                f"has none there: give the --head-gates that it was trained with, or take the "
+                f"closed heads out of it with 'fairseq-entmax prune'"
+            )
+
+    def _say_what_is_new(self) -> None:
+        """Log what the checkpoint that was loaded did not have."""
+        modules = list(self.modules())
+        gates = [module for module in modules if isinstance(module, HardConcreteGate)]
+        new_gates = [name for gate in gates for name in gate.filled if name.endswith("weight")]
+        if new_gates:
+            logger.warning(
+                "the checkpoint has no head gates for %s; they start at --gate-init %s",
+                ", ".join(name.removesuffix(".gate.weight") for name in new_gates),
+                self.attention_options.gate["init"],
+            )
+        attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
+        filled = [name for attention in attentions for name in attention.filled]
+        if filled:
+            logger.warning(
+                "the checkpoint has no value for %d learned parameters; they start as in a new "
+                "model (--alpha-init %s): %s",
+                len(filled),
+                self.attention_options.mapping_defaults["init"],
+                ", ".join(filled),
+            )
+
+    def _share_parameters(self) -> None:
+        """Make mappings use one parameter together, as far as they say they reach."""
+        shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
+        for attention, _, module in attention_modules(self):
+            mapping = module.mapping
+            if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
+                continue
+            group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
+            for name, parameter in list(mapping.named_parameters(recurse=False)):
+                one = shared.setdefault((type(mapping), group, name), parameter)
+                setattr(mapping, name, one)
+
+    def _draw_gates(self) -> None:
+        """Draw the gates of one training pass.
+
+        The draw follows from the seed, the update, and the batch's number in the update. With
+        several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
+        the workers draw differently, and ``w`` workers draw what one worker does that makes
+        ``w`` times as many batches an update.
+        """
+        if not self.attention_options.gated:
+            return
+        gates = [gate for layers in self.head_gates().values() for gate in layers.values()]
+        updates = compat.trainer_num_updates() or 0
+        previous, passes = self._passes
+        # Without a trainer there are no updates to tell the passes apart: they are all counted
+        passes = passes + 1 if previous == updates else 0
+        self._passes = updates, passes
+        rank = distributed_utils.get_global_rank()
+        workers = distributed_utils.get_global_world_size()
+        gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def _refusal(message: str) -> ValueError:
+    """An error to raise; one of fairseq's commands ends with it as its message."""
+    error = ValueError(message)
+    compat.stop_command(error)
+    return error
+
+
+def _has_gate(module: nn.Module) -> bool:
+    return isinstance(module, MultiheadAttention) and module.gate is not None
+
+
+def _namespace(cfg: Any) -> Namespace:
+    """The ``model`` section of a configuration as options, with where training saves and starts.
+
+    Raises:
+        ValueError: a name looks like an option of this package, and is none.
+    """
+    refuse_unknown(cfg)
+    names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
+    borrowed = [name for name in names if name not in cfg]
+    with open_dict(cfg):
+        for name in borrowed:
+            cfg[name] = f"${{oc.select:checkpoint.{name},null}}"
+        values = OmegaConf.to_container(cfg, resolve=True)
+        for name in borrowed:
+            del cfg[name]
+    return Namespace(**values)
+
+
+def _heads_of_start(args: Any) -> dict[str, str]:
+    """The heads of the pruned checkpoint from which training starts, as options.
+
+    Nothing where options say how many heads there are, and where training starts from
+    nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
+    says so when it loads it).
+    """
+    path = _start_of(args)
+    options = HEADS_OPTIONS.values()
+    if path is None or any(getattr(args, option, None) is not None for option in options):
+        return {}
+    try:
+        start = read_model(path)
+    except (OSError, ValueError, UnsafeCheckpointError):
+        return {}
+    if not start.is_pruned:
+        return {}
+    heads = {
+        HEADS_OPTIONS[attention]: ",".join(map(str, counts))
+        for attention, counts in start.options.heads.items()
+    }
+    given = " ".join(f"{option_name(option)} {counts}" for option, counts in heads.items())
+    logger.info("the heads of each layer are those of %s: %s", path, given)
+    return heads
+
+
+def _start_of(args: Any) -> str | None:
+    """The checkpoint that fairseq will load first, if there is one: its own rules."""
+    if getattr(args, "save_dir", None) is None:  # no training
+        return None
+    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
+    last = os.path.join(args.save_dir, restore)
+    for path in (last, getattr(args, "finetune_from_model", None), restore):
+        if path and os.path.isfile(path):
+            return str(path)
+    return None

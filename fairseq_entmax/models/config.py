@@ -1,0 +1,300 @@
+"""The options of the models, written once.
+
+From :class:`AttentionConfig` come the arguments of commands, the defaults of architectures, the
+names that a YAML file may have, and what is checked of each option by itself. What they amount
+to together is in :mod:`fairseq_entmax.models.options`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.mappings import parse_mappings
+from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
+from fairseq_entmax.mappings.registry import MappingSpec
+from fairseq_entmax.modules import gates
+from fairseq_entmax.modules.pruning_state import MOST_UPDATES
+
+MAPPING_OPTIONS = {
+    ENCODER_SELF: "encoder_self_attn_mapping",
+    DECODER_SELF: "decoder_self_attn_mapping",
+    CROSS: "cross_attn_mapping",
+}
+HEADS_OPTIONS = {
+    ENCODER_SELF: "encoder_self_attn_heads",
+    DECODER_SELF: "decoder_self_attn_heads",
+    CROSS: "cross_attn_heads",
+}
+# What looks like an option of this package, and is refused where it is none
+_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads")
+
+
+def parse_mapping_option(value: Any) -> list[MappingSpec]:
+    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have.
+
+    Raises:
+        ValueError: as :func:`parse_mappings`; it is no text.
+    """
+    return parse_mappings(mapping_text(value))
+
+
+def mapping_text(value: Any) -> str:
+    """One text of what :func:`parse_mapping_option` takes."""
+    if isinstance(value, list | tuple):
+        return ",".join(mapping_text(item) for item in value)
+    if not isinstance(value, str):
+        raise ValueError(f"a mapping must be a text such as 'entmax', not {value!r}")
+    return value
+
+
+def parse_head_counts(value: Any) -> list[int]:
+    """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it.
+
+    Raises:
+        ValueError: a part is no whole number of 0 or more.
+    """
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    counts = [str(part).strip() for part in parts]
+    if not counts or not all(re.fullmatch("[0-9]{1,6}", count) for count in counts):
+        raise ValueError(f"heads must be whole numbers of 0 or more, such as 3,0,8, not {value!r}")
+    return [int(count) for count in counts]
+
+
+def parse_attentions(value: Any) -> tuple[str, ...]:
+    """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`.
+
+    Raises:
+        ValueError: an unknown name, or one twice.
+    """
+    if value is None or value == "":
+        return ()
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    names = [str(part).strip() for part in parts]
+    for name in names:
+        if name not in ATTENTIONS:
+            raise ValueError(f"unknown attention {name!r}; allowed: {', '.join(ATTENTIONS)}")
+    if len(set(names)) < len(names):
+        raise ValueError(f"an attention is named twice in {value!r}")
+    return tuple(attention for attention in ATTENTIONS if attention in names)
+
+
+def _check_interval(value: Any) -> int:
+    try:
+        interval = int(value)
+    except (TypeError, ValueError, OverflowError):
+        interval = -1
+    if not 0 <= interval <= MOST_UPDATES:
+        raise ValueError(
+            f"the number of updates must be a whole number, 0 or more and {MOST_UPDATES:,} at the "
+            f"most, not {value!r:.100}"
+        )
+    return interval
+
+
+def _check_sharing(value: Any) -> str:
+    if value not in SHARING:
+        raise ValueError(f"must be one of {', '.join(SHARING)}, not {value!r}")
+    return str(value)
+
+
+def _option(
+    default: Any,
+    help: str,
+    check: Callable[[Any], Any] = bool,
+    metavar: str | None = None,
+    default_text: str | None = None,
+) -> Any:
+    """A field of :class:`AttentionConfig`.
+
+    Args:
+        default: None where something else decides.
+        help: what ``--help`` says.
+        check: makes of a value, text or from YAML, what it means, or raises ValueError.
+        metavar: what stands for the value in ``--help``; None for a flag.
+        default_text: what ``--help`` says of the default, where not the value itself.
+    """
+    if default is not None and metavar is not None:
+        default_text = str(default)
+    shown = f" (default: {default_text})" if default_text else ""
+    return field(
+        default=default, metadata={"help": help + shown, "check": check, "metavar": metavar}
+    )
+
+
+def _mapping_of(attention: str) -> Any:
+    help = f"mapping of {attention} attention, instead of --attn-mapping"
+    return _option(None, help, parse_mapping_option, "SPEC")
+
+
+def _heads_of(attention: str) -> Any:
+    stock = "--encoder" if attention == ENCODER_SELF else "--decoder"
+    help = (
+        f"heads of {attention} attention in each layer, bottom layer first, such as 3,0,8, or "
+        f"one number for every layer; a head keeps the width that {stock}-attention-heads gives it"
+    )
+    every_layer = f"{stock}-attention-heads in every layer"
+    return _option(None, help, parse_head_counts, "N,N,...", every_layer)
+
+
+@dataclass
+class AttentionConfig:
+    """The options of a model of this package, beside those of fairseq's."""
+
+    attn_mapping: str | list[str] = _option(
+        "entmax",
+        "mapping of all attentions from scores to weights: softmax, sparsemax, entmax15, entmax "
+        "(alpha learned per head) or entmax:alpha=1.33 (fixed); or a list, bottom layer first, "
+        "such as sparsemax*5,softmax",
+        parse_mapping_option,
+        "SPEC",
+    )
+    encoder_self_attn_mapping: str | list[str] | None = _mapping_of(ENCODER_SELF)
+    decoder_self_attn_mapping: str | list[str] | None = _mapping_of(DECODER_SELF)
+    cross_attn_mapping: str | list[str] | None = _mapping_of(CROSS)
+    alpha_init: str | float = _option(
+        NORMAL,
+        "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
+        "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first",
+        lambda value: check_alpha_init(value, "the start of alpha"),
+        "normal|NUMBER",
+    )
+    share_alpha: str = _option(
+        SHARE_NONE,
+        "one learned alpha per head (none), per layer and attention (layer), per attention "
+        "(attention), or one in all (model); a mapping's own, entmax:share=layer, comes first",
+        _check_sharing,
+        "|".join(SHARING),
+    )
+    alpha_log_interval: int = _option(
+        10,
+        "write the values that the heads learn, such as every alpha, to a file of their name, such "
+        "as alpha.jsonl, in the save directory each N updates; 0 for never",
+        _check_interval,
+        "N",
+    )
+    encoder_self_attn_heads: str | list[int] | None = _heads_of(ENCODER_SELF)
+    decoder_self_attn_heads: str | list[int] | None = _heads_of(DECODER_SELF)
+    cross_attn_heads: str | list[int] | None = _heads_of(CROSS)
+    head_gates: str | list[str] | None = _option(
+        None,
+        f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; train "
+        "them with --criterion label_smoothed_cross_entropy_with_head_l0",
+        parse_attentions,
+        "ATTENTION,...",
+        "none",
+    )
+    gate_temperature: float = _option(
+        gates.TEMPERATURE,
+        "temperature beta of the gates, from 0.01 and below 1",
+        gates.check_temperature,
+        "NUMBER",
+    )
+    gate_stretch: str | float | list[float] = _option(
+        ",".join(map(str, gates.STRETCH)),
+        "stretch limits gamma below 0 and zeta above 1 of the gates, written with an equals sign, "
+        "or one number e for -e and 1 + e",
+        gates.check_stretch,
+        "GAMMA,ZETA",
+    )
+    gate_init: float = _option(
+        gates.INIT,
+        "start of log a of every gate; from 2.4 on, with the other defaults, a gate starts as 1 "
+        "in evaluation; from -10 to 10",
+        gates.check_init,
+        "NUMBER",
+    )
+    gate_lr_factor: float = _option(
+        gates.LR_FACTOR,
+        "how much faster than other parameters log a learns, from 0.001 to 10000",
+        gates.check_lr_factor,
+        "NUMBER",
+    )
+    freeze_decoder: bool = _option(
+        False,
+        "keep every parameter of the decoder as it is, shared embeddings included; for pruning "
+        "the encoder of a trained model",
+    )
+
+    @classmethod
+    def of(cls, args: Any) -> AttentionConfig:
+        """The options among others, those that are not given with their defaults."""
+        given = {option: getattr(args, option, None) for option in DEFAULTS}
+        return cls(**{option: value for option, value in given.items() if value is not None})
+
+    def checked(self, option: str) -> Any:
+        """What the value of an option means; None where it has none.
+
+        Raises:
+            ValueError: names the option, the value and what is allowed.
+        """
+        value = getattr(self, option)
+        if value is None:
+            return None
+        try:
+            return _FIELDS[option].metadata["check"](value)
+        except ValueError as error:
+            raise ValueError(f"{option_name(option)}: {error}") from None
+
+
+_FIELDS = {entry.name: entry for entry in fields(AttentionConfig)}
+DEFAULTS: dict[str, Any] = {name: entry.default for name, entry in _FIELDS.items()}
+
+
+def option_name(option: str) -> str:
+    """``alpha_init`` to ``--alpha-init``."""
+    return "--" + option.replace("_", "-")
+
+
+def add_arguments(parser: Any) -> None:
+    """Add the options to an argparse parser or group. Defaults come from the architecture."""
+    for option, entry in _FIELDS.items():
+        about = entry.metadata
+        if about["metavar"] is None:
+            parser.add_argument(option_name(option), action="store_true", help=about["help"])
+        else:
+            parser.add_argument(
+                option_name(option),
+                metavar=about["metavar"],
+                type=_argument(about["check"]),
+                help=about["help"],
+            )
+
+
+def set_defaults(args: Any) -> None:
+    """Fill in what was not given, as a fairseq architecture function does."""
+    for option, default in DEFAULTS.items():
+        if getattr(args, option, None) is None:
+            setattr(args, option, default)
+
+
+def refuse_unknown(names: Iterable[Any]) -> None:
+    """Refuse names in a YAML file that look like options of this package and are none.
+
+    fairseq ignores names that it does not know, and the experiment would be another one.
+
+    Raises:
+        ValueError: names the first of them.
+    """
+    for name in map(str, names):
+        if name not in DEFAULTS and any(word in name for word in _OWN_WORDS):
+            raise ValueError(
+                f"model.{name} is no option of this model; allowed: {', '.join(DEFAULTS)}"
+            )
+
+
+def _argument(check: Callable[[Any], Any]) -> Callable[[str], str]:
+    """An argparse type that keeps the text and turns a ValueError into the parser's error."""
+
+    def checked(text: str) -> str:
+        try:
+            check(text)
+        except ValueError as error:
+            raise argparse.ArgumentTypeError(str(error)) from None
+        return text
+
+    return checked

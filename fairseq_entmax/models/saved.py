@@ -1,0 +1,175 @@
+"""Which model is in a checkpoint: one answer for every command, and for training."""
+
+from __future__ import annotations
+
+import copy
+import os
+from argparse import Namespace
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from torch import Tensor
+
+from fairseq_entmax import checkpoints
+from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
+from fairseq_entmax.mappings import Mapping, MappingSpec
+from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.modules import HardConcreteGate
+
+PREFIX = "entmax_"
+
+
+@dataclass(frozen=True)
+class SavedAttention:
+    """One attention of one layer of a saved model.
+
+    Attributes:
+        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
+        layer: from 0, the bottom.
+        path: of its module, such as ``encoder.layers.0.self_attn``.
+        heads: how many it has.
+        mapping: what the settings name.
+        weights: its parameters, by their names in the module.
+    """
+
+    attention: str
+    layer: int
+    path: str
+    heads: int
+    mapping: MappingSpec
+    weights: dict[str, Tensor]
+
+    def part(self, name: str) -> dict[str, Tensor]:
+        """The parameters of one of its modules, such as ``gate``."""
+        start = f"{name}."
+        return {
+            key.removeprefix(start): value
+            for key, value in self.weights.items()
+            if key.startswith(start)
+        }
+
+
+@dataclass(frozen=True)
+class SavedModel:
+    """A model as a checkpoint has it.
+
+    Attributes:
+        path: what to call it in errors.
+        state: the checkpoint.
+        architecture: the one that it names.
+        model_class: what builds it, of the kind of :class:`AdaptiveModel`.
+        args: its settings, with the defaults of the architecture, for ``model_class``; those of
+            a stock model are turned into those of its counterpart in this package, with softmax.
+        options: what the settings of heads amount to.
+        attentions: those that have weights, encoder first, bottom layer first.
+    """
+
+    path: str
+    state: dict[str, Any]
+    architecture: str
+    model_class: Any
+    args: Namespace
+    options: AttentionOptions
+    attentions: tuple[SavedAttention, ...]
+
+    @property
+    def is_pruned(self) -> bool:
+        """Whether a layer has fewer heads than it has place for."""
+        return any(
+            count < self.options.places[attention]
+            for attention, counts in self.options.heads.items()
+            for count in counts
+        )
+
+    def mapping(self, attention: SavedAttention) -> Mapping | None:
+        """The mapping of an attention with what it has learned, in float64; None without heads."""
+        if attention.heads == 0:
+            return None
+        defaults = self.options.mapping_defaults
+        mapping = attention.mapping.build(attention.heads, defaults=defaults)
+        learned = attention.part("mapping")
+        if learned:
+            mapping.load_state_dict(learned)
+        return mapping.double()
+
+    def gates(self, attention: SavedAttention) -> list[float]:
+        """The gate of each head in evaluation; 1 where there are no gates."""
+        state = attention.part("gate")
+        if not state:
+            return [1.0] * attention.heads
+        gate = HardConcreteGate(attention.heads, **self.options.gate)
+        gate.load_state_dict(state)
+        values: list[float] = gate.at_evaluation().tolist()
+        return values
+
+
+def read_model(path: str) -> SavedModel:
+    """Read which model is in a checkpoint; nothing in it is run.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is no checkpoint, or one of a model that has no counterpart here.
+        UnsafeCheckpointError: it holds something that could run code.
+    """
+    if not os.path.isfile(path):
+        kind = "is no file" if os.path.exists(path) else "does not exist"
+        raise FileNotFoundError(f"there is no checkpoint {path}, it {kind}")
+    return model_of_state(checkpoints.load_checkpoint(path), path)
+
+
+def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
+    """The same for a checkpoint that is loaded already."""
+    settings = checkpoints.model_settings(state, path)
+    architecture = str(settings.get("arch") or settings.get("_name"))
+    # Not in training, whatever the settings were saved in
+    args = Namespace(**{**copy.deepcopy(settings), "save_dir": None, "no_save": True})
+    as_ours(args)
+    model_class = ARCH_MODEL_REGISTRY.get(args.arch)
+    if not hasattr(model_class, "attention_options_of"):
+        raise ValueError(
+            f"{path} is of the model {architecture}: only those of fairseq-entmax, and fairseq's "
+            f"own that they have as a counterpart, such as transformer, can be read"
+        )
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    options = model_class.attention_options_of(args)
+    attentions = _attentions(state["model"], options, path)
+    return SavedModel(path, state, architecture, model_class, args, options, attentions)
+
+
+def as_ours(settings: Any) -> None:
+    """Turn the settings of a stock model into those of its counterpart here, with softmax.
+
+    Args:
+        settings: an object with the attribute ``arch``, ``_name`` or both.
+    """
+    name = getattr(settings, "arch", None) or getattr(settings, "_name", None)
+    if f"{PREFIX}{name}" in ARCH_MODEL_REGISTRY:
+        settings.attn_mapping = "softmax"
+        name = f"{PREFIX}{name}"
+    settings.arch = name
+
+
+def _attentions(
+    weights: dict[str, Tensor], options: AttentionOptions, path: str
+) -> tuple[SavedAttention, ...]:
+    parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
+    for key, value in weights.items():
+        found = place_of(key)
+        if found is not None:
+            place, module, name = found
+            parts.setdefault((place, module), {})[name] = value
+    attentions = []
+    for (place, module), own in parts.items():
+        heads = options.heads.get(place.attention, [])
+        if place.layer >= len(heads):
+            raise ValueError(
+                f"{path} does not hold the model that it names: it has weights of layer "
+                f"{place.layer} of {place.attention} attention, which has {len(heads)} layers"
+            )
+        spec = options.specs[place.attention][place.layer]
+        attentions.append(SavedAttention(*place, module, heads[place.layer], spec, own))
+    if not attentions:
+        raise ValueError(f"{path} holds no attention of a Transformer")
+    attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
+    return tuple(attentions)

@@ -1,0 +1,64 @@
+"""The heads of a fairseq Transformer: where they are, and how a layer gets others.
+
+A Transformer of fairseq, whatever its shape, is built as fairseq builds it; then each attention
+is replaced by one with a mapping, the numbers of heads and the gates that were asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import nn
+
+from fairseq_entmax import compat
+from fairseq_entmax.attentions import PLACES, place_of
+from fairseq_entmax.modules.attention import Heads, MultiheadAttention
+
+
+def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAttention]]:
+    """Every attention of a model with heads of this package, encoder first, bottom layer first.
+
+    Yields:
+        (one of the three names, layer from 0, module).
+    """
+    for attention, number, layer in transformer_layers(model):
+        module = getattr(layer, PLACES[attention][1])
+        if isinstance(module, MultiheadAttention):
+            yield attention, number, module
+
+
+def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any]]:
+    """Every attention of any fairseq Transformer, with the layer that it is in.
+
+    The model may be an encoder and a decoder, a decoder alone, or an encoder alone.
+
+    Yields:
+        (one of the three names, layer from 0, the layer's module).
+    """
+    modules = dict(model.named_modules())
+    for path, module in modules.items():
+        found = place_of(path) if isinstance(module, FairseqMultiheadAttention) else None
+        if found is not None and not found[2]:
+            yield *found[0], modules[path.rpartition(".")[0]]
+
+
+def give_heads(layer: Any, attention: str, heads: Heads) -> None:
+    """Replace an attention of one of fairseq's layers; its weights stay those of the heads kept.
+
+    Args:
+        layer: an encoder or decoder layer of fairseq.
+        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
+        heads: what it gets.
+
+    Raises:
+        ValueError: the attention leaves no place for a mapping, or not for so few heads.
+    """
+    name = PLACES[attention][1]
+    stock = getattr(layer, name)
+    noise = getattr(layer, "quant_noise", 0.0), getattr(layer, "quant_noise_block_size", 8)
+    setattr(layer, name, MultiheadAttention.replacing(stock, heads, *noise))
+    if heads.number == 0 and getattr(layer, "normalize_before", False):
+        setattr(layer, f"{name}_layer_norm", nn.Identity())  # nothing would look at its output
+    compat.avoid_fused_encoder_layer(layer)

@@ -1,0 +1,58 @@
+"""How large the weights of a checkpoint are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.models.saved import SavedModel
+
+# How the names of tensors end that are saved and not learned, and that layers may share
+_BUFFERS = (".gate.decision", ".version", "._float_tensor")
+_SHARED = (".embed_tokens.weight", ".output_projection.weight")
+
+
+def shared_names(model: SavedModel) -> tuple[str, ...]:
+    """How the names of tensors end that layers of a model may share."""
+    names = set(_SHARED)
+    for attention in model.attentions:
+        mapping = model.mapping(attention)
+        if mapping is not None and mapping.share in (SHARE_ATTENTION, SHARE_MODEL):
+            names |= {f".mapping.{name}" for name, _ in mapping.named_parameters()}
+    return tuple(names)
+
+
+def size_of(weights: dict[str, Tensor], shared: tuple[str, ...]) -> tuple[int, int]:
+    """The number of parameters, gates included, and their bytes.
+
+    Args:
+        weights: of a checkpoint.
+        shared: what :func:`shared_names` gave.
+    """
+    parameters = list(_parameters(weights, shared))
+    count = sum(value.numel() for value in parameters)
+    return count, sum(value.numel() * value.element_size() for value in parameters)
+
+
+def _parameters(weights: dict[str, Tensor], shared: tuple[str, ...]) -> Iterator[Tensor]:
+    """Each learned tensor once; what fairseq saves beside them is left out.
+
+    Tensors that layers share may be copies in the file, as fairseq moves each to the CPU by
+    itself; ``shared`` says how the names of such tensors end.
+    """
+    seen = set()
+    copies: list[Tensor] = []
+    for key, value in weights.items():
+        is_buffer = key.startswith("pruning_state.") or key.endswith(_BUFFERS)
+        place = (value.data_ptr(), value.shape)
+        if is_buffer or not value.numel() or place in seen:
+            continue
+        seen.add(place)
+        if key.endswith(shared):
+            if any(torch.equal(value, known) for known in copies):
+                continue
+            copies.append(value)
+        yield value
