@@ -26,7 +26,7 @@ from fairseq_entmax.analysis.arguments import (
 )
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, collect
 from fairseq_entmax.analysis.entries import model_entry, training_records
-from fairseq_entmax.analysis.importance.shares import evenly_spread
+from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
 from fairseq_entmax.analysis.measures.base import ByHead
@@ -206,7 +206,7 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
             at_once = min(args.batch_size or one.at_once, one.at_once)
             batches = list(samples(study.dataset, spread, device, at_once, args.max_tokens))
             watched = loading.with_progress(args, batches, one.name)
-            shares[-1][one.name] = one.shares(loaded.model, watched, study.tables.pad)
+            shares[-1][one.name] = head_shares(one, loaded.model, watched, study.tables.pad)
     return shares
 
 

@@ -15,7 +15,7 @@ from fairseq_entmax.analysis.measures.head_values import KNOWN
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 logger = logging.getLogger(__name__)
 
@@ -42,31 +42,29 @@ def model_entry(
         "loss": collector.loss,
         "records": records,
         "attentions": [
-            _layer(collector, MeasuredLayer(
-                attention,
-                number,
-                collector.statistics.layers.get(attention, {}).get(number),
-                module,
-                importance,
-                collector.linguistic and (collector.linguistic.results(attention, number) or None),
-            ))
-            for attention, number, module in sorted(
+            _layer(collector, importance, *place)
+            for place in sorted(
                 attention_modules(loaded.model), key=lambda one: ATTENTIONS.index(one[0])
             )
         ],
-    }  # fmt: skip
-
-
-def _layer(collector: ModelCollector, layer: MeasuredLayer) -> Fields:
-    specs = collector.loaded.model.attention_options.specs
-    results = layer.results()
-    mapping = str(specs[layer.attention][layer.number]) if results["heads"] else None
-    return {
-        "attention": layer.attention,
-        "layer": layer.number,
-        "mapping": mapping,
-        **results,
     }
+
+
+def _layer(
+    collector: ModelCollector,
+    importance: dict[str, ByHead],
+    attention: str,
+    number: int,
+    module: MultiheadAttention,
+) -> Fields:
+    statistics = collector.statistics.layers.get(attention, {}).get(number)
+    annotated = collector.linguistic
+    linguistic = annotated.results(attention, number) if annotated else []
+    layer = MeasuredLayer(attention, number, statistics, module, importance, linguistic or None)
+    results = layer.results()
+    spec = collector.loaded.model.attention_options.specs[attention][number]
+    mapping = str(spec) if results["heads"] else None
+    return {"attention": attention, "layer": number, "mapping": mapping, **results}
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
@@ -89,7 +87,7 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
         lines = [
             {"update": line["update"], "values": line[name]} for line in read_record(path, name)
         ]
-        low, high = name in KNOWN and KNOWN[name].range or (float("-inf"), float("inf"))
+        low, high = (name in KNOWN and KNOWN[name].range) or (float("-inf"), float("inf"))
         for line in lines:
             if not all(low <= value <= high for value in _numbers(line["values"])):
                 raise ValueError(

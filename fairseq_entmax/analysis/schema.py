@@ -49,7 +49,9 @@ def schema(declared: Iterable[Number] = ()) -> JsonSchema:
     definitions = found["$defs"]
     for name, fields in (("head", head), ("layer", layer), ("settings", settings)):
         frame = {key: definitions[name]["properties"][key] for key in _FRAME[name]}
-        definitions[name]["properties"] = frame | {k: v for k, v in fields.items() if k not in frame}
+        definitions[name]["properties"] = frame | {
+            k: v for k, v in fields.items() if k not in frame
+        }
         definitions[name]["required"] = list(definitions[name]["properties"])
     return found
 

@@ -39,6 +39,7 @@ from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annota
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
+ByAttention = Dictionary[str, Dictionary[int, Tensor]]
 TO_HEAD, TO_DEPENDENT = "to_head", "to_dependent"
 
 
@@ -192,9 +193,7 @@ class LinguisticStatistics:
         if attention == ENCODER_SELF and self._annotations.relations:
             sums.add_dependencies(weights, batch, len(self._annotations.relations))
 
-    def update_all(
-        self, attention: Attention, batch: AnnotatedBatch, text: Batch
-    ) -> None:
+    def update_all(self, attention: ByAttention, batch: AnnotatedBatch, text: Batch) -> None:
         """Add the weights of every attention that looks at the source, those of a recorder."""
         for name in (ENCODER_SELF, CROSS):
             real = text.sides(name)[0].real

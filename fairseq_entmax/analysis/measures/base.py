@@ -1,29 +1,28 @@
 """What a measure is: how it is called, worked out, written and shown, all in one object.
 
-A measure is light: what names it is there without torch, which only ``update`` and its like
-import. A new one is a class and a call of :func:`register_measure`; the options, the document,
-its schema, the tables and the report find it there.
+Light: what names a measure is there without torch, which only the work itself imports.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar
+
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
-
 JsonSchema = dict[str, Any]
 Fields = dict[str, Any]
+# Attention to layer to a number of each head
 ByHead = dict[str, dict[int, "Tensor"]]
 
 
 @dataclass(frozen=True)
 class Number:
-    """One number of a head: what a table and the report call it, and where it stands.
+    """One number of a head: what tables and the report call it, and where it stands.
 
     Attributes:
         name: as ``--measure`` of the report has it.
@@ -36,7 +35,7 @@ class Number:
             stand alone.
         range: what the ends of the colours stand for; None takes the smallest and the largest.
         of_layer: whether it stands in the layer, the same for all its heads.
-        largest: what the schema allows; None is any number from 0 on.
+        largest: 1 for a share; None for any number from 0 on.
     """
 
     name: str
@@ -51,50 +50,63 @@ class Number:
     largest: int | None = 1
 
     def of(self, head: Fields, layer: Fields) -> Any:
-        """What a head of an analysis has there; None where it has nothing.
-
-        Args:
-            head: its entry.
-            layer: the entry of one attention of a layer that it is in.
-        """
+        """What a head of an analysis has there, in its own entry or its layer's; or None."""
         value: Any = layer if self.of_layer else head
         for key in self.place:
             value = value.get(key) if isinstance(value, dict) else None
         return value
 
-    def as_json(self) -> dict[str, Any]:
+    def as_json(self) -> Fields:
         """As ``numbers`` of a document has it."""
         ends = self.range and list(self.range)
         return {**asdict(self), "place": list(self.place), "range": ends}
 
 
-def declared(analysis: dict[str, Any]) -> list[Number]:
+def declared(analysis: Mapping[str, Any]) -> list[Number]:
     """The numbers that a document says it has.
 
     Raises:
         KeyError, TypeError: it does not say so in the form of the schema.
     """
-    return [
-        Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]
-    ]
+    return [Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]]
 
 
 class Measure:
-    """What is known of each head by one name.
+    """What is known of each head by one name. The document says what a subclass's docstring says.
 
     Attributes:
         name: such as ``density``; also that of its field, where it has but one.
+        title, meaning, is_main, in_summary, is_of_layer, largest: as of a :class:`Number`, for a
+            measure of a single one.
         source: the paper it follows, with the place in it; empty where there is none.
-        numbers: what tables and the report show of it.
         settings: constants that it depends on, for ``settings`` of the document.
         is_optional: whether ``--measures`` has it, and can leave it out.
     """
 
     name: ClassVar[str]
+    title: ClassVar[str] = ""
+    meaning: ClassVar[str] = ""
     source: ClassVar[str] = ""
-    numbers: ClassVar[tuple[Number, ...]] = ()
+    is_main: ClassVar[bool] = False
+    in_summary: ClassVar[bool] = False
+    is_of_layer: ClassVar[bool] = False
+    largest: ClassVar[int | None] = 1
     settings: ClassVar[dict[str, Any]] = {}
     is_optional: ClassVar[bool] = False
+
+    @property
+    def numbers(self) -> Sequence[Number]:
+        """What tables and the report show of it in any analysis."""
+        if not self.title:
+            return ()
+        name, place = self.name.replace("_", "-"), (self.name,)
+        flags = {"is_main": self.is_main, "in_summary": self.in_summary}
+        number = Number(name, self.title, self.meaning, place, **flags, largest=self.largest)
+        return (replace(number, of_layer=self.is_of_layer),)
+
+    def shown(self, analysis: Fields) -> Iterable[Number]:
+        """What there is to show of it in one analysis."""
+        return self.numbers
 
     def fields(self) -> dict[str, JsonSchema]:
         """The fields of a head, each with its JSON Schema, which allows null.
@@ -102,31 +114,26 @@ class Measure:
         Made from :attr:`numbers`: each stands in the field itself, or in an object of several.
         A reader without this measure knows the fields that its numbers are in, and no others.
         """
-        return self._fields([number for number in self.numbers if not number.of_layer])
+        return self._fields(number for number in self.numbers if not number.of_layer)
 
     def layer_fields(self) -> dict[str, JsonSchema]:
         """Likewise the fields of one attention of a layer."""
-        return self._fields([number for number in self.numbers if number.of_layer])
+        return self._fields(number for number in self.numbers if number.of_layer)
 
-    def _fields(self, numbers: Sequence[Number]) -> dict[str, JsonSchema]:
+    def _fields(self, numbers: Iterable[Number]) -> dict[str, JsonSchema]:
         source = f" ({self.source})." if self.source else "."
+        about = " ".join((self.__doc__ or "").split()).removesuffix(".") + source
         fields: dict[str, JsonSchema] = {}
         for number in numbers:
             name, *inner = number.place
             text = number.meaning[0].upper() + number.meaning[1:]
-            if not inner:
+            if inner:
+                shape = fields.setdefault(name, object_schema(about, {}))
+                shape["properties"][inner[0]] = number_schema(f"{text}.", number.largest)
+                shape["required"] = list(shape["properties"])
+            else:
                 fields[name] = number_schema(text + source, number.largest)
-                continue
-            about = " ".join((self.__doc__ or "").split()).removesuffix(".") + source
-            properties = fields.setdefault(name, object_schema(about, {}))["properties"]
-            properties[inner[0]] = number_schema(f"{text}.", number.largest)
-            fields[name]["required"] = list(properties)
         return fields
-
-    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        """What there is to show of it in an analysis."""
-        del analysis
-        yield from self.numbers
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
         """The fields of each head; None where it was not made.
@@ -143,7 +150,6 @@ class Measure:
             layer: as for :meth:`of_heads`.
             heads: the fields of its heads, as far as they are made.
         """
-        del layer, heads
         return {}
 
 
@@ -157,16 +163,37 @@ class WeightMeasure(Measure):
 
         Args:
             weights: of one attention of one layer.
-            sums: where this measure keeps what it knows of that attention and layer.
+            sums: what this measure keeps of that attention and layer.
         """
         raise NotImplementedError
 
     def result(self, sums: Sums, head: int) -> Fields:
-        """The fields of a head. Not called where nothing was added."""
-        raise NotImplementedError
+        """The fields of a head. Not called where nothing was added.
+
+        Unless a measure says otherwise: the mean of the sum that has the name of the number's
+        place, its last key, for each of :attr:`numbers`.
+        """
+        fields: Fields = {}
+        for number in self.numbers:
+            name, *inner = number.place
+            if inner:
+                fields.setdefault(name, {})[inner[0]] = sums.of(inner[0], head)
+            elif not number.of_layer:
+                fields[name] = sums.of(name, head)
+        for name, value in fields.items():
+            if isinstance(value, dict) and set(value.values()) == {None}:
+                fields[name] = None
+        return fields
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
-        return [layer.statistics.of(self, head) for head in range(layer.statistics.heads)]
+        sums = layer.statistics.sums.get(self.name)
+        return [self.result(sums, head) for head in range(layer.statistics.heads)] if sums else None
+
+    def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
+        sums = layer.statistics.sums.get(self.name) if layer.statistics else None
+        names = [number.place[0] for number in self.numbers if number.of_layer and sums]
+        means = {name: sums.mean(name) for name in names}
+        return {name: None if mean is None else float(mean) for name, mean in means.items()}
 
 
 class ImportanceMeasure(Measure):
@@ -188,10 +215,15 @@ class ImportanceMeasure(Measure):
         Raises:
             ValueError: says why.
         """
-        raise NotImplementedError
 
-    def shares(self, model: Any, samples: Any, padding_idx: int) -> ByHead:
-        """Attention to layer to ``(heads,)`` float64: the share of each head."""
+    def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
+        """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.
+
+        Args:
+            model: in evaluation mode.
+            sample: a batch as fairseq's data loader makes it.
+            padding_idx: of the target dictionary.
+        """
         raise NotImplementedError
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
@@ -210,11 +242,6 @@ def number_schema(description: str, largest: int | None = 1) -> JsonSchema:
 
 def object_schema(description: str, properties: dict[str, JsonSchema]) -> JsonSchema:
     """An object that has all of some properties and no other, or null."""
-    shape = {
-        "type": ["object", "null"],
-        "additionalProperties": False,
-        "required": list(properties),
-        "properties": properties,
-    }
-    return {**shape, "description": description} if description else shape
-
+    shape = {"type": ["object", "null"], "additionalProperties": False}
+    inner = {"required": list(properties), "properties": properties}
+    return {**shape, "description": description, **inner}

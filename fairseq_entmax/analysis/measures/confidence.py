@@ -4,30 +4,22 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairseq_entmax.analysis.measures.base import Fields, Number, WeightMeasure
+from fairseq_entmax.analysis.measures.base import WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 
 class Confidence(WeightMeasure):
     """The largest weight of each row on a key that is no end of a sentence."""
 
-    name = "confidence"
-    source = "Voita et al. 2019, section 4"
-    numbers = (
-        Number(
-            "confidence",
-            "Confidence",
-            "largest weight of a query on a key that is no end of a sentence, mean over the "
-            "queries",
-            ("confidence",),
-            is_main=True,
-            in_summary=True,
-        ),
+    name, title = "confidence", "Confidence"
+    meaning = (
+        "largest weight of a query on a key that is no end of a sentence, mean over the queries"
     )
+    source = "Voita et al. 2019, section 4"
+    is_main = in_summary = True
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         keys = weights.keys
@@ -35,9 +27,6 @@ class Confidence(WeightMeasure):
         # The first query of the decoder sees an end of a sentence alone
         has_other = weights.queries.real & (weights.attendable > ends[:, None])
         sums.add_mean("confidence", _largest(weights.weights, keys.end), has_other)
-
-    def result(self, sums: Sums, head: int) -> Fields:
-        return {"confidence": sums.of("confidence", head)}
 
 
 def _largest(weights: Tensor, left_out: Tensor) -> Tensor:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any, ClassVar
 
-from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, Number, WeightMeasure
-
-if TYPE_CHECKING:
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 BINS = 20
 
@@ -16,29 +14,19 @@ BINS = 20
 class Density(WeightMeasure):
     """The share of the attendable keys with a weight above zero, and sentences by it."""
 
-    name = "density"
+    name, title = "density", "Density"
+    meaning = "share of the keys that get a weight above zero; 1 for softmax"
     source = "Correia et al. 2019, figure 4"
-    settings = {"density_bins": BINS}
-    numbers = (
-        Number(
-            "density",
-            "Density",
-            "share of the keys that get a weight above zero; 1 for softmax",
-            ("density",),
-            is_main=True,
-            in_summary=True,
-        ),
-    )
+    is_main = in_summary = True
+    settings: ClassVar = {"density_bins": BINS}
 
     def fields(self) -> dict[str, JsonSchema]:
-        """With the histogram."""
         text = f"Sentences by their mean density, in {BINS} equal bins from 0 to 1 ({self.source})."
         counts = {"type": ["array", "null"], "items": {"$ref": "#/$defs/count"}}
         size = {"minItems": BINS, "maxItems": BINS, "description": text}
         return {**super().fields(), "density_histogram": {**counts, **size}}
 
     def layer_fields(self) -> dict[str, JsonSchema]:
-        """The heads' densities in order."""
         shape: JsonSchema = {"type": ["array", "null"], "items": {"$ref": "#/$defs/share"}}
         return {"density_sorted": {**shape, "description": "The heads' densities, rising."}}
 
@@ -55,10 +43,8 @@ class Density(WeightMeasure):
         sums.add("histogram", torch.nn.functional.one_hot(bins, BINS).sum(dim=0))
 
     def result(self, sums: Sums, head: int) -> Fields:
-        return {
-            "density": sums.of("density", head),
-            "density_histogram": sums["histogram"][head].long().tolist(),
-        }
+        histogram = sums["histogram"][head].long().tolist()
+        return {**super().result(sums, head), "density_histogram": histogram}
 
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
         densities = [head["density"] for head in heads]

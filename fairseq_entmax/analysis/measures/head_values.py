@@ -93,10 +93,9 @@ class HeadValues(Measure):
 class Gate(Measure):
     """What the head's output is multiplied by in evaluation; null for a head without a gate."""
 
-    name = "gate"
-    numbers = (
-        Number("gate", "Gate", "what the head's output is multiplied by", ("gate",), is_main=True),
-    )
+    name, title = "gate", "Gate"
+    meaning = "what the head's output is multiplied by"
+    is_main = True
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
         if layer.module.gate is None:

@@ -16,20 +16,14 @@ from fairseq_entmax.analysis.measures.base import (
     object_schema,
 )
 
-DIRECTIONS = (
-    (
-        "to_head",
-        "Dependencies: to the head",
-        "how often the largest weight of a word is on the word that it depends on by the "
-        "relation {}",
-    ),
-    (
-        "to_dependent",
+_LOOKS = "how often the largest weight of a word is on the word that "
+DIRECTIONS = {
+    "to_head": ("Dependencies: to the head", f"{_LOOKS}it depends on by the relation {{}}"),
+    "to_dependent": (
         "Dependencies: to the dependent",
-        "how often the largest weight of a word is on the word that depends on it by the "
-        "relation {}",
+        f"{_LOOKS}depends on it by the relation {{}}",
     ),
-)
+}
 
 
 class Linguistic(Measure):
@@ -62,9 +56,7 @@ class Linguistic(Measure):
                 "description": "How often the largest weight of a word, the end of the sentence "
                 "left out, is on the other word of each dependency relation (Voita et al. 2019, "
                 "section 5.2); in encoder-self with annotations.",
-                "additionalProperties": object_schema(
-                    "", {direction: share for direction, *_ in DIRECTIONS}
-                ),
+                "additionalProperties": object_schema("", dict.fromkeys(DIRECTIONS, share)),
             },
             **super().fields(),
         }
@@ -73,7 +65,7 @@ class Linguistic(Measure):
         """Also such as ``to-head@nsubj`` and ``to-dependent@obj``."""
         yield from self.numbers
         relations = (analysis["annotations"] or {}).get("relations") or {}
-        for direction, group, meaning in DIRECTIONS:
+        for direction, (group, meaning) in DIRECTIONS.items():
             for relation in relations:
                 yield Number(
                     f"{direction.replace('_', '-')}@{relation}",

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairseq_entmax.analysis.measures.base import (
     Fields,
@@ -17,11 +17,10 @@ from fairseq_entmax.analysis.measures.base import (
     WeightMeasure,
     object_schema,
 )
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
 POSITIONAL_SHARE = 0.9
@@ -46,7 +45,7 @@ class Offsets(WeightMeasure):
 
     name = "offsets"
     source = "Voita et al. 2019, section 5.1"
-    settings = {"offsets": list(OFFSETS), "positional_share": POSITIONAL_SHARE}
+    settings: ClassVar = {"offsets": list(OFFSETS), "positional_share": POSITIONAL_SHARE}
     numbers = (
         Number(
             "positional-share",
@@ -87,7 +86,6 @@ class Offsets(WeightMeasure):
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
         """Also such as ``weight@-1`` and ``share@+2``."""
-        del analysis
         yield from self.numbers
         for key, title, meaning in AT_OFFSETS:
             for offset in OFFSETS:
@@ -104,8 +102,6 @@ class Offsets(WeightMeasure):
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         import torch
-
-        from fairseq_entmax.analysis.measures.rows import weight_at
 
         queries, heads = weights.queries, weights.weights.size(1)
         device = weights.weights.device

@@ -9,11 +9,12 @@ leftmost counts as the maximum.
 from __future__ import annotations
 
 from functools import cached_property
+from typing import TYPE_CHECKING
 
-import torch
-from torch import Tensor
+if TYPE_CHECKING:
+    from torch import Tensor
 
-from fairseq_entmax.analysis.batch import Batch
+    from fairseq_entmax.analysis.batch import Batch
 
 
 class LayerWeights:
@@ -45,6 +46,8 @@ class LayerWeights:
     @cached_property
     def entropies(self) -> Tensor:
         """Shannon's entropy of each row in nats: ``(batch, heads, queries)``, 0 or more."""
+        import torch
+
         return torch.special.entr(self.weights).sum(dim=-1)
 
     @cached_property
@@ -55,6 +58,8 @@ class LayerWeights:
         of the number of keys, so that it is at most 1, and 0 where all heads agree. Queries
         with one key alone, over which heads cannot disagree, are left out. Both ``(batch,)``.
         """
+        import torch
+
         mixture = torch.special.entr(self.weights.mean(dim=1)).sum(dim=-1)
         divergence = (mixture - self.entropies.mean(dim=1)).clamp(min=0)
         scale = self.attendable.to(self.weights.dtype).log()
@@ -64,7 +69,7 @@ class LayerWeights:
         return total, counted.sum(dim=1)
 
 
-class Sums(dict[str, Tensor]):
+class Sums(dict[str, "Tensor"]):
     """Sums by name, float64, whose first dimension, where they have one, is heads.
 
     What is kept does not grow with the data. Batches of any size, in any order, give the same
@@ -78,6 +83,8 @@ class Sums(dict[str, Tensor]):
 
     def add_mean(self, name: str, values: Tensor, mask: Tensor) -> None:
         """Add values ``(batch, heads, queries)`` where ``(batch, queries)`` bool is true."""
+        import torch
+
         self.add(name, values.masked_fill(~mask[:, None], 0).sum(dim=(0, 2), dtype=torch.float64))
         self.add(f"{name}/count", mask.sum())
 
@@ -92,11 +99,6 @@ class Sums(dict[str, Tensor]):
         """The mean of one head."""
         mean = self.mean(name)
         return None if mean is None else float(mean[head])
-
-    def several(self, head: int, **names: str) -> dict[str, float | None] | None:
-        """Keys to the means of a head that they name; None where all are None."""
-        values = {key: self.of(name, head) for key, name in names.items()}
-        return values if any(value is not None for value in values.values()) else None
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:

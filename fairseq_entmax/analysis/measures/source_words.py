@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import ClassVar
 
-from fairseq_entmax.analysis.measures.base import Fields, Number, WeightMeasure
+from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
-
-if TYPE_CHECKING:
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 RARE_RANK = 500
 
 
 class RareWord(WeightMeasure):
-    """How often the largest weight is on the rarest tokens, in rare_word_sentences; not in
-    decoder-self."""
+    """How often the largest weight is on the rarest source tokens, or one of the two rarest, in
+    rare_word_sentences; null in decoder-self."""
 
     name = "rare_word"
     source = "Voita et al. 2019, section 5.3"
-    settings = {"rare_rank": RARE_RANK}
+    settings: ClassVar = {"rare_rank": RARE_RANK}
     numbers = (
         Number(
             "rare-word",
@@ -44,16 +42,13 @@ class RareWord(WeightMeasure):
         first, two, rank = rare_tokens(table, weights.keys.tokens)
         counted = weights.queries.real & (rank >= RARE_RANK)[:, None]
         for name, places in (("rarest", first), ("two_rarest", two)):
-            on_heads = places[:, None].expand(-1, weights.maximum.size(1), -1)
-            sums.add_mean(name, on_heads.gather(2, weights.maximum), counted)
-
-    def result(self, sums: Sums, head: int) -> Fields:
-        return {"rare_word": sums.several(head, rarest="rarest", two_rarest="two_rarest")}
+            of_heads = places[:, None].expand(-1, weights.maximum.size(1), -1)
+            sums.add_mean(name, of_heads.gather(2, weights.maximum), counted)
 
 
 class FinalPunctuation(WeightMeasure):
-    """Weight on the source's final mark, in encoder-self from all tokens but the mark and the end
-    of the sentence; not in decoder-self."""
+    """Mean weight on the source's final question mark or full stop; in encoder-self from all
+    tokens but the mark and the end of the sentence. null in decoder-self."""
 
     name = "final_punctuation"
     numbers = (
@@ -76,21 +71,16 @@ class FinalPunctuation(WeightMeasure):
 
         from fairseq_entmax.analysis.tokens import DECLARATIVE, INTERROGATIVE, final_punctuation
 
-        table, keys, queries = weights.batch.table, weights.keys, weights.queries
+        table, keys, rows = weights.batch.table, weights.keys, weights.weights
         if table is None or weights.attention == DECODER_SELF:
             return
-        rows = weights.weights
         place, ending = final_punctuation(table, keys.tokens, ~keys.real | keys.end)
         index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
         on_mark = rows.gather(3, index).squeeze(3)
-        counted = queries.real
+        counted = weights.queries.real
         if weights.attention == ENCODER_SELF:
             # The mark's own query, and that of the end of the sentence, are no words
             positions = torch.arange(rows.size(2), device=rows.device)
-            counted = counted & ~queries.end & (positions != place[:, None])
+            counted = counted & ~weights.queries.end & (positions != place[:, None])
         for name, kind in (("interrogative", INTERROGATIVE), ("declarative", DECLARATIVE)):
             sums.add_mean(name, on_mark, counted & (ending == kind)[:, None])
-
-    def result(self, sums: Sums, head: int) -> Fields:
-        values = sums.several(head, interrogative="interrogative", declarative="declarative")
-        return {"final_punctuation": values}

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from fairseq_entmax.analysis.measures.base import Fields, Number, WeightMeasure
+from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
 from fairseq_entmax.attentions import CROSS
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
-
 
 class SubwordMerging(WeightMeasure):
-    """The largest weight that any subword of a word puts on the rest of it; not in cross."""
+    """Per word, the largest weight that any of its tokens puts on the rest of it; on itself for a
+    word of one token. null in cross."""
 
     name = "subword_merging"
     source = "Correia et al. 2019, section 5.2"
@@ -42,9 +42,6 @@ class SubwordMerging(WeightMeasure):
         sums.add_mean("all", scores, begins)
         sums.add_mean("split", scores, several)
 
-    def result(self, sums: Sums, head: int) -> Fields:
-        return {"subword_merging": sums.several(head, all="all", split="split")}
-
 
 def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
     """The weight that each token puts on the rest of its word; on itself in a word of one token.
@@ -58,8 +55,6 @@ def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
         ``(batch, heads, length)`` in [0, 1], 0 outside of words.
     """
     import torch
-
-    from fairseq_entmax.analysis.measures.rows import weight_at
 
     length = words.size(1)
     reach = _longest_run(words) - 1
