@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from fairseq_entmax.mappings import parse_mappings
-from fairseq_entmax.models.options import DEFAULTS, add_arguments, option_name
+from fairseq_entmax.models.config import DEFAULTS, add_arguments, option_name
 
 ROOT = Path(__file__).resolve().parent.parent
 README = (ROOT / "README.md").read_text(encoding="utf-8")

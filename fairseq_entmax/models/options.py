@@ -22,6 +22,7 @@ from fairseq_entmax.models.config import (
     option_name,
 )
 from fairseq_entmax.modules import HardConcreteGate, Heads
+from fairseq_entmax.modules.attention import XFORMERS
 
 
 @dataclass(frozen=True)
@@ -194,6 +195,9 @@ def check_stock_options(args: Any) -> None:
     Raises:
         ValueError: names the option and the value.
     """
+    for side in ("encoder", "decoder"):
+        if getattr(args, f"{side}_xformers_att_config", None) is not None:
+            raise ValueError(XFORMERS)
     cutoff = getattr(args, "adaptive_softmax_cutoff", None)
     if isinstance(cutoff, str):
         try:

@@ -251,7 +251,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         return output, weights
 
     def _is_watched(self) -> bool:
-        """Whether somebody sees the weights, or, through torch's hooks, the mapping."""
+        """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
         mapping: Any = self.mapping
         return bool(
             self._observers
@@ -259,6 +259,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             or mapping._forward_pre_hooks
             or mapping._backward_hooks
             or mapping._backward_pre_hooks
+            or "forward" in vars(mapping)
             or nn.modules.module._has_any_global_hook()
         )
 

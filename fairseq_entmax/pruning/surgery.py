@@ -265,7 +265,8 @@ def _cut(
     assert mapping is not None
     mapping.keep_heads(kept)
     for name, value in mapping.state_dict(prefix="mapping.").items():
-        weights[name] = value.to(attention.weights[name].dtype)
+        if name in weights:
+            weights[name] = value.to(weights[name].dtype)
     return weights
 
 

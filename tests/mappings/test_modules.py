@@ -8,14 +8,14 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_entmax.mappings import Entmax, Entmax15, Mapping, Softmax, Sparsemax
+from fairseq_entmax.mappings import Entmax, Mapping, parse_mapping
 from fairseq_entmax.mappings.modules import check_alpha_init
 from tests.mappings.reference import bisection, random_rows, scores_derivative
 
 FIXED = {
-    "softmax": (Softmax, 1.0),
-    "entmax15": (Entmax15, 1.5),
-    "sparsemax": (Sparsemax, 2.0),
+    "softmax": (parse_mapping("softmax").build, 1.0),
+    "entmax15": (parse_mapping("entmax15").build, 1.5),
+    "sparsemax": (parse_mapping("sparsemax").build, 2.0),
     "entmax-1": (lambda: Entmax(alpha=1.0), 1.0),
     "entmax-1.33": (lambda: Entmax(alpha=1.33), 1.33),
     "entmax-2": (lambda: Entmax(alpha=2), 2.0),
@@ -231,6 +231,57 @@ def test_a_fixed_alpha_out_of_range_is_refused(alpha):
         Entmax(alpha=alpha)
 
 
+# -- what is worth watching, and what pruning leaves -------------------------------------------
+
+
+@every_fixed
+def test_the_value_of_the_heads_is_alpha_also_where_nothing_is_learned(make, alpha):
+    mapping = make()
+    assert {name: tensor.tolist() for name, tensor in mapping.head_values().items()} == {
+        "alpha": [alpha]
+    }
+    assert mapping.learned == ()
+
+
+def test_learned_alphas_are_the_values_of_their_heads():
+    mapping = Entmax(num_alphas=3)
+    assert mapping.head_values()["alpha"].tolist() == mapping.alpha.tolist()
+    assert mapping.learned == ("alpha",)
+
+
+def test_the_heads_kept_keep_their_alphas_in_their_order():
+    mapping = Entmax(num_alphas=4)
+    before = mapping.alpha.tolist()
+    mapping.keep_heads([3, 1])
+    assert mapping.alpha.tolist() == [before[3], before[1]]
+    assert mapping.alpha_logit.requires_grad
+
+
+def test_an_alpha_that_heads_share_outlives_them():
+    mapping = parse_mapping("entmax:share=layer").build(4)
+    before = mapping.alpha.tolist()
+    mapping.keep_heads([2])
+    assert mapping.alpha.tolist() == before
+
+
+@pytest.mark.parametrize(("alpha", "epsilon"), [(1.5, 0.5), (2, 1.0), (1.0, None)])
+def test_a_kernel_is_told_alpha_and_nothing_of_softmax(alpha, epsilon):
+    fused = Entmax(alpha=alpha).fused()
+    assert (fused and fused.epsilon) == epsilon
+
+
+def test_a_kernel_takes_the_place_of_no_forward_pass_that_a_subclass_changed():
+    class Halved(Entmax):
+        def forward(self, scores):
+            return super().forward(scores) / 2
+
+    class Renamed(Entmax):
+        pass
+
+    assert Halved(1.5).fused() is None
+    assert Renamed(1.5).fused().epsilon == 0.5
+
+
 # -- saving, copying, precision ---------------------------------------------------------------
 
 
@@ -325,9 +376,9 @@ def test_the_watch_on_values_notices_a_look():
 
 
 EVERY_MODULE = {
-    "softmax": Softmax,
-    "entmax15": Entmax15,
-    "sparsemax": Sparsemax,
+    "softmax": parse_mapping("softmax").build,
+    "entmax15": parse_mapping("entmax15").build,
+    "sparsemax": parse_mapping("sparsemax").build,
     "entmax-1.33": lambda: Entmax(alpha=1.33),
     "entmax-learned": lambda: Entmax(num_alphas=4),
 }

@@ -10,13 +10,13 @@ from hypothesis import strategies as st
 from fairseq_entmax.mappings import (
     MAPPINGS,
     Entmax,
-    Entmax15,
+    Mapping,
     MappingSpec,
-    Softmax,
-    Sparsemax,
     mappings_for_layers,
     parse_mapping,
     parse_mappings,
+    register_mapping,
+    registry,
 )
 
 
@@ -28,33 +28,33 @@ def names(specs):
 
 
 @pytest.mark.parametrize(
-    ("text", "kind", "alpha"),
+    ("text", "alpha"),
     [
-        ("softmax", Softmax, 1.0),
-        ("sparsemax", Sparsemax, 2.0),
-        ("entmax15", Entmax15, 1.5),
-        ("entmax:alpha=1.33", Entmax, 1.33),
-        ("entmax:alpha=1", Entmax, 1.0),
-        ("entmax:alpha=2.0", Entmax, 2.0),
-        ("entmax:alpha=1.5e0", Entmax, 1.5),
+        ("softmax", 1.0),
+        ("sparsemax", 2.0),
+        ("entmax15", 1.5),
+        ("entmax:alpha=1.33", 1.33),
+        ("entmax:alpha=1", 1.0),
+        ("entmax:alpha=2.0", 2.0),
+        ("entmax:alpha=1.5e0", 1.5),
     ],
 )
-def test_a_text_builds_the_mapping_it_names(text, kind, alpha):
-    mapping = parse_mapping(text).build(num_alphas=8)
-    assert type(mapping) is kind
+def test_a_text_builds_the_mapping_it_names(text, alpha):
+    mapping = parse_mapping(text).build(num_heads=8)
+    assert type(mapping) is Entmax
     assert mapping.alpha == alpha
     assert list(mapping.parameters()) == []
 
 
 @pytest.mark.parametrize("count", [1, 8])
 def test_entmax_without_an_alpha_learns_as_many_as_asked_for(count):
-    mapping = parse_mapping("entmax").build(num_alphas=count, alpha_init=1.25)
+    mapping = parse_mapping("entmax:init=1.25").build(num_heads=count)
     assert type(mapping) is Entmax
     assert mapping.alpha.tolist() == pytest.approx([1.25] * count, abs=2e-7)
 
 
 def test_entmax_starts_from_a_normal_draw_by_default():
-    logits = parse_mapping("entmax").build(num_alphas=64).alpha_logit
+    logits = parse_mapping("entmax").build(num_heads=64).alpha_logit
     assert logits.unique().numel() == 64
 
 
@@ -68,7 +68,46 @@ def test_build_hands_on_the_generator():
 
 def test_a_bad_start_of_a_learned_alpha_is_refused_by_build():
     with pytest.raises(ValueError, match=r"alpha_init .* strictly between 1 and 2, not 'middle'"):
-        parse_mapping("entmax").build(alpha_init="middle")
+        parse_mapping("entmax").build(defaults={"init": "middle"})
+
+
+def test_a_default_holds_where_the_text_says_nothing_and_the_mapping_takes_it():
+    defaults = {"init": "1.25", "share": "layer", "strength": "3"}
+    mapping = parse_mapping("entmax").build(4, defaults=defaults)
+    assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
+    mapping = parse_mapping("entmax:init=1.75:share=none").build(4, defaults=defaults)
+    assert mapping.alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
+    assert parse_mapping("softmax").build(4, defaults=defaults).alpha == 1.0
+
+
+@pytest.mark.parametrize("share", ["layer", "attention", "model"])
+def test_a_mapping_that_heads_share_learns_one_alpha(share):
+    mapping = parse_mapping(f"entmax:share={share}").build(8)
+    assert (mapping.alpha.numel(), mapping.share) == (1, share)
+
+
+def test_an_unknown_way_to_share_is_refused():
+    with pytest.raises(ValueError, match=r"share must be one of none, layer, .*, not 'heads'"):
+        parse_mapping("entmax:share=heads")
+
+
+class Halved(Mapping):
+    def forward(self, scores):
+        return scores.softmax(-1) / 2
+
+
+def test_a_registered_mapping_is_built_by_its_name(monkeypatch):
+    monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
+    register_mapping("halved", Halved)
+    mapping = parse_mapping("halved").build(2)
+    assert type(mapping) is Halved
+    assert (mapping.head_values(), mapping.learned, mapping.fused()) == ({}, (), None)
+
+
+@pytest.mark.parametrize("name", ["softmax", "two words", "a,b", "a:b", "3", ""])
+def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name):
+    with pytest.raises(ValueError, match=re.escape(f"cannot be named {name!r}")):
+        register_mapping(name, Halved)
 
 
 @pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
@@ -114,15 +153,18 @@ def test_an_unknown_name_is_refused_with_the_names_allowed(text):
         parse_mapping(text)
 
 
+ENTMAX = "entmax:alpha=VALUE, entmax:init=VALUE, entmax:share=VALUE"
+
+
 @pytest.mark.parametrize(
     ("text", "part", "name", "allowed"),
     [
-        ("entmax:beta=1.5", "beta=1.5", "entmax", "entmax:alpha=VALUE"),
-        ("entmax:1.5", "1.5", "entmax", "entmax:alpha=VALUE"),
-        ("entmax:alpha", "alpha", "entmax", "entmax:alpha=VALUE"),
-        ("entmax:", "", "entmax", "entmax:alpha=VALUE"),
-        ("entmax:=1.5", "=1.5", "entmax", "entmax:alpha=VALUE"),
-        ("entmax:alpha=1.5:gamma=2", "gamma=2", "entmax", "entmax:alpha=VALUE"),
+        ("entmax:beta=1.5", "beta=1.5", "entmax", ENTMAX),
+        ("entmax:1.5", "1.5", "entmax", ENTMAX),
+        ("entmax:alpha", "alpha", "entmax", ENTMAX),
+        ("entmax:", "", "entmax", ENTMAX),
+        ("entmax:=1.5", "=1.5", "entmax", ENTMAX),
+        ("entmax:alpha=1.5:gamma=2", "gamma=2", "entmax", ENTMAX),
         ("softmax:alpha=1.5", "alpha=1.5", "softmax", "none"),
         ("entmax15:alpha=1.5", "alpha=1.5", "entmax15", "none"),
         ("sparsemax:", "", "sparsemax", "none"),

@@ -14,8 +14,9 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import compat
-from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models import options as model_options
+from fairseq_entmax.models import EntmaxTransformerModel, adaptive
+from fairseq_entmax.models import config as model_options
+from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.modules import attention_modules
 from tests.support import MAPPINGS, TINY, batch, build_model, spread_scores, tiny_task
 
@@ -590,13 +591,19 @@ def saved(path, **options):
 
 
 def heads_of_training(save_dir, **options):
-    """The options of a training that asks for the heads of the checkpoint it starts from."""
+    """The options of heads that a training saves, when it has built its model."""
     args = Namespace(arch="entmax_transformer", save_dir=str(save_dir), **{**TINY, **options})
     ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
-    return {option: getattr(args, option) for option in PRUNED}
+    model = EntmaxTransformerModel.build_model(args, tiny_task())
+    built = {option: [] for option in PRUNED}
+    for attention, _, module in attention_modules(model):
+        built[HEADS_OPTIONS[attention]].append(str(module.num_heads))
+    heads = {option: getattr(args, option) for option in PRUNED}
+    assert heads == {option: ",".join(layers) for option, layers in built.items()}
+    return heads
 
 
-NONE = dict.fromkeys(PRUNED)
+ALL_HEADS = dict.fromkeys(PRUNED, "4,4")
 
 
 def test_training_that_starts_from_a_pruned_checkpoint_has_its_heads(tmp_path, caplog):
@@ -615,7 +622,7 @@ def test_training_that_goes_on_has_the_heads_of_its_own_last_checkpoint(tmp_path
 
 def test_numbers_of_heads_that_are_given_stay(tmp_path):
     pruned = str(saved(tmp_path / "pruned.pt", **PRUNED))
-    given = {**NONE, "cross_attn_heads": "1,1"}
+    given = {**ALL_HEADS, "cross_attn_heads": "1,1"}
     assert heads_of_training(tmp_path, finetune_from_model=pruned, cross_attn_heads="1,1") == given
 
 
@@ -626,8 +633,8 @@ def test_a_start_that_cannot_be_read_or_was_not_pruned_changes_nothing(tmp_path,
         saved(start)
     else:
         start.write_bytes(content)
-    assert heads_of_training(tmp_path, finetune_from_model=str(start)) == NONE
-    assert heads_of_training(tmp_path, finetune_from_model=str(tmp_path / "none.pt")) == NONE
+    assert heads_of_training(tmp_path, finetune_from_model=str(start)) == ALL_HEADS
+    assert heads_of_training(tmp_path, finetune_from_model=str(tmp_path / "none.pt")) == ALL_HEADS
 
 
 def test_outside_of_training_no_checkpoint_is_looked_at(tmp_path, monkeypatch):
@@ -635,7 +642,15 @@ def test_outside_of_training_no_checkpoint_is_looked_at(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     args = Namespace(arch="entmax_transformer", **TINY)
     ARCH_CONFIG_REGISTRY["entmax_transformer"](args)
-    assert {option: getattr(args, option) for option in PRUNED} == NONE
+    EntmaxTransformerModel.build_model(args, tiny_task())
+    assert {option: getattr(args, option) for option in PRUNED} == ALL_HEADS
+
+
+def test_what_training_saved_says_its_heads_and_no_start_is_looked_for(tmp_path, monkeypatch):
+    heads = heads_of_training(tmp_path)
+    monkeypatch.setattr(adaptive, "read_model", lambda path: pytest.fail(f"looked at {path}"))
+    saved(tmp_path / "checkpoint_last.pt", **PRUNED)
+    assert heads_of_training(tmp_path, **heads) == ALL_HEADS
 
 
 def test_a_checkpoint_of_other_heads_is_refused_with_the_remedy():

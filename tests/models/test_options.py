@@ -5,8 +5,8 @@ import torch
 from omegaconf import OmegaConf
 
 from fairseq_entmax.mappings import Entmax
-from fairseq_entmax.models.options import add_arguments
-from fairseq_entmax.modules import attention_modules, learned_alphas
+from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.modules import attention_modules
 from tests.support import build_model, tiny_task
 
 
@@ -31,7 +31,7 @@ def test_by_default_every_head_of_every_attention_learns_its_alpha():
     assert set(names) == {"encoder-self", "decoder-self", "cross"}
     assert all(layers == ["Entmax", "Entmax"] for layers in names.values())
     assert num_alphas(model) == 3 * 2 * 4
-    logits = torch.cat([m.alpha_logit for a in learned_alphas(model).values() for m in a.values()])
+    logits = torch.cat([module.mapping.alpha_logit for _, _, module in attention_modules(model)])
     assert logits.unique().numel() == logits.numel()
 
 
@@ -42,21 +42,21 @@ def test_one_mapping_serves_all_attentions_and_the_special_options_override_it()
         cross_attn_mapping="entmax15",
     )
     assert mapping_names(model) == {
-        "encoder-self": ["Sparsemax", "Entmax(1.33)"],
-        "decoder-self": ["Softmax", "Softmax"],
-        "cross": ["Entmax15", "Entmax15"],
+        "encoder-self": ["Entmax(2.0)", "Entmax(1.33)"],
+        "decoder-self": ["Entmax(1.0)", "Entmax(1.0)"],
+        "cross": ["Entmax(1.5)", "Entmax(1.5)"],
     }
 
 
 def test_a_list_gives_the_layers_their_mappings_from_the_bottom():
     model = build_model(attn_mapping="sparsemax*2,softmax", encoder_layers=3, decoder_layers=3)
-    assert mapping_names(model)["encoder-self"] == ["Sparsemax", "Sparsemax", "Softmax"]
+    assert mapping_names(model)["encoder-self"] == ["Entmax(2.0)", "Entmax(2.0)", "Entmax(1.0)"]
 
 
 def test_a_list_of_texts_as_yaml_has_it_is_a_list_of_layers():
     assert mapping_names(build_model(attn_mapping=["softmax", "sparsemax"]))["cross"] == [
-        "Softmax",
-        "Sparsemax",
+        "Entmax(1.0)",
+        "Entmax(2.0)",
     ]
 
 
@@ -68,9 +68,9 @@ def test_layers_that_are_left_out_leave_their_mappings_with_them():
         decoder_layers=3,
     )
     assert mapping_names(model) == {
-        "encoder-self": ["Softmax", "Sparsemax"],
-        "decoder-self": ["Softmax", "Entmax15", "Sparsemax"],
-        "cross": ["Softmax", "Entmax15", "Sparsemax"],
+        "encoder-self": ["Entmax(1.0)", "Entmax(2.0)"],
+        "decoder-self": ["Entmax(1.0)", "Entmax(1.5)", "Entmax(2.0)"],
+        "cross": ["Entmax(1.0)", "Entmax(1.5)", "Entmax(2.0)"],
     }
 
 
@@ -108,7 +108,7 @@ def test_a_number_starts_every_alpha_there():
 
 def test_layerdrop_hides_no_layer_from_the_alphas():
     model = build_model(encoder_layerdrop=0.9, decoder_layerdrop=0.9).train()
-    assert {name: len(layers) for name, layers in learned_alphas(model).items()} == {
+    assert {name: len(layers) for name, layers in mapping_names(model).items()} == {
         "encoder-self": 2,
         "decoder-self": 2,
         "cross": 2,
@@ -130,9 +130,9 @@ def test_layerdrop_hides_no_layer_from_the_alphas():
             {"head_gates": "cross,encoder-self", "decoder_layerdrop": 0.2},
             r"--head-gates: --decoder-layerdrop 0.2 leaves layers.*leave it out",
         ),
-        ({"alpha_init": "2"}, r"--alpha-init .*strictly between 1 and 2.*not 2"),
-        ({"alpha_init": "often"}, r"--alpha-init .*'normal' or a number.*'often'"),
-        ({"share_alpha": "all"}, r"--share-alpha .*none, layer, attention, model, not 'all'"),
+        ({"alpha_init": "2"}, r"--alpha-init: .*strictly between 1 and 2.*not 2"),
+        ({"alpha_init": "often"}, r"--alpha-init: .*'normal' or a number.*'often'"),
+        ({"share_alpha": "all"}, r"--share-alpha: .*none, layer, attention, model, not 'all'"),
         ({"alpha_log_interval": "-1"}, r"--alpha-log-interval.*0 or more .*not '-1'"),
         (
             {"adaptive_softmax_cutoff": "__import__('os').getpid()"},
@@ -155,7 +155,7 @@ def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, mes
         (["--attn-mapping", "hardmax"], "argument --attn-mapping: unknown mapping 'hardmax'"),
         (["--cross-attn-mapping", "softmax*0"], "argument --cross-attn-mapping: the count"),
         (["--alpha-init", "3"], "argument --alpha-init: "),
-        (["--share-alpha", "some"], "argument --share-alpha: invalid choice: 'some'"),
+        (["--share-alpha", "some"], "argument --share-alpha: must be one of none, layer"),
         (["--alpha-log-interval", "x"], "argument --alpha-log-interval: the number of updates"),
     ],
 )

@@ -20,7 +20,7 @@ KINDS = {
 
 def make(kind, mapping="entmax", dtype=torch.float64, **options):
     torch.manual_seed(0)
-    module = parse_mapping(mapping).build(num_alphas=HEADS)
+    module = parse_mapping(mapping).build(num_heads=HEADS)
     attention = MultiheadAttention(WIDTH, HEADS, module, **KINDS[kind], **options)
     with torch.no_grad():
         attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros

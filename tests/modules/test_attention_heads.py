@@ -30,7 +30,7 @@ LOG_A = [-4.0, -0.6, 5.0, 0.8]
 def make(kind, mapping="entmax", kept_heads=None, gated=False, dtype=torch.float64, **options):
     torch.manual_seed(0)
     heads = HEADS if kept_heads is None else kept_heads
-    module = parse_mapping(mapping).build(num_alphas=heads) if heads else None
+    module = parse_mapping(mapping).build(num_heads=heads) if heads else None
     gate = HardConcreteGate(heads) if gated else None
     # The same projections for every mapping and any number of heads
     torch.manual_seed(1)
@@ -263,7 +263,7 @@ def test_half_precision_keeps_its_dtype(dtype, kept_heads, gated):
     [
         ({"kept_heads": -1}, r"keeps 0 to 4 heads, not -1"),
         ({"kept_heads": 5}, r"keeps 0 to 4 heads, not 5"),
-        ({"kept_heads": 0}, r"0 heads do not fit the mapping Softmax"),
+        ({"kept_heads": 0}, r"0 heads do not fit the mapping Entmax"),
         ({"kept_heads": 2, "mapping": None}, r"2 heads do not fit the mapping None"),
         ({"mapping": None}, r"4 heads do not fit the mapping None"),
         ({"kept_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4 gates"),

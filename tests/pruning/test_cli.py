@@ -10,8 +10,8 @@ import torch
 
 from fairseq_entmax import checkpoints
 from fairseq_entmax.cli import main
-from fairseq_entmax.models.options import add_arguments
-from fairseq_entmax.pruning import prune_state, surgery
+from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.pruning import prune_state
 from tests.pruning.test_surgery import (
     logits,
     rebuilt,
@@ -268,7 +268,7 @@ def test_an_output_that_cannot_be_put_in_place_leaves_nothing(folder, monkeypatc
         assert Path(source).stat().st_size > 10_000  # whole before it gets its name
         raise PermissionError("not allowed")
 
-    monkeypatch.setattr(surgery.os, "replace", replace)
+    monkeypatch.setattr(os, "replace", replace)
     assert prune(folder, "@gated.pt", *OUTPUT) == 1
     assert "not allowed" in capsys.readouterr().err
     assert contents(folder) == before

@@ -17,7 +17,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.models.options import add_arguments
+from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import (
     Head,
@@ -26,6 +26,7 @@ from fairseq_entmax.pruning import (
     prune_state,
     surgery,
 )
+from fairseq_entmax.pruning.text import as_options
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
@@ -502,7 +503,7 @@ def test_the_printed_options_build_the_same_heads(arch):
     options = {"head_gates": ALL} if arch == "entmax_transformer" else {}
     state = state_of(trained(arch, **options), arch, **options)
     pruned, report = prune_state(state, "some.pt", NAMED)
-    text = surgery.as_options(report.heads_after)
+    text = as_options(report.heads_after)
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     parsed = vars(parser.parse_args(text.split()))

@@ -9,7 +9,7 @@ from fairseq_entmax.mappings import parse_mapping
 
 def test_a_key_of_weight_zero_gets_exactly_none():
     torch.manual_seed(0)
-    weights = parse_mapping("entmax15").build(num_alphas=2)(3.0 * torch.randn(1, 2, 5, 7))[0]
+    weights = parse_mapping("entmax15").build(num_heads=2)(3.0 * torch.randn(1, 2, 5, 7))[0]
     assert (weights == 0).any()
     weights[:, :, 2] = 0.0
     values = torch.randn(7, 2, 3)

@@ -5,8 +5,8 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
-from fairseq_entmax.models.entmax_transformer import learned_alphas
-from fairseq_entmax.models.head_record import FILE_NAME, read_record
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.modules import attention_modules
 from tests.support import batch, build_model
 
 
@@ -37,13 +37,13 @@ def trainer(monkeypatch):
 
 
 def updates(path):
-    return [record["update"] for record in read_record(path / FILE_NAME)]
+    return [record["update"] for record in read_record(path / "alpha.jsonl")]
 
 
 def test_a_line_holds_the_alpha_of_every_head_behind_its_number_of_updates(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), alpha_init="1.5")
     trainer.step(model)
-    lines = (tmp_path / FILE_NAME).read_text().splitlines()
+    lines = (tmp_path / "alpha.jsonl").read_text().splitlines()
     heads = [1.5] * 4
     layers = {"0": heads, "1": heads}
     assert [json.loads(line) for line in lines] == [
@@ -86,7 +86,7 @@ def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
         checkpoints[step] = {name: value.clone() for name, value in model.state_dict().items()}
         trainer.step(model)
     # stopped after 7 updates, with an earlier checkpoint, in the middle of writing a line
-    with (broken / FILE_NAME).open("a") as file:
+    with (broken / "alpha.jsonl").open("a") as file:
         file.write('{"update": 8, "alpha": {"enc')
     trainer.updates = start
     model = build_model(save_dir=str(broken), alpha_log_interval=2, seed=7)
@@ -94,7 +94,7 @@ def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
     for _ in range(9 - start):
         trainer.step(model)
     trainer.validate(model)
-    assert (broken / FILE_NAME).read_text() == (straight / FILE_NAME).read_text()
+    assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
 
 
 def test_a_new_training_in_an_old_folder_starts_its_own_record(tmp_path, trainer):
@@ -102,7 +102,7 @@ def test_a_new_training_in_an_old_folder_starts_its_own_record(tmp_path, trainer
         trainer.updates = 0
         model = build_model(save_dir=str(tmp_path), alpha_init=start)
         trainer.step(model)
-    records = read_record(tmp_path / FILE_NAME)
+    records = read_record(tmp_path / "alpha.jsonl")
     assert [record["update"] for record in records] == [0]
     assert records[0]["alpha"]["cross"]["0"] == [1.6] * 4
 
@@ -126,9 +126,9 @@ def test_a_model_outside_of_training_writes_nothing(tmp_path, trainer):
 
 
 def test_only_the_first_worker_writes(tmp_path, trainer, monkeypatch):
-    from fairseq_entmax.models import alpha_record
+    from fairseq_entmax.models import head_record
 
-    monkeypatch.setattr(alpha_record.distributed_utils, "get_global_rank", lambda: 1)
+    monkeypatch.setattr(head_record.distributed_utils, "get_global_rank", lambda: 1)
     trainer.step(build_model(save_dir=str(tmp_path)))
     assert list(tmp_path.iterdir()) == []
 
@@ -137,9 +137,8 @@ def test_only_the_first_worker_writes(tmp_path, trainer, monkeypatch):
 def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer, validation):
     model = build_model()
     with torch.no_grad():
-        for layers in learned_alphas(model).values():
-            for mapping in layers.values():
-                mapping.alpha_logit.copy_(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
+        for _, _, module in attention_modules(model):
+            module.mapping.alpha_logit.copy_(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
     model.set_num_updates(0)
     with metrics.aggregate(new_root=True) as meters:
         if validation:
@@ -156,7 +155,7 @@ def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer, vali
 
 
 def test_a_damaged_record_is_named_with_its_line(tmp_path):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / "alpha.jsonl"
     path.write_text('{"update": 0, "alpha": {}}\nnonsense\n{"update": 2, "alpha": {}}\n')
     with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line"):
         read_record(path)
@@ -195,20 +194,20 @@ def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones
     ids=lambda line: line[:30],
 )
 def test_a_line_of_another_form_is_damage(tmp_path, line):
-    path = tmp_path / FILE_NAME
+    path = tmp_path / "alpha.jsonl"
     path.write_text(f'{{"update": 0, "alpha": {{}}}}\n{line}\n{{"update": 2, "alpha": {{}}}}\n')
     with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line of alpha.jsonl"):
         read_record(path)
 
 
 def test_a_record_that_is_no_text_is_named(tmp_path):
-    (tmp_path / FILE_NAME).write_bytes(b"\x93\xff\n" * 3)
+    (tmp_path / "alpha.jsonl").write_bytes(b"\x93\xff\n" * 3)
     with pytest.raises(ValueError, match=r"alpha\.jsonl is no text: "):
-        read_record(tmp_path / FILE_NAME)
+        read_record(tmp_path / "alpha.jsonl")
 
 
 def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monkeypatch, capsys):
-    (tmp_path / FILE_NAME).write_text("nonsense\nmore\n")
+    (tmp_path / "alpha.jsonl").write_text("nonsense\nmore\n")
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
     monkeypatch.setattr("threading.active_count", lambda: 1)
     with pytest.raises(SystemExit):
@@ -219,6 +218,6 @@ def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monk
 
 def test_what_a_killed_process_left_of_the_record_is_removed(tmp_path, trainer):
     trainer.step(build_model(save_dir=str(tmp_path)))
-    (tmp_path / f"{FILE_NAME}.tmp77").write_text("half")
+    (tmp_path / "alpha.jsonl.tmp77").write_text("half")
     trainer.step(build_model(save_dir=str(tmp_path)))
-    assert [path.name for path in tmp_path.iterdir()] == [FILE_NAME]
+    assert [path.name for path in tmp_path.iterdir()] == ["alpha.jsonl"]
