@@ -352,6 +352,7 @@ def test_only_what_is_wanted_is_measured():
     statistics = LayerStatistics("encoder-self", 2, {"density"})
     statistics.update(weights, one_sentence(n))
     head = statistics.results()["heads"][0]
+    assert head.pop("head") == 0
     assert head.pop("density") == 1
     assert sum(head.pop("density_histogram")) == 1
     assert set(head.values()) == {None}

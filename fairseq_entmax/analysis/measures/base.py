@@ -6,7 +6,7 @@ Light: what names a measure is there without torch, which only the work itself i
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
@@ -99,10 +99,18 @@ class Measure:
         """What tables and the report show of it in any analysis."""
         if not self.title:
             return ()
-        name, place = self.name.replace("_", "-"), (self.name,)
-        flags = {"is_main": self.is_main, "in_summary": self.in_summary}
-        number = Number(name, self.title, self.meaning, place, **flags, largest=self.largest)
-        return (replace(number, of_layer=self.is_of_layer),)
+        return (
+            Number(
+                self.name.replace("_", "-"),
+                self.title,
+                self.meaning,
+                (self.name,),
+                self.is_main,
+                self.in_summary,
+                of_layer=self.is_of_layer,
+                largest=self.largest,
+            ),
+        )
 
     def shown(self, analysis: Fields) -> Iterable[Number]:
         """What there is to show of it in one analysis."""
@@ -191,8 +199,8 @@ class WeightMeasure(Measure):
 
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
         sums = layer.statistics.sums.get(self.name) if layer.statistics else None
-        names = [number.place[0] for number in self.numbers if number.of_layer and sums]
-        means = {name: sums.mean(name) for name in names}
+        names = [number.place[0] for number in self.numbers if number.of_layer]
+        means = {name: sums.mean(name) if sums else None for name in names}
         return {name: None if mean is None else float(mean) for name, mean in means.items()}
 
 

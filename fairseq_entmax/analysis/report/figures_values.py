@@ -50,7 +50,7 @@ def _trajectories_of(analysis: Analysis, name: str) -> list[Figure]:
         alone = len(models) == 1
         caption = (
             f"{number.title} of every head of {model['name']} while it trained, a line a head; "
-            f"{number.meaning} (after Correia et al. 2019, figure 2)."
+            f"{_words(number)} (after Correia et al. 2019, figure 2)."
         )
         figures.append(
             Figure(
@@ -132,6 +132,11 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     return panels
 
 
+def _words(number: Number) -> str:
+    """What the values mean: behind the colon, where the meaning has one."""
+    return number.meaning.rpartition(": ")[2]
+
+
 def _scale(ends: tuple[float, float] | None) -> alt.Scale:
     return alt.Scale(domain=list(ends)) if ends else alt.Scale(zero=False)
 
@@ -181,7 +186,7 @@ def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
         for (model, attention, bin_), count in sorted(bins.items())
     ]
     caption = (
-        f"How many heads of each attention learned which {number.title}; {number.meaning} "
+        f"How many heads of each attention learned which {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
     return [
