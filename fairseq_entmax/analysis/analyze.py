@@ -30,7 +30,6 @@ from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
 from fairseq_entmax.analysis.measures.base import ByHead
-from fairseq_entmax.analysis.schema import all_settings
 from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
 
 logger = logging.getLogger(__name__)
@@ -275,10 +274,10 @@ def _sentences(text: str | None, size: int) -> list[int] | None:
 
 
 def _settings(study: Study, size: int) -> dict[str, Any]:
-    settings = {"measures": list(study.wanted), **all_settings()}
+    settings: dict[str, Any] = {"measures": list(study.wanted)}
     for one in measures():
+        settings |= one.settings
         if isinstance(one, ImportanceMeasure):
-            name = f"{one.name}_sentences"
-            number = min(getattr(study.args, name), size)
-            settings[name] = number if one.name in study.wanted else 0
+            number = min(getattr(study.args, f"{one.name}_sentences"), size)
+            settings[f"{one.name}_sentences"] = number if one.name in study.wanted else 0
     return settings

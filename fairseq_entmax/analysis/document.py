@@ -17,7 +17,7 @@ from typing import Any, cast
 from fairseq_entmax.analysis.consistency import check_maps, check_models, check_numbers
 from fairseq_entmax.analysis.maps import LARGEST
 from fairseq_entmax.analysis.measures.base import Number, declared
-from fairseq_entmax.analysis.schema import schema
+from fairseq_entmax.analysis.schema import fill, schema
 from fairseq_entmax.analysis.version1 import converted
 from fairseq_entmax.files import clear_leftovers, write_together
 
@@ -109,7 +109,7 @@ def validate(analysis: Any, name: str) -> None:
     """Check a document against the schema.
 
     Args:
-        analysis: what was read from the file.
+        analysis: what was read from the file; null is filled in for measures that it lacks.
         name: what to call it in errors.
 
     Raises:
@@ -138,6 +138,7 @@ def validate(analysis: Any, name: str) -> None:
     error = jsonschema.exceptions.best_match(errors)
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
+    fill(analysis)
     check_models(analysis, name)
     check_numbers(analysis, name)
     check_maps(analysis, name)

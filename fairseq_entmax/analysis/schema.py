@@ -9,11 +9,11 @@ of the package changed, this writes it anew::
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
+from fairseq_entmax.analysis.measures import ImportanceMeasure, Measure, Number, measures
 from fairseq_entmax.analysis.measures.base import JsonSchema
 
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
@@ -30,40 +30,50 @@ _KINDS: dict[type, JsonSchema] = {
 }
 
 
-def schema(declared: Iterable[Number] = ()) -> JsonSchema:
+def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     """The JSON Schema of ``analysis.json``.
 
     Args:
-        declared: numbers that a document says it has. Those of a measure that is not registered
-            here may be there, and are anything.
+        declared: numbers that a document says it has. Of a measure of which it has none, nothing
+            is required; those of a measure that is not registered here may be there, and be
+            anything. None is a document by the measures that are registered.
     """
     found: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    head: JsonSchema = {}
-    layer: JsonSchema = {}
+    shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
+    required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
+    roots = {number.place[0] for number in declared or ()}
     for measure in measures():
-        head |= measure.fields()
-        layer |= measure.layer_fields()
-    for number in declared:
-        (layer if number.of_layer else head).setdefault(number.place[0], {})
-    settings = {name: _KINDS[type(value)] for name, value in all_settings().items()}
-    definitions = found["$defs"]
-    for name, fields in (("head", head), ("layer", layer), ("settings", settings)):
-        frame = {key: definitions[name]["properties"][key] for key in _FRAME[name]}
-        definitions[name]["properties"] = frame | {
-            k: v for k, v in fields.items() if k not in frame
-        }
-        definitions[name]["required"] = list(definitions[name]["properties"])
+        own = {"head": measure.fields(), "layer": measure.layer_fields()}
+        own["settings"] = {key: _KINDS[type(one)] for key, one in settings_of(measure).items()}
+        is_there = not measure.is_optional or roots & {*own["head"], *own["layer"]}
+        for name, fields in own.items():
+            shapes[name] |= fields
+            required[name] += fields if declared is None or is_there else ()
+    for number in declared or ():
+        shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
+    for name, keys in _FRAME.items():
+        frame = {key: found["$defs"][name]["properties"][key] for key in keys}
+        found["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
+        found["$defs"][name]["required"] = required[name]
     return found
 
 
-def all_settings() -> dict[str, Any]:
-    """What the measures depend on, by name, with how many sentences the costly ones take."""
-    settings: dict[str, Any] = {}
+def fill(analysis: dict[str, Any]) -> None:
+    """Put null into a document for measures that it knows nothing of."""
+    layers = [layer for model in analysis["models"] for layer in model["attentions"]]
     for measure in measures():
-        settings |= measure.settings
-        if isinstance(measure, ImportanceMeasure):
-            settings[f"{measure.name}_sentences"] = measure.sentences
-    return settings
+        fields, of_layer = measure.fields(), measure.layer_fields()
+        for layer in layers:
+            for entry, names in [(layer, of_layer), *((head, fields) for head in layer["heads"])]:
+                for name in names:
+                    entry.setdefault(name, None)
+
+
+def settings_of(measure: Measure) -> dict[str, Any]:
+    """What a measure depends on, by name, with how many sentences a costly one takes."""
+    if isinstance(measure, ImportanceMeasure):
+        return {**measure.settings, f"{measure.name}_sentences": measure.sentences}
+    return measure.settings
 
 
 def as_text(value: Any, indent: int = 0) -> str:

@@ -152,6 +152,25 @@ def test_who_lacks_the_measure_reads_and_draws_its_document(analysed, tmp_path):
     assert [one["title"] for one in page["measures"] if one["isMain"]][-1] == "Introspection"
 
 
+def without_it():
+    """A document of who had only the measures of the package."""
+    analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
+    own = ("introspection", "halves")
+    analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]
+    return analysis
+
+
+def test_who_has_the_measure_reads_documents_that_lack_it(registered):
+    analysis = without_it()
+    document.validate(analysis, "a.json")
+    head = analysis["models"][0]["attentions"][0]["heads"][0]
+    assert head["introspection"] is head["halves"] is None
+    assert head["density"] is not None
+    assert "introspection" not in [
+        one["name"] for one in embedded(render_page(analysis))["measures"]
+    ]
+
+
 @pytest.mark.parametrize(
     ("number", "words"),
     [
@@ -163,7 +182,7 @@ def test_who_lacks_the_measure_reads_and_draws_its_document(analysed, tmp_path):
     ],
 )
 def test_a_description_that_leads_nowhere_is_refused(number, words):
-    analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
+    analysis = without_it()
     analysis["numbers"][0].update(number)
     with pytest.raises(ValueError, match=words):
         document.validate(analysis, "a.json")
