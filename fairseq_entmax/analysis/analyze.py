@@ -16,7 +16,7 @@ from typing import Any
 
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts
+from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     MAPS,
@@ -166,7 +166,7 @@ def load(
 def record(study: Study) -> Recorded:
     """Run all models over the data once, and sum up the measures of their weights."""
     args = study.args
-    collectors = [ModelCollector(one, study.wanted, study.annotations) for one in study.models]
+    collectors = [ModelCollector(one, study.wanted) for one in study.models]
     chosen = MostDifferent(MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)

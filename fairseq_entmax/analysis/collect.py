@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Collection, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
-from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts, LinguisticStatistics
+from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.analysis.loading import LoadedModel
@@ -93,40 +94,33 @@ class ModelCollector:
     Args:
         loaded: the model.
         wanted: the names of the measures to make.
-        annotations: of the source, or None.
 
     Attributes:
         statistics: of its attention.
-        linguistic: of its attention against the annotations, where there are any.
     """
 
     def __init__(
         self,
         loaded: LoadedModel,
         wanted: Collection[str],
-        annotations: Annotations | None = None,
     ) -> None:
         self.loaded = loaded
         self.statistics = ModelStatistics(wanted)
-        self.linguistic = None if annotations is None else LinguisticStatistics(annotations)
         self._loss: Tensor | float = 0.0
         self._tokens = 0
 
-    def update(self, sample: Any, batch: Batch, annotated: AnnotatedBatch | None = None) -> Tensor:
+    def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch.
 
         Args:
             sample: as fairseq's data loader makes it.
             batch: its sentences.
-            annotated: their annotations.
 
         Returns:
             How much heads differ in each sentence: ``(batch,)`` float64.
         """
         attention, logits = record_attention(self.loaded.model, sample)
         differences = self.statistics.update(attention, batch)
-        if self.linguistic is not None and annotated is not None:
-            self.linguistic.update_all(attention, annotated, batch)
         self._add_loss(logits, sample)
         return differences
 
@@ -180,11 +174,11 @@ def collect(
         sample = on_device(sample, tables.source.rank.device)
         batch = tables.batch(sample)
         counts.update(sample, batch)
-        annotated = None
         if annotations is not None and annotation_counts is not None:
             annotated = annotations.batch(sample["id"], batch.source.tokens)
             annotation_counts.update(annotated)
-        differences = [collector.update(sample, batch, annotated) for collector in collectors]
+            batch = replace(batch, annotated=annotated)
+        differences = [collector.update(sample, batch) for collector in collectors]
         if chosen is not None:
             lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
             chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)

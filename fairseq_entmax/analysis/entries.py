@@ -58,9 +58,7 @@ def _layer(
     module: MultiheadAttention,
 ) -> Fields:
     statistics = collector.statistics.layers.get(attention, {}).get(number)
-    annotated = collector.linguistic
-    linguistic = annotated.results(attention, number) if annotated else []
-    layer = MeasuredLayer(attention, number, statistics, module, importance, linguistic or None)
+    layer = MeasuredLayer(attention, number, statistics, module, importance)
     results = layer.results()
     spec = collector.loaded.model.attention_options.specs[attention][number]
     mapping = str(spec) if results["heads"] else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from torch import Tensor
+from torch.nn import functional
 
 
 def negative_log_likelihood(log_probs: Tensor, target: Tensor, padding_idx: int) -> Tensor:
@@ -16,5 +17,6 @@ def negative_log_likelihood(log_probs: Tensor, target: Tensor, padding_idx: int)
     Returns:
         ``(batch, queries)`` in nats, 0 at padding.
     """
-    picked = log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-    return (-picked).masked_fill(target == padding_idx, 0.0)
+    rows, wanted = log_probs.flatten(0, 1), target.flatten()
+    losses = functional.nll_loss(rows, wanted, ignore_index=padding_idx, reduction="none")
+    return losses.view_as(target)

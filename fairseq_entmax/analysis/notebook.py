@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.annotations.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.measures import WeightMeasure
-from fairseq_entmax.analysis.measures.linguistic import Linguistic
-from fairseq_entmax.analysis.statistics import LayerStatistics, MeasuredLayer, ModelStatistics
+from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
@@ -87,29 +85,14 @@ def measure(
         }
         for name, layers in attention.items()
     }
+    if annotations is not None and sample is not None:
+        batch = replace(batch, annotated=annotations.batch(sample["id"], batch.source.tokens))
     statistics = ModelStatistics()
     statistics.update(wide, batch)
-    linguistic = None
-    if annotations is not None and sample is not None:
-        linguistic = LinguisticStatistics(annotations)
-        annotated = annotations.batch(sample["id"], batch.source.tokens)
-        linguistic.update_all(wide, annotated, batch)
     return {
-        name: {layer: _results(name, layer, one, linguistic) for layer, one in layers.items()}
+        name: {layer: one.results() for layer, one in layers.items()}
         for name, layers in statistics.layers.items()
     }
-
-
-def _results(
-    attention: str,
-    number: int,
-    statistics: LayerStatistics,
-    linguistic: LinguisticStatistics | None,
-) -> dict[str, Any]:
-    """What is known of one attention of a layer; with what annotations say, where they do."""
-    found = linguistic.results(attention, number) if linguistic else []
-    layer = MeasuredLayer(attention, number, statistics, linguistic=found)
-    return layer.results((WeightMeasure, Linguistic) if found else WeightMeasure)
 
 
 def _check_weights(attention: Attention) -> None:

@@ -33,7 +33,9 @@ class LayerStatistics:
         self.heads = heads
         names = optional_names() if wanted is None else wanted
         self._measures = [
-            one for one in measures() if isinstance(one, WeightMeasure) and one.name in names
+            one
+            for one in measures()
+            if isinstance(one, WeightMeasure) and (one.name in names or not one.is_optional)
         ]
         self.sums = {measure.name: Sums() for measure in self._measures}
 
@@ -68,7 +70,6 @@ class MeasuredLayer:
         statistics: of its weights; None where no head is left.
         module: the attention itself.
         importance: by name, the heads' shares by the measures that take passes of their own.
-        linguistic: what annotations say of each head; None without.
     """
 
     attention: str
@@ -76,7 +77,6 @@ class MeasuredLayer:
     statistics: LayerStatistics | None
     module: Any = None
     importance: Dictionary[str, ByHead] = field(default_factory=dict)
-    linguistic: list[Fields] | None = None
 
     def results(self, kinds: type[Measure] | tuple[type[Measure], ...] = Measure) -> Fields:
         """The fields of the layer, and ``heads`` with those of its heads; by some measures."""

@@ -131,4 +131,4 @@ def test_annotations_add_what_they_say_of_heads(tmp_path):
     head = found["encoder-self"][0]["heads"][1]
     assert head["dependencies"] == {"obj": {"to_head": 1.0, "to_dependent": 0.0}}
     assert head["pos_kl"] == pytest.approx(0)
-    assert "dependencies" not in found["decoder-self"][0]["heads"][0]
+    assert found["decoder-self"][0]["heads"][0]["dependencies"] is None

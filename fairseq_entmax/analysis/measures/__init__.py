@@ -19,7 +19,7 @@ from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
 from fairseq_entmax.analysis.measures.head_values import Gate, HeadValues
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
-from fairseq_entmax.analysis.measures.linguistic import Linguistic
+from fairseq_entmax.analysis.measures.linguistic import Dependencies, NamedEntity, PartsOfSpeech
 from fairseq_entmax.analysis.measures.offsets import Offsets
 from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, RareWord
 from fairseq_entmax.analysis.measures.subword_merging import SubwordMerging
@@ -81,6 +81,7 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
-    *(Offsets(), RareWord(), SubwordMerging(), FinalPunctuation(), Linguistic(), Diversity()),
+    *(Offsets(), RareWord(), SubwordMerging(), FinalPunctuation()),
+    *(Dependencies(), PartsOfSpeech(), NamedEntity(), Diversity()),
 ):
     register_measure(_measure)

@@ -128,15 +128,19 @@ class Measure:
         """Likewise the fields of one attention of a layer."""
         return self._fields(number for number in self.numbers if number.of_layer)
 
+    def about(self) -> str:
+        """What the docstring says of it, and its source."""
+        source = f" ({self.source})." if self.source else "."
+        return " ".join((self.__doc__ or "").split()).removesuffix(".") + source
+
     def _fields(self, numbers: Iterable[Number]) -> dict[str, JsonSchema]:
         source = f" ({self.source})." if self.source else "."
-        about = " ".join((self.__doc__ or "").split()).removesuffix(".") + source
         fields: dict[str, JsonSchema] = {}
         for number in numbers:
             name, *inner = number.place
             text = number.meaning[0].upper() + number.meaning[1:]
             if inner:
-                shape = fields.setdefault(name, object_schema(about, {}))
+                shape = fields.setdefault(name, object_schema(self.about(), {}))
                 shape["properties"][inner[0]] = number_schema(f"{text}.", number.largest)
                 shape["required"] = list(shape["properties"])
             else:

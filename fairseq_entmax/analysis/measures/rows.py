@@ -51,6 +51,16 @@ class LayerWeights:
         return torch.special.entr(self.weights).sum(dim=-1)
 
     @cached_property
+    def wide(self) -> Tensor:
+        """The weights in float64."""
+        return self.weights.double()
+
+    @cached_property
+    def received(self) -> Tensor:
+        """The weight that each key gets from all queries together: ``(batch, heads, keys)``."""
+        return (self.queries.real.double()[:, None, None, :] @ self.wide).squeeze(2)
+
+    @cached_property
     def diversity(self) -> tuple[Tensor, Tensor]:
         """The heads' divergence in each sentence, summed over queries, and the number of those.
 
@@ -74,7 +84,14 @@ class Sums(dict[str, "Tensor"]):
 
     What is kept does not grow with the data. Batches of any size, in any order, give the same
     numbers up to rounding.
+
+    Attributes:
+        labels: what the entries of a sum are called, where they have names.
     """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: dict[str, tuple[str, ...]] = {}
 
     def add(self, name: str, value: Tensor) -> None:
         """Add a batch's sum."""
@@ -88,17 +105,29 @@ class Sums(dict[str, "Tensor"]):
         self.add(name, values.masked_fill(~mask[:, None], 0).sum(dim=(0, 2), dtype=torch.float64))
         self.add(f"{name}/count", mask.sum())
 
+    def add_ratios(self, name: str, values: Tensor, divisor: Tensor) -> None:
+        """Add ratios of sentences, those whose divisor is not 0.
+
+        Args:
+            name: of the sum.
+            values: ``(batch, …)``.
+            divisor: of the same shape, or ``(batch,)``.
+        """
+        counts = divisor > 0
+        safe = divisor.masked_fill(~counts, 1.0)
+        self.add(name, (values / safe.view(*safe.shape, *[1] * (values.dim() - safe.dim()))).sum(0))
+        self.add(f"{name}/count", counts.sum(dim=0))
+
     def mean(self, name: str) -> Tensor | None:
-        """The mean over what was counted, ``(heads,)``; None where nothing was."""
+        """The mean over what was counted; None where nothing was."""
         count = self.get(f"{name}/count")
-        if count is None or count == 0:
-            return None
-        return self[name] / count
+        return None if count is None or not count.any() else self[name] / count
 
     def of(self, name: str, head: int) -> float | None:
         """The mean of one head."""
-        mean = self.mean(name)
-        return None if mean is None else float(mean[head])
+        count = self.get(f"{name}/count")
+        own = count if count is None or not count.dim() else count[head]
+        return None if own is None or own == 0 else float(self[name][head] / own)
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
