@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from fairseq_entmax.analysis.annotations.annotated import Annotations
-    from fairseq_entmax.analysis.collect import load_samples
     from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
     from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
     from fairseq_entmax.analysis.loading import LoadedModel, load_model, load_task
     from fairseq_entmax.analysis.maps import decode_weights
     from fairseq_entmax.analysis.notebook import measure
     from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
+    from fairseq_entmax.analysis.sentences import load_samples
 
 _HOMES = {
     "Annotations": "annotations.annotated",
@@ -29,7 +29,7 @@ _HOMES = {
     "head_relevance": "importance.relevance",
     "head_sensitivity": "importance.sensitivity",
     "load_model": "loading",
-    "load_samples": "collect",
+    "load_samples": "sentences",
     "load_task": "loading",
     "measure": "notebook",
     "record_attention": "recorder",

@@ -1,4 +1,9 @@
-"""The command ``fairseq-entmax analyze``: what every head of one or more models does."""
+"""The command ``fairseq-entmax analyze``: what every head of one or more models does.
+
+In four stages: :func:`load` what the options name; :func:`record` attention in one pass, which
+sums up the measures of weights; :func:`measure` by passes of their own what a head matters;
+:func:`written` puts the document together.
+"""
 
 from __future__ import annotations
 
@@ -6,43 +11,28 @@ import argparse
 import logging
 from argparse import Namespace
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
-    GRADIENT,
     MAPS,
-    RELEVANCE,
     add_analyze_options,
     check_counts,
     chosen_measures,
 )
-from fairseq_entmax.analysis.collect import (
-    ModelCollector,
-    Tables,
-    collect,
-    maps_of,
-    samples,
-    shown_at_most,
-)
-from fairseq_entmax.analysis.entries import alpha_record, model_entry
-from fairseq_entmax.analysis.importance.relevance import check_rules
-from fairseq_entmax.analysis.importance.sensitivity import check_gradient
-from fairseq_entmax.analysis.importance.shares import (
-    ByHead,
-    evenly_spread,
-    gradient_shares,
-    relevance_shares,
-)
+from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, collect
+from fairseq_entmax.analysis.entries import model_entry, training_records
+from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
-from fairseq_entmax.analysis.measures import OFFSETS
-from fairseq_entmax.analysis.statistics import DENSITY_BINS, POSITIONAL_SHARE, RARE_RANK
+from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
+from fairseq_entmax.analysis.measures.base import ByHead
+from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
 
 logger = logging.getLogger(__name__)
-
-GRADIENT_BATCH = 16
 
 
 def parser() -> argparse.ArgumentParser:
@@ -82,8 +72,71 @@ def analyse(
 
     Args:
         args: parsed options.
-        wanted: names of :data:`MEASURES`.
+        wanted: names of measures.
         task, models: where they are at hand; None loads what the options name.
+    """
+    study = load(args, wanted, task, models)
+    recorded = record(study)
+    importance = measure(study, sorted(recorded.counts.ids))
+    return written(study, recorded, importance)
+
+
+@dataclass(frozen=True)
+class Study:
+    """What is looked at, and by what.
+
+    Attributes:
+        args: parsed options.
+        wanted: names of measures.
+        task: fairseq's.
+        dataset: of the task.
+        models: in the order of ``--path``.
+        costly: for each of them, the measures that take passes of their own.
+        records: for each, what training recorded.
+        tables: facts on tokens.
+        annotations: of the source, or None.
+        sentences: whose maps to keep; None keeps those whose heads differ most.
+    """
+
+    args: Namespace
+    wanted: Sequence[str]
+    task: Any
+    dataset: Any
+    models: Sequence[loading.LoadedModel]
+    costly: list[list[ImportanceMeasure]]
+    records: list[dict[str, Any]]
+    tables: Tables
+    annotations: Annotations | None
+    sentences: list[int] | None
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """What one pass over the data gives.
+
+    Attributes:
+        collectors: one a model.
+        counts: what the data consists of.
+        annotated: likewise its annotations.
+        sentences: whose maps to keep.
+    """
+
+    collectors: list[ModelCollector]
+    counts: DataCounts
+    annotated: AnnotationCounts | None
+    sentences: list[int]
+
+
+def load(
+    args: Namespace,
+    wanted: Sequence[str],
+    task: Any = None,
+    models: Sequence[loading.LoadedModel] | None = None,
+) -> Study:
+    """Load what the options name, and refuse what cannot be analysed.
+
+    Args:
+        args, wanted, task, models: as :func:`analyse`.
     """
     task = loading.setup_task(args) if task is None else task
     if models is None:
@@ -99,71 +152,110 @@ def analyse(
             f"--sentences got {args.sentences!r}, whose maps are more than a report can show: the "
             f"first {len(shown)} are not, give fewer or shorter ones"
         )
-    ways = [_ways(loaded, wanted, args.measures is not None) for loaded in models]
-    records = [alpha_record(loaded) for loaded in models]
+    costly = [_costly(loaded, wanted, args.measures is not None) for loaded in models]
+    records = [training_records(loaded) for loaded in models]
     tables = Tables(task, loading.device_of(args))
     annotations = None
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
-    collectors = [ModelCollector(loaded, wanted, annotations) for loaded in models]
-    chosen = MostDifferent(MAPS) if sentences is None else None
-    batches = loading.batches(args, task, dataset, networks)
+    return Study(
+        args, wanted, task, dataset, models, costly, records, tables, annotations, sentences
+    )
+
+
+def record(study: Study) -> Recorded:
+    """Run all models over the data once, and sum up the measures of their weights."""
+    args = study.args
+    collectors = [ModelCollector(one, study.wanted) for one in study.models]
+    chosen = MostDifferent(MAPS) if study.sentences is None else None
+    networks = [loaded.model for loaded in study.models]
+    batches = loading.batches(args, study.task, study.dataset, networks)
     watched = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts, annotated = collect(watched, collectors, tables, chosen, annotations)
+    counts, annotated = collect(watched, collectors, study.tables, chosen, study.annotations)
+    if not counts.ids:
+        raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
+    sentences = study.sentences or []
     if chosen is not None:
-        found = chosen.sentences()
-        sentences = shown_at_most(dataset, networks, found)
-        if len(sentences) < len(found):
+        differing = chosen.sentences()
+        sentences = shown_at_most(study.dataset, networks, differing)
+        if len(sentences) < len(differing):
             logger.warning(
                 "of the %d sentences whose heads differ most, maps of %d are kept: more would be "
                 "more than a report can show",
-                len(found),
+                len(differing),
                 len(sentences),
             )
-    seen = sorted(counts.ids)
-    if not seen:
-        raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    importance = [
-        _importance(args, model, dataset, seen, tables, found)
-        for model, found in zip(networks, ways, strict=True)
-    ]
-    entries = zip(collectors, importance, records, strict=True)
-    return {
+    return Recorded(collectors, counts, annotated, sentences)
+
+
+def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
+    """For each model, what heads matter by the measures that take passes of their own.
+
+    Args:
+        study: what is looked at.
+        seen: the numbers of the sentences that were recorded, ascending.
+    """
+    args, device = study.args, study.tables.source.rank.device
+    shares: list[dict[str, ByHead]] = []
+    for loaded, costly in zip(study.models, study.costly, strict=True):
+        shares.append({})
+        for one in costly:
+            number = getattr(args, f"{one.name}_sentences")
+            spread = [seen[place] for place in evenly_spread(len(seen), number)]
+            at_once = min(args.batch_size or one.at_once, one.at_once)
+            batches = list(samples(study.dataset, spread, device, at_once, args.max_tokens))
+            watched = loading.with_progress(args, batches, one.name)
+            shares[-1][one.name] = head_shares(one, loaded.model, watched, study.tables.pad)
+    return shares
+
+
+def written(
+    study: Study, recorded: Recorded, importance: Sequence[dict[str, ByHead]]
+) -> dict[str, Any]:
+    """The document."""
+    args, cfg = study.args, study.task.cfg
+    entries = zip(recorded.collectors, importance, study.records, strict=True)
+    analysis = {
         "format": document.FORMAT,
         "version": document.VERSION,
         "data": {
             "path": args.data,
             "subset": args.gen_subset,
-            "source_lang": task.cfg.source_lang,
-            "target_lang": task.cfg.target_lang,
-            "subwords": tables.source.kind,
-            **counts.as_json(),
+            "source_lang": cfg.source_lang,
+            "target_lang": cfg.target_lang,
+            "subwords": study.tables.source.kind,
+            **recorded.counts.as_json(),
         },
-        "settings": _settings(args, wanted, len(seen)),
+        "settings": _settings(study, len(recorded.counts.ids)),
+        "numbers": [],
         "models": [model_entry(*entry) for entry in entries],
-        "annotations": None if annotated is None else annotated.results(),
-        "maps": maps_of(dataset, sentences or [], models, task, tables),
+        "annotations": None if recorded.annotated is None else recorded.annotated.results(),
+        "maps": maps_of(study.dataset, recorded.sentences, study.models, study.task),
     }
+    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+    return analysis
 
 
-def _ways(loaded: loading.LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[str]:
-    """Which of relevance and gradient can be worked out for a model.
+def _costly(
+    loaded: loading.LoadedModel, wanted: Sequence[str], is_asked: bool
+) -> list[ImportanceMeasure]:
+    """Which measures that take passes of their own can be worked out for a model.
 
     Raises:
         ValueError: one cannot, and was asked for by name.
     """
-    found = []
-    for name, check in ((GRADIENT, check_gradient), (RELEVANCE, check_rules)):
-        if name not in wanted:
+    possible = []
+    for one in measures():
+        if not isinstance(one, ImportanceMeasure) or one.name not in wanted:
             continue
         try:
-            check(loaded.model)
-            found.append(name)
+            one.check(loaded.model)
+            possible.append(one)
         except ValueError as error:
             if is_asked:
                 raise ValueError(f"--measures: {loaded.path}: {error}") from None
             logger.warning("%s: %s", loaded.path, error)
-    return found
+    return possible
 
 
 def _sentences(text: str | None, size: int) -> list[int] | None:
@@ -181,38 +273,11 @@ def _sentences(text: str | None, size: int) -> list[int] | None:
     return list(dict.fromkeys(numbers))
 
 
-def _settings(args: Namespace, wanted: Sequence[str], size: int) -> dict[str, Any]:
-    return {
-        "measures": list(wanted),
-        "offsets": list(OFFSETS),
-        "density_bins": DENSITY_BINS,
-        "rare_rank": RARE_RANK,
-        "positional_share": POSITIONAL_SHARE,
-        "relevance_sentences": min(args.relevance_sentences, size) if RELEVANCE in wanted else 0,
-        "gradient_sentences": min(args.gradient_sentences, size) if GRADIENT in wanted else 0,
-    }
-
-
-def _importance(
-    args: Namespace,
-    model: Any,
-    dataset: Any,
-    seen: Sequence[int],
-    tables: Tables,
-    ways: Sequence[str],
-) -> dict[str, ByHead]:
-    """The shares of heads by each of the ways."""
-    device = tables.source.rank.device
-    found: dict[str, ByHead] = {}
-    if GRADIENT in ways:
-        spread = [seen[place] for place in evenly_spread(len(seen), args.gradient_sentences)]
-        at_once = min(args.batch_size or GRADIENT_BATCH, GRADIENT_BATCH)
-        batches = list(samples(dataset, spread, device, at_once, args.max_tokens))
-        shown = loading.with_progress(args, batches, GRADIENT)
-        found[GRADIENT] = gradient_shares(model, shown, tables.pad)
-    if RELEVANCE in ways:
-        spread = [seen[place] for place in evenly_spread(len(seen), args.relevance_sentences)]
-        batches = list(samples(dataset, spread, device))
-        shown = loading.with_progress(args, batches, RELEVANCE)
-        found[RELEVANCE] = relevance_shares(model, shown)
-    return found
+def _settings(study: Study, size: int) -> dict[str, Any]:
+    settings: dict[str, Any] = {"measures": list(study.wanted)}
+    for one in measures():
+        settings |= one.settings
+        if isinstance(one, ImportanceMeasure):
+            number = min(getattr(study.args, f"{one.name}_sentences"), size)
+            settings[f"{one.name}_sentences"] = number if one.name in study.wanted else 0
+    return settings

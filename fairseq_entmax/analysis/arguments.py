@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
+from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -20,16 +21,7 @@ ABLATE = (
     "finished removal is kept: after a stop the same command goes on where it was. To generate "
     "the whole data set for each head takes long: --scores loss is the quick variant."
 )
-# What follows from one pass over the data, and what needs passes of its own
-ONE_PASS_MEASURES = (
-    *("entropy", "diversity", "density", "confidence", "offsets"),
-    *("rare_word", "subword_merging", "final_punctuation"),
-)
-RELEVANCE, GRADIENT = "relevance", "gradient"
-MEASURES = (*ONE_PASS_MEASURES, RELEVANCE, GRADIENT)
 MAPS = 10
-RELEVANCE_SENTENCES = 16
-GRADIENT_SENTENCES = 100
 LOSS, BLEU = "loss", "bleu"
 SCORES = (LOSS, BLEU)
 BOOTSTRAP = 1000
@@ -45,7 +37,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--measures",
         metavar="NAME,…",
-        help=f"which to make, of {','.join(MEASURES)} (default: all)",
+        help=f"which to make, of {','.join(optional_names())} (default: all)",
     )
     group.add_argument(
         "--sentences",
@@ -59,20 +51,16 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
         "order: adds dependencies, parts of speech and named entities",
     )
-    group.add_argument(
-        "--relevance-sentences",
-        type=int,
-        default=RELEVANCE_SENTENCES,
-        metavar="N",
-        help="how many sentences, spread evenly, relevance is propagated for (default: %(default)s)",
-    )
-    group.add_argument(
-        "--gradient-sentences",
-        type=int,
-        default=GRADIENT_SENTENCES,
-        metavar="N",
-        help="likewise for the gradient of the loss (default: %(default)s)",
-    )
+    for measure in measures():
+        if isinstance(measure, ImportanceMeasure):
+            group.add_argument(
+                f"--{measure.name}-sentences",
+                type=int,
+                default=measure.sentences,
+                metavar="N",
+                help=f"how many sentences, spread evenly, {measure.name} is worked out for "
+                "(default: %(default)s)",
+            )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
@@ -131,18 +119,17 @@ COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ab
 
 
 def chosen_measures(text: str | None) -> list[str]:
-    """The names in ``--measures``, in the order of :data:`MEASURES`; None is all.
+    """The names in ``--measures``, in the order of the registered ones; None is all.
 
     Raises:
         ValueError: one is unknown.
     """
-    if text is None:
-        return list(MEASURES)
-    names = [name.strip() for name in text.split(",")]
+    known = optional_names()
+    names = known if text is None else [name.strip() for name in text.split(",")]
     for name in names:
-        if name not in MEASURES:
-            raise ValueError(f"--measures got {name!r}: choose from {', '.join(MEASURES)}")
-    return [name for name in MEASURES if name in names]
+        if name not in known:
+            raise ValueError(f"--measures got {name!r}: choose from {', '.join(known)}")
+    return [name for name in known if name in names]
 
 
 def chosen_scores(text: str) -> list[str]:
@@ -179,17 +166,15 @@ def check_counts(options: argparse.Namespace) -> None:
     Raises:
         ValueError: names the option.
     """
-    for name, remedy in COUNTS.items():
+    remedies = {"bootstrap": "sacreBLEU's bootstrap takes 1 or more"}
+    for measure in measures():
+        if isinstance(measure, ImportanceMeasure):
+            remedy = "give 1 or more, or leave the measure out of --measures"
+            remedies[f"{measure.name}_sentences"] = remedy
+    for name, remedy in remedies.items():
         value = getattr(options, name, 1)
         if value < 1:
             raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
-
-
-COUNTS = {
-    "relevance_sentences": "give 1 or more, or leave the measure out of --measures",
-    "gradient_sentences": "give 1 or more, or leave the measure out of --measures",
-    "bootstrap": "sacreBLEU's bootstrap takes 1 or more",
-}
 
 
 def check_early(command: str, arguments: Sequence[str]) -> None:
@@ -226,7 +211,9 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
         raise ValueError("give --output DIR, where the results go")
     check_counts(options)
     if command == "analyze":
-        chosen_measures(options.measures)
+        # A folder of the user's may register more of them
+        if not any(argument.startswith("--user-dir") for argument in arguments):
+            chosen_measures(options.measures)
         return
     chosen_scores(options.scores)
     for option, texts in (("--heads", options.heads), ("--sets", options.sets)):

@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 
@@ -50,11 +51,13 @@ class Batch:
         source: the source sentences.
         target: the decoder's input, which begins with the mark of the end of a sentence.
         table: facts on the source's tokens; None leaves out the measures that need them.
+        annotated: the source's annotations; None likewise.
     """
 
     source: Side
     target: Side
     table: TokenTable | None = None
+    annotated: AnnotatedBatch | None = None
 
     @classmethod
     def of(

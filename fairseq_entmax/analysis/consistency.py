@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq_entmax.analysis.maps import LARGEST, check_weights, decoded, map_bytes
+from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
-from fairseq_entmax.mappings import parse_mapping
 
 
 def check_models(analysis: dict[str, Any], name: str) -> None:
@@ -19,7 +19,6 @@ def check_models(analysis: dict[str, Any], name: str) -> None:
     Raises:
         ValueError: names the place.
     """
-    bins = analysis["settings"]["density_bins"]
     for number, model in enumerate(analysis["models"]):
         seen = set()
         for place, layer in enumerate(model["attentions"]):
@@ -28,20 +27,33 @@ def check_models(analysis: dict[str, Any], name: str) -> None:
             if key in seen:
                 raise ValueError(f"{where}: layer {key[1]} of {key[0]} is there twice")
             seen.add(key)
-            if layer["mapping"] is not None:
-                try:
-                    parse_mapping(layer["mapping"])
-                except ValueError as error:
-                    raise ValueError(f"{where}.mapping: {error}") from None
             for index, head in enumerate(layer["heads"]):
                 if head["head"] != index:
                     raise ValueError(f"{where}.heads[{index}].head: it is {head['head']}")
-                histogram = head["density_histogram"]
-                if histogram is not None and len(histogram) != bins:
-                    raise ValueError(
-                        f"{where}.heads[{index}].density_histogram: it has {len(histogram)} "
-                        f"numbers for {bins} bins"
-                    )
+
+
+def check_numbers(analysis: dict[str, Any], name: str) -> None:
+    """Refuse a description of numbers that does not lead to numbers, or describes one twice.
+
+    Args:
+        analysis: in the form of the schema.
+        name: what to call it in errors.
+
+    Raises:
+        ValueError: names the place.
+    """
+    names = set()
+    layers = [layer for model in analysis["models"] for layer in model["attentions"]]
+    for place, number in enumerate(declared(analysis)):
+        where = f"{name} is damaged at $.numbers[{place}]"
+        if number.name in names:
+            raise ValueError(f"{where}.name: {number.name!r:.80} is there twice")
+        names.add(number.name)
+        for layer in layers:
+            for head in layer["heads"]:
+                value = number.of(head, layer)
+                if isinstance(value, bool) or not isinstance(value, int | float | None):
+                    raise ValueError(f"{where}.place: there is no number, but {value!r:.80}")
 
 
 def check_maps(analysis: dict[str, Any], name: str) -> None:

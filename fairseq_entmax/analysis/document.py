@@ -1,6 +1,7 @@
 """The written form of an analysis: ``analysis.json``, its version and its JSON Schema.
 
-The schema, ``analysis.schema.json`` beside this module, says what each number means.
+The schema, ``analysis.schema.json`` beside this module, says what each number means. Documents
+of version 1 are read, too, and become such of version 2.
 """
 
 from __future__ import annotations
@@ -13,14 +14,16 @@ import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from fairseq_entmax.analysis.consistency import check_maps, check_models
+from fairseq_entmax.analysis.consistency import check_maps, check_models, check_numbers
 from fairseq_entmax.analysis.maps import LARGEST
+from fairseq_entmax.analysis.measures.base import Number, declared
+from fairseq_entmax.analysis.schema import fill, schema
+from fairseq_entmax.analysis.version1 import converted
 from fairseq_entmax.files import clear_leftovers, write_together
 
 FORMAT = "fairseq-entmax-analysis"
-VERSION = 1
+VERSION = 2
 FILE_NAME = "analysis.json"
-SCHEMA = Path(__file__).with_name("analysis.schema.json")
 
 # What a file may hold: weights that fill the memory they may have, and do not get smaller by
 # compression, in base64, and as much again of everything else
@@ -31,12 +34,6 @@ MOST_ERRORS = 100
 
 # What numbers are rounded to; more would be noise of float32
 DIGITS = 6
-
-
-def schema() -> dict[str, Any]:
-    """The JSON Schema of ``analysis.json``."""
-    found: dict[str, Any] = json.loads(SCHEMA.read_text(encoding="utf-8"))
-    return found
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -74,10 +71,19 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply to be an analysis") from None
     try:
+        if _kind(analysis) == (FORMAT, 1):
+            analysis = converted(analysis, str(path))
         validate(analysis, str(path))
     except RecursionError:
         raise ValueError(f"{path} is nested too deeply to be an analysis") from None
     return cast(dict[str, Any], analysis)
+
+
+def _kind(analysis: Any) -> tuple[Any, Any]:
+    """A document's format and its version."""
+    if not isinstance(analysis, dict):
+        return None, None
+    return analysis.get("format"), analysis.get("version")
 
 
 def _constant(name: str) -> None:
@@ -103,7 +109,7 @@ def validate(analysis: Any, name: str) -> None:
     """Check a document against the schema.
 
     Args:
-        analysis: what was read from the file.
+        analysis: what was read from the file; null is filled in for measures that it lacks.
         name: what to call it in errors.
 
     Raises:
@@ -111,13 +117,13 @@ def validate(analysis: Any, name: str) -> None:
             place.
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
-    found = analysis.get("format") if isinstance(analysis, dict) else None
-    if found != FORMAT:
+    form, version = _kind(analysis)
+    if form != FORMAT:
         raise ValueError(f"{name} is not what 'fairseq-entmax analyze' writes")
-    if analysis.get("version") != VERSION:
+    if version != VERSION:
         raise ValueError(
-            f"{name} has version {analysis.get('version')!r} of the format, and this release "
-            f"reads version {VERSION}: analyse the checkpoints anew, or use the release that wrote it"
+            f"{name} has version {version!r} of the format, and this release reads version 1 and "
+            f"{VERSION}: analyse the checkpoints anew, or use the release that wrote it"
         )
     try:
         import jsonschema
@@ -126,14 +132,25 @@ def validate(analysis: Any, name: str) -> None:
             "reading an analysis needs jsonschema: run pip install 'fairseq-entmax[report]'",
             name="jsonschema",
         ) from None
-    validator = jsonschema.Draft202012Validator(schema())
+    validator = jsonschema.Draft202012Validator(schema(_described(analysis)))
     # The best of some: a damaged file can have any number
     errors = itertools.islice(validator.iter_errors(analysis), MOST_ERRORS)
     error = jsonschema.exceptions.best_match(errors)
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
+    fill(analysis)
     check_models(analysis, name)
+    check_numbers(analysis, name)
     check_maps(analysis, name)
+
+
+def _described(analysis: dict[str, Any]) -> list[Number]:
+    """The numbers of a document that may be damaged; none where they are."""
+    try:
+        found = declared(analysis)
+    except (KeyError, TypeError):
+        return []
+    return [number for number in found if number.place and isinstance(number.place[0], str)]
 
 
 def check_output(folder: str, overwrite: bool) -> None:

@@ -3,34 +3,34 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.arguments import GRADIENT, RELEVANCE
 from fairseq_entmax.analysis.collect import ModelCollector
-from fairseq_entmax.analysis.importance.shares import ByHead, evenly_spread
+from fairseq_entmax.analysis.importance.shares import evenly_spread
+from fairseq_entmax.analysis.loading import LoadedModel
+from fairseq_entmax.analysis.measures.base import ByHead, Fields
+from fairseq_entmax.analysis.measures.head_values import KNOWN
+from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 logger = logging.getLogger(__name__)
 
 LONGEST_RECORD = 200
-NOT_ANNOTATED = {"dependencies": None, "pos_kl": None, "named_entity": None}
 
 
 def model_entry(
-    collector: ModelCollector, importance: dict[str, ByHead], record: list[dict[str, Any]] | None
+    collector: ModelCollector, importance: dict[str, ByHead], records: dict[str, Any]
 ) -> dict[str, Any]:
     """One of ``models``.
 
     Args:
         collector: after the pass.
-        importance: the shares of heads by relevance and by gradient, as far as wanted.
-        record: what :func:`alpha_record` gave.
+        importance: by name, the heads' shares by the measures that take passes of their own.
+        records: what :func:`training_records` gave.
     """
     loaded = collector.loaded
     return {
@@ -40,10 +40,10 @@ def model_entry(
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "updates": loaded.updates,
         "loss": collector.loss,
-        "alpha_record": record,
+        "records": records,
         "attentions": [
-            _layer(collector, attention, layer, module, importance)
-            for attention, layer, module in sorted(
+            _layer(collector, importance, *place)
+            for place in sorted(
                 attention_modules(loaded.model), key=lambda one: ATTENTIONS.index(one[0])
             )
         ],
@@ -52,73 +52,55 @@ def model_entry(
 
 def _layer(
     collector: ModelCollector,
-    attention: str,
-    layer: int,
-    module: Any,
     importance: dict[str, ByHead],
-) -> dict[str, Any]:
-    statistics = collector.statistics.layers.get(attention, {}).get(layer)
-    specs = collector.loaded.model.attention_options.specs
-    heads: list[dict[str, Any]] = []
-    annotated = collector.linguistic
-    linguistic = [] if annotated is None else annotated.results(attention, layer)
-    if module.mapping is not None and statistics is not None:
-        alphas = torch.as_tensor(module.mapping.alpha).double().expand(module.num_heads).tolist()
-        gates = (
-            [None] * module.num_heads
-            if module.gate is None
-            else module.gate.at_evaluation().tolist()
-        )
-        for head in range(module.num_heads):
-            shares = {
-                name: float(importance[name][attention][layer][head])
-                if name in importance
-                else None
-                for name in (RELEVANCE, GRADIENT)
-            }
-            heads.append(
-                {
-                    "head": head,
-                    "alpha": alphas[head],
-                    **statistics.head(head),
-                    "gate": gates[head],
-                    **shares,
-                    **(linguistic[head] if linguistic else NOT_ANNOTATED),
-                }
-            )
-    densities = [head["density"] for head in heads]
-    return {
-        "attention": attention,
-        "layer": layer,
-        "mapping": str(specs[attention][layer]) if heads else None,
-        "diversity": None if statistics is None else statistics.diversity(),
-        "density_sorted": None if None in densities else sorted(densities),
-        "heads": heads,
-    }
+    attention: str,
+    number: int,
+    module: MultiheadAttention,
+) -> Fields:
+    statistics = collector.statistics.layers.get(attention, {}).get(number)
+    layer = MeasuredLayer(attention, number, statistics, module, importance)
+    results = layer.results()
+    spec = collector.loaded.model.attention_options.specs[attention][number]
+    mapping = str(spec) if results["heads"] else None
+    return {"attention": attention, "layer": number, "mapping": mapping, **results}
 
 
-def alpha_record(loaded: loading.LoadedModel) -> list[dict[str, Any]] | None:
-    """The record of training beside the checkpoint, thinned, up to the checkpoint's update.
+def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
+    """What training recorded of the model's head values beside the checkpoint, by name.
 
-    None where there is none, or, with a warning, where it cannot be read.
+    Up to the checkpoint's update, and thinned. What cannot be read is left out with a warning.
     """
-    path = Path(loaded.path).with_name("alpha.jsonl")
+    names: dict[str, None] = {}
+    for _, _, module in attention_modules(loaded.model):
+        names.update(dict.fromkeys(module.mapping.head_values() if module.mapping else ()))
+    records = {name: _record(loaded, name) for name in names}
+    return {name: record for name, record in records.items() if record}
+
+
+def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
+    path = Path(loaded.path).with_name(f"{name}.jsonl")
     if not path.is_file():
-        return None
+        return []
     try:
-        record = read_record(path)
-        for line in record:
-            values = [
-                v for layers in line["alpha"].values() for row in layers.values() for v in row
-            ]
-            if not all(1 <= value <= 2 for value in values):
-                raise ValueError(f"{path}: at update {line['update']} an alpha is not from 1 to 2")
+        lines = [
+            {"update": line["update"], "values": line[name]} for line in read_record(path, name)
+        ]
+        low, high = (name in KNOWN and KNOWN[name].range) or (float("-inf"), float("inf"))
+        for line in lines:
+            if not all(low <= value <= high for value in _numbers(line["values"])):
+                raise ValueError(
+                    f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
+                )
     except (OSError, ValueError) as error:
-        logger.warning("no record of alpha for this model: %s", error)
-        return None
+        logger.warning("no record of %s for this model: %s", name, error)
+        return []
     last = loaded.updates
-    lines = [line for line in record if last is None or line["update"] <= last]
+    lines = [line for line in lines if last is None or line["update"] <= last]
     if len(lines) > LONGEST_RECORD:
         kept = evenly_spread(len(lines), LONGEST_RECORD - 2)
         lines = [lines[index] for index in sorted({0, *kept, len(lines) - 1})]
-    return lines or None
+    return lines
+
+
+def _numbers(values: dict[str, dict[str, list[float]]]) -> Iterable[float]:
+    return (value for layers in values.values() for row in layers.values() for value in row)

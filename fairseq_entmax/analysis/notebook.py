@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.annotations.linguistic import LinguisticStatistics
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
@@ -85,39 +85,14 @@ def measure(
         }
         for name, layers in attention.items()
     }
+    if annotations is not None and sample is not None:
+        batch = replace(batch, annotated=annotations.batch(sample["id"], batch.source.tokens))
     statistics = ModelStatistics()
     statistics.update(wide, batch)
-    found = {
-        name: {
-            layer: {
-                "diversity": one.diversity(),
-                "heads": [{"head": head, **one.head(head)} for head in range(one.heads)],
-            }
-            for layer, one in layers.items()
-        }
+    return {
+        name: {layer: one.results() for layer, one in layers.items()}
         for name, layers in statistics.layers.items()
     }
-    if annotations is not None and sample is not None:
-        _add_annotations(found, wide, batch, annotations, sample["id"])
-    return found
-
-
-def _add_annotations(
-    found: dict[str, dict[int, dict[str, Any]]],
-    attention: Attention,
-    batch: Batch,
-    annotations: Annotations,
-    ids: Tensor,
-) -> None:
-    """Add to each head what annotations say of it."""
-    statistics = LinguisticStatistics(annotations)
-    annotated = annotations.batch(ids, batch.source.tokens)
-    for name in (ENCODER_SELF, CROSS):
-        for layer, weights in attention.get(name, {}).items():
-            statistics.update(name, layer, weights, annotated, batch.sides(name)[0].real)
-            results = statistics.results(name, layer)
-            for head, numbers in zip(found[name][layer]["heads"], results, strict=True):
-                head.update(numbers)
 
 
 def _check_weights(attention: Attention) -> None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import ATTENTIONS
-
-_COLUMNS = ("alpha", "density", "entropy", "confidence", "diversity")
+from fairseq_entmax.text_table import text_table
 
 
 def as_table(analysis: Mapping[str, Any]) -> str:
@@ -17,44 +17,39 @@ def as_table(analysis: Mapping[str, Any]) -> str:
         analysis: a document of ``analysis.json``.
 
     Returns:
-        Lines with the mean over heads of alpha, density, entropy and confidence, the mean over
-        layers of diversity, and the positional heads, each with its offset and its confidence.
+        Lines with means of the numbers that are to be in it, first those of the mappings, such
+        as alpha, over heads, or over layers where they are of a layer; and the positional heads,
+        each with its offset and its confidence.
     """
-    rows: list[tuple[str, ...]] = [("model", "loss", "attention", *_COLUMNS, "positional heads")]
+    numbers = [number for number in declared(analysis) if number.in_summary]
+    numbers.sort(key=lambda number: number.place[0] != "values")
+    titles = [number.name for number in numbers]
+    rows = [["model", "loss", "attention", *titles, "positional heads"]]
     for model in analysis["models"]:
+        first = [model["name"], _text(model["loss"])]
         for attention in ATTENTIONS:
             layers = [layer for layer in model["attentions"] if layer["attention"] == attention]
             if not layers:
                 continue
-            is_first = model["name"] not in (row[0] for row in rows)
-            heads = [head for layer in layers for head in layer["heads"]]
-            means = [_mean(head[name] for head in heads) for name in _COLUMNS[:-1]]
-            rows.append(
-                (
-                    model["name"] if is_first else "",
-                    _number(model["loss"]) if is_first else "",
-                    attention,
-                    *means,
-                    _mean(layer["diversity"] for layer in layers),
-                    _positional(layers),
+            means = [
+                _mean(
+                    number.of(head, layer)
+                    for layer in layers
+                    for head in ([{}] if number.of_layer else layer["heads"])
                 )
-            )
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    return "\n".join(
-        "  ".join(
-            text.rjust(width) if place == 1 or 3 <= place <= 7 else text.ljust(width)
-            for place, (text, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    )
+                for number in numbers
+            ]
+            rows.append([*first, attention, *means, _positional(layers)])
+            first = ["", ""]
+    return text_table(rows, left=(0, 2, len(rows[0]) - 1))
 
 
 def _mean(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
-    return _number(sum(known) / len(known) if known else None)
+    return _text(sum(known) / len(known) if known else None)
 
 
-def _number(value: float | None) -> str:
+def _text(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 

@@ -28,9 +28,9 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.analyze import analyse
 from fairseq_entmax.analysis.analyze import parser as analyze_parser
-from fairseq_entmax.analysis.arguments import MEASURES, RELEVANCE
+from fairseq_entmax.analysis.measures import optional_names
 
-WANTED = [measure for measure in MEASURES if measure != RELEVANCE]
+WANTED = [measure for measure in optional_names() if measure != "relevance"]
 
 
 def parser() -> argparse.ArgumentParser:

@@ -20,7 +20,7 @@ from fairseq_entmax.analysis import (
     measure,
     record_attention,
 )
-from fairseq_entmax.analysis.collect import samples
+from fairseq_entmax.analysis.sentences import samples
 from tests.analysis.test_loading import save
 from tests.support import spread_scores
 
@@ -194,9 +194,10 @@ def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, data, mode
 
 
 def test_the_record_of_training_ends_at_the_checkpoints_update(analysis):
-    assert analysis["models"][0]["alpha_record"] is None
-    record = analysis["models"][2]["alpha_record"]
+    assert analysis["models"][0]["records"] == {}
+    record = analysis["models"][2]["records"]["alpha"]
     assert [line["update"] for line in record] == [0, 1, 2, 3]
+    assert record[3]["values"] == {"cross": {"0": [1.2, 1.3, 1.4, 1.5]}}
 
 
 def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
@@ -266,7 +267,7 @@ def _close(found, expected):
 @pytest.mark.parametrize(
     ("more", "message"),
     [
-        (["--measures=density,mood"], "--measures got 'mood': choose from entropy,"),
+        (["--measures=density,mood"], "--measures got 'mood': choose from density,"),
         (["--sentences=3,x"], "--sentences got 'x': give numbers from 0 to 39"),
         (["--sentences=40"], "--sentences got '40'"),
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
@@ -330,7 +331,7 @@ def test_a_damaged_record_of_alpha_is_left_out_with_a_warning(data, models, tmp_
     (tmp_path / "alpha.jsonl").write_text("no record\n\n")
     assert analyze(data, str(tmp_path / "m.pt"), tmp_path / "a", "--measures=density") == 0
     found = json.loads((tmp_path / "a" / "analysis.json").read_text())
-    assert found["models"][0]["alpha_record"] is None
+    assert found["models"][0]["records"] == {}
     assert "no record of alpha for this model" in caplog.text
 
 

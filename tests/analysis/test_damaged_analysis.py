@@ -60,7 +60,7 @@ MAP = ("maps", 0, "models", 0, 0)
 WEIGHTS = (*MAP, "weights")
 LAYER = ("models", 0, "attentions", 0)
 HEAD = (*LAYER, "heads", 0)
-RECORD = ("models", 0, "alpha_record")
+RECORD = ("models", 0, "records")
 
 
 def much(tokens, heads):
@@ -92,7 +92,7 @@ KINDS = {
     "nested-lists": raw(lambda content: deep(100_000).encode()),
     "nested-objects": raw(lambda content: b'{"a":' * 100_000 + b"1" + b"}" * 100_000),
     "nested-in-place": text('"path": "', f'"path": {deep(600)}, "was": "'),
-    "nested-in-a-record": text('"alpha_record": ', f'"alpha_record": {deep(5000)}, "was": '),
+    "nested-in-a-record": text('"records": ', f'"records": {deep(5000)}, "was": '),
     "number-beyond-floats": text('"loss": ', '"loss": 1e400, "was": '),
     "minus-beyond-floats": text('"entropy": ', '"entropy": -1e400, "was": '),
     "number-of-5000-digits": text('"parameters": ', f'"parameters": {"9" * 5000}, "was": '),
@@ -104,7 +104,7 @@ KINDS = {
     "mapping-unknown": change(*LAYER, "mapping", value="hardmax"),
     "histogram-short": change(*HEAD, "density_histogram", value=[1]),
     "record-layer-beyond-all": change(
-        *RECORD, value=[{"update": 0, "alpha": {"cross": {"9" * 5000: [1.5]}}}]
+        *RECORD, value={"alpha": [{"update": 0, "values": {"cross": {"9" * 5000: [1.5]}}}]}
     ),
     "bomb": change(*WEIGHTS, value=lambda _: packed(bytes(1 << 28))),
     "bomb-of-bombs": change(*WEIGHTS, value=lambda _: packed(zlib.compress(bytes(1 << 24)))),

@@ -35,7 +35,8 @@ HEAD = ("models", 0, "attentions", 0, "heads", 0)
     ("path", "value", "place"),
     [
         ((*HEAD, "density"), 1.5, "heads[0].density"),
-        ((*HEAD, "alpha"), 0.9, "heads[0].alpha"),
+        ((*HEAD, "values", "alpha"), 0.9, "heads[0].values.alpha"),
+        ((*HEAD, "values"), {"a b": 1.0}, "heads[0].values"),
         ((*HEAD, "density"), "dense", "heads[0].density"),
         ((*HEAD, "offsets"), {"maximum": {}}, "heads[0].offsets"),
         (("models", 0, "attentions", 0, "attention"), "self", "attentions[0].attention"),

@@ -5,15 +5,12 @@ import math
 import pytest
 import torch
 
-from fairseq_entmax.analysis import measures
-from fairseq_entmax.analysis.arguments import ONE_PASS_MEASURES
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.statistics import (
-    DENSITY_BINS,
-    LayerStatistics,
-    ModelStatistics,
-    positional_role,
-)
+from fairseq_entmax.analysis.measures import WeightMeasure, measures, subword_merging
+from fairseq_entmax.analysis.measures.density import BINS
+from fairseq_entmax.analysis.measures.offsets import positional_role
+from fairseq_entmax.analysis.measures.rows import LayerWeights
+from fairseq_entmax.analysis.statistics import LayerStatistics, ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from tests.analysis import brute_force
 
@@ -140,14 +137,14 @@ def test_density_is_the_share_of_attendable_keys_with_a_weight(case, attention):
     for head in range(3):
         expected = brute_force.density(found, head, CAUSAL[attention])
         assert 0.1 < expected < 0.95
-        assert statistics.head(head)["density"] == approx(expected)
+        assert statistics.results()["heads"][head]["density"] == approx(expected)
 
 
 def test_the_histogram_counts_sentences_by_their_mean_density(case, attention):
     statistics, found, *_ = case
     for head in range(3):
-        expected = brute_force.density_histogram(found, head, CAUSAL[attention], DENSITY_BINS)
-        assert statistics.head(head)["density_histogram"] == expected
+        expected = brute_force.density_histogram(found, head, CAUSAL[attention], BINS)
+        assert statistics.results()["heads"][head]["density_histogram"] == expected
 
 
 def test_entropy_is_shannons_in_nats(case):
@@ -155,7 +152,7 @@ def test_entropy_is_shannons_in_nats(case):
     for head in range(3):
         rows = [row for sentence in found for row in sentence[head]]
         expected = brute_force.mean(map(brute_force.entropy, rows))
-        assert statistics.head(head)["entropy"] == approx(expected)
+        assert statistics.results()["heads"][head]["entropy"] == approx(expected)
 
 
 def test_confidence_leaves_out_the_ends_of_sentences(case, attention):
@@ -163,14 +160,14 @@ def test_confidence_leaves_out_the_ends_of_sentences(case, attention):
     ends = [[place for place, token in enumerate(keys_) if token == END] for keys_ in keys]
     for head in range(3):
         expected = brute_force.confidence(found, head, CAUSAL[attention], ends)
-        assert statistics.head(head)["confidence"] == approx(expected)
+        assert statistics.results()["heads"][head]["confidence"] == approx(expected)
 
 
 def test_offsets_are_from_the_query_to_the_key_in_their_sentences(case, attention):
     statistics, found, *_ = case
     for head in range(3):
         expected = brute_force.offsets(found, head, CAUSAL[attention])
-        given = statistics.head(head)["offsets"]
+        given = statistics.results()["heads"][head]["offsets"]
         for name in ("maximum", "share", "weight"):
             assert given[name] == approx(expected[name])
         assert sum(given["maximum"].values()) == pytest.approx(1)
@@ -180,13 +177,13 @@ def test_diversity_is_the_divergence_of_heads_in_the_base_of_the_keys(case, atte
     statistics, found, *_ = case
     expected = brute_force.diversity(found, CAUSAL[attention])
     assert 0.05 < expected <= 1
-    assert statistics.diversity() == approx(expected)
+    assert statistics.results()["diversity"] == approx(expected)
 
 
 def test_rare_words_are_looked_for_in_sentences_that_have_one(case, attention):
     statistics, found, _, keys, facts = case
     for head in range(3):
-        given = statistics.head(head)["rare_word"]
+        given = statistics.results()["heads"][head]["rare_word"]
         if attention == "decoder-self":
             assert given is None
             continue
@@ -199,7 +196,7 @@ def test_rare_words_are_looked_for_in_sentences_that_have_one(case, attention):
 def test_subwords_are_merged_by_the_token_that_sees_most_of_its_word(case, attention):
     statistics, found, queries, _, facts = case
     for head in range(3):
-        given = statistics.head(head)["subword_merging"]
+        given = statistics.results()["heads"][head]["subword_merging"]
         if attention == "cross":
             assert given is None
             continue
@@ -211,7 +208,7 @@ def test_subwords_are_merged_by_the_token_that_sees_most_of_its_word(case, atten
 def test_questions_and_statements_are_told_apart(case, attention):
     statistics, found, _, keys, _ = case
     for head in range(3):
-        given = statistics.head(head)["final_punctuation"]
+        given = statistics.results()["heads"][head]["final_punctuation"]
         if attention == "decoder-self":
             assert given is None
             continue
@@ -254,9 +251,18 @@ def test_batches_of_any_size_give_the_same_numbers(attention, size):
             q1, k1 = queries.start[row], keys.start[row]
             smaller[row, :, q1 : q1 + q, k1 : k1 + k] = weights[number, :, q0 : q0 + q, k0 : k0 + k]
         in_parts.update(smaller, part)
-    assert at_once.sums.keys() == in_parts.sums.keys()
-    for name, value in at_once.sums.items():
-        assert torch.allclose(value, in_parts.sums[name], rtol=1e-6, atol=1e-6), name
+    assert sums_of(at_once).keys() == sums_of(in_parts).keys() != set()
+    for name, value in sums_of(at_once).items():
+        assert torch.allclose(value, sums_of(in_parts)[name], rtol=1e-6, atol=1e-6), name
+
+
+def sums_of(statistics):
+    """Every sum by the name of its measure and its own."""
+    return {
+        (measure, name): value
+        for measure, sums in statistics.sums.items()
+        for name, value in sums.items()
+    }
 
 
 def one_sentence(length):
@@ -273,13 +279,13 @@ def measured(weights, batch):
 def test_uniform_attention_is_dense_and_all_its_entropy():
     n = 8
     statistics = measured(torch.full((1, 1, n, n), 1 / n), one_sentence(n))
-    head = statistics.head(0)
+    head = statistics.results()["heads"][0]
     assert head["density"] == 1
     assert head["entropy"] == pytest.approx(math.log(n))
     assert head["confidence"] == pytest.approx(1 / n)
     assert head["density_histogram"][-1] == 1
     assert head["positional"] is None
-    assert statistics.diversity() == pytest.approx(0, abs=1e-6)
+    assert statistics.results()["diversity"] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("offset", [-2, -1, 0, 1])
@@ -289,7 +295,7 @@ def test_a_head_that_looks_at_one_offset_has_this_role(offset):
     for i in range(n):
         j = i + offset
         weights[0, 0, i, j if 0 <= j < n else i] = 1
-    head = measured(weights, one_sentence(n)).head(0)
+    head = measured(weights, one_sentence(n)).results()["heads"][0]
     assert head["positional"] == {"offset": offset, "share": 1.0, "confidence": 1.0}
     assert head["density"] == pytest.approx(1 / n)
     assert head["entropy"] == 0
@@ -299,7 +305,7 @@ def test_a_mixture_of_two_offsets_has_the_weights_of_both():
     n = 20
     weights = 0.6 * torch.eye(n).roll(-1, 1) + 0.4 * torch.eye(n)
     weights[0] = torch.eye(n)[0]
-    offsets = measured(weights[None, None], one_sentence(n)).head(0)["offsets"]
+    offsets = measured(weights[None, None], one_sentence(n)).results()["heads"][0]["offsets"]
     assert offsets["weight"]["-1"] == pytest.approx(0.6)
     assert offsets["weight"]["0"] == pytest.approx((0.4 * (n - 1) + 1) / n)
     assert offsets["share"]["-1"] == 1
@@ -323,7 +329,7 @@ def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
 
 def test_uniform_attention_has_no_role_in_short_sentences_either():
     # All maxima are leftmost, so at offset -4 for the one query that has a key there
-    head = measured(torch.full((1, 1, 5, 5), 0.2), one_sentence(5)).head(0)
+    head = measured(torch.full((1, 1, 5, 5), 0.2), one_sentence(5)).results()["heads"][0]
     assert head["offsets"]["share"]["-4"] == 1
     assert head["positional"] is None
 
@@ -337,7 +343,7 @@ def test_a_model_without_heads_has_no_sums():
 def test_heads_that_look_at_different_keys_differ_as_much_as_heads_can():
     n, heads = 4, 4
     weights = torch.stack([torch.eye(n)[[h] * n] for h in range(heads)])[None]
-    assert measured(weights, one_sentence(n)).diversity() == pytest.approx(1)
+    assert measured(weights, one_sentence(n)).results()["diversity"] == pytest.approx(1)
 
 
 def test_only_what_is_wanted_is_measured():
@@ -345,14 +351,17 @@ def test_only_what_is_wanted_is_measured():
     weights = torch.full((1, 2, n, n), 1 / n)
     statistics = LayerStatistics("encoder-self", 2, {"density"})
     statistics.update(weights, one_sentence(n))
-    head = statistics.head(0)
+    head = statistics.results()["heads"][0]
+    assert head.pop("head") == 0
     assert head.pop("density") == 1
     assert sum(head.pop("density_histogram")) == 1
     assert set(head.values()) == {None}
-    assert statistics.diversity() is None
+    assert statistics.results()["diversity"] is None
 
 
-@pytest.mark.parametrize("name", ONE_PASS_MEASURES)
+@pytest.mark.parametrize(
+    "name", [one.name for one in measures() if isinstance(one, WeightMeasure) and one.is_optional]
+)
 def test_each_measure_can_be_had_alone(name, attention):
     source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
     batch = batch_of(source, target, table(lambda token: 480 + token))
@@ -360,8 +369,11 @@ def test_each_measure_can_be_had_alone(name, attention):
     alone, every = LayerStatistics(attention, 3, {name}), LayerStatistics(attention, 3)
     alone.update(weights, batch)
     every.update(weights, batch)
-    assert alone.sums.keys() <= every.sums.keys()
-    assert all(torch.equal(value, every.sums[key]) for key, value in alone.sums.items())
+    always = {one.name for one in measures() if not one.is_optional}
+    assert {name} <= alone.sums.keys() <= {name} | always
+    made, expected = sums_of(alone), sums_of(every)
+    assert {measure for measure, _ in made} <= {name}
+    assert all(torch.equal(value, expected[key]) for key, value in made.items())
 
 
 def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
@@ -379,17 +391,17 @@ def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
 
 def test_the_longest_word_sets_how_far_is_looked():
     words = torch.tensor([[1, 1, 1, 2, -1], [-1, 3, 4, 4, -1]])
-    assert measures._longest_run(words) == 3
+    assert subword_merging._longest_run(words) == 3
     weights = random_weights(one_sentence(5), "encoder-self").expand(2, -1, -1, -1)
-    mass = measures.mass_in_word(weights, words)
+    mass = subword_merging.mass_in_word(weights, words)
     for i, j_of in enumerate([[1, 2], [0, 2], [0, 1], [3]]):
         assert torch.allclose(mass[0, :, i], weights[0, :, i, j_of].sum(-1))
     assert mass[0, :, 4].eq(0).all()
 
 
 def test_pairs_of_equal_weights_count_for_the_key_on_the_left():
-    weights = torch.tensor([0.1, 0.45, 0.45, 0.0])[None, None, None]
-    assert measures.maximum(weights).item() == 1
+    weights = torch.tensor([0.1, 0.45, 0.45, 0.0]).expand(1, 1, 4, 4)
+    assert LayerWeights("encoder-self", weights, one_sentence(4)).maximum.unique().item() == 1
 
 
 def test_what_is_kept_does_not_grow_with_the_data(attention):
@@ -399,6 +411,8 @@ def test_what_is_kept_does_not_grow_with_the_data(attention):
     kept = []
     for seed in range(20):
         statistics.update(random_weights(batch, attention, seed=seed), batch)
-        kept.append(sum(value.numel() for value in statistics.sums.values()))
+        kept.append(sum(value.numel() for value in sums_of(statistics).values()))
     assert kept == kept[:1] * 20
-    assert int(statistics.sums["density/count"]) == 20 * int(batch.sides(attention)[0].real.sum())
+    assert int(statistics.sums["density"]["density/count"]) == 20 * int(
+        batch.sides(attention)[0].real.sum()
+    )

@@ -11,7 +11,9 @@ def test_a_line_has_the_means_of_an_attention():
     for number, layer in enumerate(layers):
         layer["diversity"] = 0.1 + 0.3 * number
         for place, head in enumerate(layer["heads"]):
-            head.update(alpha=1.0 + 0.25 * place, density=0.5, entropy=None, positional=None)
+            head.update(
+                values={"alpha": 1.0 + 0.25 * place}, density=0.5, entropy=None, positional=None
+            )
     layers[1]["heads"][2]["positional"] = {"offset": -1, "share": 0.97, "confidence": 0.953}
     lines = summary.as_table(analysis).splitlines()
     assert len(lines) == 1 + 2 * 3

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +13,8 @@ from fairseq import utils
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.analysis.head_scaling import scaled_heads
+from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.modules import attention_modules
 
@@ -88,9 +90,8 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
 def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
     """Run a model without some of its heads; afterwards it is as it was.
 
-    What a head gives to the output projection is set to zero. All else is computed as
-    before, in the same kernels and with the same caches, so the result is that of the model
-    with the head taken out.
+    What a head gives to the output projection is set to zero, so the result is that of the
+    model with the head taken out.
 
     Args:
         model: any model of this package.
@@ -100,27 +101,14 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
         ValueError: as :func:`check_heads`.
     """
     check_heads(model, heads)
-    hooks = []
-    for attention, layer, module in attention_modules(model):
-        gone = [head.head for head in heads if (head.attention, head.layer) == (attention, layer)]
-        if gone:
-            is_gone = torch.zeros(module.num_heads, dtype=torch.bool)
-            is_gone[gone] = True
-            columns = is_gone.repeat_interleave(module.head_dim).to(module.out_proj.weight.device)
-            hooks.append(module.out_proj.register_forward_pre_hook(_zeroing(columns)))
-    try:
+    with ExitStack() as stack:
+        for attention, layer, module in attention_modules(model):
+            gone = [head.head for head in heads if head[:2] == (attention, layer)]
+            if gone:
+                factor = torch.ones(module.num_heads, device=module.out_proj.weight.device)
+                factor[gone] = 0.0
+                stack.enter_context(scaled_heads(module, factor))
         yield
-    finally:
-        for hook in hooks:
-            hook.remove()
-
-
-def _zeroing(columns: Tensor) -> Any:
-    def zero(module: nn.Module, inputs: tuple[Tensor, ...]) -> Tensor:
-        (heads,) = inputs  # (queries, batch, heads * head_dim)
-        return heads.masked_fill(columns, 0.0)
-
-    return zero
 
 
 def sentence_losses(model: Any, sample: dict[str, Any], pad: int) -> Tensor:
@@ -137,9 +125,8 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int) -> Tensor:
     with torch.no_grad():
         output = model(**sample["net_input"])
         log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)
-        target = model.get_targets(sample, output)
-        nll = -log_probs.gather(-1, target.unsqueeze(-1)).squeeze(-1)
-    return nll.masked_fill(target.eq(pad), 0.0).double().sum(-1)
+        nll = negative_log_likelihood(log_probs, model.get_targets(sample, output), pad)
+    return nll.double().sum(-1)
 
 
 class Scorer:

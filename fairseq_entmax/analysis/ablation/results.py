@@ -31,6 +31,7 @@ from typing import Any
 from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.removal import Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.text_table import text_table
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often
@@ -165,15 +166,7 @@ def as_table(document: Mapping[str, Any]) -> str:
             cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = [
-        "  ".join(
-            [row[0].ljust(widths[0])]
-            + [cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)]
-        ).rstrip()
-        for row in rows
-    ]
-    return "\n".join(lines + _remarks(document))
+    return "\n".join([text_table(rows), *_remarks(document)])
 
 
 def _remarks(document: Mapping[str, Any]) -> list[str]:

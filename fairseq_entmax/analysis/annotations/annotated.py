@@ -57,10 +57,12 @@ class AnnotatedBatch:
         arc_sentence: ``(arcs,)``: the index in the batch of each dependency's sentence. Arcs
             of words that no subword is part of are left out.
         arc_dependent, arc_head: ``(arcs,)``: its two words.
-        arc_relation: ``(arcs,)``: the index of its relation in :attr:`Annotations.relations`.
+        arc_relation: ``(arcs,)``: the index of its relation in ``relations``.
         parts_of_speech: ``(batch, keys, tags)`` float64: how much of a token is which part of
             speech; each row adds up to 1, or to 0 for a token without a tag.
         entities: ``(batch, keys)`` float64: 1 at the tokens of named entities.
+        relations: what the relations are called.
+        has_entities: whether named entities are marked.
     """
 
     word: Tensor
@@ -71,6 +73,8 @@ class AnnotatedBatch:
     arc_relation: Tensor
     parts_of_speech: Tensor
     entities: Tensor
+    relations: tuple[str, ...]
+    has_entities: bool
 
 
 class Annotations:
@@ -211,6 +215,8 @@ class Annotations:
             columns[:, 3],
             self._parts_of_speech(tags, word.shape).to(src_tokens.device),
             _marked(entities, word.shape).to(src_tokens.device),
+            self.relations,
+            self.has_entities,
         )
 
     def _parts_of_speech(

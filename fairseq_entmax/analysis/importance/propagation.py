@@ -10,11 +10,9 @@ from torch import Tensor, nn
 
 from fairseq_entmax.analysis.importance import rules
 from fairseq_entmax.analysis.importance.activations import Activations, wide
+from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.modules import MultiheadAttention, attention_modules
-
-# Attention to layer to a number for each prediction and head, (predictions, heads)
-ByHead = dict[str, dict[int, Tensor]]
 
 
 def layers_of(stack: Any) -> list[Any]:

@@ -17,9 +17,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
+from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.importance.activations import evaluating
+from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.modules import MultiheadAttention, attention_modules
+from fairseq_entmax.modules import attention_modules
 
 
 def head_sensitivity(
@@ -57,7 +59,7 @@ def head_sensitivity(
             factor = _factors(model, len(target), module.num_heads)
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
-                stack.enter_context(_multiplied(module, factor))
+                stack.enter_context(scaled_heads(module, factor))
         losses = _sentence_losses(model, sample, padding_idx)
         # The gradient of a sum: no sentence has to do with the factors of another
         losses.sum().backward()
@@ -123,22 +125,6 @@ def _nothing_recomputed(model: nn.Module) -> Iterator[None]:
             layer.forward = forward
 
 
-@contextlib.contextmanager
-def _multiplied(attention: MultiheadAttention, factor: Tensor) -> Iterator[None]:
-    """Multiply the output of each head, after gates, by its factor, ``(batch, heads)``."""
-
-    def multiply(module: nn.Module, args: tuple[Tensor]) -> tuple[Tensor]:
-        (heads,) = args  # (queries, batch, heads * head_dim)
-        split = heads.unflatten(-1, (attention.num_heads, -1))
-        return ((split * factor.to(heads.dtype)[:, :, None]).flatten(2),)
-
-    hook = attention.out_proj.register_forward_pre_hook(multiply)
-    try:
-        yield
-    finally:
-        hook.remove()
-
-
 def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Tensor:
     """The mean negative log likelihood of each sentence's target tokens, ``(batch,)``."""
     target = sample["target"]
@@ -146,7 +132,5 @@ def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Te
     # fairseq's own likelihoods are float32 whatever the model's precision
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
     log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
-    losses = functional.nll_loss(
-        log_probs.transpose(1, 2), target, ignore_index=padding_idx, reduction="none"
-    )
+    losses = negative_log_likelihood(log_probs, target, padding_idx)
     return losses.sum(dim=1) / (target != padding_idx).sum(dim=1)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq_entmax.analysis.report.charts import Analysis, Figure
-from fairseq_entmax.analysis.report.figures_alpha import alpha_histogram, alpha_trajectories
 from fairseq_entmax.analysis.report.figures_density import (
     density_by_layer,
     density_distribution,
@@ -18,13 +17,14 @@ from fairseq_entmax.analysis.report.figures_heads import (
     offset_profile,
 )
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
+from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from fairseq_entmax.analysis.report.pruning_table import read_pruning
 
 __all__ = ["Figure", "figures", "read_pruning"]
 
 _DRAWN = (
-    alpha_trajectories,
-    alpha_histogram,
+    trajectories,
+    histograms,
     density_distribution,
     density_by_layer,
     diversity_by_layer,

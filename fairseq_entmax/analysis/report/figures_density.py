@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from fairseq_entmax.analysis.measures.head_values import may_leave_out
 from fairseq_entmax.analysis.report.charts import (
     Analysis,
     Figure,
@@ -12,6 +13,7 @@ from fairseq_entmax.analysis.report.charts import (
     alt,
     grid,
     head_tooltip,
+    head_values,
     heads_of,
     model_colour,
     model_dash,
@@ -30,7 +32,7 @@ def sparse_models(analysis: Analysis) -> list[str]:
     return [
         model["name"]
         for model in analysis["models"]
-        if any(entry["mapping"] not in ("softmax", None) for entry in model["attentions"])
+        if any(may_leave_out(head) for entry in model["attentions"] for head in entry["heads"])
     ]
 
 
@@ -99,11 +101,8 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     for place, head in heads_of(analysis):
         if place["model"] in names and head["density"] is not None:
             key = (place["model"], place["attention"], place["layer"])
-            row = {
-                **place,
-                "density": rounded(head["density"]),
-                "alpha": rounded(head["alpha"]),
-            }
+            values = {f"value_{name}": rounded(value) for name, value in head["values"].items()}
+            row = {**place, "density": rounded(head["density"]), **values}
             layers.setdefault(key, []).append(row)
     rows = [
         {**row, "rank": rank}
@@ -126,7 +125,10 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
         # Three digits would make 1 of what is nearly 1
-        tooltip=head_tooltip(("density:Q", "density", ".5~f"), ("alpha:Q", "α", ".3f"))
+        tooltip=head_tooltip(
+            ("density:Q", "density", ".5~f"),
+            *((f"value_{one.name}:Q", one.title, ".3f") for one in head_values(analysis)),
+        )
     )
     chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
     panels = _by_attention_and_model(chart, rows, names, caption)

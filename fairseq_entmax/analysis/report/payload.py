@@ -10,12 +10,8 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.maps import decoded
-from fairseq_entmax.analysis.report.head_measures import (
-    Measure,
-    first_measure,
-    measures_of,
-    value_of,
-)
+from fairseq_entmax.analysis.measures.base import Number
+from fairseq_entmax.analysis.report.head_measures import first_measure, measures_of
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -23,6 +19,8 @@ from fairseq_entmax.attentions import ATTENTIONS
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
+# Of these the page has the whole, and takes the many numbers out of them by itself
+TABLES = ("offsets", "dependencies")
 
 
 def page_data(
@@ -50,6 +48,7 @@ def page_data(
                 "isMain": item.is_main,
                 "group": item.group,
                 "place": item.place,
+                "range": item.range,
             }
             for item in measures
         ],
@@ -89,15 +88,14 @@ def _head(
     head: dict[str, Any],
     layer: dict[str, Any],
     analysis: dict[str, Any],
-    measures: Sequence[Measure],
+    measures: Sequence[Number],
 ) -> dict[str, Any]:
     return {
         "head": head["head"],
-        # The others are in the offsets and the dependencies
         "values": {
-            measure.name: _short(value_of(head, layer, measure))
+            measure.name: _short(measure.of(head, layer))
             for measure in measures
-            if not measure.group
+            if not (measure.group and measure.place[0] in TABLES)
         },
         "roles": roles(head, analysis, layer["attention"]),
         "offsets": _short(head["offsets"]),

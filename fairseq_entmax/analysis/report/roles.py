@@ -26,6 +26,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from fairseq_entmax.analysis.measures.head_values import may_leave_out
 from fairseq_entmax.attentions import CROSS
 
 CLOSED = "closed"
@@ -132,7 +133,7 @@ def _linguistic(head: dict[str, Any], analysis: dict[str, Any]) -> Iterator[_Rol
 
 def _shape(head: dict[str, Any]) -> Iterator[_Role]:
     density, confidence = head["density"], head["confidence"]
-    if head["alpha"] > 1 and density is not None and density >= NEARLY_ALL:
+    if may_leave_out(head) and density is not None and density >= NEARLY_ALL:
         yield density, f"dense, {_percent(density)} of the keys"
     if not head["positional"] and confidence is not None and confidence >= NEARLY_ALL:
         yield confidence, f"one key, {_percent(confidence)}"

@@ -16,7 +16,9 @@ from fairseq.data import Dictionary
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
-from fairseq_entmax.analysis.annotations.linguistic import AnnotationCounts, LinguisticStatistics
+from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
+from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 
 RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]
@@ -117,6 +119,33 @@ def row(number: int, form: str, head: int | str = "_", relation: str = "_", **co
     return f"{number}\t{form}\t_\t{upos}\t_\t_\t{head}\t{relation}\t_\t{misc}\n"
 
 
+class LinguisticStatistics:
+    """What the heads of each attention and layer do with annotations."""
+
+    def __init__(self) -> None:
+        self._layers: dict[tuple[str, int], LayerStatistics] = {}
+
+    def update(
+        self, attention: str, layer: int, weights: Tensor, annotated: AnnotatedBatch, real: Tensor
+    ) -> None:
+        """Add weights ``(batch, heads, queries, keys)``; ``real``: which queries are no padding."""
+        statistics = LayerStatistics(attention, weights.size(1), ())
+        statistics = self._layers.setdefault((attention, layer), statistics)
+        places = torch.zeros(real.shape, dtype=torch.long)
+        queries = Side(places, real, ~real, places[:, 0], real.sum(dim=1), None)
+        tokens = annotated.word
+        known = torch.ones(tokens.shape, dtype=torch.bool)
+        keys = Side(tokens, known, ~known, tokens[:, 0], known.sum(dim=1), None)
+        source = queries if attention == ENCODER_SELF else keys
+        statistics.update(weights, Batch(source, queries, None, annotated))
+
+    def results(self, attention: str, layer: int) -> list[dict[str, Any]]:
+        """What is known of each head."""
+        names = ("dependencies", "pos_kl", "named_entity")
+        heads = self._layers[attention, layer].results()["heads"]
+        return [{name: head[name] for name in names} for head in heads]
+
+
 # a ←nsubj– b –obj→ cd: three words, the last of two subwords
 SIMPLE = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + row(3, "cda", 2, "obj") + "\n"
 SIMPLE_TEXT = "▁a ▁b ▁cd a"
@@ -125,7 +154,7 @@ SIMPLE_TEXT = "▁a ▁b ▁cd a"
 def dependencies(annotations: Annotations, tokens: Tensor, weights: Tensor) -> list[dict[str, Any]]:
     """The accuracies of each head on one batch of weights ``(batch, heads, keys, keys)``."""
     batch = annotations.batch(torch.arange(len(tokens)), tokens)
-    statistics = LinguisticStatistics(annotations)
+    statistics = LinguisticStatistics()
     statistics.update(ENCODER_SELF, 0, weights, batch, tokens != 1)
     return [head["dependencies"] for head in statistics.results(ENCODER_SELF, 0)]
 
@@ -249,7 +278,7 @@ TAGGED = (
 def shares(annotations: Annotations, tokens: Tensor, weights: Tensor) -> dict[str, Any]:
     """The numbers of the first head in cross attention of weights ``(queries, keys)``."""
     batch = annotations.batch(torch.tensor([0]), tokens)
-    statistics = LinguisticStatistics(annotations)
+    statistics = LinguisticStatistics()
     queries = torch.ones(1, len(weights), dtype=torch.bool)
     statistics.update(CROSS, 0, weights[None, None], batch, queries)
     (head,) = statistics.results(CROSS, 0)
@@ -301,7 +330,7 @@ def test_what_the_file_does_not_have_is_none(annotated: Open, dictionary: Dictio
     annotations = annotated(row(1, "a") + "\n")
     tokens = collate(dictionary, ["▁a"])
     batch = annotations.batch(torch.tensor([0]), tokens)
-    statistics = LinguisticStatistics(annotations)
+    statistics = LinguisticStatistics()
     statistics.update(ENCODER_SELF, 0, torch.full((1, 2, 2, 2), 0.5), batch, tokens != 1)
     nothing = {"dependencies": None, "pos_kl": None, "named_entity": None}
     assert statistics.results(ENCODER_SELF, 0) == [nothing, nothing]
@@ -319,7 +348,7 @@ def test_what_the_file_does_not_have_is_none(annotated: Open, dictionary: Dictio
 def test_an_attention_without_heads_has_no_results(annotated: Open, dictionary: Dictionary) -> None:
     annotations = annotated(SIMPLE)
     tokens = collate(dictionary, [SIMPLE_TEXT])
-    statistics = LinguisticStatistics(annotations)
+    statistics = LinguisticStatistics()
     batch = annotations.batch(torch.tensor([0]), tokens)
     statistics.update(ENCODER_SELF, 0, torch.zeros(1, 0, 5, 5), batch, tokens != 1)
     assert statistics.results(ENCODER_SELF, 0) == []
@@ -352,7 +381,7 @@ def run(
     annotations: Annotations, dictionary: Dictionary, data: Data, order: list[int], size: int
 ) -> tuple[LinguisticStatistics, AnnotationCounts]:
     """Statistics over the data in batches of a size; padding gets no weight as key."""
-    statistics, counts = LinguisticStatistics(annotations), AnnotationCounts(annotations)
+    statistics, counts = LinguisticStatistics(), AnnotationCounts(annotations)
     for begin in range(0, len(order), size):
         ids = order[begin : begin + size]
         tokens = collate(dictionary, [" ".join(data.examples[i].symbols) for i in ids])
@@ -499,10 +528,11 @@ def test_a_decoder_that_looks_at_itself_has_no_annotations(
 ) -> None:
     annotations = annotated(SIMPLE)
     batch: AnnotatedBatch = annotations.batch(torch.tensor([0]), collate(dictionary, [SIMPLE_TEXT]))
-    with pytest.raises(ValueError, match="decoder-self does not look at the source"):
-        LinguisticStatistics(annotations).update(
-            DECODER_SELF, 0, torch.zeros(1, 1, 5, 5), batch, torch.ones(1, 5, dtype=torch.bool)
-        )
+    statistics = LinguisticStatistics()
+    real = torch.ones(1, 5, dtype=torch.bool)
+    statistics.update(DECODER_SELF, 0, torch.full((1, 1, 5, 5), 0.2), batch, real)
+    nothing = {"dependencies": None, "pos_kl": None, "named_entity": None}
+    assert statistics.results(DECODER_SELF, 0) == [nothing]
 
 
 def test_a_text_that_differs_is_shown_on_both_sides(

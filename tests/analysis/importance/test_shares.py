@@ -7,9 +7,9 @@ from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.analysis.importance.shares import (
     evenly_spread,
-    gradient_shares,
-    relevance_shares,
+    head_shares,
 )
+from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().target_dictionary.pad()
@@ -38,7 +38,7 @@ SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
 
 
 def test_relevance_is_a_mean_over_predictions(model):
-    given = relevance_shares(model, SAMPLES)
+    given = head_shares(Relevance(), model, SAMPLES, PAD)
     shares = [head_relevance(model, sample).shares() for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():
@@ -49,7 +49,7 @@ def test_relevance_is_a_mean_over_predictions(model):
 
 
 def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_layer(model):
-    given = gradient_shares(model, SAMPLES, PAD)
+    given = head_shares(Gradient(), model, SAMPLES, PAD)
     sensitivities = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import torch
 
+from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.functional import entmax
 
@@ -74,9 +75,9 @@ def synthetic_analysis(
         )
         for number, (name, mapping, alpha) in enumerate(kinds)
     ]
-    return {
+    analysis = {
         "format": "fairseq-entmax-analysis",
-        "version": 1,
+        "version": 2,
         "data": {
             "path": "data-bin", "subset": "test", "source_lang": "es", "target_lang": "en",
             "subwords": "sentencepiece",
@@ -97,6 +98,7 @@ def synthetic_analysis(
             _map(rng, 17 * number, length, number % 5 == 4, documents) for number in range(sentences)
         ],
     }  # fmt: skip
+    return {**analysis, "numbers": [number.as_json() for number in numbers_of(analysis)]}
 
 
 def _annotations() -> dict[str, Any]:
@@ -137,7 +139,7 @@ def _model(
         "parameters": 1_249_280,
         "updates": 8000,
         "loss": 2.4 + 0.1 * float(rng.random()),
-        "alpha_record": None if alpha is not None else _alpha_record(rng, attentions),
+        "records": {} if alpha is not None else {"alpha": _alpha_record(rng, attentions)},
         "attentions": attentions,
     }
 
@@ -152,12 +154,12 @@ def _alpha_record(
         done = update / 8000
         values: dict[str, dict[str, list[float]]] = {}
         for row, start in zip(attentions, starts, strict=True):
-            end = np.array([head["alpha"] for head in row["heads"]])
+            end = np.array([head["values"]["alpha"] for head in row["heads"]])
             alpha = (1 - done) * start + done * end
             alpha = 1 + (alpha - 1) * (1 - 0.4 * math.sin(math.pi * done) * (1 - done))
             layer = values.setdefault(row["attention"], {})
             layer[str(row["layer"])] = [round(float(value), 6) for value in alpha]
-        record.append({"update": update, "alpha": values})
+        record.append({"update": update, "values": values})
     return record
 
 
@@ -184,6 +186,7 @@ def _attention(
         "attention": attention,
         "layer": layer,
         "mapping": mapping,
+        "learned": ["alpha"] if alpha is None else [],
         "diversity": float(0.2 + sparse + 0.1 * math.sin(layer) + 0.05 * rng.random()),
         "density_sorted": sorted(row["density"] for row in rows),
         "heads": rows,
@@ -213,7 +216,7 @@ def _head(
         positional = {"offset": offset, "share": share[key], "confidence": weight[key]}
     return {
         "head": number,
-        "alpha": alpha,
+        "values": {"alpha": alpha},
         "density": float(densities.mean()),
         "density_histogram": [int(n) for n in np.histogram(densities, BINS, (0, 1))[0]],
         "entropy": float(3 * (1 - confidence) + 0.2 * rng.random()),
@@ -332,7 +335,7 @@ def _weights(
         if attention == DECODER_SELF:
             future = torch.ones(queries, keys, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(future, -math.inf)
-        alpha = torch.tensor([head["alpha"] for head in row["heads"]], dtype=scores.dtype)
+        alpha = torch.tensor([head["values"]["alpha"] for head in row["heads"]], dtype=scores.dtype)
         weights = entmax(scores, alpha.view(-1, 1, 1))
         yield {
             "attention": attention,

@@ -2,7 +2,6 @@
 
 import pytest
 
-from fairseq_entmax.analysis.report.figures_alpha import alpha_histogram, alpha_trajectories
 from fairseq_entmax.analysis.report.figures_density import (
     density_by_layer,
     density_distribution,
@@ -15,6 +14,7 @@ from fairseq_entmax.analysis.report.figures_heads import (
     offset_profile,
 )
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
+from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_figures import PRUNING, layer_of
 
@@ -36,42 +36,44 @@ def data(figure):
 
 
 def test_a_trajectory_is_the_record_of_its_head(small):
-    record = small["models"][2]["alpha_record"]
+    record = small["models"][2]["records"]["alpha"]
     row = next(
         row
-        for row in data(only(alpha_trajectories, small))
+        for row in data(only(trajectories, small))
         if (row["attention"], row["name"]) == ("cross", "layer 1, head 2")
     )
     assert row["update"] == [line["update"] for line in record]
-    expected = [line["alpha"]["cross"]["1"][2] for line in record]
-    assert row["alpha"] == pytest.approx(expected, rel=1e-3)
-    assert row["final"] == pytest.approx(layer_of(small, 2, "cross", 1)["heads"][2]["alpha"], 1e-3)
+    expected = [line["values"]["cross"]["1"][2] for line in record]
+    assert row["value"] == pytest.approx(expected, rel=1e-3)
+    assert row["final"] == pytest.approx(
+        layer_of(small, 2, "cross", 1)["heads"][2]["values"]["alpha"], 1e-3
+    )
 
 
 @pytest.mark.parametrize("lines", [1, 2, 80, 81, 200])
 def test_a_long_record_is_thinned_between_its_ends(small, lines):
-    small["models"][2]["alpha_record"] = [
-        {"update": number, "alpha": {"cross": {"0": [1 + number / 1000]}}}
+    small["models"][2]["records"]["alpha"] = [
+        {"update": number, "values": {"cross": {"0": [1 + number / 1000]}}}
         for number in range(lines)
     ]
-    (row,) = data(only(alpha_trajectories, small))
+    (row,) = data(only(trajectories, small))
     assert row["name"] == "layer 0"
     assert (row["update"][0], row["update"][-1]) == (0, lines - 1)
     assert len(row["update"]) == len(set(row["update"])) <= 81
-    assert row["alpha"] == pytest.approx([1 + update / 1000 for update in row["update"]], 1e-3)
+    assert row["value"] == pytest.approx([1 + update / 1000 for update in row["update"]], 1e-3)
 
 
 def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small):
     model = small["models"][2]
     model["attentions"] = [layer_of(small), layer_of(small, 2, "encoder-self", 1)]
     learned, fixed = model["attentions"]
-    fixed["mapping"] = "entmax:alpha=1.33"
+    fixed["mapping"], fixed["learned"] = "entmax:alpha=1.33", []
     template = learned["heads"][0]
     learned["heads"] = [
-        {**template, "head": number, "alpha": alpha}
+        {**template, "head": number, "values": {"alpha": alpha}}
         for number, alpha in enumerate([1.0, 1.049, 1.05, 1.3, 1.34, 1.999, 2.0])
     ]
-    counts = {(row["from"], row["to"]): row["heads"] for row in data(only(alpha_histogram, small))}
+    counts = {(row["from"], row["to"]): row["heads"] for row in data(only(histograms, small))}
     assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from fairseq_entmax.analysis.report import command, payload
-from fairseq_entmax.analysis.report.head_measures import measures_of, value_of
+from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.report.pruning_table import COLUMNS
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
@@ -347,7 +347,7 @@ def test_offsets_dependencies_and_the_diversity_of_a_layer_are_measures(analysis
         "to-head@nsubj": head["dependencies"]["nsubj"]["to_head"],
         "to-dependent@obj": head["dependencies"]["obj"]["to_dependent"],
     }.items():
-        assert value_of(head, layer, found[name]) == expected
+        assert found[name].of(head, layer) == expected
     assert not [name for name in found if name.endswith("@+5")]
 
 

@@ -6,7 +6,7 @@ from fairseq_entmax.analysis.report.roles import roles
 
 NOTHING: dict[str, Any] = {
     "head": 0,
-    "alpha": 1.5,
+    "values": {"alpha": 1.5},
     "density": 0.4,
     "confidence": 0.3,
     "offsets": None,
@@ -159,7 +159,7 @@ def test_without_annotations_nothing_is_above_them():
     [(1.2, 0.9, ["dense, 90 % of the keys"]), (1.2, 0.899, []), (1.0, 1.0, [])],
 )
 def test_only_a_head_that_could_be_sparse_is_called_dense(alpha, density, words):
-    assert found(alpha=alpha, density=density) == words
+    assert found(values={"alpha": alpha}, density=density) == words
 
 
 def test_one_key_is_said_of_heads_without_a_fixed_offset():

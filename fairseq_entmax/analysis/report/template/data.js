@@ -21,9 +21,10 @@ const heads = report.layers.flatMap((layer) =>
 );
 /* What stands alone, and is listed; the others are one of many, for each offset such as. */
 const loneMeasures = report.measures.filter((measure) => !measure.group);
-for (const measure of report.measures.filter(({ group }) => group)) {
+const own = (value, key) => (value && Object.hasOwn(value, key) ? value[key] : null);
+for (const measure of report.measures.filter(({ name }) => heads.length && !(name in heads[0].values))) {
   for (const head of heads) {
-    head.values[measure.name] = measure.place.reduce((value, key) => value?.[key], head) ?? null;
+    head.values[measure.name] = measure.place.reduce(own, head);
   }
 }
 const headByKey = new Map(heads.map((head) => [head.key, head]));

@@ -117,8 +117,11 @@ function gridRow(layer, width, fill) {
   return row;
 }
 
-/* The smallest and largest number of the measure, over all models, so that colours compare. */
-function measureRange(name) {
+/* What the measure may be, or the smallest and largest number over all models: colours compare. */
+function measureRange({ name, range }) {
+  if (range) {
+    return range;
+  }
   const values = heads.map((head) => head.values[name]).filter((value) => value !== null);
   return values.length ? [Math.min(...values), Math.max(...values)] : [0, 0];
 }
@@ -128,7 +131,7 @@ function colourOverview() {
   if (!measure) {
     return;
   }
-  const [low, high] = measureRange(measure.name);
+  const [low, high] = measureRange(measure);
   for (const [key, cell] of overview.cells) {
     const value = headByKey.get(key).values[measure.name];
     const isMissing = value === null;

@@ -1,0 +1,40 @@
+"""How surely a head looks at a single key."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from fairseq_entmax.analysis.measures.base import WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+
+class Confidence(WeightMeasure):
+    """The largest weight of each row on a key that is no end of a sentence."""
+
+    name, title = "confidence", "Confidence"
+    meaning = (
+        "largest weight of a query on a key that is no end of a sentence, mean over the queries"
+    )
+    source = "Voita et al. 2019, section 4"
+    is_main = in_summary = True
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        keys = weights.keys
+        ends = (keys.end & keys.real).sum(dim=1)
+        # The first query of the decoder sees an end of a sentence alone
+        has_other = weights.queries.real & (weights.attendable > ends[:, None])
+        sums.add_mean("confidence", _largest(weights.weights, keys.end), has_other)
+
+
+def _largest(weights: Tensor, left_out: Tensor) -> Tensor:
+    """The largest weight of each row on keys that are not left out, ``(batch, keys)`` bool."""
+    columns = left_out.any(dim=0).nonzero().flatten().tolist()
+    if columns in ([0], [left_out.size(1) - 1]) and bool(left_out[:, columns[0]].all()):
+        # All at one edge, as fairseq pads: a view does, without a copy
+        kept = slice(1, None) if columns == [0] else slice(None, -1)
+        if left_out.size(1) > 1:
+            return weights[..., kept].amax(dim=-1)
+    return weights.masked_fill(left_out[:, None, None], 0.0).amax(dim=-1)

@@ -1,0 +1,51 @@
+"""How much of a sentence a head leaves out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+
+BINS = 20
+
+
+class Density(WeightMeasure):
+    """The share of the attendable keys with a weight above zero, and sentences by it."""
+
+    name, title = "density", "Density"
+    meaning = "share of the keys that get a weight above zero; 1 for softmax"
+    source = "Correia et al. 2019, figure 4"
+    is_main = in_summary = True
+    settings: ClassVar = {"density_bins": BINS}
+
+    def fields(self) -> dict[str, JsonSchema]:
+        text = f"Sentences by their mean density, in {BINS} equal bins from 0 to 1 ({self.source})."
+        counts = {"type": ["array", "null"], "items": {"$ref": "#/$defs/count"}}
+        size = {"minItems": BINS, "maxItems": BINS, "description": text}
+        return {**super().fields(), "density_histogram": {**counts, **size}}
+
+    def layer_fields(self) -> dict[str, JsonSchema]:
+        shape: JsonSchema = {"type": ["array", "null"], "items": {"$ref": "#/$defs/share"}}
+        return {"density_sorted": {**shape, "description": "The heads' densities, rising."}}
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        import torch
+
+        real = weights.queries.real
+        densities = torch.count_nonzero(weights.weights, dim=-1) / weights.attendable[:, None]
+        sums.add_mean("density", densities, real)
+        total = densities.masked_fill(~real[:, None], 0).sum(dim=2, dtype=torch.float64)
+        by_sentence = total / weights.queries.lengths.clamp(min=1)[:, None]
+        # Rounding must not put a mean of whole rows into the bin below
+        bins = (by_sentence * BINS + 1e-9).long().clamp(max=BINS - 1)
+        sums.add("histogram", torch.nn.functional.one_hot(bins, BINS).sum(dim=0))
+
+    def result(self, sums: Sums, head: int) -> Fields:
+        histogram = sums["histogram"][head].long().tolist()
+        return {**super().result(sums, head), "density_histogram": histogram}
+
+    def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
+        densities = [head["density"] for head in heads]
+        return {"density_sorted": None if None in densities else sorted(densities)}

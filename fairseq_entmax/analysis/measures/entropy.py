@@ -1,0 +1,32 @@
+"""How spread out the weights of a head are, and how much the heads of a layer disagree."""
+
+from __future__ import annotations
+
+from fairseq_entmax.analysis.measures.base import WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+
+
+class Entropy(WeightMeasure):
+    """Shannon's entropy of each row, its mean over queries."""
+
+    name, title = "entropy", "Entropy"
+    meaning = "of the weights of a query, in nats; 0 where one key has all"
+    is_main = in_summary = True
+    largest = None
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        sums.add_mean("entropy", weights.entropies, weights.queries.real)
+
+
+class Diversity(WeightMeasure):
+    """The divergence of a layer's heads, its mean over queries with two keys or more."""
+
+    name, title = "diversity", "Diversity of the layer"
+    meaning = "Jensen-Shannon divergence between the heads of the layer, the same for each of them"
+    source = "Correia et al. 2019, equation 11"
+    in_summary = is_of_layer = True
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        total, number = weights.diversity
+        sums.add("diversity", total.sum())
+        sums.add("diversity/count", number.sum())

@@ -1,0 +1,103 @@
+"""What attention itself says of its heads: the numbers of its mapping, and its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, Measure, Number
+
+# Values whose meaning is known; of any other the name is all there is to say
+KNOWN = {
+    "alpha": Number(
+        "alpha",
+        "α",
+        "the mapping's exponent: 1 is softmax, 2 is sparsemax",
+        ("values", "alpha"),
+        is_main=True,
+        in_summary=True,
+        range=(1.0, 2.0),
+    )
+}
+# A number of a head with which no weight is zero, whatever the scores
+_DENSE = {"alpha": 1.0}
+
+
+def head_value(name: str) -> Number:
+    """What there is to show of a value of a mapping, whatever its name."""
+    return KNOWN.get(name) or Number(
+        name, name, f"{name} of the head's mapping", ("values", name), is_main=True, in_summary=True
+    )
+
+
+def may_leave_out(head: Fields) -> bool:
+    """Whether a head's mapping can give weights of zero, as far as its values say."""
+    return all(head["values"].get(name) != value for name, value in _DENSE.items())
+
+
+def value_schema(name: str) -> JsonSchema:
+    """A value of a mapping, in its range where that is known."""
+    low, high = KNOWN[name].range or (None, None)
+    return {"type": "number", "minimum": low, "maximum": high}
+
+
+class HeadValues(Measure):
+    """The numbers of a head's mapping, by name: learned ones, and those that stay as they are."""
+
+    name = "values"
+
+    def fields(self) -> dict[str, JsonSchema]:
+        return {
+            "values": {
+                "type": "object",
+                "description": "Numbers of the head's mapping by name; alpha is "
+                f"{KNOWN['alpha'].meaning}.",
+                "propertyNames": {"$ref": "#/$defs/value_name"},
+                "properties": {name: value_schema(name) for name in KNOWN},
+                "additionalProperties": {"type": "number"},
+            }
+        }
+
+    def layer_fields(self) -> dict[str, JsonSchema]:
+        return {
+            "learned": {
+                "type": "array",
+                "items": {"$ref": "#/$defs/value_name"},
+                "description": "Which of the values training moves.",
+            }
+        }
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        names: dict[str, None] = {}
+        for model in analysis["models"]:
+            for layer in model["attentions"]:
+                for head in layer["heads"]:
+                    names.update(dict.fromkeys(head["values"]))
+        yield from map(head_value, names)
+
+    def of_heads(self, layer: Any) -> list[Fields]:
+        mapping, heads = layer.module.mapping, layer.module.num_heads
+        values = {
+            name: value.detach().double().expand(heads).tolist()
+            for name, value in mapping.head_values().items()
+        }
+        return [
+            {"values": {name: numbers[head] for name, numbers in values.items()}}
+            for head in range(heads)
+        ]
+
+    def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
+        return {"learned": list(layer.module.mapping.learned) if heads else []}
+
+
+class Gate(Measure):
+    """What the head's output is multiplied by in evaluation; null for a head without a gate."""
+
+    name, title = "gate", "Gate"
+    meaning = "what the head's output is multiplied by"
+    is_main = True
+
+    def of_heads(self, layer: Any) -> list[Fields] | None:
+        if layer.module.gate is None:
+            return None
+        return [{"gate": gate} for gate in layer.module.gate.at_evaluation().tolist()]

@@ -1,0 +1,177 @@
+"""Where a head looks, counted from the query: relative offsets, and positional heads.
+
+An offset is the key's place in its sentence less the query's, both from 0. The query of the
+decoder that predicts token i has place i.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from fairseq_entmax.analysis.measures.base import (
+    Fields,
+    JsonSchema,
+    Number,
+    WeightMeasure,
+    object_schema,
+)
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
+POSITIONAL_SHARE = 0.9
+AT_OFFSETS = (
+    ("weight", "Mean weight at an offset", "mean weight at {}"),
+    (
+        "share",
+        "Largest weight at an offset",
+        "share of the queries whose largest weight is at {}, of those that have a key there",
+    ),
+)
+_SHAPES = {
+    "maximum": "Where the largest weight is, as shares of all queries, with what lies below and "
+    "above. -1 and 1 together are the relative-position ratio of Baan et al. 2019, section 5.3.",
+    "share": "Share of the queries with a key at this offset whose largest weight is there.",
+    "weight": "Mean weight there, of the queries with a key there.",
+}
+
+
+class Offsets(WeightMeasure):
+    """The largest weight and the mean weight at each offset, and the positional role."""
+
+    name = "offsets"
+    source = "Voita et al. 2019, section 5.1"
+    settings: ClassVar = {"offsets": list(OFFSETS), "positional_share": POSITIONAL_SHARE}
+    numbers = (
+        Number(
+            "positional-share",
+            "Positional share",
+            "share of the queries whose largest weight is at the head's one relative offset; only "
+            "where the head has a positional role",
+            ("positional", "share"),
+        ),
+        Number(
+            "positional-confidence",
+            "Positional confidence",
+            "mean weight at that offset",
+            ("positional", "confidence"),
+        ),
+    )
+
+    def fields(self) -> dict[str, JsonSchema]:
+        """Of all offsets, and of the one."""
+        shares = {
+            name: {"$ref": "#/$defs/by_offset", "description": text}
+            for name, text in _SHAPES.items()
+        }
+        share: JsonSchema = {"$ref": "#/$defs/share"}
+        role = {"offset": {"type": "integer"}, "share": share, "confidence": share}
+        return {
+            "offsets": object_schema(
+                "Key's place in its sentence less the query's. The query of the decoder that "
+                "predicts token i has place i.",
+                shares,
+            ),
+            "positional": object_schema(
+                "The offset whose share is at least positional_share, and whose maximum is more "
+                f"than half ({self.source}); confidence is its mean weight (Correia et al. 2019, "
+                "section 5.2).",
+                role,
+            ),
+        }
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        """Also such as ``weight@-1`` and ``share@+2``."""
+        yield from self.numbers
+        for key, title, meaning in AT_OFFSETS:
+            for offset in OFFSETS:
+                text = f"{offset:+d}" if offset else "0"
+                side = "before" if offset < 0 else "after"
+                position = f"the position {abs(offset)} {side} the query's"
+                yield Number(
+                    f"{key}@{text}",
+                    f"{title.removesuffix('an offset')}{text.replace('-', '−')}",
+                    meaning.format(position if offset else "the query's own position"),
+                    ("offsets", key, str(offset)),
+                    group=title,
+                )
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        import torch
+
+        queries, heads = weights.queries, weights.weights.size(1)
+        device = weights.weights.device
+        at, exists = _keys_at_offsets(weights)
+        exists = exists & queries.real[:, :, None]
+        on_keys = weight_at(weights.weights, at, exists)
+        sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))
+        sums.add("count", exists.sum(dim=(0, 1)))
+        length = queries.tokens.size(1)
+        places = torch.arange(length, device=device) - queries.start[:, None]
+        offset = weights.maximum - weights.keys.start[:, None, None] - places[:, None]
+        # Bins: below, each offset, above; and one for padding
+        bins = len(OFFSETS) + 3
+        index = (offset - OFFSETS[0] + 1).clamp(0, bins - 2)
+        index = index.masked_fill(~queries.real[:, None], bins - 1)
+        index = index + bins * torch.arange(heads, device=device)[:, None]
+        counts = torch.bincount(index.flatten(), minlength=bins * heads)
+        sums.add("maximum", counts.view(heads, bins)[:, :-1])
+
+    def result(self, sums: Sums, head: int) -> Fields:
+        names = [str(offset) for offset in OFFSETS]
+        maximum, counts = sums["maximum"][head], sums["count"].tolist()
+        shares = (maximum / maximum.sum()).tolist()
+        hits, weight = maximum[1:-1].tolist(), sums["weight"][head].tolist()
+        offsets = {
+            "maximum": dict(zip(["below", *names, "above"], shares, strict=True)),
+            "share": {n: h / c if c else None for n, h, c in zip(names, hits, counts, strict=True)},
+            "weight": {
+                n: w / c if c else None for n, w, c in zip(names, weight, counts, strict=True)
+            },
+        }
+        return {"offsets": offsets, "positional": positional_role(offsets)}
+
+
+def _keys_at_offsets(weights: LayerWeights) -> tuple[Tensor, Tensor]:
+    """The key at each offset from each query, clipped to those there are, and whether there is one.
+
+    Both ``(batch, queries, offsets)``.
+    """
+    import torch
+
+    queries, attendable = weights.queries, weights.attendable
+    offsets = torch.tensor(OFFSETS, device=queries.tokens.device)
+    index = torch.arange(queries.tokens.size(1), device=queries.tokens.device)
+    places = index - queries.start[:, None]  # (batch, queries)
+    wanted = places[:, :, None] + offsets
+    exists = (wanted >= 0) & (wanted < attendable[:, :, None])
+    last = attendable.clamp(min=1)[:, :, None] - 1
+    keys = torch.minimum(wanted.clamp(min=0), last) + weights.keys.start[:, None, None]
+    return keys, exists
+
+
+def positional_role(
+    offsets: Dictionary[str, Dictionary[str, float | None]],
+) -> dict[str, Any] | None:
+    """The offset that a head looks at (Voita et al., section 5.1), or None.
+
+    A positional head has its maximum at one offset in 90 % of the queries that have a key there,
+    of which the first and last words of a sentence are none; and in more than half of all
+    queries, so that what is so at the ends of sentences alone is no role. Its confidence is the
+    mean weight there (Correia et al., section 5.2).
+    """
+    shares = [
+        (share, name)
+        for name, share in offsets["share"].items()
+        if share is not None and (offsets["maximum"][name] or 0) > 0.5
+    ]
+    if not shares:
+        return None
+    share, name = max(shares)
+    if share < POSITIONAL_SHARE:
+        return None
+    return {"offset": int(name), "share": share, "confidence": offsets["weight"][name]}

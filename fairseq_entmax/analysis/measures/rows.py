@@ -1,0 +1,145 @@
+"""What several measures have in common: the weights of a batch, and sums over batches.
+
+Weights are ``(batch, heads, queries, keys)``, one row of probabilities for each query, zero
+at padding. A measure of rows gives ``(batch, heads, queries)``; rows of padding give numbers
+without meaning, which the caller leaves out. Where several keys share the largest weight, the
+leftmost counts as the maximum.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from fairseq_entmax.analysis.batch import Batch
+
+
+class LayerWeights:
+    """The weights of one attention of one layer in a batch, and what is worked out of them once.
+
+    Args:
+        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
+        weights: ``(batch, heads, queries, keys)``.
+        batch: its sentences.
+
+    Attributes:
+        queries, keys: the tokens that attend, and those that are attended to.
+        attendable: ``(batch, queries)``: how many keys each query may look at, 1 or more: the
+            first so many of its sentence.
+    """
+
+    def __init__(self, attention: str, weights: Tensor, batch: Batch) -> None:
+        self.attention = attention
+        self.weights = weights
+        self.batch = batch
+        self.queries, self.keys = batch.sides(attention)
+        self.attendable = batch.attendable(attention)
+
+    @cached_property
+    def maximum(self) -> Tensor:
+        """The leftmost key with the largest weight: ``(batch, heads, queries)`` int64."""
+        return self.weights.argmax(dim=-1)
+
+    @cached_property
+    def entropies(self) -> Tensor:
+        """Shannon's entropy of each row in nats: ``(batch, heads, queries)``, 0 or more."""
+        import torch
+
+        return torch.special.entr(self.weights).sum(dim=-1)
+
+    @cached_property
+    def wide(self) -> Tensor:
+        """The weights in float64."""
+        return self.weights.double()
+
+    @cached_property
+    def received(self) -> Tensor:
+        """The weight that each key gets from all queries together: ``(batch, heads, keys)``."""
+        return (self.queries.real.double()[:, None, None, :] @ self.wide).squeeze(2)
+
+    @cached_property
+    def diversity(self) -> tuple[Tensor, Tensor]:
+        """The heads' divergence in each sentence, summed over queries, and the number of those.
+
+        Jensen-Shannon divergence (Correia et al. 2019, equation 11) in units of the logarithm
+        of the number of keys, so that it is at most 1, and 0 where all heads agree. Queries
+        with one key alone, over which heads cannot disagree, are left out. Both ``(batch,)``.
+        """
+        import torch
+
+        mixture = torch.special.entr(self.weights.mean(dim=1)).sum(dim=-1)
+        divergence = (mixture - self.entropies.mean(dim=1)).clamp(min=0)
+        scale = self.attendable.to(self.weights.dtype).log()
+        shares = torch.where(self.attendable > 1, divergence / scale.clamp(min=1e-9), torch.nan)
+        counted = self.queries.real & ~shares.isnan()
+        total = shares.masked_fill(~counted, 0).sum(dim=1, dtype=torch.float64)
+        return total, counted.sum(dim=1)
+
+
+class Sums(dict[str, "Tensor"]):
+    """Sums by name, float64, whose first dimension, where they have one, is heads.
+
+    What is kept does not grow with the data. Batches of any size, in any order, give the same
+    numbers up to rounding.
+
+    Attributes:
+        labels: what the entries of a sum are called, where they have names.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.labels: dict[str, tuple[str, ...]] = {}
+
+    def add(self, name: str, value: Tensor) -> None:
+        """Add a batch's sum."""
+        value = value.double()
+        self[name] = self[name] + value if name in self else value
+
+    def add_mean(self, name: str, values: Tensor, mask: Tensor) -> None:
+        """Add values ``(batch, heads, queries)`` where ``(batch, queries)`` bool is true."""
+        import torch
+
+        self.add(name, values.masked_fill(~mask[:, None], 0).sum(dim=(0, 2), dtype=torch.float64))
+        self.add(f"{name}/count", mask.sum())
+
+    def add_ratios(self, name: str, values: Tensor, divisor: Tensor) -> None:
+        """Add ratios of sentences, those whose divisor is not 0.
+
+        Args:
+            name: of the sum.
+            values: ``(batch, …)``.
+            divisor: of the same shape, or ``(batch,)``.
+        """
+        counts = divisor > 0
+        safe = divisor.masked_fill(~counts, 1.0)
+        self.add(name, (values / safe.view(*safe.shape, *[1] * (values.dim() - safe.dim()))).sum(0))
+        self.add(f"{name}/count", counts.sum(dim=0))
+
+    def mean(self, name: str) -> Tensor | None:
+        """The mean over what was counted; None where nothing was."""
+        count = self.get(f"{name}/count")
+        return None if count is None or not count.any() else self[name] / count
+
+    def of(self, name: str, head: int) -> float | None:
+        """The mean of one head."""
+        count = self.get(f"{name}/count")
+        own = count if count is None or not count.dim() else count[head]
+        return None if own is None or own == 0 else float(self[name][head] / own)
+
+
+def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
+    """The weight on given keys.
+
+    Args:
+        weights: ``(batch, heads, queries, keys)``.
+        keys: ``(batch, queries, n)``: indices of keys.
+        exists: ``(batch, queries, n)``: whether the query may look there.
+
+    Returns:
+        ``(batch, heads, queries, n)``, 0 where there is no such key.
+    """
+    index = keys[:, None].expand(-1, weights.size(1), -1, -1)
+    return weights.gather(3, index).mul_(exists[:, None])

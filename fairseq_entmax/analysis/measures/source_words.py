@@ -1,0 +1,86 @@
+"""What heads do with words of the source that stand out: rare ones, and the closing mark."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
+
+RARE_RANK = 500
+
+
+class RareWord(WeightMeasure):
+    """How often the largest weight is on the rarest source tokens, or one of the two rarest, in
+    rare_word_sentences; null in decoder-self."""
+
+    name = "rare_word"
+    source = "Voita et al. 2019, section 5.3"
+    settings: ClassVar = {"rare_rank": RARE_RANK}
+    numbers = (
+        Number(
+            "rare-word",
+            "Rarest word",
+            "how often the largest weight is on the rarest source token of the sentence",
+            ("rare_word", "rarest"),
+        ),
+        Number(
+            "two-rarest-words",
+            "Two rarest words",
+            "the same for the two rarest source tokens",
+            ("rare_word", "two_rarest"),
+        ),
+    )
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        from fairseq_entmax.analysis.tokens import rare_tokens
+
+        table = weights.batch.table
+        if table is None or weights.attention == DECODER_SELF:
+            return
+        first, two, rank = rare_tokens(table, weights.keys.tokens)
+        counted = weights.queries.real & (rank >= RARE_RANK)[:, None]
+        for name, places in (("rarest", first), ("two_rarest", two)):
+            of_heads = places[:, None].expand(-1, weights.maximum.size(1), -1)
+            sums.add_mean(name, of_heads.gather(2, weights.maximum), counted)
+
+
+class FinalPunctuation(WeightMeasure):
+    """Mean weight on the source's final question mark or full stop; in encoder-self from all
+    tokens but the mark and the end of the sentence. null in decoder-self."""
+
+    name = "final_punctuation"
+    numbers = (
+        Number(
+            "question-mark",
+            "Question mark",
+            "mean weight on the question mark at the end of a question",
+            ("final_punctuation", "interrogative"),
+        ),
+        Number(
+            "full-stop",
+            "Full stop",
+            "mean weight on the full stop at the end of a statement",
+            ("final_punctuation", "declarative"),
+        ),
+    )
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        import torch
+
+        from fairseq_entmax.analysis.tokens import DECLARATIVE, INTERROGATIVE, final_punctuation
+
+        table, keys, rows = weights.batch.table, weights.keys, weights.weights
+        if table is None or weights.attention == DECODER_SELF:
+            return
+        place, ending = final_punctuation(table, keys.tokens, ~keys.real | keys.end)
+        index = place[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
+        on_mark = rows.gather(3, index).squeeze(3)
+        counted = weights.queries.real
+        if weights.attention == ENCODER_SELF:
+            # The mark's own query, and that of the end of the sentence, are no words
+            positions = torch.arange(rows.size(2), device=rows.device)
+            counted = counted & ~weights.queries.end & (positions != place[:, None])
+        for name, kind in (("interrogative", INTERROGATIVE), ("declarative", DECLARATIVE)):
+            sums.add_mean(name, on_mark, counted & (ending == kind)[:, None])

@@ -1,0 +1,223 @@
+"""Figures of what heads learned, such as α: while the model trained, and at the end.
+
+After Correia et al. 2019, figures 2 and 3.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq_entmax.analysis.measures.base import Number
+from fairseq_entmax.analysis.measures.head_values import head_value
+from fairseq_entmax.analysis.report.charts import (
+    DASHES,
+    Analysis,
+    Figure,
+    Row,
+    alt,
+    file_name,
+    grid,
+    head_name,
+    heads_of,
+    model_colour,
+    model_names,
+    present,
+    ramp,
+    rounded,
+    top_legend,
+    value_scale,
+    wrapped,
+)
+
+MOST_POINTS = 80
+BINS = 20
+
+
+def trajectories(analysis: Analysis) -> list[Figure]:
+    """One figure for each value that training recorded, and each model that it did so for."""
+    names = dict.fromkeys(name for model in analysis["models"] for name in model["records"])
+    return [figure for name in names for figure in _trajectories_of(analysis, name)]
+
+
+def _trajectories_of(analysis: Analysis, name: str) -> list[Figure]:
+    number = head_value(name)
+    models = [model for model in analysis["models"] if name in model["records"]]
+    figures = []
+    for place, model in enumerate(models):
+        rows = _rows(model["records"][name])
+        if not rows:
+            continue
+        alone = len(models) == 1
+        caption = (
+            f"{number.title} of every head of {model['name']} while it trained, a line a head; "
+            f"{_words(number)} (after Correia et al. 2019, figure 2)."
+        )
+        figures.append(
+            Figure(
+                f"{name}_trajectories" + ("" if alone else f"-{place}-{file_name(model['name'])}"),
+                f"{number.title} while training" + ("" if alone else f": {model['name']}"),
+                caption,
+                _trajectory_chart(rows, number, caption),
+            )
+        )
+    return figures
+
+
+def _rows(record: list[dict[str, Any]]) -> list[Row]:
+    """A row for each head: its name and its values, which the chart takes apart."""
+    step = -(-len(record) // MOST_POINTS)
+    # Counted from the end: the last value is the model's own
+    kept = record[::-1][::step][::-1]
+    if kept[0] is not record[0]:
+        kept = [record[0], *kept]
+    rows = []
+    for attention, layers in kept[-1]["values"].items():
+        for layer, last in layers.items():
+            values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
+            for head, final in enumerate(last):
+                known = [
+                    (line["update"], rounded(heads[head]))
+                    for line, heads in zip(kept, values, strict=True)
+                    if head < len(heads)
+                ]
+                shared = len(last) == 1
+                rows.append(
+                    {
+                        "attention": attention,
+                        "layer": int(layer),
+                        "name": f"layer {layer}" if shared else head_name(int(layer), head),
+                        "final": rounded(final),
+                        "update": [update for update, _ in known],
+                        "value": [value for _, value in known],
+                    }
+                )
+    return rows
+
+
+def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.FacetChart:
+    layers = sorted({row["layer"] for row in rows})
+    by_layer = alt.selection_point(name="layer", fields=["layer"], bind="legend")
+    pointed = alt.selection_point(
+        name="pointed", fields=["name", "attention"], on="pointerover", empty=False
+    )
+    legend = top_legend(columns=6, symbolStrokeWidth=3)
+    base = alt.Chart().encode(
+        x=alt.X("update:Q", title="updates", axis=alt.Axis(tickCount=4, format="~s")),
+        y=alt.Y("value:Q", title=number.title, scale=_scale(number.range)),
+        detail="name:N",
+    )
+    lines = base.mark_line().encode(
+        color=alt.Color(
+            "layer:O",
+            scale=alt.Scale(domain=layers, range=ramp(len(layers))),
+            legend=legend,
+        ),
+        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=legend),
+        opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
+        strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
+    )
+    # A line is too thin to point at
+    targets = base.mark_line(strokeWidth=9, opacity=0.001).encode(
+        tooltip=[
+            alt.Tooltip("attention:N"),
+            alt.Tooltip("name:N", title="head"),
+            alt.Tooltip("final:Q", title=f"{number.title} at the end", format=".3f"),
+        ]
+    )
+    chart = alt.layer(
+        lines.add_params(by_layer), targets.add_params(pointed), data=alt.InlineData(values=rows)
+    )
+    panels = wrapped(chart, "attention", present(rows, "attention"), description)
+    panels.transform = [alt.FlattenTransform(flatten=["update", "value"])]
+    return panels
+
+
+def _words(number: Number) -> str:
+    """What the values mean: behind the colon, where the meaning has one."""
+    return number.meaning.rpartition(": ")[2]
+
+
+def _scale(ends: tuple[float, float] | None) -> alt.Scale:
+    return alt.Scale(domain=list(ends)) if ends else alt.Scale(zero=False)
+
+
+def histograms(analysis: Analysis) -> list[Figure]:
+    """How many heads learned which number, in twentieths of its range, a figure for each value."""
+    names = dict.fromkeys(
+        name
+        for model in analysis["models"]
+        for row in model["attentions"]
+        for name in row["learned"]
+    )
+    return [figure for name in names for figure in _histogram(analysis, head_value(name))]
+
+
+def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
+    learned = {
+        (model["name"], entry["attention"], entry["layer"])
+        for model in analysis["models"]
+        for entry in model["attentions"]
+        if number.name in entry["learned"]
+    }
+    values = [
+        (place, head["values"][number.name])
+        for place, head in heads_of(analysis)
+        if (place["model"], place["attention"], place["layer"]) in learned
+        and number.name in head["values"]
+    ]
+    if not values:
+        return []
+    known = [value for _, value in values]
+    low, high = number.range or (min(known), max(known))
+    width = (high - low or 1) / BINS
+    bins: dict[tuple[str, str, int], int] = {}
+    for place, value in values:
+        # A value on the border of two bins is in the upper one, whatever float makes of it
+        key = place["model"], place["attention"], min(int((value - low) / width + 1e-9), BINS - 1)
+        bins[key] = bins.get(key, 0) + 1
+    rows = [
+        {
+            "model": model,
+            "attention": attention,
+            "from": rounded(low + bin_ * width),
+            "to": rounded(low + (bin_ + 1) * width),
+            "heads": count,
+        }
+        for (model, attention, bin_), count in sorted(bins.items())
+    ]
+    caption = (
+        f"How many heads of each attention learned which {number.title}; {_words(number)} "
+        "(after Correia et al. 2019, figure 3)."
+    )
+    return [
+        Figure(
+            f"{number.name}_histogram",
+            f"Learned {number.title}",
+            caption,
+            _histogram_chart(rows, number, model_names(analysis), caption),
+        )
+    ]
+
+
+def _histogram_chart(
+    rows: list[Row], number: Number, names: list[str], description: str
+) -> alt.FacetChart:
+    chart = (
+        alt.Chart(alt.InlineData(values=rows))
+        .mark_bar(binSpacing=1)
+        .encode(
+            x=alt.X(
+                "from:Q",
+                bin="binned",
+                title=number.title,
+                scale=_scale(number.range),
+                axis=alt.Axis(tickCount=5),
+            ),
+            x2="to:Q",
+            y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+            color=model_colour(names),
+            tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
+        )
+    )
+    models, shown = present(rows, "model", names), present(rows, "attention")
+    return grid(chart, ("model", models), ("attention", shown), description)

@@ -1,0 +1,95 @@
+"""The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
+
+The frame is in ``analysis.schema.json``, which ships with the measures filled in. After a measure
+of the package changed, this writes it anew::
+
+    python -m fairseq_entmax.analysis.schema
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from pathlib import Path
+from typing import Any
+
+from fairseq_entmax.analysis.measures import ImportanceMeasure, Measure, Number, measures
+from fairseq_entmax.analysis.measures.base import JsonSchema
+
+SCHEMA = Path(__file__).with_name("analysis.schema.json")
+WIDTH = 140
+_FRAME = {
+    "head": ("head",),
+    "layer": ("attention", "layer", "mapping", "heads"),
+    "settings": ("measures",),
+}
+_KINDS: dict[type, JsonSchema] = {
+    int: {"$ref": "#/$defs/count"},
+    float: {"type": "number"},
+    list: {"type": "array", "items": {"type": "number"}},
+}
+
+
+def schema(declared: Collection[Number] | None = None) -> JsonSchema:
+    """The JSON Schema of ``analysis.json``.
+
+    Args:
+        declared: numbers that a document says it has. Of a measure of which it has none, nothing
+            is required; those of a measure that is not registered here may be there, and be
+            anything. None is a document by the measures that are registered.
+    """
+    found: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
+    required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
+    roots = {number.place[0] for number in declared or ()}
+    for measure in measures():
+        own = {"head": measure.fields(), "layer": measure.layer_fields()}
+        own["settings"] = {key: _KINDS[type(one)] for key, one in settings_of(measure).items()}
+        is_there = not measure.is_optional or roots & {*own["head"], *own["layer"]}
+        for name, fields in own.items():
+            shapes[name] |= fields
+            required[name] += fields if declared is None or is_there else ()
+    for number in declared or ():
+        shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
+    for name, keys in _FRAME.items():
+        frame = {key: found["$defs"][name]["properties"][key] for key in keys}
+        found["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
+        found["$defs"][name]["required"] = required[name]
+    return found
+
+
+def fill(analysis: dict[str, Any]) -> None:
+    """Put null into a document for measures that it knows nothing of."""
+    layers = [layer for model in analysis["models"] for layer in model["attentions"]]
+    for measure in measures():
+        fields, of_layer = measure.fields(), measure.layer_fields()
+        for layer in layers:
+            for entry, names in [(layer, of_layer), *((head, fields) for head in layer["heads"])]:
+                for name in names:
+                    entry.setdefault(name, None)
+
+
+def settings_of(measure: Measure) -> dict[str, Any]:
+    """What a measure depends on, by name, with how many sentences a costly one takes."""
+    if isinstance(measure, ImportanceMeasure):
+        return {**measure.settings, f"{measure.name}_sentences": measure.sentences}
+    return measure.settings
+
+
+def as_text(value: Any, indent: int = 0) -> str:
+    """JSON, with what is short, or has no objects in it, on one line."""
+    text = json.dumps(value, ensure_ascii=False)
+    is_leaf = not isinstance(value, dict | list) or "{" not in text[1:]
+    if is_leaf or indent + len(text) <= WIDTH:
+        return text
+    inner = indent + 2
+    if isinstance(value, dict):
+        parts = [f"{json.dumps(key)}: {as_text(one, inner)}" for key, one in value.items()]
+    else:
+        parts = [as_text(one, inner) for one in value]
+    space = "\n" + " " * inner
+    return f"{text[0]}{space}{(',' + space).join(parts)}\n{' ' * indent}{text[-1]}"
+
+
+if __name__ == "__main__":
+    SCHEMA.write_text(as_text(schema()) + "\n", encoding="utf-8")

@@ -1,0 +1,121 @@
+"""Chosen sentences of a data set: in batches, and as maps of attention."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from fairseq import utils
+
+from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
+from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
+from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
+from fairseq_entmax.modules import attention_modules
+
+
+def samples(
+    dataset: Any,
+    sentences: Sequence[int],
+    device: torch.device,
+    at_once: int = 1,
+    max_tokens: int | None = None,
+) -> Iterator[Any]:
+    """Batches of given sentences of a data set, those of a like length together.
+
+    Args:
+        dataset: of fairseq's translation task.
+        sentences: their numbers in the data set.
+        device: where the batches go.
+        at_once: how many to a batch at most, 1 or more.
+        max_tokens: how many tokens to a batch at most, padding included; a longer sentence is a
+            batch by itself. None for any number.
+    """
+    ordered = sorted(sentences, key=lambda number: dataset.num_tokens(number))
+    batch: list[int] = []
+    for number in ordered:
+        tokens = (len(batch) + 1) * int(dataset.num_tokens(number))
+        if batch and (len(batch) >= at_once or (max_tokens is not None and tokens > max_tokens)):
+            yield _collated(dataset, batch, device)
+            batch = []
+        batch.append(number)
+    if batch:
+        yield _collated(dataset, batch, device)
+
+
+def load_samples(
+    task: Any, subset: str, sentences: Sequence[int], at_once: int = 1, device: str = "cpu"
+) -> list[Any]:
+    """Batches of given sentences, for notebooks.
+
+    Args:
+        task: of :func:`load_task`.
+        subset: ``train``, ``valid`` or ``test``.
+        sentences: their numbers in the data set, from 0.
+        at_once: how many to a batch, 1 or more; those of a like length are together.
+        device: where the batches go.
+
+    Raises:
+        ValueError: there is no such data set, or no such sentence in it.
+    """
+    dataset = load_dataset(task, subset)
+    for number in sentences:
+        if not 0 <= number < len(dataset):
+            raise ValueError(f"{subset} has the sentences 0 to {len(dataset) - 1}, not {number}")
+    return list(samples(dataset, sentences, torch.device(device), at_once))
+
+
+def _collated(dataset: Any, sentences: Sequence[int], device: torch.device) -> Any:
+    return on_device(dataset.collater([dataset[number] for number in sentences]), device)
+
+
+def shown_at_most(dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> list[int]:
+    """The first of some sentences, as many as have maps that a report can show together.
+
+    Args:
+        dataset: fairseq's, with ``src_sizes`` and ``tgt_sizes``.
+        models: of this package.
+        sentences: numbers in the data set.
+    """
+    heads = dict.fromkeys(ATTENTIONS, 0)
+    for model in models:
+        for attention, _, module in attention_modules(model):
+            heads[attention] += module.num_heads if module.mapping is not None else 0
+    shown, total = [], 0
+    for number in sentences:
+        source, target = int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
+        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
+        for attention, count in heads.items():
+            total += map_bytes([count, *sizes.get(attention, (target, target))])
+        if total > LARGEST:
+            break
+        shown.append(number)
+    return shown
+
+
+def maps_of(
+    dataset: Any, sentences: Sequence[int], models: Sequence[LoadedModel], task: Any
+) -> list[dict[str, Any]]:
+    """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
+    source, target = task.source_dictionary, task.target_dictionary
+    device = next(models[0].model.parameters()).device
+    entries = []
+    for number in sentences:
+        (sample,) = samples(dataset, [number], device)
+        net_input = sample["net_input"]
+        entries.append(
+            {
+                "sentence": number,
+                "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
+                "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
+                "targets": [target[token] for token in sample["target"][0].tolist()],
+                "models": [sentence_maps(record_attention(m.model, sample)[0]) for m in models],
+            }
+        )
+    return entries
+
+
+def on_device(sample: Any, device: torch.device) -> Any:
+    """A batch of fairseq's, on a device."""
+    return utils.move_to_cuda(sample, device) if device.type == "cuda" else sample

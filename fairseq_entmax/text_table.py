@@ -1,0 +1,25 @@
+"""Tables of text."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+GAP = "  "
+
+
+def text_table(rows: Sequence[Sequence[str]], left: Collection[int] = (0,)) -> str:
+    """Lines of columns, each as wide as its widest cell, without white space at their ends.
+
+    Args:
+        rows: as many cells in each, the first row often titles.
+        left: the columns, from 0, whose cells begin where the column does; those of others, as
+            numbers, end where it does.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return "\n".join(
+        GAP.join(
+            cell.ljust(width) if place in left else cell.rjust(width)
+            for place, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    )

@@ -1,0 +1,212 @@
+"""A measure of one's own: a class and a call, and it is measured, written, described and drawn."""
+
+import json
+import subprocess
+import sys
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis import document, summary
+from fairseq_entmax.analysis.analyze import analyse, parser
+from fairseq_entmax.analysis.arguments import chosen_measures
+from fairseq_entmax.analysis.loading import load_dataset, parse, setup_task
+from fairseq_entmax.analysis.measures import (
+    _MEASURES,
+    Number,
+    WeightMeasure,
+    measures,
+    register_measure,
+)
+from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
+from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.attentions import CROSS
+from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.test_page import embedded
+from tests.analysis.test_analyze import _build as build
+from tests.analysis.test_loading import save
+from tests.support import spread_scores
+
+
+class Introspection(WeightMeasure):
+    """How much a position looks at itself; null in cross."""
+
+    name, title = "introspection", "Introspection"
+    meaning = "mean weight of a query on its own position"
+    source = "Narcissus 2024, section 1"
+    is_main = in_summary = True
+
+    def update(self, weights, sums):
+        if weights.attention != CROSS:
+            own = weights.weights.diagonal(dim1=2, dim2=3)
+            sums.add_mean("introspection", own, weights.queries.real)
+
+
+class Halves(WeightMeasure):
+    """The weight on each half of the keys of a batch."""
+
+    name = "halves"
+    numbers = (
+        Number("left-half", "Left half", "weight on the left half", ("halves", "left")),
+        Number("right-half", "Right half", "weight on the right half", ("halves", "right")),
+    )
+
+    def update(self, weights, sums):
+        middle = weights.weights.size(3) // 2
+        for name, keys in (("left", slice(None, middle)), ("right", slice(middle, None))):
+            sums.add_mean(name, weights.weights[..., keys].sum(dim=3), weights.queries.real)
+
+
+@pytest.fixture(scope="module")
+def registered():
+    for measure in (Introspection(), Halves()):
+        register_measure(measure)
+    yield
+    for name in ("introspection", "halves"):
+        _MEASURES.pop(name, None)
+
+
+@pytest.fixture(scope="module")
+def analysed(registered, data, tmp_path_factory):
+    """The document, the task, and the model that it is of."""
+    path = str(tmp_path_factory.mktemp("own") / "m.pt")
+    given = [f"{data}/bin", f"--path={path}", "--cpu", "--no-progress-bar", "--num-workers=0"]
+    args = parse(parser(), [*given, "--sentences="])
+    task = setup_task(args)
+    extra = {"max_source_positions": 1024, "max_target_positions": 1024}
+    extra |= {"share_all_embeddings": True, "attn_mapping": "entmax15"}
+    model = spread_scores(build(task, "entmax_transformer", extra), 8)
+    save(path, model, "entmax_transformer", ("es", "en"), **extra)
+    wanted = chosen_measures("introspection, halves,density")
+    return analyse(args, wanted, task), task, model
+
+
+def test_its_numbers_are_in_the_document(analysed):
+    analysis, task, model = analysed
+    dataset = load_dataset(task, "valid")
+    totals = {}
+    for sample in samples(dataset, range(len(dataset)), torch.device("cpu")):
+        attention, _ = record_attention(model, sample)
+        for name in ("encoder-self", "decoder-self"):
+            for layer, weights in attention[name].items():
+                for head in range(weights.size(1)):
+                    rows = weights[0, head].tolist()
+                    own = totals.setdefault((name, layer, head), [])
+                    own += [row[place] for place, row in enumerate(rows)]
+    assert totals
+    for layer in analysis["models"][0]["attentions"]:
+        for head in layer["heads"]:
+            own = totals.get((layer["attention"], layer["layer"], head["head"]))
+            if layer["attention"] == CROSS:
+                assert head["introspection"] is None
+            else:
+                assert head["introspection"] == pytest.approx(sum(own) / len(own), abs=1e-6)
+            assert sum(head["halves"].values()) == pytest.approx(1, abs=1e-6)
+            assert head["entropy"] is None
+    assert analysis["settings"]["measures"] == ["density", "introspection", "halves"]
+
+
+def test_the_schema_has_it_and_refuses_what_it_cannot_be(analysed):
+    analysis = json.loads(json.dumps(analysed[0]))
+    document.validate(analysis, "a.json")
+    head = schema()["$defs"]["head"]
+    assert {"introspection", "halves"} <= set(head["required"])
+    shape = head["properties"]["introspection"]
+    assert shape["description"] == (
+        "Mean weight of a query on its own position (Narcissus 2024, section 1)."
+    )
+    assert head["properties"]["halves"]["required"] == ["left", "right"]
+    analysis["models"][0]["attentions"][0]["heads"][0]["introspection"] = 1.5
+    with pytest.raises(ValueError, match=r"heads\[0\]\.introspection"):
+        document.validate(analysis, "a.json")
+
+
+def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
+    analysis = analysed[0]
+    page = embedded(render_page(analysis, measure="introspection"))
+    assert page["measure"] == "introspection"
+    (shown,) = [one for one in page["measures"] if one["name"] == "introspection"]
+    assert (shown["title"], shown["meaning"], shown["isMain"]) == (
+        "Introspection",
+        "mean weight of a query on its own position",
+        True,
+    )
+    assert "left-half" in [one["name"] for one in page["measures"]]
+    entry = analysis["models"][0]["attentions"][0]["heads"][1]
+    values = page["layers"][0]["heads"][1]["values"]
+    assert values["introspection"] == pytest.approx(entry["introspection"], rel=1e-6)
+    assert values["left-half"] == pytest.approx(entry["halves"]["left"], rel=1e-6)
+    assert "introspection" in summary.as_table(analysis).splitlines()[0]
+
+
+def test_who_lacks_the_measure_reads_and_draws_its_document(analysed, tmp_path):
+    folder = tmp_path / "a"
+    path = document.write(analysed[0], str(folder))
+    command = [sys.executable, "-m", "fairseq_entmax.cli", "report", path]
+    output = tmp_path / "r.html"
+    subprocess.run([*command, f"--output={output}", "--measure=right-half"], check=True)
+    page = embedded(output.read_text(encoding="utf-8"))
+    assert page["measure"] == "right-half"
+    assert [one["title"] for one in page["measures"] if one["isMain"]][-1] == "Introspection"
+
+
+def without_it():
+    """A document of who had only the measures of the package."""
+    analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
+    own = ("introspection", "halves")
+    analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]
+    return analysis
+
+
+def test_who_has_the_measure_reads_documents_that_lack_it(registered):
+    analysis = without_it()
+    document.validate(analysis, "a.json")
+    head = analysis["models"][0]["attentions"][0]["heads"][0]
+    assert head["introspection"] is head["halves"] is None
+    assert head["density"] is not None
+    assert "introspection" not in [
+        one["name"] for one in embedded(render_page(analysis))["measures"]
+    ]
+
+
+@pytest.mark.parametrize(
+    ("number", "words"),
+    [
+        ({"place": ["offsets"]}, r"numbers\[0\]\.place: there is no number"),
+        ({"place": []}, r"numbers\[0\]\.place"),
+        ({"place": [["density"]]}, r"numbers\[0\]\.place"),
+        ({"name": "entropy"}, r"numbers\[\d+\]\.name: 'entropy' is there twice"),
+        ({"mood": 1}, r"numbers\[0\]: .*'mood' was unexpected"),
+    ],
+)
+def test_a_description_that_leads_nowhere_is_refused(number, words):
+    analysis = without_it()
+    analysis["numbers"][0].update(number)
+    with pytest.raises(ValueError, match=words):
+        document.validate(analysis, "a.json")
+
+
+def test_names_in_use_are_refused():
+    class Second(Introspection):
+        name = "density"
+
+    with pytest.raises(ValueError, match="calls something 'density', as the measure density does"):
+        register_measure(Second())
+
+    class Third(Introspection):
+        name = "a b"
+
+    with pytest.raises(ValueError, match="a measure is called 'a b'"):
+        register_measure(Third())
+    assert "a b" not in [measure.name for measure in measures()]
+
+
+def test_the_file_that_ships_is_what_the_measures_say():
+    command = "from fairseq_entmax.analysis.schema import *; print(as_text(schema()))"
+    fresh = subprocess.run(
+        [sys.executable, "-c", command], capture_output=True, text=True, check=True
+    )
+    assert fresh.stdout == SCHEMA.read_text(encoding="utf-8")
+    assert as_text({"a": 1}) == '{"a": 1}'
