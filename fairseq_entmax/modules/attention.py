@@ -15,7 +15,7 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.projections import keep_first_heads
+from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -221,7 +221,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
         for observer in self._observers:
             observer(probs)
-        heads = self._weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
+        heads = weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
         output = self._output(heads)
         weights: Tensor | None = None
         if need_head_weights:
@@ -286,20 +286,15 @@ class MultiheadAttention(FairseqMultiheadAttention):
             key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
         causal = masks.hides_future_alone(attn_mask)
         return attention(
-            self._split(self.q_proj(query)),
-            self._split(self.k_proj(key)),
-            self._split(self.v_proj(value)),
+            split_heads(self.q_proj(query), self.num_heads),
+            split_heads(self.k_proj(key), self.num_heads),
+            split_heads(self.v_proj(value), self.num_heads),
             entmax.epsilon,
             key_padding_mask=key_padding_mask,
             attn_mask=None if causal else attn_mask,
             causal=causal,
             scale=self.scaling,
         )
-
-    def _split(self, projected: Tensor) -> Tensor:
-        """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
-        length, batch, _ = projected.shape
-        return projected.view(length, batch, self.num_heads, -1).permute(1, 2, 0, 3)
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
@@ -312,24 +307,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
         wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         weights = query.new_zeros((query.size(1), query.size(0), keys), dtype=wide)
         return output.expand_as(query), weights[None] if need_head_weights else weights
-
-    def _weighted_sum(self, probs: Tensor, values: Tensor) -> Tensor:
-        """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
-
-        In beam search fairseq keeps the values of cross-attention once a sentence, not once
-        a hypothesis: their batch is then smaller than that of the probabilities.
-        """
-        batch, heads, queries, keys = probs.shape
-        if values.size(0) == batch * heads:
-            product = torch.bmm(probs.reshape(batch * heads, queries, keys), values)
-            return product.view(batch, heads, queries, -1)
-        sentences = values.size(0) // heads
-        product = torch.einsum(
-            "sbhqk,shkd->sbhqd",
-            probs.view(sentences, -1, heads, queries, keys),
-            values.view(sentences, heads, keys, -1),
-        )
-        return product.reshape(batch, heads, queries, -1)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any

@@ -1,4 +1,4 @@
-"""The projections of an attention with fewer heads than its width has place for."""
+"""Heads side by side in a width: of projections, of values, and of fewer than there is place for."""
 
 from __future__ import annotations
 
@@ -37,6 +37,31 @@ def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: in
         # Blocks that do not divide this width: smaller ones
         output._forward_pre_hooks.clear()
         attention.out_proj = quant_noise(output, q_noise, math.gcd(block_size, rows))
+
+
+def split_heads(projected: Tensor, num_heads: int) -> Tensor:
+    """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
+    length, batch, _ = projected.shape
+    return projected.view(length, batch, num_heads, -1).permute(1, 2, 0, 3)
+
+
+def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
+    """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
+
+    In beam search fairseq keeps the values of cross-attention once a sentence, not once
+    a hypothesis: their batch is then smaller than that of the probabilities.
+    """
+    batch, heads, queries, keys = probs.shape
+    if values.size(0) == batch * heads:
+        product = torch.bmm(probs.reshape(batch * heads, queries, keys), values)
+        return product.view(batch, heads, queries, -1)
+    sentences = values.size(0) // heads
+    product = torch.einsum(
+        "sbhqk,shkd->sbhqd",
+        probs.view(sentences, -1, heads, queries, keys),
+        values.view(sentences, heads, keys, -1),
+    )
+    return product.reshape(batch, heads, queries, -1)
 
 
 class _Bias(nn.Module):
