@@ -25,7 +25,6 @@
 
 RECIPE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-TOOLS=$ROOT/examples/tools
 # shellcheck source=examples/lib/common.sh
 source "$ROOT/examples/lib/common.sh"
 
