@@ -2,7 +2,12 @@
 # Makes a virtual environment for the tests, installs the project into it, and runs every
 # check: style, types, the floors of the architecture, constraints, shell scripts, tests.
 #
-#   scripts/test.sh [options of pytest]
+#   scripts/test.sh [--quick] [options of pytest]
+#
+#   --quick   for every change while one works: the same checks, but of the tests only those that
+#             are not marked slow and need no download of constraints, in under five minutes on
+#             two cores. Without it, as in continuous integration, every test runs.
+#   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
 # folder), PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested),
@@ -16,7 +21,17 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
-case ${1:-} in --help | -h) print_head_comment "$0" && exit 0 ;; esac
+quick=false
+case ${1:-} in
+--help | -h) print_head_comment "$0" && exit 0 ;;
+--quick) quick=true && shift ;;
+esac
+# pytest would end with a page of usage, after all other checks
+for option in "$@"; do
+    if [[ $option == --quick* || $option == --full* ]]; then
+        usage_error "unknown option '$option' in this place: use --quick as the first option, --help, or options of pytest"
+    fi
+done
 
 venv=$(absolute_path "${VENV:-$root/.venv-test}")
 ensure_venv "$venv" fairseq,recipes,tagger,test

@@ -18,7 +18,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SPEED_SENTENCES=100
+# Both can be smaller for a trial
+SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 
 prune_help() {
@@ -199,7 +200,7 @@ measure_speed() {
     if [[ $device == gpu ]]; then on=cuda; fi
     rm -f "$file.done"
     python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
-        --sentences "$SPEED_SENTENCES" --repeats 3 --device "$on" --json "$file.tmp" \
+        --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file.tmp" \
         >"$file.log" 2>&1 || {
         tail -n 30 "$file.log" >&2
         die "the measurement of speed failed: its last messages are above, all of them in $file.log"

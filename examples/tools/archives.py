@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import shutil
 import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import BinaryIO
+from typing import IO, BinaryIO
 
 DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zlib.error)
 
@@ -24,17 +23,17 @@ def extract(archive: BinaryIO, name: str, members: dict[str, Path]) -> None:
     missing = dict(members)
     try:
         if zipfile.is_zipfile(archive):
-            with zipfile.ZipFile(archive) as opened:
-                for entry in opened.namelist():
-                    if entry in missing:
-                        with opened.open(entry) as source:
-                            _copy(source, missing.pop(entry))
+            with zipfile.ZipFile(archive) as zipped:
+                for name_inside in zipped.namelist():
+                    if name_inside in missing:
+                        with zipped.open(name_inside) as part:
+                            _copy(part, missing.pop(name_inside))
         else:
             archive.seek(0)
-            with tarfile.open(fileobj=archive, mode="r:*") as opened:
-                for entry in opened:
+            with tarfile.open(fileobj=archive, mode="r:*") as tarred:
+                for entry in tarred:
                     member = entry.name.removeprefix("./")
-                    source = opened.extractfile(entry) if member in missing else None
+                    source = tarred.extractfile(entry) if member in missing else None
                     if source is not None:
                         _copy(source, missing.pop(member))
                     if not missing:
@@ -45,7 +44,7 @@ def extract(archive: BinaryIO, name: str, members: dict[str, Path]) -> None:
         raise ValueError(f"{name} has no file {', '.join(missing)}: it is another archive")
 
 
-def _copy(source: io.BufferedIOBase | BinaryIO, target: Path) -> None:
+def _copy(source: IO[bytes], target: Path) -> None:
     with target.open("wb") as out:
         shutil.copyfileobj(source, out, 1 << 20)
 

@@ -28,7 +28,8 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes,
     Args:
         alignment: OPUS's gzipped XCES file, whose links name sentences as ``"1 2;3"``.
     """
-    documents, links = None, {}
+    documents: tuple[bytes, bytes] | None = None
+    links: dict[bytes, float] = {}
     with gzip.open(alignment) as lines:
         for line in lines:
             if GROUP.search(line):
@@ -57,7 +58,8 @@ def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[
         ValueError: the two files are not of one corpus.
     """
     groups = overlaps(alignment)
-    documents, links = None, {}
+    documents: tuple[bytes, bytes] | None = None
+    links: dict[bytes, float] = {}
     films: dict[bytes, int] = {}
     with ids.open("rb") as lines:
         for number, line in enumerate(lines):
