@@ -4,9 +4,10 @@
 #
 #   scripts/test.sh [--quick] [options of pytest]
 #
-#   --quick   for every change while one works: the same checks, but of the tests only those that
-#             are not marked slow and need no download of constraints, in under five minutes on
-#             two cores. Without it, as in continuous integration, every test runs.
+#   --quick   while one works on a change: style, types, floors and shell scripts, and the tests
+#             that are not marked slow: under five minutes on two cores. What it leaves out, the
+#             constraints, the trainings and the browser, continuous integration runs, with
+#             this command and no option.
 #   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
@@ -26,17 +27,18 @@ case ${1:-} in
 --help | -h) print_head_comment "$0" && exit 0 ;;
 --quick) quick=true && shift ;;
 esac
-# pytest would end with a page of usage, after all other checks
-for option in "$@"; do
-    if [[ $option == --quick* || $option == --full* ]]; then
-        usage_error "unknown option '$option' in this place: use --quick as the first option, --help, or options of pytest"
-    fi
-done
-
 venv=$(absolute_path "${VENV:-$root/.venv-test}")
 ensure_venv "$venv" fairseq,recipes,tagger,test
 export PATH=$venv/bin:$PATH
 cd "$root"
+
+# The checks before the tests take a while: a wrong option is said before them
+status=0
+said=$(python -m pytest --collect-only -qq --noconftest --ignore tests "$@" 2>&1) || status=$?
+WRONG_USAGE=4 # of pytest's exit statuses
+if ((status == WRONG_USAGE)); then
+    usage_error "pytest takes no such options: $(sed -n '/^ERROR: usage/d; s/^.*[Ee][Rr][Rr][Oo][Rr]: //p' <<<"$said" | head -n 1)"
+fi
 
 failed=()
 check() {
@@ -53,11 +55,14 @@ check style ruff check .
 check format ruff format --check .
 check types mypy
 check floors lint-imports
-check constraints python scripts/constraints.py check
+if ! $quick; then check constraints python scripts/constraints.py check; fi
 check shell shellcheck -x "${shell_scripts[@]}"
 # As many tests at a time as there are cores, and one core for each
 export OMP_NUM_THREADS=1
-check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 "$@"
+chosen=()
+if $quick; then chosen=(-m "not slow"); fi
+check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 \
+    ${chosen[@]+"${chosen[@]}"} "$@"
 
 if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
-say "every check passed"
+if $quick; then say "every quick check passed; without --quick, all of them run"; else say "every check passed"; fi

@@ -28,7 +28,7 @@ import sys
 import tempfile
 import time
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -133,7 +133,7 @@ def serve(place: str) -> None:
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _end_with(lambda: _supervise(connection))
+                _end_with(functools.partial(_supervise, connection))
             connection.close()
 
 
@@ -148,7 +148,7 @@ def _supervise(connection: socket.socket) -> int:
     command = os.fork()
     if command == 0:
         connection.close()
-        _end_with(lambda: _command(request, files))
+        _end_with(functools.partial(_command, request, files))
     for file in files:
         os.close(file)
     while True:
@@ -185,7 +185,7 @@ def _command(request: dict[str, Any], files: list[int]) -> int:
         atexit._run_exitfuncs()
 
 
-def _end_with(work: Any) -> None:
+def _end_with(work: Callable[[], int]) -> None:
     """End this process with the status that `work` returns, as the interpreter would."""
     status = 1
     try:
