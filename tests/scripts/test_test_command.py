@@ -57,7 +57,7 @@ def run(project, *arguments):
 def test_the_quick_run_has_every_check_but_the_constraints_and_the_slow_tests(project):
     result, calls = run(project, "--quick")
     assert result.returncode == 0, result.stderr
-    assert [call.split()[0] for call in calls] == ["ruff", "ruff", "mypy", *TOOLS[2:], "python"]
+    assert [call.split()[0] for call in calls] == ["ruff", "ruff", "mypy", *TOOLS[1:], "python"]
     assert calls[-1].endswith("--durations=10 -m not slow")
     assert "every quick check passed" in result.stdout
 
@@ -79,8 +79,8 @@ def test_what_failed_is_named_at_the_end_and_all_else_has_run(project):
     write(project / ".venv-test" / "bin" / "mypy", "exit 1")
     result, calls = run(project, "--quick")
     assert result.returncode == 1
-    assert result.stderr == "test.sh: error: failed: types\n"
-    assert len(calls) == 5
+    assert result.stderr == "test.sh: error: failed: types tool-types\n"
+    assert len(calls) == 5  # all but those two
 
 
 @pytest.mark.parametrize("arguments", [["--quik"], ["-k", "gates", "--quick"], ["--full"]])
