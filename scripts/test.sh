@@ -6,8 +6,8 @@
 #
 #   --quick   while one works on a change: style, types, floors and shell scripts, and the tests
 #             that are not marked slow: under five minutes on two cores. What it leaves out, the
-#             constraints, the trainings and the browser, continuous integration runs, with
-#             this command and no option.
+#             constraints, the trainings, the browser and, without a GPU, the kernels of Triton,
+#             continuous integration runs, with this command and no option.
 #   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's

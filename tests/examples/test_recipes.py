@@ -407,6 +407,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_what_was_there_stays(raw, small_disk):
     table = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     (small_disk / "mine").write_bytes(b"x" * 200_000)
@@ -425,6 +426,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(raw, small_disk):
     assert again.stdout.count("done before") == len(left)
 
 
+@pytest.mark.slow
 def test_a_preparation_that_is_killed_goes_on_where_it_was(raw, tmp_path):
     table = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     straight = tmp_path / "straight"
