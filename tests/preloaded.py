@@ -19,6 +19,7 @@ import functools
 import gc
 import importlib.metadata
 import json
+import logging
 import os
 import select
 import signal
@@ -31,6 +32,7 @@ import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 from tests import preloaded_client
 
@@ -117,29 +119,56 @@ def run(
 
 def serve(place: str) -> None:
     """Run commands for whoever connects, until standard input ends."""
-    import fairseq  # noqa: F401
-    import torch._dynamo  # noqa: F401  (which the first optimiser would import)
-
+    logging_calls = _preload()
     gc.freeze()
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # no command is waited for here
     with socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{place}.new")
         listener.listen(64)
         os.rename(f"{place}.new", place)
         while True:
             ready, _, _ = select.select([listener, sys.stdin], [], [])
+            with contextlib.suppress(ChildProcessError):  # those that have ended
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
             if sys.stdin in ready:
                 return
             connection, _ = listener.accept()
             if os.fork() == 0:
                 listener.close()
-                _end_with(functools.partial(_supervise, connection))
+                _end_with(functools.partial(_supervise, connection, logging_calls))
             connection.close()
 
 
-def _supervise(connection: socket.socket) -> int:
+def _preload() -> list[dict[str, Any]]:
+    """Import fairseq; return the calls by which it would have set up logging.
+
+    Some of its modules call ``logging.basicConfig`` when they are imported, of which the first
+    call counts. The commands that train come before them with their own; the others do not.
+    """
+    calls: list[dict[str, Any]] = []
+    with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
+        import fairseq  # noqa: F401
+        import torch._dynamo  # noqa: F401  (which the first optimiser would import)
+    return calls
+
+
+class _SetUpLogging:
+    """Sets up logging as fairseq does when it is imported: at the module that needs it first."""
+
+    def __init__(self, calls: list[dict[str, Any]]) -> None:
+        self.calls = calls
+
+    def now(self) -> None:
+        for call in self.calls:
+            logging.basicConfig(**call)
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "fairseq_entmax.compat":
+            self.now()
+
+
+def _supervise(connection: socket.socket, logging_calls: list[dict[str, Any]]) -> int:
     """Fork a command, and send its exit status; end it where who asked is gone."""
-    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     message, files, _, _ = socket.recv_fds(connection, LARGEST, 3)
     size, _, content = message.partition(b"\n")
     while len(content) < int(size):
@@ -148,7 +177,7 @@ def _supervise(connection: socket.socket) -> int:
     command = os.fork()
     if command == 0:
         connection.close()
-        _end_with(functools.partial(_command, request, files))
+        _end_with(functools.partial(_command, request, files, logging_calls))
     for file in files:
         os.close(file)
     while True:
@@ -162,7 +191,7 @@ def _supervise(connection: socket.socket) -> int:
                 os.kill(command, signal.SIGKILL)
 
 
-def _command(request: dict[str, Any], files: list[int]) -> int:
+def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict[str, Any]]) -> int:
     """Be the command: its files, folder, environment and arguments, and then its entry point."""
     for number, file in enumerate(files):
         os.dup2(file, number)
@@ -174,8 +203,13 @@ def _command(request: dict[str, Any], files: list[int]) -> int:
     sys.argv = [str(script), *request["arguments"]]
     sys.path[0] = str(script.parent)
     (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])
+    set_up_logging = _SetUpLogging(logging_calls)
+    sys.meta_path.insert(0, set_up_logging)  # type: ignore[arg-type]
     try:
-        sys.exit(entry.load()())
+        main = entry.load()
+        if entry.module.startswith("fairseq_cli."):  # it has imported fairseq
+            set_up_logging.now()
+        sys.exit(main())
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):
             return end.code or 0
