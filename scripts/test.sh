@@ -2,7 +2,13 @@
 # Makes a virtual environment for the tests, installs the project into it, and runs every
 # check: style, types, the floors of the architecture, constraints, shell scripts, tests.
 #
-#   scripts/test.sh [options of pytest]
+#   scripts/test.sh [--quick] [options of pytest]
+#
+#   --quick   while one works on a change: style, types, floors and shell scripts, and the tests
+#             that are not marked slow: under five minutes on two cores. What it leaves out, the
+#             constraints, the trainings, the browser and, without a GPU, the kernels of Triton,
+#             continuous integration runs, with this command and no option.
+#   --help    this text
 #
 # Environment: VENV is the virtual environment (default: .venv-test in the project's
 # folder), PYTHON the Python that makes it (default: python3; 3.11 to 3.13 are tested),
@@ -16,12 +22,23 @@ root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
-case ${1:-} in --help | -h) print_head_comment "$0" && exit 0 ;; esac
-
+quick=false
+case ${1:-} in
+--help | -h) print_head_comment "$0" && exit 0 ;;
+--quick) quick=true && shift ;;
+esac
 venv=$(absolute_path "${VENV:-$root/.venv-test}")
 ensure_venv "$venv" fairseq,recipes,tagger,test
 export PATH=$venv/bin:$PATH
 cd "$root"
+
+# The checks before the tests take a while: a wrong option is said before them
+status=0
+said=$(python -m pytest --collect-only -qq --noconftest --ignore tests "$@" 2>&1) || status=$?
+WRONG_USAGE=4 # of pytest's exit statuses
+if ((status == WRONG_USAGE)); then
+    usage_error "pytest takes no such options: $(sed -n '/^ERROR: usage/d; s/^.*[Ee][Rr][Rr][Oo][Rr]: //p' <<<"$said" | head -n 1)"
+fi
 
 failed=()
 check() {
@@ -37,12 +54,16 @@ done < <(find scripts examples .ci -type f \( -name '*.sh' -o -path '.ci/run' \)
 check style ruff check .
 check format ruff format --check .
 check types mypy
+check tool-types env MYPYPATH=examples/tools mypy examples/tools
 check floors lint-imports
-check constraints python scripts/constraints.py check
+if ! $quick; then check constraints python scripts/constraints.py check; fi
 check shell shellcheck -x "${shell_scripts[@]}"
 # As many tests at a time as there are cores, and one core for each
 export OMP_NUM_THREADS=1
-check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 "$@"
+chosen=()
+if $quick; then chosen=(-m "not slow"); fi
+check tests python -m pytest --numprocesses auto --dist worksteal --durations=10 \
+    ${chosen[@]+"${chosen[@]}"} "$@"
 
 if ((${#failed[@]} > 0)); then die "failed: ${failed[*]}"; fi
-say "every check passed"
+if $quick; then say "every quick check passed; without --quick, all of them run"; else say "every check passed"; fi

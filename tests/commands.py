@@ -11,6 +11,7 @@ from pathlib import Path
 import sentencepiece
 
 import fairseq_entmax
+from tests import preloaded
 
 ROOT = Path(__file__).resolve().parent.parent
 CORPUS = ROOT / "examples" / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
@@ -51,15 +52,12 @@ def run(command, *arguments, cwd=None, stdin=None, check=True):
     device = (
         [] if command in ("fairseq-preprocess", "fairseq-entmax", "fairseq-score") else ["--cpu"]
     )
-    result = subprocess.run(
-        [COMMANDS / command, *map(str, arguments), *device],
-        cwd=cwd,
-        input=stdin,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-    )
+    words, environment = [*map(str, arguments), *device], {**os.environ, "OMP_NUM_THREADS": "1"}
+    how = {"cwd": cwd, "input": stdin, "capture_output": True, "text": True, "check": False}
+    if command in preloaded.COMMANDS and preloaded.is_possible(environment):
+        result = preloaded.run(command, words, environment, **how)
+    else:
+        result = subprocess.run([COMMANDS / command, *words], env=environment, **how)
     if check:
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
     return result

@@ -10,6 +10,14 @@ if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
 
+def pytest_collection_modifyitems(items):
+    """Triton's interpreter takes seconds for what a GPU does in none: its tests count as slow."""
+    if os.environ.get("TRITON_INTERPRET") == "1":
+        for item in items:
+            if "triton" in item.nodeid:
+                item.add_marker(pytest.mark.slow)
+
+
 @pytest.fixture(scope="session")
 def data(tmp_path_factory):
     """A binarised slice of the corpus, its plain text, and its BPE model."""

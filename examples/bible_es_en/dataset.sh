@@ -34,12 +34,13 @@ TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
 PRUNE_LAYERS=3 PRUNE_HEADS=8
 PRUNE_BUDGETS=all=48,all=24,encoder=12,encoder=4
 PRUNE_UPDATES=1030 # an epoch has this many
+TUNING_WARMUP=49   # of a thousand: the learning rate rises in 50 updates of these
 PRUNE_MODEL=(--encoder-layers 3 --decoder-layers 3
     --encoder-attention-heads 8 --decoder-attention-heads 8)
 prune_schedules() {
     from_scratch=(--lr 0.004 --lr-scheduler polynomial_decay
         --total-num-update $((LENGTH * PRUNE_UPDATES)))
     fine_tuning=(--lr 0.002 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES * 49 / 1000)) --total-num-update "$PRUNE_UPDATES")
+        --warmup-updates $((PRUNE_UPDATES * TUNING_WARMUP / 1000)) --total-num-update "$PRUNE_UPDATES")
     tuning_length=1
 }

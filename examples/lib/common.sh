@@ -7,6 +7,11 @@
 #
 # shellcheck shell=bash
 
+TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
+# The name by which the programs in tools/ speak of what went wrong
+RECIPE_PROGRAM=$(basename "$0")
+export RECIPE_PROGRAM
+
 # --- messages ----------------------------------------------------------------
 
 say() { printf '==> %s\n' "$*"; }
@@ -77,51 +82,13 @@ require_commands() {
 }
 
 # require_modules MODULE...: of the extra recipes
-require_modules() {
-    local missing
-    missing=$(
-        python3 - "$@" <<'PY'
-import sys
-from importlib.util import find_spec
+require_modules() { python3 "$TOOLS/environment.py" modules "$@"; }
 
-print(" ".join(module for module in sys.argv[1:] if find_spec(module) is None))
-PY
-    )
-    [[ -z $missing ]] ||
-        die "python3 has no $missing, which this recipe needs: run pip install -c constraints.txt -e '.[fairseq,recipes]' in the project's folder"
-}
-
-# require_known_mapping WHAT MAPPING: asks the package, which alone knows the mappings.
-# Whether a list fits the number of layers, fairseq-train says.
-require_known_mapping() {
-    local why
-    why=$(
-        python3 - "$2" 2>&1 <<'PY'
-import sys
-
-from fairseq_entmax.mappings import parse_mappings
-
-try:
-    parse_mappings(sys.argv[1])
-except ValueError as error:
-    sys.exit(f"{error}")
-PY
-    ) || usage_error "$1 got '$2': $(tail -n 1 <<<"$why")"
-}
+# require_known_mapping WHAT MAPPING
+require_known_mapping() { python3 "$TOOLS/environment.py" mapping "$1" "$2"; }
 
 # choose_device auto|cpu|gpu: prints cpu or gpu.
-choose_device() {
-    local found
-    if [[ $1 == cpu ]]; then
-        echo cpu
-        return
-    fi
-    found=$(python3 -c 'import torch; print("gpu" if torch.cuda.is_available() else "cpu")') ||
-        die "python3 cannot import torch: activate the virtual environment that has fairseq-entmax"
-    [[ $1 == auto || $found == gpu ]] ||
-        die "option --gpu was given, but torch finds no GPU (torch.cuda.is_available() is false): use --cpu, or install a torch build and a driver that fit the GPU"
-    echo "$found"
-}
+choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
 
 # --- what went wrong ----------------------------------------------------------
 
@@ -155,39 +122,15 @@ free_bytes() {
 
 # --- one run at a time -------------------------------------------------------
 
-# lock_holders FILE: the processes, other than this one, that hold the lock file open as 9.
-lock_holders() {
-    local fd pid
-    for fd in /proc/[0-9]*/fd/9; do
-        pid=${fd#/proc/} pid=${pid%%/*}
-        if [[ $pid != "$$" && $pid != "$BASHPID" && $fd -ef $1 ]]; then printf ' %s' "$pid"; fi
-    done
-}
-
 # hold_lock DIR [PYTHON]: keeps others out of DIR until this process and all that it
 # started have ended. Children inherit the lock, so a training that outlives a killed
-# script still holds it, and nobody resumes from the checkpoints it is writing. The
-# wait is for the worker processes of a killed training, which end some seconds later.
+# script still holds it, and nobody resumes from the checkpoints it is writing.
 hold_lock() {
-    local dir=$1 python=${2:-python3} status=0
+    local dir=$1 python=${2:-python3}
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
     mkdir -p "$dir"
     exec 9>>"$dir/.lock"
-    "$python" - <<'PY' || status=$?
-import fcntl, sys, time
-
-for attempt in range(100):
-    try:
-        fcntl.flock(9, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        sys.exit(0)
-    except BlockingIOError:
-        time.sleep(0.1)
-sys.exit(75)
-PY
-    if ((status == 75)); then
-        die "another run is at work in $dir (process$(lock_holders "$dir/.lock")): wait until it ends, end it, or choose another --output"
-    fi
-    ((status == 0)) || die "cannot lock $dir/.lock: choose an --output on a file system that has locks"
+    "$python" "$TOOLS/locks.py" 9 "$dir" || exit
     export RECIPE_LOCK=$dir
 }
 
@@ -261,65 +204,19 @@ set_aside() {
     say "$2: the earlier run is kept as $1.replaced-$n"
 }
 
-# --- scores ------------------------------------------------------------------
+# --- scores and checkpoints --------------------------------------------------
 
-# score_of METRIC FILE: the number in a line of sacrebleu such as "BLEU|nrefs:1|... = 24.50 ...".
-score_of() {
-    awk -F ' = ' -v metric="$1" '
-        $1 ~ "^ *" metric "[|]" { split($2, words, " "); print words[1]; found = 1; exit }
-        END { exit !found }' "$2" || die "no $1 in $2: remove that file and run again"
-}
+# score_of METRIC FILE: the number in what sacrebleu printed to the file.
+score_of() { python3 "$TOOLS/translations.py" score "$1" "$2"; }
 
-# --- checkpoints -------------------------------------------------------------
+# checkpoint_is_whole FILE
+checkpoint_is_whole() { python3 "$TOOLS/checkpoints.py" whole "$1"; }
 
-# checkpoint_is_whole FILE: a torch checkpoint is a zip archive with a checksum for each part.
-checkpoint_is_whole() {
-    [[ -f $1 ]] || return 1
-    python3 - "$1" <<'PY'
-import sys, zipfile
-
-try:
-    with zipfile.ZipFile(sys.argv[1]) as archive:
-        sys.exit(0 if archive.testzip() is None else 1)
-except (OSError, EOFError, zipfile.BadZipFile):
-    sys.exit(1)
-PY
-}
-
-# mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be.
-#
-# fairseq writes the first file of a checkpoint under a temporary name and renames it, but
-# makes the others by plain copying of the first: of checkpoint_<epoch>_<updates>.pt where the
-# recipe saves by updates, else of checkpoint_best.pt. A kill in a copy leaves a file that is
-# cut short or missing; the one that it was being copied from is then whole and has the same
-# content. A kill between the copies leaves checkpoint_last.pt one step behind, which needs
-# no repair: that step is trained again, with the same outcome.
+# mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be, and ends
+# the script when there is no room.
 mend_checkpoints() {
-    local best=$1/checkpoint_best.pt last=$1/checkpoint_last.pt newest
-    rm -f "$1"/*.tmp
-    newest=$(newest_checkpoint "$1")
-    if [[ -f $best ]] && ! checkpoint_is_whole "$best"; then
-        [[ -n $newest ]] || return 1
-        copy_checkpoint "$newest" "$best"
-    fi
-    if checkpoint_is_whole "$last"; then return 0; fi
-    [[ -n $newest ]] || newest=$best
-    if [[ -f $newest ]]; then
-        copy_checkpoint "$newest" "$last"
-    else
-        [[ ! -e $last ]]
-    fi
-}
-
-# newest_checkpoint DIR: of those that are saved by updates, the last one, if it is whole
-newest_checkpoint() {
-    local newest
-    newest=$(find "$1" -name 'checkpoint_[0-9]*_[0-9]*.pt' 2>/dev/null |
-        awk -F '[_.]' '{ print $(NF - 1), $0 }' | sort -n | tail -n 1 | cut -d ' ' -f 2-)
-    if [[ -n $newest ]] && checkpoint_is_whole "$newest"; then printf '%s\n' "$newest"; fi
-}
-
-copy_checkpoint() {
-    say "$(basename "$2") is missing or cut short: taking $(basename "$1"), from which it was being copied"
-    { cp "$1" "$2.tmp" && mv -f "$2.tmp" "$2"; } || die "cannot write $2"
+    local status=0
+    python3 "$TOOLS/checkpoints.py" mend "$1" || status=$?
+    ((status <= 1)) || exit "$status"
+    return "$status"
 }

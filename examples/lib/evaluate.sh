@@ -36,13 +36,8 @@ WRITING=$RUN
 
 # --- test.hyp, test.ref ------------------------------------------------------
 
-# ordered_hypotheses FILE: fairseq-generate lists sentences by length; H-<line> has the line.
-ordered_hypotheses() {
-    { grep '^H-' "$1" || true; } | cut -c 3- | LC_ALL=C sort -n -k 1,1 | cut -f 3-
-}
-
 translate() {
-    local generated=$RUN/generate.tmp user_dir found expected
+    local generated=$RUN/generate.tmp user_dir
     local on_device=(--distributed-world-size 1)
     if [[ $device == cpu ]]; then on_device+=(--cpu); fi
     user_dir=$(fairseq-entmax user-dir)
@@ -56,9 +51,7 @@ translate() {
         tail -n 30 "$RUN/generate.log" >&2
         die "fairseq-generate failed: its last messages are above, all of them in $RUN/generate.log"
     }
-    ordered_hypotheses "$generated/generate-test.txt" >"$RUN/test.words.tmp"
-    found=$(wc -l <"$RUN/test.words.tmp") expected=$(wc -l <"$OUTPUT/text/test.$TARGET")
-    ((found == expected)) || die "fairseq-generate wrote $found translations for $expected test sentences: see $generated/generate-test.txt"
+    python3 "$TOOLS/translations.py" order "$generated/generate-test.txt" "$OUTPUT/text/test.$TARGET" >"$RUN/test.words.tmp"
     if [[ $WORDS == tok ]]; then
         python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/test.words.tmp" >"$RUN/test.hyp.tmp"
         mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tok"

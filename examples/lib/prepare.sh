@@ -51,95 +51,18 @@ corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
 
 declare -A VERIFIED=() # archive to its place, once it was checked
 
-# archive_row FILE: its line of the table: file, bytes, checksum, addresses, home page
-archive_row() {
-    awk -F '\t' -v file="$1" '$1 == file { print; found = 1; exit } END { exit !found }' "$corpora" ||
-        die "$corpora has no line for $1"
-}
-
-# verify FILE ROW: fails, saying why, unless size and checksum are those of the table
-verify() {
-    local file=$1 bytes checksum page size found
-    IFS=$'\t' read -r _ bytes checksum _ page _ <<<"$2"
-    size=$(wc -c <"$file")
-    if [[ $bytes != - ]] && ((size < bytes)); then
-        echo "has $((size)) of $bytes bytes: it is cut short"
-        return 1
-    fi
-    if [[ $checksum == - ]]; then
-        python3 "$TOOLS/corpora.py" test "$file" 2>&1
-        return
-    fi
-    found=$(python3 "$TOOLS/corpora.py" checksum "${checksum%%:*}" "$file" 2>&1) || {
-        echo "cannot be checked ($(tail -n 1 <<<"$found"))"
-        return 1
-    }
-    [[ $found == "${checksum#*:}" ]] || {
-        echo "has the ${checksum%%:*} checksum $found, and ${checksum#*:} is expected: it is damaged, or another version than that of $page"
-        return 1
-    }
-}
-
-# download FILE ROW: to $output/raw, from the first address that has it
-download() {
-    local file=$1 addresses page address part=$output/raw/$1.part why status
-    IFS=$'\t' read -r _ bytes _ addresses page _ <<<"$2"
-    [[ $addresses != - ]] ||
-        die "$file cannot be downloaded by a program: get it from $page, put it in $output/raw (or in a folder that RAW_DIR names) and run again"
-    command -v curl >/dev/null || die "the command curl is not on PATH: install it, or put $file in $output/raw (it is from $page) and run again"
-    mkdir -p "$output/raw"
-    WRITING=$output/raw
-    for address in $addresses; do
-        if [[ -f $part && $bytes != - ]] && (($(wc -c <"$part") == bytes)); then break; fi
-        say "download: $address"
-        status=0
-        fetch_to "$part" "$address" || status=$?
-        # The server cannot send a part, or has nothing behind what is there: from the beginning
-        if ((status == 33 || status == 36)) || [[ $(<"$part.status") == 416 ]]; then
-            rm -f "$part"
-            status=0
-            fetch_to "$part" "$address" || status=$?
-        fi
-        rm -f "$part.status"
-        if ((status == 0)); then break; fi
-        if (($(free_bytes "$part") < FULL_BELOW)); then exit 1; fi
-    done
-    ((${status:-0} == 0)) ||
-        die "$file cannot be downloaded from $addresses (curl's message is above): the location may be gone for now or for good. Run again to go on, or get it from $page, put it in $output/raw and run again"
-    why=$(verify "$part" "$2") || {
-        mv -f "$part" "$output/raw/$file.bad"
-        die "$file from $address $why. It is kept as $output/raw/$file.bad; run again to download it anew"
-    }
-    mv -f "$part" "$output/raw/$file"
-    WRITING=''
-}
-
-# fetch_to FILE ADDRESS: goes on behind what is there; the server's status goes to FILE.status
-fetch_to() {
-    curl --fail --location --silent --show-error --retry 3 --connect-timeout 30 \
-        --speed-limit 1000 --speed-time 120 --continue-at - --output "$1" \
-        --write-out '%{http_code}' "$2" >"$1.status"
-}
-
 # have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
 have() {
-    local file=$1 row folder why
-    if [[ -n ${VERIFIED[$file]-} ]]; then
-        ARCHIVE_PATH=${VERIFIED[$file]}
-        return 0
+    local file=$1 folder before=$WRITING
+    if [[ -z ${VERIFIED[$file]-} ]]; then
+        WRITING=$output/raw
+        python3 "$TOOLS/downloads.py" have "$corpora" "$file" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || exit
+        WRITING=$before
+        for folder in "$output/raw" ${RAW_DIR:+"$RAW_DIR"}; do
+            if [[ -f $folder/$file ]]; then VERIFIED[$file]=$folder/$file; fi
+        done
     fi
-    row=$(archive_row "$file")
-    for folder in ${RAW_DIR:+"$RAW_DIR"} "$output/raw"; do
-        ARCHIVE_PATH=$folder/$file
-        [[ -f $ARCHIVE_PATH ]] || continue
-        why=$(verify "$ARCHIVE_PATH" "$row") ||
-            die "$ARCHIVE_PATH $why. Remove it, or put a whole one there, and run again"
-        VERIFIED[$file]=$ARCHIVE_PATH
-        return 0
-    done
-    download "$file" "$row"
-    ARCHIVE_PATH=$output/raw/$file
-    VERIFIED[$file]=$ARCHIVE_PATH
+    ARCHIVE_PATH=${VERIFIED[$file]}
 }
 
 # add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
@@ -154,8 +77,8 @@ add() {
 
 # --- text/: the splits, as they are in the corpora ---------------------------
 
-rows=$(for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do archive_row "$archive" | cut -f 1-3; done)
-step=$(fingerprint text "$rows" "$(declare -f splits)" "$(sha256_of "$TOOLS/corpora.py")" \
+rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
+step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
     ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"})
 if is_done "$output/text/.done" "$step"; then
     say "text: done before"

@@ -18,7 +18,8 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-SPEED_SENTENCES=100
+# Both can be smaller for a trial
+SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 
 prune_help() {
@@ -73,22 +74,15 @@ while (($# > 0)); do
 done
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
-((PRUNE_UPDATES >= 4)) || usage_error "option --pruning-updates got '$PRUNE_UPDATES': give 4 or more, the heads are decided after three quarters of them"
-each=$((PRUNE_LAYERS * PRUNE_HEADS))
-IFS=, read -r -a budget_list <<<"$budgets"
-((${#budget_list[@]} > 0)) || usage_error "option --budgets got '$budgets': give some, such as $PRUNE_BUDGETS"
-
-# require_budget BUDGET: and not more heads than there are
-require_budget() {
-    local number most=$each
-    if [[ $1 == all=* ]]; then most=$((3 * each)); fi
-    if [[ $1 =~ ^(all|encoder)=[0-9]{1,4}$ || $1 =~ ^[0-9]{1,4}/[0-9]{1,4}/[0-9]{1,4}$ ]]; then
-        for number in $(tr -c '0-9' ' ' <<<"$1"); do ((10#$number <= most)) || break; done
-        ((10#$number <= most)) && return
-    fi
-    usage_error "option --budgets got '$1': give all=N with N up to $((3 * each)), encoder=N with N up to $each, or three numbers up to $each, such as 2/3/3"
-}
-for budget in "${budget_list[@]}"; do require_budget "$budget"; done
+require_commands python3
+plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$PRUNE_UPDATES" \
+    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS") || exit
+budget_names=()
+declare -A gates_of=() # name of a budget to the options that prune to it
+{
+    read -r -a timing
+    while IFS=$'\t' read -r name gates; do budget_names+=("$name") && gates_of[$name]=$gates; done
+} <<<"$plan"
 output=$(absolute_path "$output")
 require_plain_path --output "$output"
 
@@ -101,31 +95,11 @@ WRITING=$output
 
 from_scratch=() fine_tuning=() tuning_length=1
 prune_schedules
-to_budget=(--criterion label_smoothed_cross_entropy_with_head_l0 --patience -1
-    --l0-warmup-updates $((PRUNE_UPDATES * 486 / 1000)) --decide-heads-at $((PRUNE_UPDATES * 729 / 1000)))
-
-# gates_of BUDGET: the options that prune to it
-gates_of() {
-    local -a numbers
-    case $1 in
-    all=*) echo "--head-gates encoder-self,decoder-self,cross --target-heads ${1#*=}" ;;
-    encoder=*) echo "--head-gates encoder-self --target-heads encoder-self=${1#*=} --freeze-decoder" ;;
-    *)
-        IFS=/ read -r -a numbers <<<"$1"
-        echo "--head-gates encoder-self,decoder-self,cross --target-heads encoder-self=${numbers[0]},decoder-self=${numbers[1]},cross=${numbers[2]}"
-        ;;
-    esac
-}
+to_budget=(--criterion label_smoothed_cross_entropy_with_head_l0 --patience -1 "${timing[@]}")
 
 # run_of MAPPING NAME: the folder of a run
 run_of() {
     printf 'prune-%s-%s\n' "$(mapping_name "$1")" "$2"
-}
-
-# name_of BUDGET: as a part of a run's name
-name_of() {
-    local name=${1//\//-}
-    printf '%s\n' "${name/=/}"
 }
 
 # baseline_of MAPPING: its run; the one of train.sh, where that is the same model
@@ -177,9 +151,9 @@ prune_and_compare() {
     evaluate "$baseline" "$mapping"
     start=(--finetune-from-model "$(checkpoint_of "$baseline")")
 
-    for budget in "${budget_list[@]}"; do
-        gated=$(run_of "$mapping" "$(name_of "$budget")")
-        read -r -a gates < <(gates_of "$budget")
+    for budget in "${budget_names[@]}"; do
+        gated=$(run_of "$mapping" "$budget")
+        read -r -a gates <<<"${gates_of[$budget]}"
         train "$gated" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}" \
             "${to_budget[@]}" "${gates[@]}"
         take_out "$gated" "$gated-pruned"
@@ -191,8 +165,8 @@ prune_and_compare() {
     train "$run" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}"
     evaluate "$run" "$mapping"
 
-    for budget in "${budget_list[@]}"; do
-        gated=$(run_of "$mapping" "$(name_of "$budget")")
+    for budget in "${budget_names[@]}"; do
+        gated=$(run_of "$mapping" "$budget")
         read -r -a heads < <(fairseq-entmax prune --print-config "$(checkpoint_of "$gated-pruned")")
         train "$gated-scratch" "$LENGTH" "$mapping" ${from_scratch[@]+"${from_scratch[@]}"} "${heads[@]}"
         evaluate "$gated-scratch" "$mapping"
@@ -204,8 +178,8 @@ runs_of() {
     local budget gated
     baseline_of "$1"
     run_of "$1" continued
-    for budget in "${budget_list[@]}"; do
-        gated=$(run_of "$1" "$(name_of "$budget")")
+    for budget in "${budget_names[@]}"; do
+        gated=$(run_of "$1" "$budget")
         printf '%s\n' "$gated-pruned" "$gated-scratch"
     done
 }
@@ -226,7 +200,7 @@ measure_speed() {
     if [[ $device == gpu ]]; then on=cuda; fi
     rm -f "$file.done"
     python3 "$ROOT/scripts/benchmarks/pruned_generation.py" "$output/data-bin" --path "${paths[@]}" \
-        --sentences "$SPEED_SENTENCES" --repeats 3 --device "$on" --json "$file.tmp" \
+        --sentences "$SPEED_SENTENCES" --repeats "$SPEED_REPEATS" --device "$on" --json "$file.tmp" \
         >"$file.log" 2>&1 || {
         tail -n 30 "$file.log" >&2
         die "the measurement of speed failed: its last messages are above, all of them in $file.log"
@@ -235,45 +209,16 @@ measure_speed() {
     mark_done "$file.done" "$step"
 }
 
-# table_of MAPPING SPEED: one line a run
-table_of() {
-    local run checkpoint bleu heads name
-    while read -r run; do
-        checkpoint=$(checkpoint_of "$run")
-        bleu=$(score_of BLEU "$output/runs/$run/scores.txt") || return
-        heads=$(fairseq-entmax prune --print-config "$checkpoint" | heads_in_words) || return
-        name=${run#"$(run_of "$1" "")"}
-        if [[ $run == "$(baseline_of "$1")" ]]; then name=baseline; fi
-        printf '%s\t%s\t%s\t%s\t' "$1" "$name" "$heads" "$bleu"
-        python3 - "$output/runs/$2" "$checkpoint" <<'PY' || return
-import json
-import sys
-
-models = {row["model"]: row for row in json.load(open(sys.argv[1], encoding="utf-8"))["models"]}
-row = models[sys.argv[2]]
-print(f"{row['parameters']}\t{row['sentences_per_second']:.1f}\t{row['ratio']:.2f}")
-PY
-    done < <(runs_of "$1")
-}
-
-# heads_in_words: "--encoder-self-attn-heads 0,2,0 --decoder-..." to "2 (0,2,0)	14 (8,5,1) ..."
-heads_in_words() {
-    awk '{
-        for (i = 2; i <= NF; i += 2) {
-            n = split($i, counts, ","); sum = 0
-            for (k = 1; k <= n; k++) sum += counts[k]
-            printf "%s%d (%s)", (i > 2 ? "\t" : ""), sum, $i
-        }
-        print ""
-    }'
-}
-
 all_tables() {
-    local mapping
-    printf 'mapping\tmodel\tencoder-self\tdecoder-self\tcross\tBLEU\tparameters\tsentences/s\tspeed\n'
+    local mapping run name
     for mapping in "${mappings[@]}"; do
-        table_of "$mapping" "$(run_of "$mapping" speed.json)" || return
-    done
+        while read -r run; do
+            name=${run#"$(run_of "$mapping" "")"}
+            if [[ $run == "$(baseline_of "$mapping")" ]]; then name=baseline; fi
+            printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(checkpoint_of "$run")" \
+                "$output/runs/$run/scores.txt" "$output/runs/$(run_of "$mapping" speed.json)"
+        done < <(runs_of "$mapping")
+    done | python3 "$TOOLS/pruning_table.py" write
 }
 
 rm -f "$output/pruning.tsv"
@@ -281,4 +226,4 @@ for mapping in "${mappings[@]}"; do prune_and_compare "$mapping"; done
 for mapping in "${mappings[@]}"; do measure_speed "$mapping" "$(run_of "$mapping" speed.json)"; done
 write_whole "$output/pruning.tsv" all_tables
 say "pruning ($output/pruning.tsv)"
-awk -F '\t' '{ printf "%-9s %-18s %-12s %-12s %-12s %6s %11s %12s %6s\n", $1, $2, $3, $4, $5, $6, $7, $8, $9 }' "$output/pruning.tsv"
+python3 "$TOOLS/pruning_table.py" show "$output/pruning.tsv"

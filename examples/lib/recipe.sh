@@ -21,11 +21,13 @@
 #   GENERATION        array: options of fairseq-generate, such as the beam
 #   PRUNE_...         see prune.sh
 #
+# For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
+# '--max-len-b 20': a model that is hardly trained does not end its sentences.
+#
 # shellcheck shell=bash disable=SC2034
 
 RECIPE=$(cd "$(dirname "$0")" && pwd)
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-TOOLS=$ROOT/examples/tools
 # shellcheck source=examples/lib/common.sh
 source "$ROOT/examples/lib/common.sh"
 
@@ -44,6 +46,8 @@ LENGTH_UNIT=updates
 GENERATION=(--beam 5)
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
+read -r -a trial <<<"${GENERATION_OPTIONS-}"
+GENERATION+=(${trial[@]+"${trial[@]}"})
 
 # Where the text lies that the subword model reads, and what is cut by it
 if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi

@@ -74,25 +74,14 @@ device=$(choose_device "$DEVICE")
 
 if [[ -z $PROCESSES ]]; then
     PROCESSES=1
-    if [[ $device == gpu ]]; then PROCESSES=$(python3 -c 'import torch; print(torch.cuda.device_count())'); fi
+    if [[ $device == gpu ]]; then PROCESSES=$(python3 "$TOOLS/environment.py" gpus); fi
 fi
-world=$((PROCESSES * NODES))
-update_freq=$(((BATCH_TOKENS + world * MOST_TOKENS - 1) / (world * MOST_TOKENS)))
-max_tokens=$((BATCH_TOKENS / (world * update_freq)))
-((max_tokens > 0)) ||
-    usage_error "option --processes got '$PROCESSES': a batch of $BATCH_TOKENS tokens has not one for each process"
-# fairseq leaves training pairs out that are longer than a process can take, without a word, and
-# stops at such a validation sentence
-lengths=$(python3 "$TOOLS/lengths.py" "$OUTPUT/data-bin" "$SOURCE" "$TARGET" "$max_tokens") ||
-    die "the lengths of the sentences cannot be read: the message is above"
-read -r pairs too_long longest_valid <<<"$lengths"
-shares="$world process(es) take $max_tokens tokens at a time, and $too_long of $pairs training pairs are longer"
-if ((100 * too_long > pairs)); then
-    usage_error "$shares: use fewer processes, or a larger --most-tokens than $MOST_TOKENS where that is less than their share of the batch"
-elif ((too_long > 0)); then
-    say "$shares: they are left out"
-fi
-max_tokens_valid=$((longest_valid > MOST_TOKENS ? longest_valid : MOST_TOKENS))
+shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "$SOURCE" "$TARGET" --batch-tokens "$BATCH_TOKENS" \
+    --most-tokens "$MOST_TOKENS" --processes "$PROCESSES" --nodes "$NODES") || exit
+{
+    read -r world update_freq max_tokens max_tokens_valid
+    while read -r left_out; do say "$left_out"; done
+} <<<"$shared"
 
 # --- the run's folder belongs to exactly these settings ----------------------
 

@@ -113,8 +113,9 @@ def main(arguments: list[str] | None = None) -> None:
         except (OSError, ValueError) as error:
             parser.error(str(error))
         return
-    sys.stdin.reconfigure(encoding="utf-8", newline="\n")
-    sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+    for stream in (sys.stdin, sys.stdout):
+        assert isinstance(stream, io.TextIOWrapper)
+        stream.reconfigure(encoding="utf-8", newline="\n")
     lines = (line.rstrip("\n") for line in sys.stdin)
     if options.command == "apply":
         cut = apply(options.codes, lines, options.workers)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import functools
+import io
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -151,8 +152,9 @@ def main(arguments: list[str] | None = None) -> None:
         from sacremoses import MosesDetokenizer
 
         detokenize = MosesDetokenizer(lang=options.language).detokenize
-        sys.stdin.reconfigure(encoding="utf-8", newline="\n")
-        sys.stdout.reconfigure(encoding="utf-8", newline="\n")
+        for stream in (sys.stdin, sys.stdout):
+            assert isinstance(stream, io.TextIOWrapper)
+            stream.reconfigure(encoding="utf-8", newline="\n")
         for line in sys.stdin:
             print(detokenize(line.split()))
 

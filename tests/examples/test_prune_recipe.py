@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from tests import preloaded
+from tests.examples.miniatures import TRIAL
+
 RECIPE = Path(__file__).parents[2] / "examples" / "bible_es_en"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 
@@ -19,7 +22,7 @@ def prune(*arguments):
         capture_output=True,
         text=True,
         check=False,
-        env={**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1"},
+        env={**os.environ, "PATH": preloaded.path(PATH), "OMP_NUM_THREADS": "1", **TRIAL},
     )
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from tests import preloaded
 from tests.examples import miniatures
 from tests.examples.serving import serve
 
@@ -35,7 +36,7 @@ TINY = [
 
 
 def environment(**further):
-    sizes = {"VALID_PAIRS": "16", "TEST_PAIRS": "12"}
+    sizes = {"VALID_PAIRS": "16", "TEST_PAIRS": "12", **miniatures.TRIAL}
     return {**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1", **sizes, **further}
 
 
@@ -45,7 +46,7 @@ def run(recipe, script, *arguments, check=True, **further):
         capture_output=True,
         text=True,
         check=False,
-        env=environment(**further),
+        env=environment(**{"PATH": preloaded.path(PATH), **further}),
     )
     if check:
         assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
@@ -406,6 +407,7 @@ def small_disk(tmp_path):
     subprocess.run(["umount", str(folder)], check=True)
 
 
+@pytest.mark.slow
 def test_a_full_disk_is_said_and_what_was_there_stays(raw, small_disk):
     table = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     (small_disk / "mine").write_bytes(b"x" * 200_000)
@@ -424,6 +426,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(raw, small_disk):
     assert again.stdout.count("done before") == len(left)
 
 
+@pytest.mark.slow
 def test_a_preparation_that_is_killed_goes_on_where_it_was(raw, tmp_path):
     table = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
     straight = tmp_path / "straight"
@@ -771,7 +774,7 @@ def test_a_config_says_what_the_scripts_say(recipe, name, arrays):
 def test_hydra_trains_and_prunes_from_the_configs(small_data, tmp_path):
     def hydra(recipe, name, folder, *overrides):
         command = [
-            Path(sys.executable).parent / "fairseq-hydra-train",
+            shutil.which("fairseq-hydra-train", path=preloaded.path(PATH)),
             "--config-dir", EXAMPLES / recipe / "configs", "--config-name", name,
             f"common.user_dir={ROOT / 'fairseq_entmax'}", "common.cpu=true",
             f"task.data={small_data / 'data-bin'}", "task.source_lang=es", "task.target_lang=en",
@@ -806,6 +809,6 @@ def test_hydra_trains_and_prunes_from_the_configs(small_data, tmp_path):
         capture_output=True,
         text=True,
         check=True,
-        env=environment(),
+        env=environment(PATH=preloaded.path(PATH)),
     ).stdout.split()
     assert [sum(map(int, counts.split(","))) for counts in shown[1::2]] == [1, 2, 3]

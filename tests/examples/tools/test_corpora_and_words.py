@@ -11,7 +11,7 @@ import pytest
 
 from tests.examples import miniatures
 
-TOOLS = Path(__file__).resolve().parents[2] / "examples" / "tools"
+TOOLS = Path(__file__).resolve().parents[3] / "examples" / "tools"
 
 
 def tool(name, *arguments, check=True, text=None):

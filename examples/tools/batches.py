@@ -1,0 +1,135 @@
+"""The batch of an update, shared by the processes of a training.
+
+batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
+
+Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
+fairseq-train, and on a second line which training pairs are left out, where some are.
+"""
+
+from __future__ import annotations
+
+import argparse
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy
+from messages import UsageError, one_sentence
+
+MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's default format; then version, type, and count
+HEADER = struct.Struct("<9sQBQ")
+# Of a hundred training pairs; fairseq leaves out what is too long for a process without a word,
+# and with more of it gone, the training would be another one than on fewer processes
+MOST_LEFT_OUT = 1
+
+
+def sizes(path: Path) -> numpy.ndarray:
+    """The tokens of each sentence, shape (sentences,), from the index of a data set.
+
+    Raises:
+        ValueError: it is in another of fairseq's formats, or cut short.
+    """
+    with path.open("rb") as file:
+        header = file.read(HEADER.size)
+        if len(header) < HEADER.size:
+            raise ValueError(f"{path} is cut short: run prepare.sh again")
+        magic, _, _, count = HEADER.unpack(header)
+        if magic != MAGIC:
+            raise ValueError(f"{path} is not in fairseq's format mmap: run prepare.sh again")
+        return numpy.fromfile(file, dtype="<i4", count=count)
+
+
+def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
+    """The tokens of the longer side of each pair, shape (pairs,)."""
+    pair = "-".join(languages)
+    return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
+
+
+@dataclass(frozen=True)
+class Share:
+    """What each process takes of a batch.
+
+    Attributes:
+        world: processes on all machines, 1 or more.
+        update_freq: times that each takes tokens for an update.
+        max_tokens: tokens that each takes at a time.
+    """
+
+    world: int
+    update_freq: int
+    max_tokens: int
+
+
+def share(batch_tokens: int, most_tokens: int, processes: int, nodes: int = 1) -> Share:
+    """Share a batch so that no process takes more than it can at a time, in as few turns.
+
+    Args:
+        batch_tokens: tokens in the batch of an update, over all processes.
+        most_tokens: tokens at most that a process takes at a time.
+        processes: on each machine.
+        nodes: machines.
+
+    Raises:
+        UsageError: the batch has not one token for each process.
+    """
+    world = processes * nodes
+    update_freq = -(-batch_tokens // (world * most_tokens))
+    max_tokens = batch_tokens // (world * update_freq)
+    if max_tokens == 0:
+        raise UsageError(
+            f"option --processes got '{processes}': a batch of {batch_tokens} tokens has not one "
+            "for each process"
+        )
+    return Share(world, update_freq, max_tokens)
+
+
+def left_out(part: Share, lengths: numpy.ndarray, most_tokens: int) -> str | None:
+    """Say which training pairs are longer than a process takes at a time; None: not one is.
+
+    Args:
+        lengths: tokens of the longer side of each training pair.
+        most_tokens: what --most-tokens is, for the message.
+
+    Raises:
+        UsageError: more than `MOST_LEFT_OUT` of a hundred are longer.
+    """
+    too_long = int((lengths > part.max_tokens).sum())
+    if too_long == 0:
+        return None
+    found = (
+        f"{part.world} process(es) take {part.max_tokens} tokens at a time, and {too_long} of "
+        f"{len(lengths)} training pairs are longer"
+    )
+    if 100 * too_long > MOST_LEFT_OUT * len(lengths):
+        raise UsageError(
+            f"{found}: use fewer processes, or a larger --most-tokens than {most_tokens} where "
+            "that is less than their share of the batch"
+        )
+    return f"{found}: they are left out"
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("data", type=Path, help="folder of binarised data")
+    parser.add_argument("languages", nargs=2)
+    parser.add_argument("--batch-tokens", type=int, required=True, help="of all processes")
+    parser.add_argument("--most-tokens", type=int, required=True, help="of one, at a time")
+    parser.add_argument("--processes", type=int, default=1, help="on each machine")
+    parser.add_argument("--nodes", type=int, default=1, help="machines")
+    options = parser.parse_args(arguments)
+    with one_sentence():
+        processes, nodes = options.processes, options.nodes
+        part = share(options.batch_tokens, options.most_tokens, processes, nodes)
+        train = longest_sides(options.data, "train", options.languages)
+        note = left_out(part, train, options.most_tokens)
+        # fairseq stops at a validation sentence that is longer than this
+        longest_valid = int(longest_sides(options.data, "valid", options.languages).max())
+        max_tokens_valid = max(longest_valid, options.most_tokens)
+        print(part.world, part.update_freq, part.max_tokens, max_tokens_valid)
+        if note is not None:
+            print(note)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,102 @@
+"""Checkpoints of a training that was killed while it wrote them.
+
+checkpoints.py whole FILE     # fails unless the file is whole
+checkpoints.py mend FOLDER    # makes the checkpoints fit for resuming; fails where it cannot
+
+fairseq writes the first file of a checkpoint under a temporary name and renames it, but makes the
+others by plain copying of the first: of checkpoint_<epoch>_<updates>.pt where the recipe saves by
+updates, else of checkpoint_best.pt. A kill in a copy leaves a file that is cut short or missing;
+the one that it was being copied from is then whole and has the same content. A kill between the
+copies leaves checkpoint_last.pt one step behind, which needs no repair: that step is trained
+again, with the same outcome.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shutil
+import sys
+import zipfile
+from pathlib import Path
+
+from messages import FAILED, one_sentence, say
+
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
+CANNOT_WRITE = 3  # the exit status where there was something to copy, and no room for it
+BY_UPDATES = re.compile(r"checkpoint_[0-9]+_([0-9]+)\.pt")
+
+
+def is_whole(path: Path) -> bool:
+    """Tell whether a file is a whole checkpoint: a zip archive with a checksum for each part."""
+    try:
+        with zipfile.ZipFile(path) as archive:
+            return archive.testzip() is None
+    except (OSError, EOFError, zipfile.BadZipFile):
+        return False
+
+
+def newest(folder: Path) -> Path | None:
+    """Of the checkpoints that are saved by updates, the last one, if it is whole."""
+    names = (BY_UPDATES.fullmatch(path.name) for path in folder.glob("checkpoint_*.pt"))
+    updates = {int(name[1]): folder / name[0] for name in names if name}
+    path = updates[max(updates)] if updates else None
+    return path if path is not None and is_whole(path) else None
+
+
+def mend(folder: Path) -> bool:
+    """Make the checkpoints of a run fit for resuming; tell whether they are.
+
+    Raises:
+        ValueError: a checkpoint cannot be written.
+    """
+    for leftover in folder.glob("*.tmp"):
+        leftover.unlink()
+    best, last, source = folder / BEST, folder / LAST, newest(folder)
+    if best.exists() and not is_whole(best):
+        if source is None:
+            return False
+        copy(source, best)
+    if is_whole(last):
+        return True
+    source = source or best
+    if not source.exists():
+        return not last.exists()
+    copy(source, last)
+    return True
+
+
+def copy(source: Path, target: Path) -> None:
+    """Copy a checkpoint, whole or not at all.
+
+    Raises:
+        ValueError: it cannot be written.
+    """
+    say(
+        f"{target.name} is missing or cut short: taking {source.name}, from which it was being copied"
+    )
+    unfinished = target.with_name(f"{target.name}.tmp")
+    try:
+        shutil.copyfile(source, unfinished)
+        os.replace(unfinished, target)
+    except OSError as error:
+        raise ValueError(f"cannot write {target}: {error.strerror}") from error
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    commands = parser.add_subparsers(dest="command", required=True)
+    commands.add_parser("whole", help="fail unless a file is whole").add_argument("path", type=Path)
+    commands.add_parser("mend", help="make a run's fit for resuming").add_argument(
+        "path", type=Path
+    )
+    options = parser.parse_args(arguments)
+    with one_sentence(failed=CANNOT_WRITE):
+        fine = is_whole(options.path) if options.command == "whole" else mend(options.path)
+    if not fine:
+        sys.exit(FAILED)
+
+
+if __name__ == "__main__":
+    main()

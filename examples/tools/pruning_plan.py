@@ -1,0 +1,127 @@
+"""What prune.sh trains: the budgets of heads, and the options of fairseq-train that they mean.
+
+pruning_plan.py all=24,encoder=4,2/3/3 --updates 1030 --layers 3 --heads 8 --example all=24
+
+Prints when heads are pushed and decided, as options, and then a line a budget: its name as a part
+of a folder's name, and its options, with a tab between them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from dataclasses import dataclass
+
+from messages import UsageError, one_sentence
+
+ATTENTIONS = ("encoder-self", "decoder-self", "cross")
+# When heads are decided, in thousandths of the fine-tuning: close to the 3/4 that are the
+# criterion's own default, which it can take only where it knows --max-update and not of a training
+# by epochs. On the Bible verses, whose epoch has 1,030 updates, it is update 750.
+DECISION_PART, WHOLE = 729, 1000
+# The number of heads falls to its target in 2/3 of the updates before, the criterion's default too
+WARMUP_PART = DECISION_PART * 2 // 3
+FEWEST_UPDATES = 4  # a quarter of fewer is no update
+
+WITHIN_ALL = re.compile(r"all=([0-9]{1,4})")
+WITHIN_ENCODER = re.compile(r"encoder=([0-9]{1,4})")
+OF_EACH = re.compile("/".join([r"([0-9]{1,4})"] * len(ATTENTIONS)))
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How many heads to keep.
+
+    Attributes:
+        text: as it was given: ``all=N``, ``encoder=N``, or ``E/D/C``.
+        options: of fairseq-train, which prune to it.
+    """
+
+    text: str
+    options: tuple[str, ...]
+
+    @property
+    def name(self) -> str:
+        """The text as a part of a folder's name."""
+        return self.text.replace("/", "-").replace("=", "")
+
+
+def schedule(updates: int) -> tuple[str, ...]:
+    """The options that say when heads are pushed and decided.
+
+    Args:
+        updates: of the fine-tuning, at least `FEWEST_UPDATES`.
+
+    Raises:
+        UsageError: there are fewer.
+    """
+    if updates < FEWEST_UPDATES:
+        raise UsageError(
+            f"option --pruning-updates got '{updates}': give {FEWEST_UPDATES} or more, the heads "
+            "are decided after three quarters of them"
+        )
+    warmup, decision = (updates * part // WHOLE for part in (WARMUP_PART, DECISION_PART))
+    return "--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}"
+
+
+def parse_budget(text: str, heads: int) -> Budget:
+    """Read one budget.
+
+    Args:
+        heads: of each of the three attentions, over all layers: the most that can be kept.
+
+    Raises:
+        UsageError: it is none, or keeps more heads than there are.
+    """
+    within_all, within_encoder = WITHIN_ALL.fullmatch(text), WITHIN_ENCODER.fullmatch(text)
+    of_each = OF_EACH.fullmatch(text)
+    everywhere = ("--head-gates", ",".join(ATTENTIONS), "--target-heads")
+    if within_all and int(within_all[1]) <= len(ATTENTIONS) * heads:
+        return Budget(text, (*everywhere, within_all[1]))
+    if within_encoder and int(within_encoder[1]) <= heads:
+        target = f"{ATTENTIONS[0]}={within_encoder[1]}"
+        encoder = ("--head-gates", ATTENTIONS[0], "--target-heads", target, "--freeze-decoder")
+        return Budget(text, encoder)
+    if of_each and max(map(int, of_each.groups())) <= heads:
+        targets = zip(ATTENTIONS, of_each.groups(), strict=True)
+        return Budget(text, (*everywhere, ",".join(f"{name}={count}" for name, count in targets)))
+    raise UsageError(
+        f"option --budgets got '{text}': give all=N with N up to {len(ATTENTIONS) * heads}, "
+        f"encoder=N with N up to {heads}, or three numbers up to {heads}, such as 2/3/3"
+    )
+
+
+def parse_budgets(text: str, heads: int, example: str) -> list[Budget]:
+    """Read budgets with commas between them, and perhaps behind the last.
+
+    Args:
+        heads: of each attention, over all layers.
+        example: for the message.
+
+    Raises:
+        UsageError: there are none, or one is wrong.
+    """
+    if not text:
+        raise UsageError(f"option --budgets got '{text}': give some, such as {example}")
+    return [parse_budget(one, heads) for one in text.removesuffix(",").split(",")]
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("budgets")
+    parser.add_argument("--updates", type=int, required=True, help="of the fine-tuning")
+    parser.add_argument("--layers", type=int, required=True, help="of encoder and of decoder")
+    parser.add_argument("--heads", type=int, required=True, help="of an attention of a layer")
+    parser.add_argument("--example", required=True, help="budgets for a message")
+    options = parser.parse_args(arguments)
+    with one_sentence():
+        timing = schedule(options.updates)
+        heads = options.layers * options.heads
+        budgets = parse_budgets(options.budgets, heads, options.example)
+        print(*timing)
+        for budget in budgets:
+            print(budget.name, " ".join(budget.options), sep="\t")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,197 @@
+"""Training, validation and test pairs out of OPUS's OpenSubtitles."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import tempfile
+from array import array
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from archives import DAMAGED, unpack
+from sentences import clean
+
+GROUP = re.compile(rb"<linkGrp\b.*")
+LINK = re.compile(rb"<link\b.*")
+ATTRIBUTE = re.compile(rb'(\w+)\s*=\s*"([^"]*)"')
+SPLITS = ("train", "valid", "test")
+
+
+def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes, float]]]:
+    """Yield, for each pair of subtitle files, the relative overlap in time of its links.
+
+    Args:
+        alignment: OPUS's gzipped XCES file, whose links name sentences as ``"1 2;3"``.
+    """
+    documents: tuple[bytes, bytes] | None = None
+    links: dict[bytes, float] = {}
+    with gzip.open(alignment) as lines:
+        for line in lines:
+            if GROUP.search(line):
+                if documents is not None:
+                    yield documents, links
+                attributes = dict(ATTRIBUTE.findall(line))
+                documents, links = (attributes[b"fromDoc"], attributes[b"toDoc"]), {}
+            elif LINK.search(line):
+                attributes = dict(ATTRIBUTE.findall(line))
+                if b"overlap" in attributes:
+                    links[attributes[b"xtargets"]] = float(attributes[b"overlap"])
+    if documents is not None:
+        yield documents, links
+
+
+def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[int, int]]:
+    """Yield (line, number of its film) of the pairs that overlap enough.
+
+    A film may have several files of subtitles: ``en/<year>/<film>/<subtitles>.xml.gz``.
+
+    Args:
+        ids: OPUS's file beside the sentences: documents and numbers of sentences of each line.
+        least: the smallest relative overlap in time of source and target, 0 to 1.
+
+    Raises:
+        ValueError: the two files are not of one corpus.
+    """
+    groups = overlaps(alignment)
+    documents: tuple[bytes, bytes] | None = None
+    links: dict[bytes, float] = {}
+    films: dict[bytes, int] = {}
+    with ids.open("rb") as lines:
+        for number, line in enumerate(lines):
+            fields = line.rstrip(b"\n").split(b"\t")
+            if len(fields) != 4:
+                raise ValueError(f"line {number + 1} of the .ids file has not four fields")
+            wanted = (fields[0], fields[1])
+            while documents != wanted:
+                documents, links = next(groups, (None, {}))
+                if documents is None:
+                    raise ValueError(
+                        f"the alignment {alignment.name} does not have the documents "
+                        f"{wanted[0].decode()} and {wanted[1].decode()}, or not in this order"
+                    )
+            if links.get(fields[2] + b";" + fields[3], 0.0) >= least:
+                film = wanted[0].rpartition(b"/")[0]
+                yield number, films.setdefault(film, len(films))
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How many pairs each split gets, and of which.
+
+    Attributes:
+        train, valid, test: pairs; of training pairs, fewer where there are not as many.
+        overlap: the smallest relative overlap in time of source and target, 0 to 1.
+        seed: of the draw.
+    """
+
+    train: int
+    valid: int
+    test: int
+    overlap: float = 0.9
+    seed: int = 1
+
+
+def write_subtitles(
+    archives: tuple[Path, Path], languages: tuple[str, str], folder: Path, draw: Draw
+) -> list[str]:
+    """Write `folder`/{train,valid,test}.*, validation and test from films of their own.
+
+    Args:
+        archives: OPUS's zip with the sentences and their .ids, and the alignment with the
+            overlap in time of each link.
+        languages: source and target.
+
+    Returns:
+        What was done, in lines.
+
+    Raises:
+        ValueError: an archive is damaged, they are not of one corpus, or it is too small.
+    """
+    moses, alignment = archives
+    stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
+    with tempfile.TemporaryDirectory(dir=folder) as name:
+        members = [f"{stem}.{part}" for part in (*languages, "ids")]
+        *texts, ids = unpack(moses, members, Path(name))
+        lines, films = array("q"), array("q")
+        try:
+            for line, film in aligned_in_time(ids, alignment, draw.overlap):
+                lines.append(line)
+                films.append(film)
+        except DAMAGED as error:
+            raise ValueError(f"{alignment} is cut short or damaged: {error}") from error
+        chosen = assign(lines, films, draw)
+        for language, text in zip(languages, texts, strict=True):
+            distribute(text, chosen, folder, language)
+    sizes = Counter(chosen.values())
+    overlapping = f"{len(lines)} pairs overlap in time by {draw.overlap} or more"
+    return [overlapping, *(f"{split}: {sizes[split]} pairs" for split in SPLITS)]
+
+
+def held_out(films: Sequence[int], draw: Draw, source: random.Random) -> dict[int, str]:
+    """Films for validation and test, each with as many pairs as are drawn, or more.
+
+    Args:
+        films: the film of each pair.
+
+    Raises:
+        ValueError: there are too few.
+    """
+    sizes = Counter(films)
+    order = list(sizes)
+    source.shuffle(order)
+    held: dict[int, str] = {}
+    for split, wanted in (("valid", draw.valid), ("test", draw.test)):
+        count = wanted
+        while count > 0:
+            if not order:
+                raise ValueError(f"the corpus is too small for {split}={wanted} pairs")
+            film = order.pop()
+            held[film] = split
+            count -= sizes[film]
+    return held
+
+
+def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, str]:
+    """Say which line goes to which split, by the seed alone.
+
+    Args:
+        lines: the number of each pair's line.
+        films: the film of each pair. Those of validation and test lend no pair to another split.
+    """
+    source = random.Random(draw.seed)
+    held = held_out(films, draw, source)
+    chosen: dict[int, str] = {}
+    left = {"valid": draw.valid, "test": draw.test}
+    rest = array("q")
+    for line, film in zip(lines, films, strict=True):
+        split = held.get(film)
+        if split is None:
+            rest.append(line)
+        elif left[split]:
+            left[split] -= 1
+            chosen[line] = split
+    if len(rest) > draw.train:
+        rest = array("q", source.sample(rest, draw.train))
+    chosen.update(dict.fromkeys(rest, "train"))
+    return chosen
+
+
+def distribute(text: Path, chosen: dict[int, str], folder: Path, language: str) -> None:
+    """Write the chosen lines of one language to their splits."""
+    with ExitStack() as stack:
+        outs = {
+            split: stack.enter_context(
+                (folder / f"{split}.{language}").open("w", encoding="utf-8", newline="\n")
+            )
+            for split in SPLITS
+        }
+        with text.open("rb") as lines:
+            for number, line in enumerate(lines):
+                split = chosen.get(number)
+                if split is not None:
+                    outs[split].write(f"{clean(line) or ''}\n")

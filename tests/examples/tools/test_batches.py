@@ -1,0 +1,68 @@
+"""How the processes of a training share a batch, and which pairs are then too long."""
+
+import numpy
+import pytest
+from batches import HEADER, MAGIC, Share, left_out, longest_sides, main, share
+from messages import UsageError
+
+
+def write_index(path, lengths):
+    """An index of fairseq's format mmap, as its source has it."""
+    sizes = numpy.array(lengths, dtype="<i4")
+    path.write_bytes(HEADER.pack(MAGIC, 1, 4, len(sizes)) + sizes.tobytes() + bytes(8 * len(sizes)))
+
+
+@pytest.mark.parametrize("batch", [1250, 8192, 16000])
+@pytest.mark.parametrize("most", [40, 625, 4096, 16000])
+@pytest.mark.parametrize("processes", [1, 2, 7])
+@pytest.mark.parametrize("nodes", [1, 3])
+def test_processes_take_almost_the_batch_in_as_few_turns_as_fit(batch, most, processes, nodes):
+    part = share(batch, most, processes, nodes)
+    assert part.world == processes * nodes
+    assert 0 < part.max_tokens <= most
+    turns = part.world * part.update_freq
+    assert batch - turns < turns * part.max_tokens <= batch
+    assert (part.update_freq - 1) * part.world * most < batch
+
+
+def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
+    with pytest.raises(UsageError, match="--processes got '9': a batch of 8 tokens has not one"):
+        share(8, 100, 9)
+
+
+def test_too_long_pairs_are_left_out_up_to_one_in_a_hundred():
+    lengths = numpy.full(200, 10)
+    part = Share(world=2, update_freq=1, max_tokens=50)
+    assert left_out(part, lengths, 50) is None
+    lengths[:2] = 51
+    assert left_out(part, lengths, 50) == (
+        "2 process(es) take 50 tokens at a time, and 2 of 200 training pairs are longer: "
+        "they are left out"
+    )
+    lengths[2] = 51
+    with pytest.raises(UsageError, match="3 of 200 training pairs are longer: use fewer"):
+        left_out(part, lengths, 50)
+
+
+def test_the_longer_side_of_a_pair_counts(tmp_path):
+    write_index(tmp_path / "train.es-en.es.idx", [3, 9, 4])
+    write_index(tmp_path / "train.es-en.en.idx", [5, 1, 4])
+    assert longest_sides(tmp_path, "train", ["es", "en"]).tolist() == [5, 9, 4]
+
+
+@pytest.mark.parametrize("content", [b"", b"TNTIDX\x00\x00" + bytes(40)])
+def test_an_index_of_another_format_or_cut_short_is_named(tmp_path, capsys, content):
+    for side in ("es", "en"):
+        (tmp_path / f"train.es-en.{side}.idx").write_bytes(content)
+    with pytest.raises(SystemExit) as end:
+        main([str(tmp_path), "es", "en", "--batch-tokens", "10", "--most-tokens", "10"])
+    assert end.value.code == 1
+    assert "train.es-en.es.idx" in capsys.readouterr().err
+
+
+def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
+    for side in ("es", "en"):
+        write_index(tmp_path / f"train.es-en.{side}.idx", [5, 9])
+        write_index(tmp_path / f"valid.es-en.{side}.idx", [70])
+    main([str(tmp_path), "es", "en", "--batch-tokens", "64", "--most-tokens", "20"])
+    assert capsys.readouterr().out == "1 4 16 70\n"

@@ -1,0 +1,48 @@
+"""The table of prune.sh, from files of scores and speeds."""
+
+import json
+
+import pytest
+from pruning_table import COLUMNS, aligned, heads_in_words, measured, table
+
+HEADS = "--encoder-self-attn-heads 0,2,0 --decoder-self-attn-heads 8,5,1 --cross-attn-heads 3,3,3\n"
+
+
+@pytest.fixture
+def speed(tmp_path):
+    rows = [
+        {"model": "a.pt", "parameters": 1000, "sentences_per_second": 12.345, "ratio": 1.0},
+        {"model": "b.pt", "parameters": 90, "sentences_per_second": 20.0, "ratio": 1.618},
+    ]
+    path = tmp_path / "speed.json"
+    path.write_text(json.dumps({"models": rows}), encoding="utf-8")
+    return path
+
+
+def test_heads_are_shown_in_all_and_for_each_layer():
+    assert heads_in_words(HEADS) == ["2 (0,2,0)", "14 (8,5,1)", "9 (3,3,3)"]
+
+
+def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path, speed):
+    scores = tmp_path / "scores.txt"
+    scores.write_text("BLEU|nrefs:1 = 24.50 55.1/30.2\n", encoding="utf-8")
+    runs = [("entmax", "all6-pruned", "b.pt", str(scores), str(speed))]
+    header, row = table(runs, heads_of=lambda _: HEADS)
+    assert header == list(COLUMNS)
+    assert row == [
+        *("entmax", "all6-pruned", "2 (0,2,0)", "14 (8,5,1)", "9 (3,3,3)"),
+        *("24.50", "90", "20.0", "1.62"),
+    ]
+
+
+def test_a_model_that_was_not_measured_is_named(speed):
+    with pytest.raises(ValueError, match=r"speed\.json has no c\.pt: remove that file"):
+        measured(speed, "c.pt")
+
+
+def test_columns_for_people_stand_under_each_other():
+    rows = [list(COLUMNS), ["softmax", "baseline", "24 (8,8,8)", "x", "y", "1.0", "2", "3", "4"]]
+    first, second = aligned(rows).splitlines()
+    assert len(first) == len(second)
+    assert first.index("model") == second.index("baseline")
+    assert first.index("BLEU") + len("BLEU") == second.index("1.0") + len("1.0")

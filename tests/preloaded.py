@@ -1,0 +1,237 @@
+"""The installed commands, started in a process that has imported torch and fairseq before.
+
+Their imports take about five seconds of a core, longer than most of what the tests let the
+commands do. So a server imports them once, and forks for each command: the child gets the
+arguments, the environment, the working folder and the open files of who asks, and calls the entry
+point that the installed command calls. Nothing of fairseq_entmax or of fairseq_cli is imported
+before, as those read the environment and set up logging when they are.
+
+    python -m tests.preloaded SOCKET            # the server, until its standard input ends
+
+`path` has commands for shell scripts, which ask the server by `tests/preloaded_client.py`.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import gc
+import importlib.metadata
+import json
+import logging
+import os
+import select
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+from tests import preloaded_client
+
+ROOT = Path(__file__).resolve().parents[1]
+COMMANDS = (
+    *("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess"),
+    *("fairseq-score", "fairseq-hydra-train", "fairseq-entmax"),
+)
+START = 120  # seconds that the server's own imports may take
+LARGEST = 1 << 20  # bytes of a request
+PAUSE = 0.01  # seconds between two looks at a command at work
+# Python reads these when it starts, so a command that is given another value has to start itself
+READ_AT_START = ("PYTHONPATH", "PYTHONHASHSEED", "PYTHONSTARTUP", "OMP_NUM_THREADS")
+
+
+# --- for who starts a command ---------------------------------------------------
+
+
+def is_possible(environment: Mapping[str, str]) -> bool:
+    """Tell whether a command in an environment is the same when it is forked."""
+    if not sys.platform.startswith("linux"):
+        return False  # elsewhere the libraries below torch do not outlive a fork
+    own = server_environment()
+    return all(environment.get(name) == own.get(name) for name in READ_AT_START)
+
+
+def server_environment() -> dict[str, str]:
+    return {**os.environ, "OMP_NUM_THREADS": "1"}
+
+
+@functools.cache
+def address() -> str:
+    """The socket of this process's server, which is started when it is first asked for."""
+    folder = tempfile.TemporaryDirectory(prefix="preloaded-")
+    place = Path(folder.name) / "socket"
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.preloaded", str(place)],
+        cwd=ROOT,
+        env=server_environment(),
+        stdin=subprocess.PIPE,
+    )
+
+    def stop() -> None:
+        assert server.stdin is not None
+        server.stdin.close()
+        server.wait()
+        folder.cleanup()
+
+    atexit.register(stop)
+    deadline = time.monotonic() + START
+    while not place.exists():
+        if server.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError("the server of preloaded commands did not start")
+        time.sleep(PAUSE)
+    return str(place)
+
+
+def path(behind: str) -> str:
+    """A PATH for shell scripts: `COMMANDS` that ask the server, and then what is `behind`."""
+    return f"{_folder_of_commands()}:{behind}" if is_possible(server_environment()) else behind
+
+
+@functools.cache
+def _folder_of_commands() -> str:
+    folder = Path(address()).parent
+    for name in COMMANDS:
+        script = folder / name
+        client = f"{preloaded_client.__file__!r} {address()!r} {name!r}"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable!r} -I -S {client} "$@"\n')
+        script.chmod(0o755)
+    return str(folder)
+
+
+def run(
+    name: str, arguments: Sequence[str], environment: Mapping[str, str], **options: Any
+) -> subprocess.CompletedProcess[str]:
+    """Run one of `COMMANDS` in the server; `options` are those of ``subprocess.run``."""
+    client = [sys.executable, "-I", "-S", preloaded_client.__file__, address(), name]
+    return subprocess.run([*client, *arguments], env=dict(environment), **options)
+
+
+# --- the server -----------------------------------------------------------------
+
+
+def serve(place: str) -> None:
+    """Run commands for whoever connects, until standard input ends."""
+    logging_calls = _preload()
+    gc.freeze()
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"{place}.new")
+        listener.listen(64)
+        os.rename(f"{place}.new", place)
+        while True:
+            ready, _, _ = select.select([listener, sys.stdin], [], [])
+            with contextlib.suppress(ChildProcessError):  # those that have ended
+                while os.waitpid(-1, os.WNOHANG)[0]:
+                    pass
+            if sys.stdin in ready:
+                return
+            connection, _ = listener.accept()
+            if os.fork() == 0:
+                listener.close()
+                _end_with(functools.partial(_supervise, connection, logging_calls))
+            connection.close()
+
+
+def _preload() -> list[dict[str, Any]]:
+    """Import fairseq; return the calls by which it would have set up logging.
+
+    Some of its modules call ``logging.basicConfig`` when they are imported, of which the first
+    call counts. The commands that train come before them with their own; the others do not.
+    """
+    calls: list[dict[str, Any]] = []
+    with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
+        import fairseq  # noqa: F401
+        import torch._dynamo  # noqa: F401  (which the first optimiser would import)
+    return calls
+
+
+class _SetUpLogging:
+    """Sets up logging as fairseq does when it is imported: at the module that needs it first."""
+
+    def __init__(self, calls: list[dict[str, Any]]) -> None:
+        self.calls = calls
+
+    def now(self) -> None:
+        for call in self.calls:
+            logging.basicConfig(**call)
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "fairseq_entmax.compat":
+            self.now()
+
+
+def _supervise(connection: socket.socket, logging_calls: list[dict[str, Any]]) -> int:
+    """Fork a command, and send its exit status; end it where who asked is gone."""
+    message, files, _, _ = socket.recv_fds(connection, LARGEST, 3)
+    size, _, content = message.partition(b"\n")
+    while len(content) < int(size):
+        content += connection.recv(LARGEST)
+    request = json.loads(content)
+    command = os.fork()
+    if command == 0:
+        connection.close()
+        _end_with(functools.partial(_command, request, files, logging_calls))
+    for file in files:
+        os.close(file)
+    while True:
+        ended, status = os.waitpid(command, os.WNOHANG)
+        if ended:
+            connection.sendall(f"{os.waitstatus_to_exitcode(status)}\n".encode())
+            return 0
+        gone, _, _ = select.select([connection], [], [], PAUSE)
+        if gone:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(command, signal.SIGKILL)
+
+
+def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict[str, Any]]) -> int:
+    """Be the command: its files, folder, environment and arguments, and then its entry point."""
+    for number, file in enumerate(files):
+        os.dup2(file, number)
+        os.close(file)
+    os.chdir(request["folder"])
+    os.environ.clear()
+    os.environ.update(request["environment"])
+    script = Path(sys.executable).parent / request["name"]
+    sys.argv = [str(script), *request["arguments"]]
+    sys.path[0] = str(script.parent)
+    (entry,) = importlib.metadata.entry_points(group="console_scripts", name=request["name"])
+    set_up_logging = _SetUpLogging(logging_calls)
+    sys.meta_path.insert(0, set_up_logging)  # type: ignore[arg-type]
+    try:
+        main = entry.load()
+        if entry.module.startswith("fairseq_cli."):  # it has imported fairseq
+            set_up_logging.now()
+        sys.exit(main())
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    finally:
+        atexit._run_exitfuncs()
+
+
+def _end_with(work: Callable[[], int]) -> None:
+    """End this process with the status that `work` returns, as the interpreter would."""
+    status = 1
+    try:
+        status = work()
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(status & 0xFF)
+
+
+if __name__ == "__main__":
+    serve(sys.argv[1])
