@@ -31,6 +31,9 @@ MODULES = {
 }
 
 
+USER_DIR = "a folder of Python that registers further mappings or models, as in fairseq's commands"
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command.
 
@@ -79,8 +82,11 @@ def _parser() -> argparse.ArgumentParser:
     user_dir = commands.add_parser("user-dir", help="print the path to give to --user-dir")
     user_dir.set_defaults(run=_print_user_dir)
 
-    alpha = commands.add_parser("alpha", help="print the alpha of every head of a checkpoint")
+    alpha = commands.add_parser(
+        "alpha", help="print the alpha of every head of a checkpoint, or what else its heads learn"
+    )
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
+    alpha.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
     alpha.add_argument("--json", action="store_true", help="print JSON instead of a table")
     alpha.set_defaults(run=_print_alpha)
 
@@ -106,6 +112,7 @@ def _parser() -> argparse.ArgumentParser:
         "options of fairseq-train.",
     )
     prune.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
+    prune.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
     prune.add_argument("--output", metavar="FILE", help="the checkpoint to write")
     prune.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     prune.add_argument(
@@ -135,6 +142,7 @@ def _print_user_dir(options: argparse.Namespace) -> None:
 
 def _print_alpha(options: argparse.Namespace) -> None:
     _require_checkpoint(options.checkpoint)
+    _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
 
     rows = alpha_table.checkpoint_values(options.checkpoint)
@@ -149,6 +157,18 @@ def _tag(options: argparse.Namespace) -> None:
 
     number = tagger.tag(options.text, options.language, options.output, options.overwrite)
     print(f"{number} sentences: {options.output}")
+
+
+def _import_user_dir(path: str | None) -> None:
+    """Import a folder of Python that registers mappings or models, as fairseq's commands do."""
+    if path is None:
+        return
+    if not Path(path).is_dir():
+        raise FileNotFoundError(f"--user-dir: there is no folder {path}")
+    importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
+    from fairseq.utils import import_user_module
+
+    import_user_module(argparse.Namespace(user_dir=path))
 
 
 def _require_checkpoint(path: str) -> None:
@@ -170,6 +190,7 @@ def _prune(options: argparse.Namespace) -> None:
     _require_checkpoint(options.checkpoint)
     if options.output is not None:
         check_output(options.output, options.overwrite)
+    _import_user_dir(options.user_dir)
     from fairseq_entmax import pruning
     from fairseq_entmax.pruning import text
 

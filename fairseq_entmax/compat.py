@@ -1,23 +1,20 @@
-"""Every difference between fairseq and torch releases, and what fairseq has no hook for.
+"""Every difference between fairseq and torch releases, and small helpers around fairseq.
 
-Importing this module needs fairseq. Methods of fairseq are wrapped, once, when a model of
-this package is registered: ``Trainer.set_num_updates`` and ``Trainer.__init__``, to know how
-many updates were made; ``FairseqOptimizer.load_state_dict``, to restore the optimiser's state
-when the model has parameters that the checkpoint lacks; and ``EMA.__init__``, which takes
-every number of a model for one that can be averaged.
+Importing this module needs fairseq, and changes nothing in it.
 """
 
 from __future__ import annotations
 
 import argparse
-import functools
 import logging
 import os
 import pickle
 import sys
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
@@ -32,9 +29,6 @@ INSTALL_FAIRSEQ = (
 try:
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
-    from fairseq.models.ema.ema import EMA
-    from fairseq.optim import FairseqOptimizer
-    from fairseq.trainer import Trainer
 except ModuleNotFoundError as error:
     if error.name is None or error.name.partition(".")[0] != "fairseq":
         raise
@@ -112,41 +106,25 @@ def restricted_pickle() -> ModuleType:
     return restricted
 
 
-_trainer_updates: int | None = None
+_trainer: weakref.ref[Any] | None = None
+
+
+def follow_trainer(trainer: Any) -> None:
+    """Make :func:`trainer_num_updates` that of this trainer of fairseq's, while it lives."""
+    global _trainer
+    _trainer = weakref.ref(trainer)
 
 
 def trainer_num_updates() -> int | None:
-    """How many updates fairseq's trainer has made; None without one, or before its first.
+    """How many updates the trainer has made that was made last for a model of this package.
 
-    The meter of that name in fairseq's metrics does not do: when a training goes on in the
-    middle of an epoch, it stays at the number of the checkpoint.
+    None where there is no trainer. The trainer's own count is the one that holds in validation
+    too: fairseq tells a model its updates before each step, so not the last one's; and the meter
+    of that name stays at the checkpoint's number when a training goes on in the middle of an
+    epoch.
     """
-    return _trainer_updates
-
-
-def follow_trainer() -> None:
-    """Keep the number of updates that :func:`trainer_num_updates` returns."""
-    set_num_updates = Trainer.set_num_updates
-    if getattr(set_num_updates, "_is_followed", False):
-        return
-
-    @functools.wraps(set_num_updates)
-    def followed(self: Any, num_updates: int) -> None:
-        global _trainer_updates
-        set_num_updates(self, num_updates)
-        _trainer_updates = num_updates
-
-    followed._is_followed = True  # type: ignore[attr-defined]
-    Trainer.set_num_updates = followed
-    init = Trainer.__init__
-
-    @functools.wraps(init)
-    def begun(self: Any, *args: Any, **kwargs: Any) -> None:
-        global _trainer_updates
-        init(self, *args, **kwargs)
-        _trainer_updates = None
-
-    Trainer.__init__ = begun
+    trainer = None if _trainer is None else _trainer()
+    return None if trainer is None else trainer.get_num_updates()
 
 
 def stop_command(error: Exception) -> None:
@@ -167,9 +145,33 @@ def stop_command(error: Exception) -> None:
         sys.exit(2)
 
 
-def log_when_shown(name: str, value: Callable[[], float]) -> None:
-    """Log a metric whose value is worked out only when fairseq shows it."""
-    metrics.log_derived(name, lambda meters: value(), priority=800)
+@contextmanager
+def stopping_command(*errors: type[Exception]) -> Iterator[None]:
+    """Call :func:`stop_command` on a ``ValueError`` in the block, or these, and raise it."""
+    stopping: tuple[type[Exception], ...] = (ValueError, *errors)
+    try:
+        yield
+    except stopping as error:
+        stop_command(error)
+        raise
+
+
+def log_when_shown(name: str, value: Callable[..., float], *objects: Any) -> None:
+    """Log a metric whose value is worked out only when fairseq shows it.
+
+    Args:
+        name: of the metric.
+        value: of those of the objects that are still there: fairseq keeps its metrics as long as
+            the process lives, but not a model with them.
+        objects: what ``value`` looks at.
+    """
+    references = [weakref.ref(each) for each in objects]
+
+    def look(meters: Any) -> float:
+        there = (reference() for reference in references)
+        return value(*(each for each in there if each is not None))
+
+    metrics.log_derived(name, look, priority=800)
 
 
 def stock_architectures() -> dict[str, Callable[[Any], None]]:
@@ -181,96 +183,11 @@ def stock_architectures() -> dict[str, Callable[[Any], None]]:
     }
 
 
-def restore_optimizer_of_grown_models() -> None:
-    """Let the optimiser restore its state when the model gained parameters.
-
-    fairseq hands the state of the checkpoint to an optimiser that was built for the present
-    model. Parameters that were marked by :func:`mark_as_new` have no state there: they
-    start without, as in a new optimiser, and the others get theirs.
-    """
-    load = FairseqOptimizer.load_state_dict
-    if getattr(load, "_fills_new", False):
-        return
-
-    @functools.wraps(load)
-    def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        state_dict = _without_new_parameters(state_dict, self.param_groups)
-        _check_flat_sizes(state_dict, self.param_groups)
-        load(self, state_dict, *args, **kwargs)
-
-    load_state_dict._fills_new = True  # type: ignore[attr-defined]
-    FairseqOptimizer.load_state_dict = load_state_dict
-
-
-def average_no_whole_numbers() -> None:
-    """Let fairseq's moving average of a model copy the whole numbers in it."""
-    init = EMA.__init__
-    if getattr(init, "_skips_whole_numbers", False):
-        return
-
-    @functools.wraps(init)
-    def skipping(self: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
-        init(self, model, *args, **kwargs)
-        whole = {name for name, value in model.state_dict().items() if _is_whole(value)}
-        self.skip_keys = set(self.skip_keys or ()) | whole
-
-    skipping._skips_whole_numbers = True  # type: ignore[attr-defined]
-    EMA.__init__ = skipping
-
-
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Tensor) and not value.is_floating_point()
-
-
 def mark_as_new(parameter: Tensor, new: bool) -> None:
     """Say whether a parameter was absent from the checkpoint that the model was loaded from."""
     parameter._absent_from_checkpoint = new  # type: ignore[attr-defined]
 
 
-def _without_new_parameters(
-    state_dict: dict[str, Any], groups: list[dict[str, Any]]
-) -> dict[str, Any]:
-    """The optimiser state with its parameters renumbered around the new ones."""
-    saved_groups = state_dict.get("param_groups")
-    if not saved_groups or len(saved_groups) != len(groups):
-        return state_dict
-    renumbered: dict[int, int] = {}
-    new_groups = []
-    position = 0
-    for saved, group in zip(saved_groups, groups, strict=True):
-        is_new = [getattr(p, "_absent_from_checkpoint", False) for p in group["params"]]
-        if len(saved["params"]) != is_new.count(False):
-            raise ValueError(
-                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
-                f"model trains {is_new.count(False)} of those in the checkpoint (--freeze-decoder "
-                f"and other numbers of heads change this): continue it with --reset-optimizer, or "
-                f"use --finetune-from-model instead of --restore-file"
-            )
-        old = iter(saved["params"])
-        ids = []
-        for new in is_new:
-            if not new:
-                renumbered[next(old)] = position
-            ids.append(position)
-            position += 1
-        new_groups.append({**saved, "params": ids})
-    state = {renumbered.get(key, key): value for key, value in state_dict["state"].items()}
-    return {**state_dict, "state": state, "param_groups": new_groups}
-
-
-def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Refuse state of another size, which torch would take and stumble over a step later.
-
-    With ``--fp16`` and ``--bf16`` fairseq keeps all parameters in one flat tensor, in which
-    the state of new parameters has no place.
-    """
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    for position, parameter in enumerate(parameters):
-        for value in state_dict.get("state", {}).get(position, {}).values():
-            is_flat = isinstance(value, Tensor) and value.dim() == 1 == parameter.dim()
-            if is_flat and value.numel() != parameter.numel():
-                raise ValueError(
-                    f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
-                    f"model has {parameter.numel()}: continue it with --reset-optimizer, or "
-                    f"use --finetune-from-model instead of --restore-file"
-                )
+def is_new(parameter: Tensor) -> bool:
+    """Whether :func:`mark_as_new` has marked a parameter."""
+    return getattr(parameter, "_absent_from_checkpoint", False)

@@ -1,4 +1,4 @@
-"""What fairseq has no hook for."""
+"""What differs between releases, and how a command stops."""
 
 import pickle
 import subprocess
@@ -46,25 +46,6 @@ def test_a_command_stops_with_status_2_though_a_thread_loads_batches():
 def test_outside_of_a_command_the_caller_raises(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert compat.stop_command(ValueError("no")) is None
-
-
-def test_the_updates_are_those_of_the_trainer_that_was_made_last(monkeypatch):
-    class Trainer:
-        def __init__(self, updates):
-            self.set_num_updates(updates)  # as fairseq's does when it builds the optimiser
-
-        def set_num_updates(self, updates):
-            self.updates = updates
-
-    monkeypatch.setattr(compat, "Trainer", Trainer)
-    monkeypatch.setattr(compat, "_trainer_updates", None)
-    compat.follow_trainer()
-    first = Trainer(0)
-    assert compat.trainer_num_updates() is None
-    first.set_num_updates(7)
-    assert (compat.trainer_num_updates(), first.updates) == (7, 7)
-    Trainer(3)
-    assert compat.trainer_num_updates() is None
 
 
 class Call:

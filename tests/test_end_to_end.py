@@ -10,7 +10,7 @@ import pytest
 import torch
 from tensorboardX.proto import event_pb2
 
-from fairseq_entmax.models.head_record import FILE_NAME, read_record
+from fairseq_entmax.models.head_record import read_record
 from tests.commands import (
     COMMANDS,
     ROOT,
@@ -75,7 +75,7 @@ def test_training_lowers_the_loss_and_logs_alpha(trained):
 
 def test_the_record_of_alpha_ends_with_the_alphas_of_the_last_checkpoint(trained):
     save_dir, _ = trained
-    records = read_record(save_dir / FILE_NAME)
+    records = read_record(save_dir / "alpha.jsonl")
     updates = [record["update"] for record in records]
     assert updates[0] == 0
     assert updates == sorted(set(updates))
@@ -92,7 +92,7 @@ def test_a_resumed_training_ends_like_one_that_was_never_stopped(data, trained, 
     resumed = train(data, tmp_path, "--max-epoch=2")
     states = [torch.load(folder / "checkpoint_last.pt")["model"] for folder in (save_dir, tmp_path)]
     assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
-    assert (tmp_path / FILE_NAME).read_text() == (save_dir / FILE_NAME).read_text()
+    assert (tmp_path / "alpha.jsonl").read_text() == (save_dir / "alpha.jsonl").read_text()
     assert logged(resumed, "valid")[-1]["valid_loss"] == logged(straight, "valid")[-1]["valid_loss"]
 
 
@@ -108,8 +108,8 @@ def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_sto
     train(data, broken, *options, "--max-update=5")
     (broken / "checkpoint_1_3.pt").replace(broken / "checkpoint_last.pt")
     train(data, broken, *options, "--max-update=9")
-    assert (broken / FILE_NAME).read_text() == (straight / FILE_NAME).read_text()
-    updates = [record["update"] for record in read_record(straight / FILE_NAME)]
+    assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
+    updates = [record["update"] for record in read_record(straight / "alpha.jsonl")]
     assert updates == [0, 2, 3, 4, 6, 8, 9]
 
 
@@ -203,7 +203,7 @@ def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(
         logged(train(data, tmp_path / "fresh", "--max-update=5"), "train_inner")[0]["loss"]
     )
     assert first < fresh
-    start = read_record(tmp_path / FILE_NAME)[0]
+    start = read_record(tmp_path / "alpha.jsonl")[0]
     assert start["alpha"]["encoder-self"]["0"] == [1.2] * 4
     # with --restore-file the updates of the stock training count on
     assert (start["update"] > 0) == (option == "--restore-file")
@@ -230,7 +230,7 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
         check=False,
     )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    record = read_record(tmp_path / "hydra" / FILE_NAME)[-1]
+    record = read_record(tmp_path / "hydra" / "alpha.jsonl")[-1]
     assert {name: sorted(layers) for name, layers in record["alpha"].items()} == {
         "encoder-self": ["0"],
         "decoder-self": ["0"],
@@ -307,5 +307,5 @@ def test_a_checkpoint_that_carries_code_stops_the_command_and_does_not_run(
 def test_two_workers_train_and_write_one_record(data, tmp_path):
     save_dir = tmp_path / "two"
     train_in_two_processes(data, save_dir, "--max-update=6", "--alpha-log-interval=2")
-    updates = [record["update"] for record in read_record(save_dir / FILE_NAME)]
+    updates = [record["update"] for record in read_record(save_dir / "alpha.jsonl")]
     assert updates == [0, 2, 4, 6]

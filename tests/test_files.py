@@ -9,8 +9,7 @@ import textwrap
 
 import pytest
 
-from fairseq_entmax import files
-from fairseq_entmax.files import clear_leftovers, whole_file, write_together
+from fairseq_entmax.files import clear_leftovers, notes, temporary, whole_file, write_together
 
 DEAD = 4194304 + 1  # above the largest process id of Linux
 
@@ -152,7 +151,7 @@ def test_what_a_living_process_writes_stays(tmp_path):
 
 
 def test_a_file_taken_for_a_leftover_before_it_was_locked_is_begun_anew(tmp_path, monkeypatch):
-    lock, cleared = files.fcntl.flock, []
+    lock, cleared = temporary.fcntl.flock, []
 
     def clear_first(file, how):
         if not cleared:
@@ -161,7 +160,7 @@ def test_a_file_taken_for_a_leftover_before_it_was_locked_is_begun_anew(tmp_path
             assert names(tmp_path) == []
         lock(file, how)
 
-    monkeypatch.setattr(files.fcntl, "flock", clear_first)
+    monkeypatch.setattr(temporary.fcntl, "flock", clear_first)
     write_together({tmp_path / "page.html": b"new"})
     assert (tmp_path / "page.html").read_text() == "new"
     assert names(tmp_path) == ["page.html"]
@@ -191,7 +190,7 @@ def test_without_locks_nothing_is_removed(tmp_path, monkeypatch):
     def refuse(*_):
         raise OSError(95, "Operation not supported")
 
-    monkeypatch.setattr(files.fcntl, "flock", refuse)
+    monkeypatch.setattr(temporary.fcntl, "flock", refuse)
     (tmp_path / "page.html.tmp1").write_text("half")
     write_together({tmp_path / "page.html": b"new"})
     assert names(tmp_path) == ["page.html", "page.html.tmp1"]
@@ -205,14 +204,14 @@ def test_without_locks_nothing_is_removed(tmp_path, monkeypatch):
         "[" * 100000,
         "[1, 2]",
         '{"format": "other", "files": []}',
-        f'{{"format": "{files.FORMAT}"}}',
-        f'{{"format": "{files.FORMAT}", "files": [3]}}',
-        f'{{"format": "{files.FORMAT}", "files": [{{"target": 3, "number": 1, "sha256": "x"}}]}}',
-        f'{{"format": "{files.FORMAT}", "files": [{{"target": "a", "number": 1e999, "sha256": ""}}]}}',
+        f'{{"format": "{notes.FORMAT}"}}',
+        f'{{"format": "{notes.FORMAT}", "files": [3]}}',
+        f'{{"format": "{notes.FORMAT}", "files": [{{"target": 3, "number": 1, "sha256": "x"}}]}}',
+        f'{{"format": "{notes.FORMAT}", "files": [{{"target": "a", "number": 1e999, "sha256": ""}}]}}',
     ],
 )
 def test_a_note_that_is_none_is_passed_over(tmp_path, text):
-    (tmp_path / f"{files.FORMAT}-1.json").write_text(text)
+    (tmp_path / f"{notes.FORMAT}-1.json").write_text(text)
     write_together({tmp_path / "page.html": b"new"})
     assert (tmp_path / "page.html").read_text() == "new"
 
@@ -222,8 +221,8 @@ def test_a_note_made_up_by_someone_else_puts_no_file_of_theirs_elsewhere(tmp_pat
     (tmp_path / "precious").write_text("mine")
     (tmp_path / "theirs" / "evil.tmp1").write_text("evil")
     entry = {"target": "../precious", "number": 1, "temporary": "evil.tmp1", "sha256": "0" * 64}
-    note = {"format": files.FORMAT, "files": [entry]}
-    (tmp_path / "theirs" / f"{files.FORMAT}-1.json").write_text(json.dumps(note))
+    note = {"format": notes.FORMAT, "files": [entry]}
+    (tmp_path / "theirs" / f"{notes.FORMAT}-1.json").write_text(json.dumps(note))
     write_together({tmp_path / "theirs" / "page.html": b"new"})
     assert (tmp_path / "precious").read_text() == "mine"
 

@@ -6,28 +6,21 @@ an archive that writes files outside its folder. None of them is let through, wh
 the checkpoint says it is of. Nor is a checkpoint loaded that would fill the memory before its
 weights are looked at.
 
-:mod:`loading` reads files, :mod:`pickles` and :mod:`zips` look through them first, :mod:`settings` and :mod:`sizes` check what they hold,
-:mod:`literals` gives fairseq an ``eval`` that runs nothing, :mod:`archives` looks at archives.
+:mod:`loading` reads files, :mod:`pickles`, :mod:`stand_ins` and :mod:`zips` look through them
+first, :mod:`settings` and :mod:`sizes` check what they hold, :mod:`literals` reads the texts that
+fairseq evaluates, :mod:`archives` looks at archives. That fairseq uses them is an entry of
+:mod:`fairseq_entmax.fairseq_changes`.
 """
 
 from __future__ import annotations
 
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError
-from fairseq_entmax.checkpoints.loading import (
-    allow_fairseq_checkpoints,
-    load_checkpoint,
-    model_settings,
-    protect_fairseq,
-    refuse_unsafe_checkpoints,
-)
+from fairseq_entmax.checkpoints.loading import load_checkpoint, model_settings
 from fairseq_entmax.checkpoints.settings import check_settings
 
 __all__ = [
     "UnsafeCheckpointError",
-    "allow_fairseq_checkpoints",
     "check_settings",
     "load_checkpoint",
     "model_settings",
-    "protect_fairseq",
-    "refuse_unsafe_checkpoints",
 ]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import bz2
 import errno
-import functools
 import gzip
 import lzma
 import os
@@ -15,10 +14,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from fairseq_entmax import compat as compat  # first, for its message where there is no fairseq
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError, shortened
-
-from fairseq import file_utils  # isort: skip
 
 # What an archive may become when it is extracted; weights hardly shrink when they are packed
 MOST_GROWTH = 20
@@ -34,26 +30,6 @@ _COMPRESSIONS: dict[bytes, Callable[[Any], Any]] = {
     b"BZh": bz2.open,
     b"\xfd7zXZ": lzma.open,
 }
-
-
-def extract_within_folder() -> None:
-    """Let fairseq's ``from_pretrained`` extract an archive into its own folder alone."""
-    load = file_utils.load_archive_file
-    if getattr(load, "_extracts_within", False):
-        return
-
-    @functools.wraps(load)
-    def load_archive_file(archive_file: str) -> Any:
-        try:
-            path = file_utils.cached_path(archive_file, cache_dir=None)
-        except OSError:
-            return load(archive_file)  # which says what is missing
-        if os.path.isfile(path):
-            replace_by_folder(path)
-        return load(archive_file)
-
-    load_archive_file._extracts_within = True  # type: ignore[attr-defined]
-    file_utils.load_archive_file = load_archive_file
 
 
 def replace_by_folder(path: str) -> None:

@@ -4,26 +4,18 @@ fairseq reads some of its settings, such as ``(0.9, 0.98)`` and ``[(512, 3)] * 2
 ``eval``: in three functions of ``fairseq.utils``, and at many places of its models, tasks,
 criterions and optimisers, which differ between its releases. A checkpoint brings such settings
 along. So fairseq's modules get an ``eval`` of their own, which reads plain values and runs
-nothing. A name in a module comes before the built-in of that name, so nothing of fairseq is
-rewritten, and code outside fairseq keeps Python's ``eval``.
+nothing: :func:`read_literal`.
 """
 
 from __future__ import annotations
 
 import ast
-import importlib.abc
 import operator
-import sys
-from collections.abc import Callable, Sequence
-from importlib.machinery import ModuleSpec, PathFinder
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
-from fairseq_entmax import compat
 from fairseq_entmax.checkpoints.errors import shortened
 
-# Whose modules read plain values instead of evaluating
-PACKAGES = ("fairseq", "fairseq_cli")
 LONGEST_TEXT = 10_000  # characters
 LONGEST_LIST = 4096  # entries
 
@@ -107,47 +99,3 @@ def _is_number(value: Any) -> bool:
 
 def _is_count(value: Any) -> bool:
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def evaluate(text: Any, *scopes: Any) -> Any:
-    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
-    try:
-        return read_literal(text, *scopes)
-    except ValueError as error:
-        compat.stop_command(error)
-        raise
-
-
-def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``."""
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in PACKAGES and module is not None:
-            _shadow_eval(module)
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-def _shadow_eval(module: ModuleType) -> None:
-    vars(module).setdefault("eval", evaluate)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds fairseq's modules as Python does, and shadows ``eval`` before one is run."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name.partition(".")[0] not in PACKAGES:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        loader: Any = spec and spec.loader
-        if not isinstance(loader, importlib.abc.Loader):
-            return None
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            _shadow_eval(module)
-            run(module)
-
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

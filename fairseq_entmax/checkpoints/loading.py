@@ -4,85 +4,20 @@ from __future__ import annotations
 
 import argparse
 import errno
-import functools
-import importlib
 import os
 import pickle
 import re
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
 
 import torch
 
 from fairseq_entmax import compat
-from fairseq_entmax.checkpoints.archives import extract_within_folder
 from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError
-from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.pickles import check_pickles
 from fairseq_entmax.checkpoints.settings import check_settings
-
-from fairseq import checkpoint_utils  # isort: skip
-
-# fairseq's modules that read a file which the settings in a checkpoint may name
-LOADING = (
-    "fairseq.checkpoint_utils",
-    "fairseq.models.text_to_speech.vocoder",
-    "fairseq.models.speech_to_text.xm_transformer",
-    "fairseq.data.codedataset",
-    "fairseq.modules.quantization.pq.em",
-)
-
-
-def protect_fairseq() -> None:
-    """Make fairseq run nothing that a checkpoint holds; done once, for the whole process.
-
-    torch's safe loader reads checkpoints, and may read fairseq's; their settings are checked
-    before they are used; fairseq's modules evaluate plain values alone; and archives are
-    extracted into their own folder.
-    """
-    allow_fairseq_checkpoints()
-    evaluate_nothing_in_fairseq()
-    refuse_unsafe_checkpoints()
-    extract_within_folder()
-
-
-def allow_fairseq_checkpoints() -> None:
-    """Let torch's safe loading (the default from torch 2.6) read fairseq's checkpoints.
-
-    The one class in them beyond tensors and plain containers is ``argparse.Namespace``,
-    which holds settings and runs no code.
-    """
-    compat.safe_loading()
-
-
-def refuse_unsafe_checkpoints() -> None:
-    """Make fairseq load checkpoints as :func:`load_checkpoint` does, and say so of a refusal.
-
-    ``torch.load`` is replaced for fairseq's modules alone. So the settings are checked as they
-    are in the file, before ``--model-overrides``.
-    """
-    load = checkpoint_utils.load_checkpoint_to_cpu
-    if getattr(load, "_refuses_unsafe", False):
-        return
-    for name in LOADING:
-        # One that is not in this fairseq, or needs what is not installed, loads nothing
-        with suppress(ImportError):
-            vars(importlib.import_module(name))["torch"] = _SafelyLoadingTorch("torch")
-
-    @functools.wraps(load)
-    def load_safely(path: str, *args: Any, **kwargs: Any) -> Any:
-        evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
-        try:
-            with _explained(path):
-                return load(path, *args, **kwargs)
-        except (UnsafeCheckpointError, ValueError) as error:
-            compat.stop_command(error)
-            raise
-
-    load_safely._refuses_unsafe = True  # type: ignore[attr-defined]
-    checkpoint_utils.load_checkpoint_to_cpu = load_safely
 
 
 def load_checkpoint(path: str) -> dict[str, Any]:
@@ -100,7 +35,7 @@ def load_checkpoint(path: str) -> dict[str, Any]:
         UnsafeCheckpointError: it holds something that could run code, or that would fill the
             memory.
     """
-    with _explained(path), open(path, "rb") as file:
+    with explained(path), open(path, "rb") as file:
         state = _load(file, str(path), map_location="cpu")
     if not isinstance(state, dict) or "model" not in state:
         raise ValueError(f"{path} is not a fairseq checkpoint: it holds no 'model'")
@@ -122,7 +57,7 @@ def model_settings(state: Mapping[str, Any], name: str) -> dict[str, Any]:
     raise ValueError(f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'")
 
 
-class _SafelyLoadingTorch(ModuleType):
+class SafelyLoadingTorch(ModuleType):
     """torch, for one module, with a ``load`` that runs nothing."""
 
     def __getattr__(self, name: str) -> Any:
@@ -140,7 +75,7 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     """``torch.load`` with its safe loader and the checks of this package."""
     # Also where the environment, or a torch before 2.6, would have it otherwise
     kwargs |= compat.safe_loading()
-    with _explained(path):
+    with explained(path):
         check_pickles(file, path)
         state = torch.load(file, *args, **kwargs)
         if isinstance(state, Mapping):
@@ -153,7 +88,7 @@ class _DamagedError(ValueError):
 
 
 @contextmanager
-def _explained(path: str) -> Iterator[None]:
+def explained(path: str) -> Iterator[None]:
     """Turn what torch raises on a file that it cannot or will not read into one sentence.
 
     torch's own messages advise to turn its safe loading off, so nothing of them is left, in a

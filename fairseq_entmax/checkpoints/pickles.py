@@ -14,39 +14,19 @@ import tarfile
 from argparse import Namespace
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, BinaryIO
 
-import torch
-
+from fairseq_entmax.checkpoints.stand_ins import NAMED, Named, StandIn, expect
 from fairseq_entmax.checkpoints.zips import read_pickle
 
 MOST_BYTES = 2**25  # of the pickle alone, without the weights
 MOST_STEPS = 2_000_000  # one with 100 weights takes 5,000
-MOST_DIMENSIONS = 64
 LARGEST_KEY = 2**59
 
 _ZIP = b"PK\x03\x04"
 # How torch's files begin that are no zip archives
 _OLD_FILE = (0x1950A86A20F9469CFC6C, 1001)
 _ATTRIBUTES = {"_metadata"}  # of a state dictionary
-_STORAGES = {
-    **{"Double": 8, "Float": 4, "Half": 2, "BFloat16": 2, "ComplexDouble": 16, "ComplexFloat": 8},
-    **{"Long": 8, "Int": 4, "Short": 2, "Char": 1, "Byte": 1, "Bool": 1, "Untyped": 1},
-}
-
-
-@dataclass(frozen=True)
-class _Named:
-    """What a name in a pickle stands for: a type of storage, a function or another type."""
-
-    name: str
-    bytes_of_one: int = 0
-    make: Callable[..., Any] | None = None
-
-
-class _StandIn:
-    """In the place of a tensor or a storage."""
 
 
 def check_pickles(file: BinaryIO, path: str) -> None:
@@ -152,133 +132,70 @@ class _Reader(_python_unpickler):
         self.storages: dict[str, int] = {}
         self.dispatch = _Steps(_OPERATIONS)
 
-    def find_class(self, module: str, name: str) -> _Named:
-        if f"{module}.{name}" not in _NAMED:
+    def find_class(self, module: str, name: str) -> Named:
+        if f"{module}.{name}" not in NAMED:
             raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is not allowed")
-        return _NAMED[f"{module}.{name}"]
+        return NAMED[f"{module}.{name}"]
 
-    def persistent_load(self, named: Any) -> _StandIn:
+    def persistent_load(self, named: Any) -> StandIn:
         kind, storage, key, place, number, *_ = named
-        _expect(kind == "storage" and type(storage) is _Named and storage.bytes_of_one > 0)
-        _expect(type(key) is str and type(place) is str and type(number) is int and number >= 0)
+        expect(kind == "storage" and type(storage) is Named and storage.bytes_of_one > 0)
+        expect(type(key) is str and type(place) is str and type(number) is int and number >= 0)
         size = number * storage.bytes_of_one
         if size > max(self.bytes_there(key), 0) or self.storages.setdefault(key, size) != size:
             raise pickle.UnpicklingError("its weights are larger than the file")
-        return _StandIn()
+        return StandIn()
 
     def load_reduce(self) -> None:
         arguments = self.stack.pop()
         called = self.stack[-1]
-        _expect(type(called) is _Named and called.make is not None and type(arguments) is tuple)
+        expect(type(called) is Named and called.make is not None and type(arguments) is tuple)
         self.dispatch.take(sum(len(a) for a in arguments if isinstance(a, str | tuple)))
         try:
             self.stack[-1] = called.make(*arguments)
         except (TypeError, ValueError):  # it has other arguments
-            _expect(False)
+            expect(False)
 
     def load_newobj(self) -> None:
         arguments = self.stack.pop()
-        _expect(self.stack[-1] is _NAMED["argparse.Namespace"] and arguments == ())
+        expect(self.stack[-1] is NAMED["argparse.Namespace"] and arguments == ())
         self.stack[-1] = Namespace()
 
     def load_build(self) -> None:
         state = self.stack.pop()
         built = self.stack[-1]
-        _expect(type(built) in (Namespace, OrderedDict) and type(state) is dict)
+        expect(type(built) in (Namespace, OrderedDict) and type(state) is dict)
         self.dispatch.take(len(state))
         for name in state:
-            _expect(type(name) is str and not name.startswith("__"))
+            expect(type(name) is str and not name.startswith("__"))
             # They would come before methods of that name, and no look at the items sees them
             if type(built) is OrderedDict and name not in _ATTRIBUTES:
                 raise pickle.UnpicklingError(f"a dictionary in it has the attribute {name!r:.100}")
         vars(built).update(state)
 
     def load_setitem(self) -> None:
-        _expect(type(self.stack[-3]) in (dict, OrderedDict) and _is_key(self.stack[-2]))
+        expect(type(self.stack[-3]) in (dict, OrderedDict) and _is_key(self.stack[-2]))
         super().load_setitem()
 
     def load_setitems(self) -> None:
         # What stands above the mark, which is put away
-        _expect(type(self.metastack[-1][-1]) in (dict, OrderedDict))
-        _expect(all(map(_is_key, self.stack[::2])))
+        expect(type(self.metastack[-1][-1]) in (dict, OrderedDict))
+        expect(all(map(_is_key, self.stack[::2])))
         super().load_setitems()
 
     def load_append(self) -> None:
-        _expect(type(self.stack[-2]) is list)
+        expect(type(self.stack[-2]) is list)
         super().load_append()
 
     def load_appends(self) -> None:
-        _expect(type(self.metastack[-1][-1]) is list)
+        expect(type(self.metastack[-1][-1]) is list)
         super().load_appends()
-
-
-def _expect(is_so: bool) -> None:
-    if not is_so:
-        raise pickle.UnpicklingError("it makes more than tensors and plain values")
 
 
 def _is_key(key: Any) -> bool:
     return type(key) is str or (type(key) is int and abs(key) < LARGEST_KEY)
 
 
-def _are_numbers(numbers: Any) -> bool:
-    return (
-        type(numbers) is tuple
-        and len(numbers) <= MOST_DIMENSIONS
-        and all(type(number) is int and number >= 0 for number in numbers)
-    )
-
-
-def _tensor(storage: Any, offset: Any, size: Any, stride: Any, *others: Any) -> _StandIn:
-    _expect(type(storage) is _StandIn and _are_numbers((offset,)))
-    _expect(_are_numbers(size) and _are_numbers(stride))
-    if others:
-        requires_grad, hooks = others
-        _expect(type(requires_grad) is bool and type(hooks) is OrderedDict and not hooks)
-    return _StandIn()
-
-
-def _parameter(tensor: Any, requires_grad: Any, hooks: Any) -> _StandIn:
-    _expect(type(tensor) is _StandIn and type(requires_grad) is bool)
-    _expect(type(hooks) is OrderedDict and not hooks)
-    return _StandIn()
-
-
-def _bytes(text: Any, encoding: Any) -> bytes:
-    _expect(type(text) is str and encoding == "latin1")
-    return text.encode("latin1")
-
-
-def _size(numbers: Any) -> _StandIn:
-    _expect(_are_numbers(numbers))
-    return _StandIn()
-
-
-def _device(*names: Any) -> _StandIn:
-    _expect(all(type(name) in (str, int) for name in names))
-    return _StandIn()
-
-
-_FUNCTIONS: dict[str, Callable[..., Any]] = {
-    "torch._utils._rebuild_tensor": _tensor,
-    "torch._utils._rebuild_tensor_v2": _tensor,
-    "torch._utils._rebuild_parameter": _parameter,
-    "torch.Size": _size,
-    "torch.device": _device,
-    "collections.OrderedDict": lambda: OrderedDict(),
-    "_codecs.encode": _bytes,
-}
-_NAMED = {
-    **{name: _Named(name, make=make) for name, make in _FUNCTIONS.items()},
-    **{f"torch.{name}Storage": _Named(name, size) for name, size in _STORAGES.items()},
-    "torch.storage.UntypedStorage": _Named("Untyped", 1),
-    "argparse.Namespace": _Named("Namespace"),
-    **{
-        f"torch.{name}": _Named(name)
-        for name, value in vars(torch).items()
-        if isinstance(value, torch.dtype)
-    },
-}
 # Those of torch's safe loader
 _OPERATIONS: dict[int, Callable[[Any], None]] = {
     operation[0]: _python_unpickler.dispatch[operation[0]]

@@ -2,6 +2,16 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
-from fairseq_entmax.criterions.head_l0 import LabelSmoothedCrossEntropyWithHeadL0
+from fairseq_entmax.criterions.head_l0 import (
+    CrossEntropyWithHeadL0,
+    LabelSmoothedCrossEntropyWithHeadL0,
+    plain_criterion,
+    with_head_l0,
+)
 
-__all__ = ["LabelSmoothedCrossEntropyWithHeadL0"]
+__all__ = [
+    "CrossEntropyWithHeadL0",
+    "LabelSmoothedCrossEntropyWithHeadL0",
+    "plain_criterion",
+    "with_head_l0",
+]

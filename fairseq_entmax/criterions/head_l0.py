@@ -1,152 +1,134 @@
-"""Label-smoothed cross-entropy with a penalty on open heads."""
+"""Criterions of fairseq with a penalty on open heads."""
 
-# No annotations as text here: fairseq reads the types of a dataclass of options
+from __future__ import annotations
+
 import logging
 import math
-import weakref
-from argparse import Namespace
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import fields, make_dataclass
+from functools import partial
+from typing import Any, ClassVar
 
-from fairseq.criterions import register_criterion
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterion,
-    LabelSmoothedCrossEntropyCriterionConfig,
+from fairseq import utils
+from fairseq.criterions import (
+    CRITERION_DATACLASS_REGISTRY,
+    CRITERION_REGISTRY,
+    FairseqCriterion,
+    register_criterion,
 )
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
-from omegaconf import II
 from torch import Tensor
 
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import (
     ALL,
-    Counts,
     Gates,
     HeadPenalty,
     count_heads,
     undecided_heads,
 )
-from fairseq_entmax.criterions.penalty_options import MULTIPLIER_LR, read_penalty
+from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
+from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
 
-NAME = "label_smoothed_cross_entropy_with_head_l0"
-NEEDS_GATES = (
-    f"--criterion {NAME} needs a model with head gates: add --head-gates "
-    f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
-)
+# The criterions with a penalty, and the stock ones that they are made from
+STOCK_NAMES: dict[str, str] = {}
 
 
-@dataclass
-class HeadL0Config(LabelSmoothedCrossEntropyCriterionConfig):
-    """Options of the criterion, beside those of fairseq's label-smoothed cross-entropy."""
-
-    l0_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "lambda: the penalty, in nats per target token, for each head that is "
-            "expected to be open; 0, or from 1e-6 to 1000"
-        },
-    )
-    l0_warmup_updates: int = field(
-        default=-1,
-        metadata={
-            "help": "updates in which the weight rises from 0, or the target falls from all "
-            "heads to --target-heads (-1: none for a weight, 2/3 of the updates before the heads "
-            "are decided for a target)"
-        },
-    )
-    target_heads: str = field(
-        default="",
-        metadata={
-            "help": "how many heads to keep, in all, or of each attention, such as "
-            "encoder-self=10,cross=16; instead of --l0-weight"
-        },
-    )
-    decide_heads_at: int = field(
-        default=-1,
-        metadata={
-            "help": "the update at which each gate becomes exactly 0 or 1 (-1: 3/4 of "
-            "--max-update with --target-heads, never with --l0-weight)"
-        },
-    )
-    l0_multiplier_lr: float = field(
-        default=MULTIPLIER_LR,
-        metadata={
-            "help": "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
-        },
-    )
-    max_update: int = II("optimization.max_update")
-
-
-@register_criterion(NAME, dataclass=HeadL0Config)
-class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
-    """fairseq's label-smoothed cross-entropy plus a penalty on open heads.
+class HeadL0Criterion(FairseqCriterion):
+    """A criterion of fairseq plus a penalty on open heads; made by :func:`with_head_l0`.
 
     For a batch of sample size n (target tokens; sentences with ``--sentence-avg``) the loss is
-    the summed cross-entropy plus n times the penalty. fairseq divides the sum over batches and
+    that of the stock criterion plus n times the penalty. fairseq divides the sum over batches and
     workers by the sum of n: so the penalty is one number per token, whatever the batches.
 
     In validation the gates are as in generation, and the penalty is that of
     :meth:`HeadPenalty.at_validation`: the loss that chooses the best checkpoint.
 
-    The options are those of :class:`HeadL0Config`.
+    Args:
+        cfg: the options.
+        task: fairseq's task.
+
+    Attributes:
+        name: by which fairseq knows the criterion.
+        stock: the criterion that it is made from.
 
     Raises:
-        ValueError: an option is wrong, or the model has no gates; names the option, the value
-            and what is allowed.
+        ValueError: an option is wrong; names it, the value and what is allowed.
     """
 
-    def __init__(
-        self,
-        task: Any,
-        sentence_avg: bool,
-        label_smoothing: float,
-        ignore_prefix_size: int = 0,
-        report_accuracy: bool = False,
-        l0_weight: float = 0.0,
-        l0_warmup_updates: int = -1,
-        target_heads: str = "",
-        decide_heads_at: int = -1,
-        l0_multiplier_lr: float = MULTIPLIER_LR,
-        max_update: int = 0,
-    ) -> None:
-        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
-        try:
-            self.penalty = read_penalty(
-                l0_weight,
-                l0_warmup_updates,
-                target_heads,
-                decide_heads_at,
-                l0_multiplier_lr,
-                max_update,
-            )
-        except ValueError as error:
-            compat.stop_command(error)
-            raise
+    name: ClassVar[str]
+    stock: ClassVar[type[FairseqCriterion]]
+
+    def __init__(self, cfg: Any, task: Any) -> None:
+        super().__init__(task)
+        self.stock_criterion = self.stock.build_criterion(cfg, task)
+        with compat.stopping_command():
+            self.penalty = read_penalty(cfg)
         if self.penalty.targets is None and not self.penalty.weight:
             logger.warning(
                 "neither --l0-weight nor --target-heads was given to --criterion %s: open heads "
                 "cost nothing",
-                NAME,
+                self.name,
             )
         self._reported: int | None = None
+
+    @classmethod
+    def check_options(cls, options: Any, gated_heads: Mapping[str, int]) -> None:
+        """Check the options of ``fairseq-train`` when they are read, before anything is made.
+
+        Args:
+            options: all options.
+            gated_heads: attention to the number of gates that the model will have.
+
+        Raises:
+            ValueError: as the constructor and :meth:`check_model`.
+        """
+        penalty = read_penalty(options)
+        if not gated_heads:
+            raise cls._needs_gates()
+        penalty.check_sizes(gated_heads)
+
+    def check_model(self, model: Any) -> None:
+        """Check that a model has the gates that the options ask for, before its training.
+
+        Raises:
+            ValueError: it has not, or they cannot be seen; says what to do.
+        """
+        if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
+            raise ValueError(
+                f"--criterion {self.name} cannot see gates that --ddp-backend fully_sharded has "
+                f"spread over the workers: use --ddp-backend pytorch_ddp"
+            )
+        gates = model.head_gates() if hasattr(model, "head_gates") else {}
+        if not gates:
+            raise self._needs_gates()
+        self.penalty.check(gates)
+
+    @classmethod
+    def _needs_gates(cls) -> ValueError:
+        return ValueError(
+            f"--criterion {cls.name} needs a model with head gates: add --head-gates "
+            f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
+        )
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
     ) -> tuple[Tensor, int, dict[str, Any]]:
         """The loss of one batch: arguments and result are those of fairseq's criterion."""
-        gates, state = self._gates_of(model)
+        gates, state = model.head_gates(), model.pruning_state
         updates = compat.trainer_num_updates()
         if model.training:
             self.penalty.advance(gates, state, updates or 0)
         elif updates is not None:
             self.penalty.advance(gates, state, updates)
             self._report_undecided(gates, updates)
-        loss, sample_size, logging_output = super().forward(model, sample, reduce=reduce)
+        loss, sample_size, logging_output = self.stock_criterion(model, sample, reduce=reduce)
         if model.training:
             penalty = self.penalty(gates, state)
         else:
@@ -160,64 +142,39 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
         return loss, sample_size, logging_output
 
     @classmethod
-    def check_options(cls, args: Namespace, gated_heads: Mapping[str, int]) -> None:
-        """Check the options of ``fairseq-train`` when they are read, before anything is made.
-
-        Args:
-            args: all options.
-            gated_heads: attention to the number of gates that the model will have.
-
-        Raises:
-            ValueError: as the constructor and the first batch, which see to it where training
-                is not started by a command line.
-        """
-        penalty = read_penalty(
-            args.l0_weight,
-            args.l0_warmup_updates,
-            args.target_heads,
-            args.decide_heads_at,
-            args.l0_multiplier_lr,
-            args.max_update or 0,
-        )
-        if not gated_heads:
-            raise ValueError(NEEDS_GATES)
-        penalty.check_sizes(gated_heads)
-
-    @classmethod
     def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
-        """Aggregate what batches and workers logged."""
-        super().reduce_metrics(logging_outputs)
-        penalty = sum(log.get("l0_penalty", 0) for log in logging_outputs)
-        sample_size = sum(log.get("sample_size", 0) for log in logging_outputs)
-        metrics.log_scalar("l0_penalty", penalty / sample_size / math.log(2), sample_size, round=4)
+        """Aggregate what batches and workers logged.
 
-    def _gates_of(self, model: Any) -> tuple[Gates, PruningState]:
-        gates = model.head_gates() if hasattr(model, "head_gates") else {}
-        try:
-            if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
-                raise ValueError(
-                    f"--criterion {NAME} cannot see gates that --ddp-backend fully_sharded has "
-                    f"spread over the workers: use --ddp-backend pytorch_ddp"
-                )
-            if not gates:
-                raise ValueError(NEEDS_GATES)
-            self.penalty.check(gates)
-        except ValueError as error:
-            compat.stop_command(error)
-            raise
-        return gates, model.pruning_state
+        The numbers are those of the stock criterion, the perplexity with them, beside the
+        penalty and a loss that includes it.
+        """
+        cls.stock.reduce_metrics(
+            [
+                {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
+                for log in logging_outputs
+            ]
+        )
+        penalty = sum(log.get("l0_penalty", 0) for log in logging_outputs) / math.log(2)
+        sample_size = sum(log.get("sample_size", 0) for log in logging_outputs)
+        metrics.log_scalar("l0_penalty", penalty / sample_size, sample_size, round=4)
+        for meters in metrics.get_active_aggregators():
+            meters["loss"].sum = meters["loss"].sum + penalty
+            if "ppl" in meters and "nll_loss" not in meters:  # so it is made from the loss
+                meters["ppl"].fn = _perplexity
+
+    def logging_outputs_can_be_summed(self) -> bool:
+        """Whether workers may sum what they log: as of the stock criterion."""
+        return self.stock_criterion.logging_outputs_can_be_summed()
 
     def _report_undecided(self, gates: Gates, updates: int) -> None:
-        if self._reported == updates:
-            return
-        self._reported = updates
-        heads = undecided_heads(gates)
+        """Log the heads that are not decided, once for each number of updates."""
+        is_reported, self._reported = self._reported == updates, updates
+        heads = [] if is_reported else undecided_heads(gates)
         if heads:
-            listed = ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads)
             logger.info(
                 "%d heads have a gate strictly between 0 and 1 (attention:layer.head gate): %s",
                 len(heads),
-                listed,
+                ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads),
             )
 
     def _log(self, gates: Gates, state: PruningState) -> None:
@@ -226,40 +183,74 @@ class LabelSmoothedCrossEntropyWithHeadL0(LabelSmoothedCrossEntropyCriterion):
         for attention, layers in gates.items():
             groups["_" + attention.replace("-", "_")] = list(layers.values())
         for suffix, members in groups.items():
-            count = _Count(members)
-            compat.log_when_shown(f"heads_expected{suffix}", count.of("expected"))
-            compat.log_when_shown(f"heads_open{suffix}", count.of("open"))
-            if not suffix:
-                compat.log_when_shown("heads_undecided", count.of("undecided"))
+            for what in ("expected", "open") if suffix else ("expected", "open", "undecided"):
+                compat.log_when_shown(f"heads_{what}{suffix}", partial(_count, what), *members)
         for name in self.penalty.targets or (ALL,):
             suffix = "" if name == ALL else "_" + name.replace("-", "_")
-            compat.log_when_shown(f"l0_weight{suffix}", _Weight(self.penalty, state, name))
+            weight = partial(_weight, self.penalty, name)
+            compat.log_when_shown(f"l0_weight{suffix}", weight, state)
 
 
-class _Count:
-    """Numbers of heads behind some gates, counted when they are asked for."""
-
-    def __init__(self, gates: list[Any]) -> None:
-        # fairseq keeps its metrics as long as the process lives; not the model with them
-        self._gates = [weakref.ref(gate) for gate in gates]
-
-    def of(self, what: str) -> Callable[[], float]:
-        return lambda: self._value(what)
-
-    def _value(self, what: str) -> float:
-        gates = [gate for gate in (reference() for reference in self._gates) if gate is not None]
-        counts: Counts = count_heads(gates)
-        return round(float(getattr(counts, what)), 3)
+def _count(what: str, *gates: HardConcreteGate) -> float:
+    """The number of heads behind some gates that are expected, open or undecided."""
+    return round(float(getattr(count_heads(gates), what)), 3)
 
 
-class _Weight:
-    """The present weight of the penalty, looked up when it is asked for."""
+def _weight(penalty: HeadPenalty, name: str, *states: PruningState) -> float:
+    """The present weight of the penalty, or the multiplier of one of its targets."""
+    return round(penalty.weights(states[0])[name], 5) if states else math.nan
 
-    def __init__(self, penalty: HeadPenalty, state: PruningState, name: str) -> None:
-        self._penalty = penalty
-        self._state = weakref.ref(state)
-        self._name = name
 
-    def __call__(self) -> float:
-        state = self._state()
-        return math.nan if state is None else round(self._penalty.weights(state)[self._name], 5)
+def _perplexity(meters: Any) -> float:
+    return utils.get_perplexity(meters["loss"].avg - meters["l0_penalty"].avg)
+
+
+def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
+    """Make a criterion with a penalty on open heads from one of fairseq's, and register it.
+
+    Its name is that of the stock criterion with ``_with_head_l0`` behind it, and its options are
+    those of the stock criterion and of :class:`HeadL0Options`.
+
+    Args:
+        stock: a registered criterion with a dataclass of options, whose ``forward`` returns
+            (loss, sample size, logging output), and whose ``reduce_metrics`` logs ``loss``.
+
+    Raises:
+        ValueError: it is not registered, or has no dataclass, or has such a criterion already.
+    """
+    stock_name = next((name for name, known in CRITERION_REGISTRY.items() if known is stock), "")
+    if stock_name not in CRITERION_DATACLASS_REGISTRY:
+        raise ValueError(f"{stock.__name__} is no registered criterion with a dataclass of options")
+    name = f"{stock_name}_with_head_l0"
+    # Checkpoints hold the name of the class too
+    class_name = stock.__name__.removesuffix("Criterion") + "WithHeadL0"
+    members = {"name": name, "stock": stock, "__doc__": f"``{stock_name}`` with the penalty."}
+    criterion = type(class_name, (HeadL0Criterion,), members)
+    bases = (HeadL0Options, CRITERION_DATACLASS_REGISTRY[stock_name])
+    options = make_dataclass(f"{class_name}Options", (), bases=bases)
+    # To be found by name, in the processes that fairseq starts
+    options.__module__ = __name__
+    globals()[options.__name__] = options
+    register_criterion(name, dataclass=options)(criterion)
+    STOCK_NAMES[name] = stock_name
+    return criterion
+
+
+def plain_criterion(settings: Mapping[str, Any]) -> dict[str, Any]:
+    """The settings of the stock criterion in those of one with a penalty.
+
+    Args:
+        settings: what a checkpoint has as ``criterion``, with the name under ``_name``. Those of
+            any other criterion are given back as they are.
+    """
+    stock_name = STOCK_NAMES.get(settings.get("_name", ""))
+    if stock_name is None:
+        return dict(settings)
+    names = {option.name for option in fields(CRITERION_DATACLASS_REGISTRY[stock_name])}
+    kept = {name: value for name, value in settings.items() if name in names}
+    return {**kept, "_name": stock_name}
+
+
+LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
+CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
+NAME = LabelSmoothedCrossEntropyWithHeadL0.name

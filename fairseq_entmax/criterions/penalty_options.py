@@ -1,14 +1,16 @@
 """The options of the penalty on open heads: what they may be, and what they amount to."""
 
-from __future__ import annotations
-
+# No annotations as text here: fairseq reads the types of a dataclass of options
+from dataclasses import dataclass, field
 from typing import Any
+
+from fairseq.dataclass import FairseqDataclass
+from omegaconf import II
 
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
-MULTIPLIER_LR = 0.02
 # In float32 the sum of a loss over a million tokens, with the penalty and a loss scale of half
 # precision, is finite up to here, and so is a multiplier after as many updates as there may be;
 # a weight or rate below the least changes nothing that float32 tells from 0
@@ -17,67 +19,107 @@ LEAST_RATE, MOST_RATE = 1e-6, 10.0
 MOST_HEADS = 10**6
 
 
-def read_penalty(
-    l0_weight: float,
-    l0_warmup_updates: int,
-    target_heads: str,
-    decide_heads_at: int,
-    l0_multiplier_lr: float,
-    max_update: int,
-) -> HeadPenalty:
+@dataclass
+class HeadL0Options(FairseqDataclass):
+    """Options of a criterion with the penalty, beside those of the stock criterion."""
+
+    l0_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "lambda: the penalty, in nats per target token, for each head that is "
+            "expected to be open; 0, or from 1e-6 to 1000"
+        },
+    )
+    l0_warmup_updates: int = field(
+        default=-1,
+        metadata={
+            "help": "updates in which the weight rises from 0, or the target falls from all "
+            "heads to --target-heads (-1: none for a weight, 2/3 of the updates before the heads "
+            "are decided for a target)"
+        },
+    )
+    target_heads: str = field(
+        default="",
+        metadata={
+            "help": "how many heads to keep, in all, or of each attention, such as "
+            "encoder-self=10,cross=16; instead of --l0-weight"
+        },
+    )
+    decide_heads_at: int = field(
+        default=-1,
+        metadata={
+            "help": "the update at which each gate becomes exactly 0 or 1 (-1: 3/4 of "
+            "--max-update with --target-heads, never with --l0-weight)"
+        },
+    )
+    l0_multiplier_lr: float = field(
+        default=0.02,
+        metadata={
+            "help": "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
+        },
+    )
+    max_update: int = II("optimization.max_update")
+
+
+def read_penalty(options: Any) -> HeadPenalty:
     """Check the options against each other, and make the penalty.
+
+    Args:
+        options: holds the fields of :class:`HeadL0Options`.
 
     Raises:
         ValueError: names the option, the value, and what is allowed.
     """
-    if not (l0_weight == 0 or LEAST_WEIGHT <= l0_weight <= MOST_WEIGHT):
+    weight, rate = options.l0_weight, options.l0_multiplier_lr
+    if not (weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT):
         raise ValueError(
             f"--l0-weight must be a number of 0 or more: 0, or from {LEAST_WEIGHT:g} to "
-            f"{MOST_WEIGHT:g}, not {l0_weight}"
+            f"{MOST_WEIGHT:g}, not {weight}"
         )
-    if not LEAST_RATE <= l0_multiplier_lr <= MOST_RATE:
+    if not LEAST_RATE <= rate <= MOST_RATE:
         raise ValueError(
             f"--l0-multiplier-lr must be a number above 0: from {LEAST_RATE:g} to "
-            f"{MOST_RATE:g}, not {l0_multiplier_lr}"
+            f"{MOST_RATE:g}, not {rate}"
         )
     for option, value in (
-        ("--l0-warmup-updates", l0_warmup_updates),
-        ("--decide-heads-at", decide_heads_at),
+        ("--l0-warmup-updates", options.l0_warmup_updates),
+        ("--decide-heads-at", options.decide_heads_at),
     ):
         if not -1 <= value <= MOST_UPDATES:
             raise ValueError(
                 f"{option} must be a number of updates, 0 or more and {MOST_UPDATES:,} at the "
                 f"most, not {value!r:.100}"
             )
-    targets = parse_targets(target_heads)
-    decide_at = None if decide_heads_at < 0 else decide_heads_at
+    targets = parse_targets(options.target_heads)
+    max_update = options.max_update or 0
+    decide_at = None if options.decide_heads_at < 0 else options.decide_heads_at
     if decide_at is not None and 0 < max_update <= decide_at:
         raise ValueError(
             f"--decide-heads-at {decide_at} is not before --max-update {max_update}: training "
             f"would end before the heads are decided, give a smaller number"
         )
     if targets is None:
-        warmup = max(0, l0_warmup_updates)
-        return HeadPenalty(l0_weight, None, warmup, decide_at, l0_multiplier_lr)
-    if l0_weight:
+        return HeadPenalty(weight, None, max(0, options.l0_warmup_updates), decide_at, rate)
+    if weight:
         raise ValueError(
-            f"--l0-weight {l0_weight} and --target-heads {target_heads} were both given: the "
+            f"--l0-weight {weight} and --target-heads {options.target_heads} were both given: the "
             f"target finds its weight by itself, leave one of the two out"
         )
     if decide_at is None:
         if max_update <= 0:
             raise ValueError(
-                f"--target-heads {target_heads} needs to know when to decide which heads stay: "
-                f"give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
+                f"--target-heads {options.target_heads} needs to know when to decide which heads "
+                f"stay: give --decide-heads-at UPDATE, or --max-update, 3/4 of which is the default"
             )
         decide_at = max_update * 3 // 4
-    warmup = decide_at * 2 // 3 if l0_warmup_updates < 0 else l0_warmup_updates
+    warmup = options.l0_warmup_updates
+    warmup = decide_at * 2 // 3 if warmup < 0 else warmup
     if warmup > decide_at:
         raise ValueError(
             f"--l0-warmup-updates {warmup} is behind --decide-heads-at {decide_at}: the target "
             f"would not be reached before the heads are decided"
         )
-    return HeadPenalty(0.0, targets, warmup, decide_at, l0_multiplier_lr)
+    return HeadPenalty(0.0, targets, warmup, decide_at, rate)
 
 
 def parse_targets(text: Any) -> dict[str, int] | None:

@@ -8,8 +8,8 @@
 * ``triton``: Triton, on a CUDA device, for float32 and, where attention is computed as a whole,
   float16 and bfloat16. With ``TRITON_INTERPRET=1`` it runs on a CPU too, very slowly, for tests.
 
-A backend is a module with the functions ``probabilities`` and ``gradients`` of
-:mod:`fairseq_entmax.kernels.native.rows`.
+A backend has the functions of :mod:`fairseq_entmax.kernels.backends`, those of torch included.
+Softmax with a fixed alpha of 1 always runs on torch's own operations, and asks for no kernel.
 """
 
 from __future__ import annotations
@@ -20,11 +20,13 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from types import ModuleType
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.backends import Attention, Rows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.native import rows as native_rows
@@ -36,6 +38,16 @@ AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
 CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 # Kernels call functions that older releases do not have
 LEAST_TRITON = (3, 0)
+# The modules of a package of kernels, and what they offer
+ROWS, ATTENTION = "rows", "attention"
+NATIVE_PARTS: dict[str, Rows | Attention] = {ROWS: native_rows, ATTENTION: native_attention}
+
+WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
+INSTEAD_OF = {
+    NATIVE: "alpha-entmax runs on torch's own operations on this CPU, which is several times "
+    "slower than the native kernel: %s",
+    TRITON: "alpha-entmax runs on torch's own operations on this GPU, not in Triton: %s",
+}
 
 
 @dataclass(frozen=True)
@@ -64,45 +76,30 @@ def chosen() -> str:
     return name
 
 
-def backend_for(scores: Tensor) -> ModuleType | None:
-    """The backend for a tensor of scores; None for torch's own operations.
+def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
+    """The backend for a tensor of scores; the first choice of a process is logged.
 
-    The first choice of a process is logged.
+    Args:
+        scores: what will be mapped, keys last.
+        epsilon: alpha - 1. At the number 0 torch has its own fast kernel, whatever is asked for.
 
     Raises:
         ValueError: the environment asks for an unknown backend.
         RuntimeError: it asks for one that cannot be had here.
     """
-    name = chosen()
-    if _is_traced():
-        return None
-    if name == TRITON or (name == AUTO and scores.is_cuda):
-        return _triton("rows", scores)
-    if name == TORCH:
-        _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
-        return None
-    if not native_rows.takes(scores):
-        where = f"{scores.dtype} on {scores.device.type}"
-        _say("alpha-entmax runs on torch's own operations for %s, which no kernel is for", where)
-        return None
-    try:
-        path = native_library.load()
-    except native_library.CannotBuild as error:
-        if name == NATIVE:
-            raise RuntimeError(f"{VARIABLE}={NATIVE}: {error}") from error
-        _say(
-            "alpha-entmax runs on torch's own operations on this CPU, which is several times "
-            "slower than the native kernel: %s",
-            error,
-            level=logging.WARNING,
-        )
-        return None
-    _say("alpha-entmax runs on the native kernel: %s", path)
-    return native_rows
+    is_softmax = isinstance(epsilon, float) and epsilon == 0.0
+    # What stands for many numbers at once, in torch.func, has no memory that a kernel could read
+    is_wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
+        epsilon
+    )
+    if is_softmax or is_wrapped:
+        return torch_ops
+    backend: Rows | None = _kernel(ROWS, scores)
+    return torch_ops if backend is None else backend
 
 
 def attention_for(query: Tensor, dtype: torch.dtype, head_dim: int) -> Callable[..., Tensor] | None:
-    """The whole of attention as one function, where there is a kernel for it.
+    """The whole of attention as one function, for a :class:`FusedEntmax`, where there is a kernel.
 
     Args:
         query: on the device of what will be attended with.
@@ -110,22 +107,54 @@ def attention_for(query: Tensor, dtype: torch.dtype, head_dim: int) -> Callable[
         head_dim: size of a head.
 
     Returns:
-        ``attention`` of :mod:`fairseq_entmax.kernels.native.attention` or of
-        :mod:`fairseq_entmax.kernels.triton.attention`, or None where scores, mapping and weighted
-        sum are to be computed apart.
+        :meth:`fairseq_entmax.kernels.backends.Attention.attention`, or None where scores, mapping
+        and weighted sum are to be computed apart.
 
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    name = chosen()
+    backend = _kernel(ATTENTION, query.new_empty((1, 1, 1, head_dim), dtype=dtype))
+    return None if backend is None else backend.attention
+
+
+def _kernel(part: str, tensor: Tensor) -> Any:
+    """The module of kernels for a part of the work on such a tensor; None for torch's operations.
+
+    Args:
+        part: :data:`ROWS` or :data:`ATTENTION`, a module of each package of kernels.
+        tensor: what the kernels will be given, or another of its kind.
+    """
+    asked = chosen()
     if _is_traced():
         return None
-    if name == TRITON or (name == AUTO and query.is_cuda):
-        found = _triton("attention", query.new_empty((1, 1, 1, head_dim), dtype=dtype))
-        return None if found is None else found.attention
-    if dtype != query.dtype or not native_attention.takes(query):
+    if asked == TORCH:
+        _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
-    return native_attention.attention if backend_for(query) is native_rows else None
+    name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
+    if name == NATIVE and not NATIVE_PARTS[part].takes(tensor):
+        if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
+            _say(WITHOUT_KERNEL, f"{tensor.dtype} on {tensor.device.type}")
+        return None
+    missing = _why_no_native() if name == NATIVE else _why_no_triton(tensor.device)
+    if missing and asked == name:
+        raise RuntimeError(f"{VARIABLE}={name}: {missing}")
+    if missing:
+        _say(INSTEAD_OF[name], missing, level=logging.WARNING)
+        return None
+    if name == NATIVE:
+        _say("alpha-entmax runs on the native kernel: %s", native_library.load())
+        return NATIVE_PARTS[part]
+    kernels = importlib.import_module(f"{__name__}.triton.{part}")
+    if not (tensor.is_cuda or kernels.INTERPRETED):
+        raise RuntimeError(
+            f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
+            f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
+        )
+    if not kernels.takes(tensor):
+        return None
+    where = " in its interpreter" if kernels.INTERPRETED else ""
+    _say("alpha-entmax runs on Triton kernels%s", where)
+    return kernels
 
 
 def _is_traced() -> bool:
@@ -137,27 +166,13 @@ def _is_traced() -> bool:
     )
 
 
-def _triton(module: str, tensor: Tensor) -> ModuleType | None:
-    """A module of Triton kernels if it takes the tensor; it is imported here for the first time."""
-    forced = chosen() == TRITON
-    missing = _why_no_triton(tensor.device)
-    if missing:
-        if forced:
-            raise RuntimeError(f"{VARIABLE}={TRITON}: {missing}")
-        message = "alpha-entmax runs on torch's own operations on this GPU, not in Triton: %s"
-        _say(message, missing, level=logging.WARNING)
-        return None
-    kernels = importlib.import_module(f"{__name__}.triton.{module}")
-    if forced and not tensor.is_cuda and not kernels.INTERPRETED:
-        raise RuntimeError(
-            f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
-            f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
-        )
-    if not kernels.takes(tensor):
-        return None
-    where = " in its interpreter" if kernels.INTERPRETED else ""
-    _say("alpha-entmax runs on Triton kernels%s", where)
-    return kernels
+def _why_no_native() -> str:
+    """What is wrong with the library in C and what to do; empty where nothing is."""
+    try:
+        native_library.load()
+    except native_library.CannotBuild as error:
+        return str(error)
+    return ""
 
 
 @functools.cache

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 from torch import Tensor
 
 
+class AttentionOptions(NamedTuple):
+    """What has no gradient, of :meth:`fairseq_entmax.kernels.backends.Attention.attention`."""
+
+    key_padding_mask: Tensor | None = None
+    attn_mask: Tensor | None = None
+    causal: bool = False
+    scale: float = 1.0
+
+
 def check(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    epsilon: float | Tensor,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: AttentionOptions
 ) -> None:
     """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
+    key_padding_mask, attn_mask, _, _ = options
     batch, heads, queries, head_dim = query.shape
     keys = key.size(2) if key.dim() == 4 else 0
     for name, tensor in (("key", key), ("value", value)):
@@ -53,19 +60,12 @@ def check(
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
 
 
-def masked_scores(
-    query: Tensor,
-    key: Tensor,
-    key_padding_mask: Tensor | None,
-    attn_mask: Tensor | None,
-    causal: bool,
-    scale: float,
-) -> Tensor:
+def masked_scores(query: Tensor, key: Tensor, options: AttentionOptions) -> Tensor:
     """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
 
-    Arguments as of ``attention``, but for a padding that may be of bytes. What a mask leaves out is
-    ``-inf``, even where its score is NaN.
+    The padding may be of bytes. What a mask leaves out is ``-inf``, even where its score is NaN.
     """
+    key_padding_mask, attn_mask, causal, scale = options
     scores = scale * (query.float() @ key.float().mT)
     if attn_mask is not None:
         scores = (scores + attn_mask.float()).masked_fill_(attn_mask == -torch.inf, -torch.inf)

@@ -2,7 +2,7 @@
 
 Backward passes compute their gradients in place, or in kernels, of which autograd sees nothing.
 Where it is to see them, which is so with ``create_graph=True``, they take these functions: the
-same formulas (see :mod:`fairseq_entmax.mappings.threshold`), slower and with more memory. All is
+same formulas (see :mod:`fairseq_entmax.kernels.torch_ops`), slower and with more memory. All is
 written in terms of the probabilities p, whose own derivative is that of the mapping again; so
 gradients of any order are right.
 
@@ -34,8 +34,16 @@ def are_wanted(grad: Tensor) -> bool:
     return torch.is_grad_enabled() or not torch._C._has_storage(grad)
 
 
+def gradients(
+    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
+    rows = alpha_gradient(probs, epsilon, grad) if for_alpha else None
+    return scores_gradient(probs, epsilon, grad) if for_scores else None, rows
+
+
 def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.scores_gradient`."""
+    """As :func:`fairseq_entmax.kernels.torch_ops.scores_gradient`."""
     sensitivity = _sensitivity(probs, epsilon)
     moved = sensitivity * grad
     total = sensitivity.sum(-1, keepdim=True)
@@ -59,7 +67,7 @@ def _logs(probs: Tensor) -> Tensor:
 
 
 def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.alpha_gradient`."""
+    """As :func:`fairseq_entmax.kernels.torch_ops.alpha_gradient`."""
     centred = grad - (probs * grad).sum(-1, keepdim=True)
     logs = _logs(probs)
     weight = probs * logs * logs * _phi(epsilon * logs)

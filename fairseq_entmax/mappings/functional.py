@@ -22,7 +22,6 @@ the other transforms of ``torch.func`` are refused by torch with an error.
 from __future__ import annotations
 
 import math
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -31,7 +30,6 @@ from torch.autograd import forward_ad
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.mappings import threshold
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
 
@@ -117,7 +115,8 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
     if (needs_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
         probs: Tensor = _Entmax.apply(wide, alpha)
     else:
-        probs = _forward(wide, alpha)[0]
+        epsilon = _epsilon(alpha, wide.dtype)
+        probs = kernels.backend_for(wide, epsilon).probabilities(wide, epsilon)
     return probs.to(scores.dtype)
 
 
@@ -174,20 +173,6 @@ def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
         check_alpha(largest.item())
 
 
-def _forward(
-    scores: Tensor, alpha: float | Tensor
-) -> tuple[Tensor, float | Tensor, ModuleType | None]:
-    """Probabilities, epsilon, and the kernel that ran. Scores are float32 or float64."""
-    epsilon = _epsilon(alpha, scores.dtype)
-    # At a fixed alpha of 1 torch has its own fast kernel
-    is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
-        epsilon
-    )
-    backend = None if is_softmax or wrapped else kernels.backend_for(scores)
-    return (backend or threshold).probabilities(scores, epsilon), epsilon, backend
-
-
 def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
     # The subtraction is exact in the dtype of alpha
     return (alpha - 1.0).to(dtype) if isinstance(alpha, Tensor) else alpha - 1.0
@@ -202,7 +187,9 @@ class _Entmax(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, scores: Tensor, alpha: float | Tensor) -> Tensor:
-        probs, epsilon, ctx.backend = _forward(scores, alpha)
+        epsilon = _epsilon(alpha, scores.dtype)
+        ctx.backend = kernels.backend_for(scores, epsilon)
+        probs: Tensor = ctx.backend.probabilities(scores, epsilon)
         if isinstance(alpha, Tensor):
             ctx.save_for_backward(probs, alpha, epsilon)
         else:
@@ -215,23 +202,11 @@ class _Entmax(torch.autograd.Function):
         probs, alpha, epsilon = ctx.saved_tensors
         if alpha is None:
             alpha, epsilon = ctx.alpha, ctx.epsilon
-        for_scores, for_alpha = ctx.needs_input_grad
-        grad_scores = rows = None
+        gradients = ctx.backend.gradients
         if derivatives.are_wanted(grad):
             # Not the epsilon that was kept, which has no history
-            epsilon = _epsilon(alpha, probs.dtype)
-            if for_alpha:
-                rows = derivatives.alpha_gradient(probs, epsilon, grad)
-            if for_scores:
-                grad_scores = derivatives.scores_gradient(probs, epsilon, grad)
-        elif ctx.backend is not None:
-            grad_scores, rows = ctx.backend.gradients(probs, epsilon, grad, for_scores, for_alpha)
-        else:
-            # The gradient of the scores last: it is not to be held beside what the other takes
-            if for_alpha:
-                rows = threshold.alpha_gradient(probs, epsilon, grad)
-            if for_scores:
-                grad_scores = threshold.scores_gradient(probs, epsilon, grad)
+            gradients, epsilon = derivatives.gradients, _epsilon(alpha, probs.dtype)
+        grad_scores, rows = gradients(probs, epsilon, grad, *ctx.needs_input_grad)
         return grad_scores, None if rows is None else _sum_to(rows, alpha.shape).to(alpha.dtype)
 
 

@@ -1,9 +1,10 @@
 """What makes a model of fairseq one whose heads have mappings and gates.
 
-    class EntmaxTransformerModel(AdaptiveModel, TransformerModel): ...
+    @register_model("my_transformer")
+    class MyTransformer(AdaptiveModel, TransformerModel): ...
 
-The model is built as fairseq builds it, and then :meth:`AdaptiveModel.take_heads` gives every
-attention in it its mapping, number of heads and gates.
+The model is built as fairseq builds it, and then every attention in it gets its mapping, number
+of heads and gates.
 """
 
 from __future__ import annotations
@@ -54,8 +55,7 @@ logger = logging.getLogger(__name__)
 class AdaptiveModel(nn.Module):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
-    Stands before fairseq's model among the bases of a class. The class's ``build_model`` calls
-    :meth:`prepare`, then fairseq's ``build_model``, then :meth:`take_heads`.
+    Stands before fairseq's model among the bases of a class.
 
     Attributes:
         attentions: those that models of the class have.
@@ -90,24 +90,34 @@ class AdaptiveModel(nn.Module):
         return read_options(args, cls.attentions)
 
     @classmethod
+    def build_model(cls, args: Any, task: Any) -> Any:
+        """Build a model from parsed options, or from the ``model`` section of a YAML file.
+
+        Raises:
+            ValueError: an option is wrong; names it, the value, and what is allowed.
+        """
+        args = cls.prepare(args)
+        options = cls.attention_options_of(args)
+        model = super().build_model(args, task)  # type: ignore[misc]
+        model.take_heads(options, args)
+        return model
+
+    @classmethod
     def prepare(cls, args: Any) -> Namespace:
-        """Options, from a command line or the ``model`` section of a YAML file, ready to build.
+        """The options from which fairseq is to build the model, checked.
 
         Where training starts from a pruned checkpoint and no option says how many heads there
         are, they are those of the checkpoint.
 
         Raises:
-            ValueError: an option is wrong; names it, the value, and what is allowed.
+            ValueError: as :meth:`build_model`.
         """
-        try:
+        with compat.stopping_command():
             prepared = _namespace(args) if OmegaConf.is_config(args) else args
             set_defaults(prepared)
             check_stock_options(prepared)
             heads = _heads_of_start(prepared)
             options = cls.attention_options_of(Namespace(**{**vars(prepared), **heads}))
-        except ValueError as error:
-            compat.stop_command(error)
-            raise
         # Said in the checkpoint, so that whoever loads it need not look for the start
         for attention, counts in options.heads.items():
             heads[HEADS_OPTIONS[attention]] = ",".join(map(str, counts))
@@ -117,18 +127,21 @@ class AdaptiveModel(nn.Module):
                 args.update(heads)
         return prepared
 
-    def take_heads(self, options: AttentionOptions, args: Any, seed: int | None = None) -> None:
+    def head_seed(self) -> int:
+        """Of the starting values of what mappings learn."""
+        return seed_of_its_own()
+
+    def take_heads(self, options: AttentionOptions, args: Any) -> None:
         """Give every attention of a model that fairseq built its mapping, heads and gates.
 
         Args:
             options: of :meth:`attention_options_of`.
             args: all options; ``save_dir`` and ``no_save`` say where records are written.
-            seed: of the starting values; None takes one that follows torch's.
 
         Raises:
             ValueError: an attention leaves no place for a mapping, or not for so few heads.
         """
-        generator = torch.Generator().manual_seed(seed_of_its_own() if seed is None else seed)
+        generator = torch.Generator().manual_seed(self.head_seed())
         for attention, number, layer in transformer_layers(self):
             give_heads(layer, attention, options.build_heads(attention, number, generator))
         self._share_parameters()
@@ -162,7 +175,7 @@ class AdaptiveModel(nn.Module):
         """Called by fairseq's trainer before each step, and only by it."""
         super().set_num_updates(num_updates)  # type: ignore[misc]
         if self.monitor is not None:
-            self.monitor.updates = num_updates
+            self.monitor.is_trained = True
 
     def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
         """Load a checkpoint of this model or of its stock counterpart.

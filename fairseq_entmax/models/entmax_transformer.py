@@ -26,16 +26,13 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import checkpoints, compat, data_bin, kernels
+from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
 from fairseq_entmax.modules import mark_future_mask
 
-checkpoints.protect_fairseq()
-compat.restore_optimizer_of_grown_models()
-compat.follow_trainer()
-compat.average_no_whole_numbers()
+fairseq_changes.install()
 
 
 class EntmaxTransformerEncoder(TransformerEncoderBase):
@@ -78,6 +75,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
     """
 
+    cfg: Any
+
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
         """None: fairseq's own pretrained models belong to its ``transformer``."""
@@ -88,16 +87,8 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return read_options(TransformerConfig.from_namespace(args), cls.attentions)
 
     @classmethod
-    def build_model(cls, args: Any, task: Any) -> EntmaxTransformerModel:
-        """Build a model from parsed options, or from the ``model`` section of a YAML file.
-
-        Raises:
-            ValueError: an option is wrong; names it, the value, and what is allowed.
-        """
-        args = cls.prepare(args)
-        options = cls.attention_options_of(args)
-        model: Any = super().build_model(args, task)
-        model.take_heads(options, args, model.cfg.head_seed)
+    def build_model(cls, args: Any, task: Any) -> Any:
+        model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
         wrap_layers(model.decoder, model.cfg)
         return model
@@ -113,6 +104,9 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return EntmaxTransformerDecoder(
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
+
+    def head_seed(self) -> int:
+        return int(self.cfg.head_seed)
 
 
 def check_command(args: Namespace, options: AttentionOptions) -> None:
@@ -137,11 +131,8 @@ def _register_architectures() -> None:
             set_defaults(args)
             stock_defaults(args)
             if isinstance(args, Namespace):
-                try:
+                with compat.stopping_command():
                     check_command(args, EntmaxTransformerModel.attention_options_of(args))
-                except ValueError as error:
-                    compat.stop_command(error)
-                    raise
 
         register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
 

@@ -15,7 +15,8 @@ from __future__ import annotations
 import json
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -50,8 +51,8 @@ class HeadMonitor:
             writes nothing.
 
     Attributes:
-        updates: the number of updates that fairseq's trainer gave last; None as long as no
-            trainer runs this model, and then nothing is logged or written.
+        is_trained: whether fairseq's trainer runs this model; before, nothing is logged or
+            written.
     """
 
     def __init__(
@@ -72,25 +73,15 @@ class HeadMonitor:
             for name, learned in self._learned.items()
         ]
         self._interval = interval
-        self._statistics = {
-            f"{name}_{attention.replace('-', '_')}_{statistic}": _Statistic(
-                learned, attention, statistic
-            )
-            for name, learned in self._learned.items()
-            for attention in learned.attentions
-            for statistic in ("mean", "min", "max")
-        }
-        self.updates: int | None = None
+        self.is_trained = False
 
     def observe(self, training: bool) -> None:
         """Called at each forward pass. Waits for the device only when a line is due."""
-        if self.updates is None or not self._learned:
+        update = compat.trainer_num_updates()
+        if not self.is_trained or update is None:
             return
-        for name, statistic in self._statistics.items():
-            compat.log_when_shown(name, statistic)
-        # The trainer tells a model its updates before each step, so not the last one's
-        after_last_step = None if training else compat.trainer_num_updates()
-        update = self.updates if after_last_step is None else after_last_step
+        for learned in self._learned.values():
+            learned.log()
         is_due = not training or (self._interval > 0 and update % self._interval == 0)
         if distributed_utils.get_global_rank() == 0:
             for record in self._records:
@@ -119,6 +110,13 @@ class _Learned:
             for attention, layers in self.attentions.items()
             if only in (None, attention)
         }
+
+    def log(self) -> None:
+        """Let fairseq show mean, minimum and maximum over the heads of each attention."""
+        for attention in self.attentions:
+            for statistic, function in (("mean", _mean), ("min", min), ("max", max)):
+                name = f"{self.name}_{attention.replace('-', '_')}_{statistic}"
+                compat.log_when_shown(name, partial(_over_heads, attention, function), self)
 
     def _numbers(self, reference: weakref.ref[Mapping]) -> list[float]:
         mapping = reference()
@@ -159,23 +157,18 @@ class _Record:
             self._last = update
 
 
-class _Statistic:
-    """A number over the heads of one attention, worked out when it is called."""
+def _over_heads(
+    attention: str, function: Callable[[list[float]], float], *learned: _Learned
+) -> float:
+    """A number over the heads of one attention; NaN where the model is gone."""
+    if not learned:
+        return float("nan")
+    layers = learned[0].values(attention)[attention]
+    return round(function([value for layer in layers.values() for value in layer]), 4)
 
-    def __init__(self, learned: _Learned, attention: str, statistic: str) -> None:
-        # fairseq keeps its metrics as long as the process lives; not the model with them
-        self._learned = weakref.ref(learned)
-        self._attention = attention
-        self._statistic = statistic
 
-    def __call__(self) -> float:
-        learned = self._learned()
-        if learned is None:
-            return float("nan")
-        layers = learned.values(self._attention)[self._attention]
-        values = [value for layer in layers.values() for value in layer]
-        statistic = {"mean": sum(values) / len(values), "min": min(values), "max": max(values)}
-        return round(statistic[self._statistic], 4)
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:

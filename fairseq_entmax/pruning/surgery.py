@@ -18,15 +18,13 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.attentions import PLACES
-from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
+from fairseq_entmax.criterions import plain_criterion
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
-PLAIN_CRITERION = "label_smoothed_cross_entropy"
-CRITERION_OPTIONS = ("label_smoothing", "report_accuracy", "ignore_prefix_size", "sentence_avg")
 STATE = "pruning_state."
 
 # Attention to the number of heads of each layer, bottom layer first
@@ -278,10 +276,8 @@ def _settings(
         return None
     cfg = copy.deepcopy(cfg)
     cfg["model"] = _model_settings(cfg["model"], model, counts)
-    criterion = cfg.get("criterion")
-    if isinstance(criterion, dict) and criterion.get("_name") == GATED_CRITERION:
-        kept = {key: criterion[key] for key in CRITERION_OPTIONS if key in criterion}
-        cfg["criterion"] = {"_name": PLAIN_CRITERION, **kept}
+    if isinstance(cfg.get("criterion"), dict):
+        cfg["criterion"] = plain_criterion(cfg["criterion"])
     return cfg
 
 
@@ -299,8 +295,8 @@ def _model_settings(settings: Any, model: SavedModel, counts: HeadCounts) -> Any
         values[HEADS_OPTIONS[attention]] = ",".join(map(str, layers))
     values["head_gates"] = None
     values["freeze_decoder"] = False
-    if values.get("criterion") == GATED_CRITERION:
-        values["criterion"] = PLAIN_CRITERION
+    if isinstance(values.get("criterion"), str):
+        values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
     return settings
 
 

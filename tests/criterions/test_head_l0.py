@@ -4,20 +4,32 @@ import argparse
 import gc
 import logging
 import math
+import pickle
+from argparse import Namespace
+from dataclasses import fields
 
 import pytest
 import torch
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
-from fairseq_entmax.criterions import LabelSmoothedCrossEntropyWithHeadL0
+from fairseq_entmax.checkpoints import load_checkpoint
+from fairseq_entmax.criterions import (
+    LabelSmoothedCrossEntropyWithHeadL0,
+    plain_criterion,
+    with_head_l0,
+)
 from fairseq_entmax.criterions.head_l0 import NAME
 from fairseq_entmax.criterions.penalty import count_heads
-from fairseq_entmax.criterions.penalty_options import parse_targets, read_penalty
+from fairseq_entmax.criterions.penalty_options import HeadL0Options, parse_targets, read_penalty
 from fairseq_entmax.modules import gates as gates_module
-from tests.support import batch, build_model, tiny_task
+from fairseq_entmax.pruning.surgery import prune_state
+from tests.support import TINY, batch, build_model, tiny_task
+from tests.training import make_trainer, save, train
 
 GATES = "encoder-self,cross"  # 8 heads each
 # fairseq's log-softmax is in float32, also of a float64 model, and losses are up to 1,000
@@ -65,8 +77,13 @@ def all_gates(model):
     return [gate for layers in model.head_gates().values() for gate in layers.values()]
 
 
-def criterion(sentence_avg=False, **options):
-    return LabelSmoothedCrossEntropyWithHeadL0(tiny_task(), sentence_avg, 0.1, **options)
+def criterion(sentence_avg=False, name=NAME, **options):
+    """As fairseq builds it from the options of a command line."""
+    given = {"sentence_avg": sentence_avg, "max_update": 0, **options}
+    if name == NAME:
+        given["label_smoothing"] = 0.1
+    options = CRITERION_DATACLASS_REGISTRY[name](**given)
+    return CRITERION_REGISTRY[name].build_criterion(options, tiny_task())
 
 
 def plain(sentence_avg=False):
@@ -94,16 +111,8 @@ def expected_heads(model):
 
 def test_the_criterion_is_known_to_fairseq_by_its_name():
     assert CRITERION_REGISTRY[NAME] is LabelSmoothedCrossEntropyWithHeadL0
-    config = CRITERION_DATACLASS_REGISTRY[NAME]()
     # its own defaults ask for no penalty, no decision and no warm-up
-    penalty = read_penalty(
-        config.l0_weight,
-        config.l0_warmup_updates,
-        config.target_heads,
-        config.decide_heads_at,
-        config.l0_multiplier_lr,
-        max_update=100,
-    )
+    penalty = read_penalty(CRITERION_DATACLASS_REGISTRY[NAME](max_update=100))
     assert (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at) == (
         0.0,
         None,
@@ -185,6 +194,128 @@ def test_without_reduction_the_losses_of_the_tokens_have_the_same_sum(
     each, _, _ = criterion(l0_weight=0.3)(model, sample(), reduce=False)
     assert each.numel() > 1
     assert each.sum().item() == pytest.approx(summed.item(), abs=TOLERANCE)
+
+
+CROSS_ENTROPY = "cross_entropy_with_head_l0"
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("training", [False, True])
+def test_plain_cross_entropy_gets_the_same_penalty(training, sentence_avg, trainer, fixed_draws):
+    model = gated_model().train(training)
+    loss, size, log = criterion(sentence_avg, CROSS_ENTROPY, l0_weight=0.3)(model, sample())
+    stock = CrossEntropyCriterion(tiny_task(), sentence_avg)
+    stock_loss, stock_size, _ = stock(model, sample())
+    assert size == stock_size == (5 if sentence_avg else 29)
+    penalty = size * 0.3 * expected_heads(model).item()
+    assert (loss - stock_loss).item() == pytest.approx(penalty, abs=TOLERANCE)
+    assert log["loss"].item() == pytest.approx(loss.item(), abs=TOLERANCE)
+
+
+@pytest.mark.parametrize("sentence_avg", [False, True])
+@pytest.mark.parametrize("name", [NAME, CROSS_ENTROPY])
+def test_the_logged_numbers_are_those_of_the_stock_criterion_but_for_the_loss(
+    name, sentence_avg, trainer, fixed_draws
+):
+    def logged(loss_of):
+        with metrics.aggregate(new_root=True) as meters:
+            for rows in ([0, 1, 2], [3, 4]):
+                _, _, log = loss_of(model, part(sample(), rows))
+                loss_of.reduce_metrics([log, log])
+            return meters.get_smoothed_values()
+
+    model = gated_model().eval()
+    stocks = {
+        NAME: LabelSmoothedCrossEntropyCriterion(tiny_task(), sentence_avg, 0.1),
+        CROSS_ENTROPY: CrossEntropyCriterion(tiny_task(), sentence_avg),
+    }
+    stock = logged(stocks[name])
+    found = logged(criterion(sentence_avg, name, l0_weight=0.3))
+    penalty = 0.3 * expected_heads(model).item() / math.log(2)
+    assert found["l0_penalty"] == pytest.approx(penalty, abs=1e-4)
+    assert found["loss"] == pytest.approx(stock.pop("loss") + penalty, abs=2e-3)
+    assert "ppl" in stock
+    assert {key: found[key] for key in stock} == pytest.approx(stock, abs=2e-3)
+
+
+def test_plain_cross_entropy_trains_to_its_budget_and_the_checkpoint_is_pruned(tmp_path):
+    options = ["--target-heads=encoder-self=3,cross=2", "--max-update=8"]
+    settings = {"head_gates": GATES, "attn_mapping": "softmax"}
+    made = make_trainer(build_model(**settings), f"--criterion={CROSS_ENTROPY}", *options)
+    train(made, 8)
+    state = load_checkpoint(save(made, tmp_path / "gated.pt"))
+    state["cfg"]["model"] = Namespace(arch="entmax_transformer", **TINY, **settings)
+    assert state["cfg"]["criterion"]["_name"] == CROSS_ENTROPY
+    pruned, report = prune_state(state, "gated.pt")
+    left = {name: sum(layers) for name, layers in report.heads_after.items()}
+    assert left == {"encoder-self": 3, "decoder-self": 8, "cross": 2}
+    assert plain_criterion(pruned["cfg"]["criterion"])["_name"] == "cross_entropy"
+    smaller = build_model(**vars(pruned["cfg"]["model"]))
+    smaller.load_state_dict(pruned["model"])
+    inputs = sample()["net_input"]
+    gated = made.get_model().eval()
+    torch.testing.assert_close(smaller(**inputs)[0], gated(**inputs)[0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("settings", "expected"),
+    [
+        (
+            {"_name": NAME, "label_smoothing": 0.2, "sentence_avg": True, "target_heads": "7"},
+            {"_name": "label_smoothed_cross_entropy", "label_smoothing": 0.2, "sentence_avg": True},
+        ),
+        (
+            {"_name": CROSS_ENTROPY, "sentence_avg": False, "l0_weight": 0.1, "max_update": 9},
+            {"_name": "cross_entropy", "sentence_avg": False},
+        ),
+        ({"_name": "adaptive_loss", "l0_weight": 1}, {"_name": "adaptive_loss", "l0_weight": 1}),
+        ({}, {}),
+    ],
+)
+def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty(settings, expected):
+    assert plain_criterion(settings) == expected
+
+
+AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
+
+
+def test_any_criterion_of_fairseq_gets_a_penalty_and_messages_with_its_name(trainer):
+    name = "adaptive_loss_with_head_l0"
+    assert CRITERION_REGISTRY[name] is AdaptiveLossWithHeadL0
+    assert AdaptiveLossWithHeadL0.__name__ == "AdaptiveLossWithHeadL0"
+    loss_of = criterion(name=name, ddp_backend="legacy_ddp", l0_weight=0.3)
+    model = gated_model(adaptive_softmax_cutoff="5,9").eval()
+    loss, size, _ = loss_of(model, sample())
+    stock, _, _ = AdaptiveLoss(tiny_task(), False)(model, sample())
+    penalty = size * 0.3 * expected_heads(model).item()
+    assert loss.item() == pytest.approx(stock.item() + penalty, abs=TOLERANCE)
+    with pytest.raises(ValueError, match=f"--criterion {name} needs a model with head gates"):
+        loss_of.check_model(build_model())
+
+
+def test_a_class_that_fairseq_does_not_know_as_a_criterion_gets_no_penalty():
+    with pytest.raises(ValueError, match="_Loss is no registered criterion with a dataclass"):
+        with_head_l0(torch.nn.modules.loss._Loss)
+
+
+def test_a_checkpoint_of_before_finds_criterion_and_options_by_their_names():
+    # fairseq compares the name of the class when it restores the optimizer
+    assert CRITERION_REGISTRY[NAME].__name__ == "LabelSmoothedCrossEntropyWithHeadL0"
+    options = CRITERION_DATACLASS_REGISTRY[NAME]
+    assert {option.name: option.default for option in fields(options)} == {
+        "_name": None,
+        "label_smoothing": 0.0,
+        "report_accuracy": False,
+        "ignore_prefix_size": 0,
+        "sentence_avg": "${optimization.sentence_avg}",
+        "l0_weight": 0.0,
+        "l0_warmup_updates": -1,
+        "target_heads": "",
+        "decide_heads_at": -1,
+        "l0_multiplier_lr": 0.02,
+        "max_update": "${optimization.max_update}",
+    }
+    assert pickle.loads(pickle.dumps(options)) is options  # for processes that fairseq starts
 
 
 def test_options_of_the_stock_criterion_are_passed_on(trainer, fixed_draws):
@@ -275,19 +406,19 @@ def test_a_model_saved_with_its_state_goes_on_as_if_training_had_not_stopped(tra
 @pytest.mark.parametrize(
     "build", [lambda: build_model("transformer"), lambda: build_model(attn_mapping="softmax")]
 )
-def test_a_model_without_gates_is_refused_with_the_remedy(build, trainer):
+def test_a_model_without_gates_is_refused_with_the_remedy(build):
     with pytest.raises(ValueError, match=r"with_head_l0 needs a model with head gates: add --head"):
-        criterion(l0_weight=0.1)(build(), sample())
+        criterion(l0_weight=0.1).check_model(build())
 
 
-def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
+def test_fully_sharded_training_is_refused_because_it_hides_the_gates():
     class FullyShardedDataParallel(torch.nn.Module):
         """Stands for fairscale's, by which fairseq wraps the model."""
 
     with pytest.raises(
         ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pytorch"
     ):
-        criterion(l0_weight=0.1)(FullyShardedDataParallel(), sample())
+        criterion(l0_weight=0.1).check_model(FullyShardedDataParallel())
 
 
 @pytest.mark.parametrize(
@@ -298,11 +429,9 @@ def test_fully_sharded_training_is_refused_because_it_hides_the_gates(trainer):
         ("decoder-self=1", r"names decoder-self, which has no gates"),
     ],
 )
-def test_a_budget_that_the_model_cannot_have_is_refused_in_the_first_batch(
-    targets, message, trainer
-):
+def test_a_budget_that_the_model_cannot_have_is_refused_before_the_first_batch(targets, message):
     with pytest.raises(ValueError, match=message):
-        criterion(target_heads=targets, max_update=9)(gated_model(), sample())
+        criterion(target_heads=targets, max_update=9).check_model(gated_model())
 
 
 @pytest.mark.parametrize("command", ["fairseq-train", "python"])
@@ -316,16 +445,6 @@ def test_a_wrong_option_ends_a_command_of_fairseq_in_one_sentence(command, monke
         criterion(l0_weight=-1)
     error = capsys.readouterr().err
     assert ("fairseq-train: error: --l0-weight must be" in error) is (expected is SystemExit)
-
-
-READ = {
-    "l0_weight": 0.0,
-    "l0_warmup_updates": -1,
-    "target_heads": "",
-    "decide_heads_at": -1,
-    "l0_multiplier_lr": 0.02,
-    "max_update": 0,
-}
 
 
 @pytest.mark.parametrize(
@@ -362,7 +481,7 @@ READ = {
 )
 def test_wrong_options_are_named_with_their_values_and_what_to_do(options, message):
     with pytest.raises(ValueError, match=message):
-        read_penalty(**{**READ, **options})
+        read_penalty(HeadL0Options(**{"max_update": 0, **options}))
 
 
 @pytest.mark.parametrize(
@@ -390,7 +509,7 @@ def test_wrong_options_are_named_with_their_values_and_what_to_do(options, messa
     ],
 )
 def test_what_is_not_given_follows_from_what_is(options, expected):
-    penalty = read_penalty(**{**READ, **options})
+    penalty = read_penalty(HeadL0Options(**{"max_update": 0, **options}))
     found = (penalty.weight, penalty.targets, penalty.warmup_updates, penalty.decide_at)
     assert found == expected
 

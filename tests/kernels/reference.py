@@ -2,7 +2,7 @@
 
 import torch
 
-from fairseq_entmax.mappings import threshold
+from fairseq_entmax.kernels import torch_ops
 from tests.mappings.reference import bisection
 
 
@@ -39,7 +39,7 @@ class _Mapping(torch.autograd.Function):
         if torch.is_grad_enabled():
             rows = _alpha_gradient(probs, kept, epsilon, grad)
         else:
-            rows = threshold.alpha_gradient(probs, epsilon, grad)
+            rows = torch_ops.alpha_gradient(probs, epsilon, grad)
         return for_scores, rows.sum_to_size(epsilon.shape)
 
 

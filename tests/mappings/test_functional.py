@@ -7,8 +7,8 @@ import entmax as reference_package
 import pytest
 import torch
 
+from fairseq_entmax.kernels import torch_ops
 from fairseq_entmax.mappings import entmax, entmax15, softmax, sparsemax
-from fairseq_entmax.mappings import threshold as threshold_module
 from fairseq_entmax.mappings.functional import logit_of_alpha, map_scores
 from tests.mappings.reference import (
     ALPHAS,
@@ -160,7 +160,7 @@ def test_rows_made_to_need_many_steps_are_solved(
     growth, narrowing, dtype, tolerance, looks, monkeypatch
 ):
     if not looks:
-        monkeypatch.setattr(threshold_module, "TOLERANCE", {dtype: -1.0})
+        monkeypatch.setattr(torch_ops, "TOLERANCE", {dtype: -1.0})
     # Two keys share the weight; behind them stand ever larger groups of keys, ever further
     # below the threshold, so that the iteration sheds them about one group at a time.
     sizes = [2]
@@ -177,7 +177,7 @@ def test_rows_made_to_need_many_steps_are_solved(
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_the_steps_taken_where_no_value_is_looked_at_are_enough(dtype, monkeypatch):
     # What a GPU runs: all steps, none of them left out.
-    monkeypatch.setattr(threshold_module, "TOLERANCE", {dtype: -1.0})
+    monkeypatch.setattr(torch_ops, "TOLERANCE", {dtype: -1.0})
     tolerance = {torch.float32: 1e-6, torch.float64: 1e-10}[dtype]
     for alpha in ALPHAS:
         for scores in score_grid(rows=8):

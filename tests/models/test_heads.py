@@ -14,6 +14,7 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import compat
+from fairseq_entmax.fairseq_changes import restoring_grown_models
 from fairseq_entmax.models import EntmaxTransformerModel, adaptive
 from fairseq_entmax.models import config as model_options
 from fairseq_entmax.models.config import HEADS_OPTIONS
@@ -341,7 +342,8 @@ def test_the_optimizer_of_a_stock_checkpoint_goes_on_and_gates_start_anew():
     model = build_model(attn_mapping="softmax", head_gates=ALL, seed=6)
     model.load_state_dict(stock.state_dict())
     optimizer = adam(model)
-    optimizer.load_state_dict(stock_optimizer.state_dict())
+    with restoring_grown_models():
+        optimizer.load_state_dict(stock_optimizer.state_dict())
     names = dict(model.named_parameters())
     for name, parameter in stock.named_parameters():
         expected = stock_optimizer.optimizer.state[parameter]["exp_avg"]

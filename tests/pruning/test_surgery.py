@@ -17,6 +17,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
+from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import (
@@ -24,7 +25,6 @@ from fairseq_entmax.pruning import (
     checkpoint_heads,
     prune_checkpoint,
     prune_state,
-    surgery,
 )
 from fairseq_entmax.pruning.text import as_options
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
@@ -368,7 +368,7 @@ def test_settings_without_a_cfg_at_all_are_those_in_args():
 def test_the_checkpoint_that_was_read_stays_as_it_is():
     gated = trained(head_gates=ALL)
     state = state_of(gated, head_gates=ALL)
-    state["cfg"]["criterion"] = {"_name": surgery.GATED_CRITERION, "l0_weight": 0.1}
+    state["cfg"]["criterion"] = {"_name": GATED_CRITERION, "l0_weight": 0.1}
     before = copy.deepcopy(state)
     pruned, _ = prune_state(state, "some.pt", {Head("cross", 0, 0)})
     assert state.keys() == before.keys()
@@ -419,7 +419,7 @@ def test_the_criterion_of_the_gates_becomes_the_one_that_it_extends():
 def with_budget(model, **options):
     """What is saved of a model that was to have three heads."""
     state = state_of(model, **options)
-    state["cfg"]["criterion"] = {"_name": surgery.GATED_CRITERION, "target_heads": "3"}
+    state["cfg"]["criterion"] = {"_name": GATED_CRITERION, "target_heads": "3"}
     return state
 
 
@@ -558,7 +558,7 @@ def full_state(model, **options):
     cfg |= {
         "model": settings_of(**options),
         "task": {"_name": "translation", "data": "nowhere"},
-        "criterion": {"_name": surgery.GATED_CRITERION, "label_smoothing": 0.1},
+        "criterion": {"_name": GATED_CRITERION, "label_smoothing": 0.1},
     }
     history = {"num_updates": 7, "lr_scheduler_state": {}, "optimizer_name": "FairseqAdam"}
     return {

@@ -10,6 +10,7 @@ import pytest
 import torch
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError, loading
+from fairseq_entmax.fairseq_changes import LOADING
 from tests.commands import USER_DIR, run
 from tests.security import corpus, roads
 from tests.security.good import LANGUAGES
@@ -97,7 +98,7 @@ def test_the_environment_cannot_turn_safe_loading_off(kind, good_state, tmp_path
     assert not (tmp_path / "mark").exists()
 
 
-@pytest.mark.parametrize("module", loading.LOADING)
+@pytest.mark.parametrize("module", LOADING)
 def test_a_pickle_that_settings_name_is_refused_too(module, good_state, tmp_path):
     path = corpus.write("pickle_open", good_state, tmp_path, tmp_path / "mark")
     with pytest.raises(UnsafeCheckpointError, match="could run code"):

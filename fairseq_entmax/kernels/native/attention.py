@@ -13,7 +13,12 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.attention_inputs import check, dense_rows, positions_first
+from fairseq_entmax.kernels.attention_inputs import (
+    AttentionOptions,
+    check,
+    dense_rows,
+    positions_first,
+)
 from fairseq_entmax.kernels.native import library, rows
 
 
@@ -63,55 +68,36 @@ def attention(
     causal: bool = False,
     scale: float = 1.0,
 ) -> Tensor:
-    """``softmax(scale query key^T) value`` with alpha-entmax in the place of softmax.
-
-    Args:
-        query: ``(batch, heads, queries, head_dim)``, float32, of any strides.
-        key: ``(batch, heads, keys, head_dim)``.
-        value: ``(batch, heads, keys, head_dim)``.
-        epsilon: alpha - 1, in [0, 1]: a number, or ``(heads,)`` or ``(1,)``, which may
-            require a gradient.
-        key_padding_mask: ``(batch, keys)``, bool, true at keys to leave out.
-        attn_mask: ``(queries, keys)``, added to the scores; -inf leaves a key out. Gets no
-            gradient.
-        causal: query i sees the keys up to ``i + keys - queries``, as a mask of ``-inf`` above
-            the diagonal does.
-        scale: of the scores.
-
-    Returns:
-        ``(batch, heads, queries, head_dim)``, in memory ``(queries, batch, heads, head_dim)``.
-        Queries whose keys are all left out get zeros, and zero gradients; others get NaN if
-        their head's epsilon is NaN, or NaN or ``+inf`` is among their scores. Differentiable in
-        the first four arguments, to any order.
-
-    Raises:
-        ValueError: shapes, dtypes or devices are not as above.
-    """
+    """As :meth:`fairseq_entmax.kernels.backends.Attention.attention`, in float32."""
     if not takes(query) or query.dim() != 4:
         raise ValueError(
             "query must be (batch, heads, queries, head_dim) in float32 on a CPU, not "
             f"{tuple(query.shape)} in {query.dtype} on {query.device}"
         )
-    check(query, key, value, epsilon, key_padding_mask, attn_mask)
-    heads = query.size(1)
-    if causal:
-        queries, keys = query.size(2), key.size(2)
-        future = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
-        attn_mask = future if attn_mask is None else attn_mask + future
+    options = AttentionOptions(key_padding_mask, attn_mask, causal, scale)
+    check(query, key, value, epsilon, options)
     if not isinstance(epsilon, Tensor):
-        epsilon = torch.full((heads,), epsilon)
-    mask = None
-    if attn_mask is not None:
-        # As the lanes read it: a row for each key, and queries up to a multiple of the lanes
-        queries, keys = attn_mask.shape
-        mask = attn_mask.new_zeros((keys, _blocks(queries) * library.lanes()), dtype=torch.float32)
-        mask[:, :queries] = attn_mask.t()
-    if key_padding_mask is not None:
-        key_padding_mask = key_padding_mask.contiguous()
+        epsilon = torch.full((query.size(1),), epsilon)
     # Outside of the function, which keeps its inputs for second derivatives
     query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
-    output: Tensor = _Attention.apply(query, key, value, epsilon, key_padding_mask, mask, scale)
+    options = _as_read(options, query, key)
+    output: Tensor = _Attention.apply(query, key, value, epsilon, options)
     return output
+
+
+def _as_read(options: AttentionOptions, query: Tensor, key: Tensor) -> AttentionOptions:
+    """The masks as the library reads them: one of the future is a mask as any other."""
+    padding, mask, causal, scale = options
+    queries, keys = query.size(2), key.size(2)
+    if causal:
+        future = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
+        mask = future if mask is None else mask + future
+    if mask is not None:
+        # As the lanes read it: a row for each key, and queries up to a multiple of the lanes
+        for_lanes = mask.new_zeros((keys, _blocks(queries) * library.lanes()), dtype=torch.float32)
+        for_lanes[:, :queries] = mask.t()
+        mask = for_lanes
+    return AttentionOptions(None if padding is None else padding.contiguous(), mask, False, scale)
 
 
 def _blocks(queries: int) -> int:
@@ -119,17 +105,10 @@ def _blocks(queries: int) -> int:
     return -(-queries // library.lanes())
 
 
-def _shape(
-    query: Tensor,
-    key: Tensor,
-    epsilon: Tensor,
-    padding: Tensor | None,
-    mask: Tensor | None,
-    scale: float,
-) -> _Shape:
-    batch, heads, queries, size = query.shape
+def _shape(query: Tensor, key: Tensor, epsilon: Tensor, options: AttentionOptions) -> _Shape:
+    padding, mask, _, scale = options
     return _Shape(
-        *(batch, heads, queries, key.size(2), size, scale),
+        *(*query.shape[:3], key.size(2), query.size(3), scale),
         *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
     )
 
@@ -147,9 +126,7 @@ class _Attention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         epsilon: Tensor,
-        padding: Tensor | None,
-        mask: Tensor | None,
-        scale: float,
+        options: AttentionOptions,
     ) -> Tensor:
         batch, heads, queries, _ = query.shape
         row_epsilon = epsilon.detach().to(torch.float32).expand(heads).contiguous()
@@ -161,14 +138,14 @@ class _Attention(torch.autograd.Function):
         if output.numel():
             library.check(
                 library.library().entmax_attention_forward(
-                    ctypes.byref(_shape(query, key, row_epsilon, padding, mask, scale)),
+                    ctypes.byref(_shape(query, key, row_epsilon, options)),
                     *(ctypes.byref(_Matrices.of(t)) for t in (query, key, value, output)),
                     library.address(probs),
                     _threads(query, key),
                 )
             )
         ctx.save_for_backward(query, key, value, epsilon, row_epsilon, probs)
-        ctx.scale = scale
+        ctx.scale = options.scale
         return output
 
     @staticmethod
@@ -178,7 +155,7 @@ class _Attention(torch.autograd.Function):
             # From (batch, heads, blocks, keys, lanes)
             rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
             inputs = (query, key, value, epsilon)
-            return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), *(None,) * 3
+            return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), None
         # Hooks on what is saved may give it back in other places
         query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
         probs = probs.contiguous()
@@ -194,7 +171,9 @@ class _Attention(torch.autograd.Function):
             )
             library.check(
                 library.library().entmax_attention_backward(
-                    ctypes.byref(_shape(query, key, row_epsilon, None, None, ctx.scale)),
+                    ctypes.byref(
+                        _shape(query, key, row_epsilon, AttentionOptions(scale=ctx.scale))
+                    ),
                     ctypes.byref(gradients),
                     library.address(probs),
                     _threads(query, key),
@@ -204,4 +183,4 @@ class _Attention(torch.autograd.Function):
             made = [tensor.zero_() for tensor in made]
         if for_epsilon is not None:
             for_epsilon = for_epsilon.sum(0).sum_to_size(epsilon.shape).to(epsilon.dtype)
-        return (*made, for_epsilon, None, None, None)
+        return (*made, for_epsilon, None)

@@ -3,8 +3,9 @@
 No build is needed to install the package. The library is compiled by the C compiler of the
 machine (``CC``, or ``cc``, ``gcc`` or ``clang``) into ``fairseq-entmax`` in the user's cache folder
 (``XDG_CACHE_HOME``, else ``~/.cache``; another one by ``FAIRSEQ_ENTMAX_CACHE``), under a name that
-changes with the source, the compiler, the system, the processor and its own content. What of the
-folder is loaded is said in :mod:`fairseq_entmax.kernels.native.cache`.
+changes with the source, the compiler, the system, the processor and its own content. Which folder
+is safe is said in :mod:`fairseq_entmax.kernels.native.folders`, what of it is loaded in
+:mod:`fairseq_entmax.kernels.native.cache`.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.native import cache
+from fairseq_entmax.kernels.native import cache, folders
 from fairseq_entmax.kernels.native.compiler import (
     SOURCES,
     CannotBuild,
@@ -74,12 +75,12 @@ def _loaded() -> _Loaded:
 def _try_to_load() -> _Loaded | CannotBuild:
     """The library, or why there is none: it is not tried twice in a process."""
     try:
-        folder = cache.named_folder()
+        folder = folders.named_folder()
         key = _key()
         try:
-            folder = cache.prepare(folder)
-        except cache.UntrustedError as error:
-            with cache.private() as private_folder:
+            folder = folders.prepare(folder)
+        except folders.UntrustedError as error:
+            with folders.private() as private_folder:
                 logger.warning(
                     "the alpha-entmax kernel is compiled for this process alone, because its cache "
                     "%s is not used: %s",
@@ -95,7 +96,7 @@ def _try_to_load() -> _Loaded | CannotBuild:
         return error
     except (OSError, RuntimeError, ValueError) as error:
         # A home folder that cannot be looked into, a CC that cannot be read, and the like
-        return CannotBuild(f"{error}: {cache.VARIABLE} names another folder, CC a compiler")
+        return CannotBuild(f"{error}: {folders.VARIABLE} names another folder, CC a compiler")
 
 
 def _key() -> str:
@@ -114,7 +115,7 @@ def _cached(folder: Path, key: str) -> tuple[_Loaded | None, list[str]]:
         try:
             return _open(path), reasons
         # The latter two: of a system that has changed, and of another source
-        except (cache.UntrustedError, OSError, AttributeError) as error:
+        except (folders.UntrustedError, OSError, AttributeError) as error:
             reasons.append(str(error))
     return None, reasons
 
@@ -138,7 +139,7 @@ def _compile(folder: Path, key: str) -> _Loaded:
 def _cannot_write(folder: Path, error: OSError) -> CannotBuild:
     return CannotBuild(
         f"the folder {folder} cannot be written to ({error.strerror}): name another in "
-        f"{cache.VARIABLE}"
+        f"{folders.VARIABLE}"
     )
 
 

@@ -30,68 +30,38 @@ def takes(scores: Tensor) -> bool:
 
 
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.probabilities`."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores)
-    keys = scores.size(-1)
-    rows = scores.numel() // keys if keys else 0
-    if rows:
-        function = getattr(library(), f"entmax_forward_{TYPES[scores.dtype]}")
-        row_epsilon = RowEpsilon.of(epsilon, scores, scores.dtype)
-        check(
-            function(
-                scores.data_ptr(),
-                row_epsilon.values.data_ptr(),
-                row_epsilon.inner,
-                row_epsilon.entries,
-                probs.data_ptr(),
-                rows,
-                keys,
-                _threads(rows, keys),
-            )
-        )
+    _run("forward", scores, epsilon, probs)
     return probs
 
 
 def gradients(
     probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """Gradients with respect to the scores and to alpha.
-
-    Args:
-        probs: ``(..., keys)``, what :func:`probabilities` returned.
-        epsilon: as given there.
-        grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
-        for_scores, for_alpha: which are wanted.
-
-    Returns:
-        ``(..., keys)``, and ``(..., 1)``, a number for each row, to be summed over the rows that
-        share an alpha; None for what is not wanted.
-    """
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.resolve_neg().contiguous()
     probs = probs.contiguous()
     grad_scores = torch.empty_like(probs) if for_scores else None
     grad_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if for_alpha else None
-    keys = probs.size(-1)
-    rows = probs.numel() // keys if keys else 0
-    if rows:
-        function = getattr(library(), f"entmax_backward_{TYPES[probs.dtype]}")
-        row_epsilon = RowEpsilon.of(epsilon, probs, probs.dtype)
-        check(
-            function(
-                probs.data_ptr(),
-                row_epsilon.values.data_ptr(),
-                row_epsilon.inner,
-                row_epsilon.entries,
-                grad.data_ptr(),
-                address(grad_scores),
-                address(grad_alpha),
-                rows,
-                keys,
-                _threads(rows, keys),
-            )
-        )
+    _run("backward", probs, epsilon, grad, grad_scores, grad_alpha)
     return grad_scores, grad_alpha
+
+
+def _run(direction: str, rows: Tensor, epsilon: float | Tensor, *others: Tensor | None) -> None:
+    """Call the function of the library for a direction and a dtype, which takes ``others`` too."""
+    keys = rows.size(-1)
+    number = rows.numel() // keys if keys else 0
+    if number:
+        function = getattr(library(), f"entmax_{direction}_{TYPES[rows.dtype]}")
+        of_rows = RowEpsilon.of(epsilon, rows, rows.dtype)
+        failed = function(
+            *(address(rows), address(of_rows.values), of_rows.inner, of_rows.entries),
+            *(address(tensor) for tensor in others),
+            *(number, keys, _threads(number, keys)),
+        )
+        check(failed)
 
 
 def _threads(rows: int, keys: int) -> int:

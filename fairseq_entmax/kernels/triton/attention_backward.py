@@ -12,15 +12,18 @@ from fairseq_entmax.kernels.triton.attention_forward import (
     dot,
     epsilon_of,
     load,
+    place_of,
     scores_of,
     store,
 )
 from fairseq_entmax.kernels.triton.math import (
     LOG2_E,
+    add_alpha_sums,
     alpha_gradient,
-    alpha_sums,
     any_for,
+    no_alpha_sums,
     power,
+    sum_keys,
 )
 
 _LN_2 = tl.constexpr(0.6931471805599453)
@@ -28,62 +31,30 @@ _LN_2 = tl.constexpr(0.6931471805599453)
 
 @triton.jit
 def backward_queries_kernel(
-    query_ptr,
-    key_ptr,
-    value_ptr,
-    epsilon_ptr,
-    padding_ptr,
-    mask_ptr,
-    output_ptr,
-    top_ptr,
-    tau_ptr,
-    grad_ptr,
-    middle_ptr,
-    grad_query_ptr,
-    grad_alpha_ptr,
-    query_batch,
-    query_head,
-    query_row,
-    key_batch,
-    key_head,
-    key_row,
-    value_batch,
-    value_head,
-    value_row,
-    epsilon_head,
-    mask_row,
-    heads,
-    pairs,
-    queries,
-    keys,
-    scale,
-    KIND: tl.constexpr,
-    FOR_ALPHA: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
+    output_ptr, top_ptr, tau_ptr, grad_ptr, middle_ptr, grad_query_ptr, grad_alpha_ptr,
+    query_batch, query_head, query_row, key_batch, key_head, key_row,
+    value_batch, value_head, value_row, epsilon_head, mask_row,
+    heads, pairs, queries, keys, scale,
+    KIND: tl.constexpr, FOR_ALPHA: tl.constexpr,
+    CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     """Gradients for ``BLOCK_M`` queries and, a number a row, for alpha.
 
     Also the ``middle`` of each row for :func:`backward_keys_kernel`: with s = p / u, the mean
     of the gradient of the probabilities under s, which eq. 7 of Correia et al. 2019 subtracts.
     """
-    blocks = tl.cdiv(queries, BLOCK_M)
-    pair = tl.program_id(0) // blocks
-    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    pair, batch, head, first = place_of(heads, queries, BLOCK_M)
     query_ptr += batch * query_batch + head * query_head
     key_ptr += batch * key_batch + head * key_head
     value_ptr += batch * value_batch + head * value_head
     if padding_ptr is not None:
         padding_ptr += batch * keys
-    position = pair.to(tl.int64) * HEAD_DIM
+    position = pair * HEAD_DIM
     stride = pairs * HEAD_DIM
-    first = tl.program_id(0) % blocks * BLOCK_M
     row = first + tl.arange(0, BLOCK_M)
-    at = pair.to(tl.int64) * queries + row
+    at = pair * queries + row
     epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
     # NaN where epsilon is; a row of such an epsilon has a threshold that is NaN, or no key
     nothing = epsilon - epsilon
@@ -107,47 +78,30 @@ def backward_queries_kernel(
     # sum_j s_j g_j k_j and sum_j s_j k_j: their mixture is known once both sums of s are
     with_grad = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
     without = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
-    entropy = tl.zeros([BLOCK_M], tl.float32)
-    mean_weight = tl.zeros([BLOCK_M], tl.float32)
-    from_weight = tl.zeros([BLOCK_M], tl.float32)
-    from_mean = tl.zeros([BLOCK_M], tl.float32)
-    from_log = tl.zeros([BLOCK_M], tl.float32)
+    entropy, mean_weight, from_weight, from_mean, from_log = no_alpha_sums(mean)
     for start in range(0, end, BLOCK_N):
         column = start + tl.arange(0, BLOCK_N)
         key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
         value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
         scores = scores_of(
-            query,
-            key,
-            row[:, None],
-            column[None, :],
-            scale,
-            queries,
-            keys,
-            padding_ptr,
-            mask_ptr,
-            mask_row,
-            CAUSAL,
-            PRECISION,
-        )
+            query, key, row[:, None], column[None, :], scale, queries, keys,
+            padding_ptr, mask_ptr, mask_row, CAUSAL, PRECISION,
+        )  # fmt: skip
         base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
         p, s, log2_p = power(base, inverse[:, None], KIND)
         centred = dot(grad, tl.trans(value), PRECISION) - mean[:, None]
         moved = s * centred
-        weights += tl.sum(s, axis=1)
-        weighted += tl.sum(moved, axis=1)
+        weights += sum_keys(s)
+        weighted += sum_keys(moved)
         with_grad += dot(moved.to(key.dtype), key, PRECISION)
         without += dot(s.to(key.dtype), key, PRECISION)
         if FOR_ALPHA:
             logs = tl.where(p == 0.0, 0.0, log2_p * _LN_2)
-            a, b, c, d, e = alpha_sums(
-                p, logs, 1.0 / tl.where(p == 0.0, 1.0, 1.0 + base), centred, epsilon[:, None]
-            )
-            entropy += a
-            mean_weight += b
-            from_weight += c
-            from_mean += d
-            from_log += e
+            inverse_power = 1.0 / tl.where(p == 0.0, 1.0, 1.0 + base)
+            entropy, mean_weight, from_weight, from_mean, from_log = add_alpha_sums(
+                entropy, mean_weight, from_weight, from_mean, from_log,
+                p, logs, inverse_power, centred, epsilon,
+            )  # fmt: skip
     middle = weighted / tl.where(weights == 0.0, 1.0, weights)
     grad_query = (with_grad - middle[:, None] * without) * scale
     store(grad_query_ptr + position, grad_query, row, stride, queries, HEAD_DIM, BLOCK_D)
@@ -159,54 +113,24 @@ def backward_queries_kernel(
 
 @triton.jit
 def backward_keys_kernel(
-    query_ptr,
-    key_ptr,
-    value_ptr,
-    epsilon_ptr,
-    padding_ptr,
-    mask_ptr,
-    top_ptr,
-    tau_ptr,
-    grad_ptr,
-    middle_ptr,
-    grad_key_ptr,
-    grad_value_ptr,
-    query_batch,
-    query_head,
-    query_row,
-    key_batch,
-    key_head,
-    key_row,
-    value_batch,
-    value_head,
-    value_row,
-    epsilon_head,
-    mask_row,
-    heads,
-    pairs,
-    queries,
-    keys,
-    scale,
+    query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
+    top_ptr, tau_ptr, grad_ptr, middle_ptr, grad_key_ptr, grad_value_ptr,
+    query_batch, query_head, query_row, key_batch, key_head, key_row,
+    value_batch, value_head, value_row, epsilon_head, mask_row,
+    heads, pairs, queries, keys, scale,
     KIND: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
-):
+    CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
     """Gradients for ``BLOCK_N`` keys and values. Tiles are ``(keys, queries)``."""
-    blocks = tl.cdiv(keys, BLOCK_N)
-    pair = tl.program_id(0) // blocks
-    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    pair, batch, head, first = place_of(heads, keys, BLOCK_N)
     query_ptr += batch * query_batch + head * query_head
     key_ptr += batch * key_batch + head * key_head
     value_ptr += batch * value_batch + head * value_head
     if padding_ptr is not None:
         padding_ptr += batch * keys
-    position = pair.to(tl.int64) * HEAD_DIM
+    position = pair * HEAD_DIM
     stride = pairs * HEAD_DIM
-    first = tl.program_id(0) % blocks * BLOCK_N
     column = first + tl.arange(0, BLOCK_N)
     epsilon = any_for(epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND))
     key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
@@ -220,26 +144,16 @@ def backward_keys_kernel(
     grad_value = tl.zeros([BLOCK_N, BLOCK_D], tl.float32)
     for start in range(begin, queries, BLOCK_M):
         row = start + tl.arange(0, BLOCK_M)
-        at = pair.to(tl.int64) * queries + row
+        at = pair * queries + row
         query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
         grad = load(grad_ptr + position, row, stride, queries, HEAD_DIM, BLOCK_D)
         top = tl.load(top_ptr + at, mask=row < queries, other=float("inf"))
         tau = tl.load(tau_ptr + at, mask=row < queries, other=0.0)
         middle = tl.load(middle_ptr + at, mask=row < queries, other=0.0)
         scores = scores_of(
-            key,
-            query,
-            row[None, :],
-            column[:, None],
-            scale,
-            queries,
-            keys,
-            padding_ptr,
-            mask_ptr,
-            mask_row,
-            CAUSAL,
-            PRECISION,
-        )
+            key, query, row[None, :], column[:, None], scale, queries, keys,
+            padding_ptr, mask_ptr, mask_row, CAUSAL, PRECISION,
+        )  # fmt: skip
         base = (scores - top[None, :]) * epsilon[None, :] - tau[None, :]
         inverse = LOG2_E / epsilon + (tau - tau)
         p, s, _ = power(base, inverse[None, :], KIND)

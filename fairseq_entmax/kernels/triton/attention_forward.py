@@ -29,10 +29,24 @@ from fairseq_entmax.kernels.triton.math import (
     MOST_STEPS,
     any_for,
     at_least,
+    max_keys,
     newton_step,
-    power,
+    numbers_of,
+    or_without,
+    power_at,
+    share_of,
     solve,
+    sum_keys,
 )
+
+
+@triton.jit
+def place_of(heads, length, BLOCK: tl.constexpr):
+    """The pair of sentence and head that a program is of, both, and where its block begins."""
+    blocks = tl.cdiv(length, BLOCK)
+    pair = tl.program_id(0) // blocks
+    first = tl.program_id(0) % blocks * BLOCK
+    return pair.to(tl.int64), (pair // heads).to(tl.int64), (pair % heads).to(tl.int64), first
 
 
 @triton.jit
@@ -48,11 +62,17 @@ def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.con
 
 
 @triton.jit
-def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
-    """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
+def _inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """Where the numbers of a block are in memory, and which of them there are."""
     column = tl.arange(0, BLOCK_D)
     inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
-    at = position.to(tl.int64)[:, None] * stride + column[None, :]
+    return position.to(tl.int64)[:, None] * stride + column[None, :], inside
+
+
+@triton.jit
+def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+    """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
+    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     return tl.load(pointer + at, mask=inside, other=0.0)
 
 
@@ -60,9 +80,7 @@ def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: 
 def store(
     pointer, values, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    column = tl.arange(0, BLOCK_D)
-    inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
-    at = position.to(tl.int64)[:, None] * stride + column[None, :]
+    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     tl.store(pointer + at, values.to(pointer.dtype.element_ty), mask=inside)
 
 
@@ -75,19 +93,9 @@ def dot(left, right, PRECISION: tl.constexpr):
 
 @triton.jit
 def scores_of(
-    left,
-    right,
-    row,
-    key,
-    scale,
-    queries,
-    keys,
-    padding_ptr,
-    mask_ptr,
-    mask_row,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-):
+    left, right, row, key, scale, queries, keys, padding_ptr, mask_ptr, mask_row,
+    CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
     """Scores with their masks: ``-inf`` at a key that a query does not see.
 
     ``left`` are queries and ``right`` keys, ``row`` is ``(rows, 1)`` and ``key`` ``(1, keys)``;
@@ -109,59 +117,46 @@ def scores_of(
 
 
 @triton.jit
+def scores_from(
+    start, query, row, key_ptr, key_row, scale, queries, keys, padding_ptr,
+    mask_ptr, mask_row, CAUSAL: tl.constexpr, PRECISION: tl.constexpr,
+    HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr, BLOCK_N: tl.constexpr,
+):  # fmt: skip
+    """The keys of the block from ``start`` on, and their :func:`scores_of`."""
+    column = start + tl.arange(0, BLOCK_N)
+    key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
+    scores = scores_of(
+        query, key, row[:, None], column[None, :], scale, queries, keys,
+        padding_ptr, mask_ptr, mask_row, CAUSAL, PRECISION,
+    )  # fmt: skip
+    return column, scores
+
+
+@triton.jit
 def forward_kernel(
-    query_ptr,
-    key_ptr,
-    value_ptr,
-    epsilon_ptr,
-    padding_ptr,
-    mask_ptr,
-    output_ptr,
-    top_ptr,
-    tau_ptr,
-    query_batch,
-    query_head,
-    query_row,
-    key_batch,
-    key_head,
-    key_row,
-    value_batch,
-    value_head,
-    value_row,
-    epsilon_head,
-    mask_row,
-    heads,
-    pairs,
-    queries,
-    keys,
-    scale,
+    query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
+    output_ptr, top_ptr, tau_ptr,
+    query_batch, query_head, query_row, key_batch, key_head, key_row,
+    value_batch, value_head, value_row, epsilon_head, mask_row,
+    heads, pairs, queries, keys, scale,
     KIND: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    PRECISION: tl.constexpr,
-    HEAD_DIM: tl.constexpr,
-    BLOCK_D: tl.constexpr,
-    BLOCK_M: tl.constexpr,
-    BLOCK_N: tl.constexpr,
+    CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
+    BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     WHOLE: tl.constexpr,
-):
+):  # fmt: skip
     """Output of ``BLOCK_M`` queries, and the largest score and the threshold of their rows.
 
     With ``WHOLE`` the ``BLOCK_N`` keys are all keys, and the threshold is found in registers.
     """
-    blocks = tl.cdiv(queries, BLOCK_M)
-    pair = tl.program_id(0) // blocks
-    batch, head = (pair // heads).to(tl.int64), (pair % heads).to(tl.int64)
+    pair, batch, head, first = place_of(heads, queries, BLOCK_M)
     query_ptr += batch * query_batch + head * query_head
     key_ptr += batch * key_batch + head * key_head
     value_ptr += batch * value_batch + head * value_head
     if padding_ptr is not None:
         padding_ptr += batch * keys
-    first = tl.program_id(0) % blocks * BLOCK_M
     row = first + tl.arange(0, BLOCK_M)
-    column = tl.arange(0, BLOCK_N)
-    epsilon = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
-    without = epsilon != epsilon
-    epsilon = any_for(epsilon)
+    given = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
+    epsilon = any_for(given)
     inverse = LOG2_E / epsilon
     query = load(query_ptr, row, query_row, queries, HEAD_DIM, BLOCK_D)
     # Keys from here on are seen by no query of the block
@@ -174,26 +169,13 @@ def forward_kernel(
     tau = tl.zeros([BLOCK_M], tl.float32)
     total = tl.zeros([BLOCK_M], tl.float32)
     if WHOLE:
-        key = load(key_ptr, column, key_row, keys, HEAD_DIM, BLOCK_D)
-        scores = scores_of(
-            query,
-            key,
-            row[:, None],
-            column[None, :],
-            scale,
-            queries,
-            keys,
-            padding_ptr,
-            mask_ptr,
-            mask_row,
-            CAUSAL,
-            PRECISION,
-        )
-        bad = (scores != scores) | (scores == float("inf"))
-        broken = tl.max(bad.to(tl.int32), axis=1)
-        scores = tl.where(bad, float("-inf"), scores)
-        top = tl.max(scores, axis=1)
-        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
+        column, scores = scores_from(
+            0, query, row, key_ptr, key_row, scale, queries, keys, padding_ptr,
+            mask_ptr, mask_row, CAUSAL, PRECISION, HEAD_DIM, BLOCK_D, BLOCK_N,
+        )  # fmt: skip
+        scores, broken = numbers_of(scores)
+        top = max_keys(scores)
+        broken = or_without(broken, given, top)
         # In a row with every key masked all differences are -inf
         top = tl.where(top == float("-inf"), float("inf"), top)
         tau, p, total = solve(scores - top[:, None], epsilon, inverse, KIND)
@@ -201,25 +183,14 @@ def forward_kernel(
         output = dot(p.to(value.dtype), value, PRECISION)
     else:
         for start in range(0, end, BLOCK_N):
-            key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
-            scores = scores_of(
-                query,
-                key,
-                row[:, None],
-                start + column[None, :],
-                scale,
-                queries,
-                keys,
-                padding_ptr,
-                mask_ptr,
-                mask_row,
-                CAUSAL,
-                PRECISION,
-            )
-            bad = (scores != scores) | (scores == float("inf"))
-            broken = tl.maximum(broken, tl.max(bad.to(tl.int32), axis=1))
-            top = tl.maximum(top, tl.max(tl.where(bad, float("-inf"), scores), axis=1))
-        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
+            _, scores = scores_from(
+                start, query, row, key_ptr, key_row, scale, queries, keys, padding_ptr,
+                mask_ptr, mask_row, CAUSAL, PRECISION, HEAD_DIM, BLOCK_D, BLOCK_N,
+            )  # fmt: skip
+            scores, is_broken = numbers_of(scores)
+            broken = tl.maximum(broken, is_broken)
+            top = tl.maximum(top, max_keys(scores))
+        broken = or_without(broken, given, top)
         top = tl.where(top == float("-inf"), float("inf"), top)
         moving = 1
         step = 0
@@ -228,56 +199,31 @@ def forward_kernel(
             total = tl.zeros([BLOCK_M], tl.float32)
             slope = tl.zeros([BLOCK_M], tl.float32)
             for start in range(0, end, BLOCK_N):
-                key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
-                scores = scores_of(
-                    query,
-                    key,
-                    row[:, None],
-                    start + column[None, :],
-                    scale,
-                    queries,
-                    keys,
-                    padding_ptr,
-                    mask_ptr,
-                    mask_row,
-                    CAUSAL,
-                    PRECISION,
-                )
-                base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
-                p, slopes, _ = power(base, inverse[:, None], KIND)
-                total += tl.sum(p, axis=1)
-                slope += tl.sum(slopes, axis=1)
+                _, scores = scores_from(
+                    start, query, row, key_ptr, key_row, scale, queries, keys, padding_ptr,
+                    mask_ptr, mask_row, CAUSAL, PRECISION, HEAD_DIM, BLOCK_D, BLOCK_N,
+                )  # fmt: skip
+                p, slopes, _ = power_at(tau, scores - top[:, None], epsilon, inverse, KIND)
+                total += sum_keys(p)
+                slope += sum_keys(slopes)
             total = tl.where(broken > 0, 0.0, total)
             tau, moving = newton_step(tau, total, slope, epsilon, KIND)
             step += 1
         total = tl.zeros([BLOCK_M], tl.float32)
         output = tl.zeros([BLOCK_M, BLOCK_D], tl.float32)
         for start in range(0, end, BLOCK_N):
-            key = load(key_ptr, start + column, key_row, keys, HEAD_DIM, BLOCK_D)
-            scores = scores_of(
-                query,
-                key,
-                row[:, None],
-                start + column[None, :],
-                scale,
-                queries,
-                keys,
-                padding_ptr,
-                mask_ptr,
-                mask_row,
-                CAUSAL,
-                PRECISION,
-            )
-            base = (scores - top[:, None]) * epsilon[:, None] - tau[:, None]
-            p, _, _ = power(base, inverse[:, None], KIND)
-            total += tl.sum(p, axis=1)
-            value = load(value_ptr, start + column, value_row, keys, HEAD_DIM, BLOCK_D)
+            column, scores = scores_from(
+                start, query, row, key_ptr, key_row, scale, queries, keys, padding_ptr,
+                mask_ptr, mask_row, CAUSAL, PRECISION, HEAD_DIM, BLOCK_D, BLOCK_N,
+            )  # fmt: skip
+            p, _, _ = power_at(tau, scores - top[:, None], epsilon, inverse, KIND)
+            total += sum_keys(p)
+            value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
             output += dot(p.to(value.dtype), value, PRECISION)
-    share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
-    output *= share[:, None]
-    position = pair.to(tl.int64) * HEAD_DIM
+    output *= share_of(total, broken)[:, None]
+    position = pair * HEAD_DIM
     stride = pairs * HEAD_DIM
     store(output_ptr + position, output, row, stride, queries, HEAD_DIM, BLOCK_D)
-    at = pair.to(tl.int64) * queries + row
+    at = pair * queries + row
     tl.store(top_ptr + at, top, mask=row < queries)
     tl.store(tau_ptr + at, tl.where(broken > 0, float("nan"), tau), mask=row < queries)

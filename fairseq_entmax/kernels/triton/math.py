@@ -1,6 +1,6 @@
 """What the Triton kernels share: logarithm, power, and a step of Newton's iteration.
 
-The formulas are those of :mod:`fairseq_entmax.mappings.threshold`, in float32. A kernel is
+The formulas are those of :mod:`fairseq_entmax.kernels.torch_ops`, in float32. A kernel is
 compiled for one ``KIND`` of epsilon: :data:`HALF` and :data:`ONE`, where a power is a product
 and nothing at all, or :data:`ANY`, read from memory for each row.
 
@@ -103,12 +103,48 @@ def sum_keys(x):
 
 
 @triton.jit
+def max_keys(x):
+    """Largest number of each row of a tile, as :func:`sum_keys`."""
+    if len(x.shape) == 3:
+        return tl.max(tl.max(x, axis=0), axis=1)
+    else:
+        return tl.max(x, axis=1)
+
+
+@triton.jit
+def numbers_of(scores):
+    """Scores with ``-inf`` in the place of NaN and ``+inf``, and 1 for each row that has any."""
+    bad = (scores != scores) | (scores == float("inf"))
+    return tl.where(bad, float("-inf"), scores), max_keys(bad.to(tl.int32))
+
+
+@triton.jit
+def or_without(broken, epsilon, top):
+    """``broken``, and 1 for a row whose epsilon is NaN, unless every key of it is masked."""
+    return broken | ((epsilon != epsilon) & (top > float("-inf"))).to(tl.int32)
+
+
+@triton.jit
+def share_of(total, broken):
+    """What a row that sums to ``total`` is multiplied by; NaN where it is broken."""
+    return tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
+
+
+@triton.jit
 def of_rows(value, tile):
     """A number of each row, of a shape that broadcasts to that of the tile."""
     if len(tile.shape) == 3:
         return value[None, :, None]
     else:
         return value[:, None]
+
+
+@triton.jit
+def power_at(tau, distance, epsilon, inverse, KIND: tl.constexpr):
+    """:func:`power` of a tile of distances to the largest scores, at the thresholds of its rows."""
+    # In one expression, which a GPU rounds once
+    base = distance * of_rows(epsilon, distance) - of_rows(tau, distance)
+    return power(base, of_rows(inverse, distance), KIND)
 
 
 @triton.jit
@@ -141,7 +177,7 @@ def solve(distance, epsilon, inverse, KIND: tl.constexpr):
     """Find the thresholds of whole rows.
 
     Newton's iteration started at the largest score climbs to the threshold and never passes
-    it (see :func:`fairseq_entmax.mappings.threshold.probabilities`). It stops once no row of
+    it (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). It stops once no row of
     the tile moves.
 
     Args:
@@ -159,9 +195,7 @@ def solve(distance, epsilon, inverse, KIND: tl.constexpr):
     moving = 1
     step = 0
     while (moving > 0) & (step < MOST_STEPS):
-        # In one expression, which a GPU rounds once
-        base = distance * of_rows(epsilon, distance) - of_rows(tau, distance)
-        p, slopes, _ = power(base, of_rows(inverse, distance), KIND)
+        p, slopes, _ = power_at(tau, distance, epsilon, inverse, KIND)
         total = sum_keys(p)
         tau, moving = newton_step(tau, total, sum_keys(slopes), epsilon, KIND)
         step += 1
@@ -192,8 +226,9 @@ def alpha_sums(p, logs, exp_minus_x, centred, epsilon):
         p, logs: a tile of probabilities and their logarithms, 0 outside the support.
         exp_minus_x: ``p ** -epsilon``, finite outside the support.
         centred: the incoming gradient less its mean under p.
-        epsilon: of a shape that broadcasts to that of the tile.
+        epsilon: ``(rows,)``.
     """
+    epsilon = of_rows(epsilon, p)
     weight = logs * logs * phi(epsilon * logs, exp_minus_x) * p
     moved = p * centred
     return (
@@ -206,8 +241,24 @@ def alpha_sums(p, logs, exp_minus_x, centred, epsilon):
 
 
 @triton.jit
+def no_alpha_sums(like):
+    """Five zeros for each row, for :func:`add_alpha_sums`."""
+    zero = tl.zeros_like(like)
+    return zero, zero, zero, zero, zero
+
+
+@triton.jit
+def add_alpha_sums(
+    entropy, mean_weight, from_weight, from_mean, from_log, p, logs, exp_minus_x, centred, epsilon
+):
+    """The five sums so far and, of another tile, those of :func:`alpha_sums`."""
+    a, b, c, d, e = alpha_sums(p, logs, exp_minus_x, centred, epsilon)
+    return entropy + a, mean_weight + b, from_weight + c, from_mean + d, from_log + e
+
+
+@triton.jit
 def alpha_gradient(entropy, mean_weight, from_weight, from_mean, from_log, epsilon):
-    """Gradient for alpha of each row, as :func:`fairseq_entmax.mappings.threshold.alpha_gradient`."""
+    """Gradient for alpha of each row, as in :mod:`fairseq_entmax.kernels.torch_ops`."""
     above = 1.0 + epsilon * entropy
     result = mean_weight * (from_mean - epsilon * from_log) - above * from_weight
     return result / (above + epsilon * epsilon * mean_weight)

@@ -67,64 +67,45 @@ def takes(scores: Tensor) -> bool:
 
 
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
-    """As :func:`fairseq_entmax.mappings.threshold.probabilities`, in float32 for any dtype."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
     if scores.numel():
-        tile, rows = tile_of(scores.size(-1)), scores.numel() // scores.size(-1)
-        row_epsilon = RowEpsilon.of(epsilon, scores, torch.float32)
-        with on_device(scores):
-            forward_kernel[(triton.cdiv(rows, tile.rows),)](
-                scores,
-                row_epsilon.values,
-                probs,
-                rows,
-                scores.size(-1),
-                row_epsilon.inner,
-                row_epsilon.entries,
-                KIND=kind_of(epsilon),
-                WHOLE=tile.whole,
-                CHUNKS=tile.chunks,
-                ROWS=tile.rows,
-                LANES=tile.lanes,
-                num_warps=tile.warps,
-            )
+        _launch(forward_kernel, scores, epsilon, probs)
     return probs
 
 
 def gradients(
     probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
 ) -> tuple[Tensor | None, Tensor | None]:
-    """As :func:`fairseq_entmax.kernels.native.rows.gradients`."""
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.contiguous()
     grad_scores = torch.empty_like(probs) if for_scores else None
-    grad_alpha = None
-    if for_alpha:
-        grad_alpha = probs.new_zeros((*probs.shape[:-1], 1))
+    grad_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if for_alpha else None
     if probs.numel() and (for_scores or for_alpha):
-        tile, rows = tile_of(probs.size(-1)), probs.numel() // probs.size(-1)
-        row_epsilon = RowEpsilon.of(epsilon, probs, torch.float32)
-        with on_device(probs):
-            backward_kernel[(triton.cdiv(rows, tile.rows),)](
-                probs,
-                row_epsilon.values,
-                grad,
-                grad_scores,
-                grad_alpha,
-                rows,
-                probs.size(-1),
-                row_epsilon.inner,
-                row_epsilon.entries,
-                KIND=kind_of(epsilon),
-                FOR_SCORES=for_scores,
-                FOR_ALPHA=for_alpha,
-                WHOLE=tile.whole,
-                CHUNKS=tile.chunks,
-                ROWS=tile.rows,
-                LANES=tile.lanes,
-                num_warps=tile.warps,
-            )
+        wanted = {"FOR_SCORES": for_scores, "FOR_ALPHA": for_alpha}
+        _launch(backward_kernel, probs, epsilon, grad, grad_scores, grad_alpha, **wanted)
     return grad_scores, grad_alpha
+
+
+def _launch(
+    kernel: Any, rows: Tensor, epsilon: float | Tensor, *others: Tensor | None, **wanted: bool
+) -> None:
+    """Run a kernel, which takes ``others`` too, on all rows of a tensor."""
+    keys = rows.size(-1)
+    tile, number = tile_of(keys), rows.numel() // keys
+    of_rows = RowEpsilon.of(epsilon, rows, torch.float32)
+    with on_device(rows):
+        kernel[(triton.cdiv(number, tile.rows),)](
+            *(rows, of_rows.values, *others, number, keys, of_rows.inner, of_rows.entries),
+            KIND=kind_of(epsilon),
+            WHOLE=tile.whole,
+            CHUNKS=tile.chunks,
+            ROWS=tile.rows,
+            LANES=tile.lanes,
+            num_warps=tile.warps,
+            **wanted,
+        )
 
 
 def on_device(tensor: Tensor) -> contextlib.AbstractContextManager[Any]:

@@ -16,13 +16,19 @@ from fairseq_entmax.kernels.triton.math import (
     LOG2_E,
     MOST_STEPS,
     ONE,
+    add_alpha_sums,
     alpha_gradient,
     alpha_sums,
     any_for,
     at_least,
     log_of,
+    max_keys,
     newton_step,
-    power,
+    no_alpha_sums,
+    numbers_of,
+    or_without,
+    power_at,
+    share_of,
     solve,
     sum_keys,
 )
@@ -49,8 +55,11 @@ def _tile(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.conste
 
 
 @triton.jit
-def _max_keys(x):
-    return tl.max(tl.max(x, axis=0), axis=1)
+def _scores(scores_ptr, at, start, keys, key, is_row):
+    """The tile of scores from the key ``start`` on, ``-inf`` outside, and where it is inside."""
+    inside = is_row[None, :, None] & (start + key < keys)
+    scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
+    return scores.to(tl.float32), inside
 
 
 @triton.jit
@@ -59,53 +68,36 @@ def _largest(scores_ptr, at, keys, key, is_row, BLOCK: tl.constexpr, ROWS: tl.co
     top = tl.full([ROWS], float("-inf"), tl.float32)
     broken = tl.zeros([ROWS], tl.int32)
     for start in range(0, keys, BLOCK):
-        inside = is_row[None, :, None] & (start + key < keys)
-        scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
-        scores = scores.to(tl.float32)
-        bad = (scores != scores) | (scores == float("inf"))
-        broken = tl.maximum(broken, _max_keys(bad.to(tl.int32)))
-        top = tl.maximum(top, _max_keys(tl.where(bad, float("-inf"), scores)))
+        scores, _ = _scores(scores_ptr, at, start, keys, key, is_row)
+        scores, is_broken = numbers_of(scores)
+        broken = tl.maximum(broken, is_broken)
+        top = tl.maximum(top, max_keys(scores))
     return top, broken
 
 
 @triton.jit
 def forward_kernel(
-    scores_ptr,
-    epsilon_ptr,
-    probs_ptr,
-    rows,
-    keys,
-    inner,
-    entries,
+    scores_ptr, epsilon_ptr, probs_ptr, rows, keys, inner, entries,
     KIND: tl.constexpr,
-    WHOLE: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    ROWS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    WHOLE: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     """Probabilities of ``ROWS`` rows; scores and probabilities ``(rows, keys)``, contiguous."""
     BLOCK: tl.constexpr = CHUNKS * LANES
     row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
-    epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
-    without = epsilon != epsilon
-    epsilon = any_for(epsilon)
+    given = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    epsilon = any_for(given)
     inverse = LOG2_E / epsilon
     if WHOLE:
-        inside = is_row[None, :, None] & (key < keys)
-        scores = tl.load(scores_ptr + at, mask=inside, other=float("-inf")).to(tl.float32)
-        bad = (scores != scores) | (scores == float("inf"))
-        broken = _max_keys(bad.to(tl.int32))
-        scores = tl.where(bad, float("-inf"), scores)
-        top = _max_keys(scores)
-        # A row with every key masked stays one of zeros
-        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
+        scores, inside = _scores(scores_ptr, at, 0, keys, key, is_row)
+        scores, broken = numbers_of(scores)
+        top = max_keys(scores)
+        broken = or_without(broken, given, top)
         origin = tl.where(top == float("-inf"), 0.0, top)
         tau, p, total = solve(scores - origin[None, :, None], epsilon, inverse, KIND)
-        share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
-        tl.store(probs_ptr + at, p * share[None, :, None], mask=inside)
+        tl.store(probs_ptr + at, p * share_of(total, broken)[None, :, None], mask=inside)
     else:
         top, broken = _largest(scores_ptr, at, keys, key, is_row, BLOCK, ROWS)
-        broken = broken | (without & (top > float("-inf"))).to(tl.int32)
+        broken = or_without(broken, given, top)
         origin = tl.where(top == float("-inf"), 0.0, top)
         tau = tl.zeros([ROWS], tl.float32)
         total = tl.zeros([ROWS], tl.float32)
@@ -118,22 +110,18 @@ def forward_kernel(
             total = tl.zeros([ROWS], tl.float32)
             slope = tl.zeros([ROWS], tl.float32)
             for start in range(0, keys, BLOCK):
-                inside = is_row[None, :, None] & (start + key < keys)
-                scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
-                distance = scores.to(tl.float32) - origin[None, :, None]
-                base = distance * epsilon[None, :, None] - last[None, :, None]
-                p, slopes, _ = power(base, inverse[None, :, None], KIND)
+                scores, _ = _scores(scores_ptr, at, start, keys, key, is_row)
+                distance = scores - origin[None, :, None]
+                p, slopes, _ = power_at(last, distance, epsilon, inverse, KIND)
                 total += sum_keys(p)
                 slope += sum_keys(slopes)
             tau, moving = newton_step(last, total, slope, epsilon, KIND)
             step += 1
-        share = tl.where(broken > 0, float("nan"), 1.0 / tl.where(total > 0.0, total, 1.0))
+        share = share_of(total, broken)
         for start in range(0, keys, BLOCK):
-            inside = is_row[None, :, None] & (start + key < keys)
-            scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
-            distance = scores.to(tl.float32) - origin[None, :, None]
-            base = distance * epsilon[None, :, None] - last[None, :, None]
-            p, _, _ = power(base, inverse[None, :, None], KIND)
+            scores, inside = _scores(scores_ptr, at, start, keys, key, is_row)
+            distance = scores - origin[None, :, None]
+            p, _, _ = power_at(last, distance, epsilon, inverse, KIND)
             tl.store(probs_ptr + at + start, p * share[None, :, None], mask=inside)
 
 
@@ -161,38 +149,26 @@ def _of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
 
 
 @triton.jit
-def _load(probs_ptr, grad_ptr, at, inside):
-    p = tl.load(probs_ptr + at, mask=inside, other=0.0).to(tl.float32)
-    return p, tl.load(grad_ptr + at, mask=inside, other=0.0).to(tl.float32)
+def _load(probs_ptr, grad_ptr, at, start, keys, key, is_row):
+    """The tiles of probabilities and their gradients, as :func:`_scores`, but 0 outside."""
+    inside = is_row[None, :, None] & (start + key < keys)
+    p = tl.load(probs_ptr + at + start, mask=inside, other=0.0).to(tl.float32)
+    return p, tl.load(grad_ptr + at + start, mask=inside, other=0.0).to(tl.float32), inside
 
 
 @triton.jit
 def backward_kernel(
-    probs_ptr,
-    epsilon_ptr,
-    grad_ptr,
-    grad_scores_ptr,
-    grad_alpha_ptr,
-    rows,
-    keys,
-    inner,
-    entries,
-    KIND: tl.constexpr,
-    FOR_SCORES: tl.constexpr,
-    FOR_ALPHA: tl.constexpr,
-    WHOLE: tl.constexpr,
-    CHUNKS: tl.constexpr,
-    ROWS: tl.constexpr,
-    LANES: tl.constexpr,
-):
+    probs_ptr, epsilon_ptr, grad_ptr, grad_scores_ptr, grad_alpha_ptr, rows, keys, inner, entries,
+    KIND: tl.constexpr, FOR_SCORES: tl.constexpr, FOR_ALPHA: tl.constexpr,
+    WHOLE: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
+):  # fmt: skip
     """Gradients of ``ROWS`` rows; tensors ``(rows, keys)``, contiguous, and alpha's ``(rows,)``."""
     BLOCK: tl.constexpr = CHUNKS * LANES
     row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
     epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
     per_row = epsilon[None, :, None]
     if WHOLE:
-        inside = is_row[None, :, None] & (key < keys)
-        p, grad = _load(probs_ptr, grad_ptr, at, inside)
+        p, grad, inside = _load(probs_ptr, grad_ptr, at, 0, keys, key, is_row)
         s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
         if FOR_SCORES:
             weights = sum_keys(s)
@@ -201,42 +177,33 @@ def backward_kernel(
         if FOR_ALPHA:
             centred = grad - sum_keys(p * grad)[None, :, None]
             entropy, weight, from_weight, from_mean, from_log = alpha_sums(
-                p, logs, inverse_power, centred, per_row
+                p, logs, inverse_power, centred, epsilon
             )
     else:
         weights = tl.zeros([ROWS], tl.float32)
         weighted = tl.zeros([ROWS], tl.float32)
         mean = tl.zeros([ROWS], tl.float32)
         for start in range(0, keys, BLOCK):
-            inside = is_row[None, :, None] & (start + key < keys)
-            p, grad = _load(probs_ptr, grad_ptr, at + start, inside)
+            p, grad, _ = _load(probs_ptr, grad_ptr, at, start, keys, key, is_row)
             s, _, _ = _of_probs(p, per_row, KIND, False)
             weights += sum_keys(s)
             weighted += sum_keys(s * grad)
             mean += sum_keys(p * grad)
         middle = weighted / tl.where(weights == 0.0, 1.0, weights)
-        entropy = tl.zeros([ROWS], tl.float32)
-        weight = tl.zeros([ROWS], tl.float32)
-        from_weight = tl.zeros([ROWS], tl.float32)
-        from_mean = tl.zeros([ROWS], tl.float32)
-        from_log = tl.zeros([ROWS], tl.float32)
+        entropy, weight, from_weight, from_mean, from_log = no_alpha_sums(mean)
         for start in range(0, keys, BLOCK):
-            inside = is_row[None, :, None] & (start + key < keys)
-            p, grad = _load(probs_ptr, grad_ptr, at + start, inside)
+            p, grad, inside = _load(probs_ptr, grad_ptr, at, start, keys, key, is_row)
             s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
             if FOR_SCORES:
                 tl.store(
                     grad_scores_ptr + at + start, s * (grad - middle[None, :, None]), mask=inside
                 )
             if FOR_ALPHA:
-                a, b, c, d, e = alpha_sums(
-                    p, logs, inverse_power, grad - mean[None, :, None], per_row
-                )
-                entropy += a
-                weight += b
-                from_weight += c
-                from_mean += d
-                from_log += e
+                centred = grad - mean[None, :, None]
+                entropy, weight, from_weight, from_mean, from_log = add_alpha_sums(
+                    entropy, weight, from_weight, from_mean, from_log,
+                    p, logs, inverse_power, centred, epsilon,
+                )  # fmt: skip
     if FOR_ALPHA:
         result = alpha_gradient(entropy, weight, from_weight, from_mean, from_log, epsilon)
         tl.store(grad_alpha_ptr + row, result, mask=is_row)

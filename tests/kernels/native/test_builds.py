@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_entmax.kernels.native import cache, library, rows
+from fairseq_entmax.kernels.native import cache, folders, library, rows
 from fairseq_entmax.kernels.native.compiler import MORE_FLAGS
 from tests.kernels.native.support import REAL_COMPILER, FakeCompiler, needs_compiler
 
@@ -72,7 +72,7 @@ def test_where_there_are_no_locks_each_process_compiles(compiler, folder, fresh)
     def no_locks(*_):
         raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
 
-    fresh.setattr(cache.fcntl, "flock", no_locks)
+    fresh.setattr(folders.fcntl, "flock", no_locks)
     other = folder / f"{cache.BUILD}01234567"  # of another process
     other.mkdir()
     path = library.load()
@@ -116,7 +116,7 @@ def test_kills_leave_nothing_among_temporary_files_either(folder, fresh, tmp_pat
 
 def test_private_folders_of_living_processes_stay(fresh, tmp_path):
     fresh.setattr("tempfile.tempdir", str(tmp_path))
-    with cache.private() as first, cache.private() as second:
+    with folders.private() as first, folders.private() as second:
         assert first.exists()
         assert second.exists()
     assert list(tmp_path.iterdir()) == []
@@ -124,11 +124,11 @@ def test_private_folders_of_living_processes_stay(fresh, tmp_path):
 
 def test_folders_that_others_made_stay(compiler, fresh, folder, tmp_path):
     fresh.setattr("tempfile.tempdir", str(tmp_path))
-    mine = [folder / f"{cache.BUILD}notes", tmp_path / f"{cache.PRIVATE}2024-results"]
+    mine = [folder / f"{cache.BUILD}notes", tmp_path / f"{folders.PRIVATE}2024-results"]
     for path in mine:
         path.mkdir()
     library.load()
-    with cache.private():
+    with folders.private():
         pass
     assert all(path.is_dir() for path in mine)
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from fairseq_entmax.kernels.native import cache, compiler, library, rows
+from fairseq_entmax.kernels.native import cache, compiler, folders, library, rows
 from tests.kernels.native.support import REAL_COMPILER, needs_compiler
 
 pytestmark = needs_compiler
@@ -222,19 +222,19 @@ def test_links_in_a_circle_are_an_error(tmp_path):
     (tmp_path / "one").symlink_to("two")
     (tmp_path / "two").symlink_to("one")
     with pytest.raises(OSError, match="symbolic links"):
-        cache.trusted(tmp_path / "one")
+        folders.trusted(tmp_path / "one")
 
 
 def test_the_way_back_from_a_folder_is_that_of_the_system(tmp_path):
     (tmp_path / "a" / "b").mkdir(parents=True)
     (tmp_path / "link").symlink_to("a/b")
-    assert cache.trusted(tmp_path / "link" / ".." / "new") == tmp_path.resolve() / "a" / "new"
+    assert folders.trusted(tmp_path / "link" / ".." / "new") == tmp_path.resolve() / "a" / "new"
 
 
 def test_folders_are_made_for_this_user_alone(tmp_path):
     old = os.umask(0)
     try:
-        path = cache.prepare(tmp_path / "new" / "cache")
+        path = folders.prepare(tmp_path / "new" / "cache")
     finally:
         os.umask(old)
     assert [folder.stat().st_mode & 0o777 for folder in (path, path.parent)] == [0o700] * 2
@@ -243,7 +243,7 @@ def test_folders_are_made_for_this_user_alone(tmp_path):
 def test_where_the_system_has_no_users_the_folder_is_taken_as_it_is(monkeypatch, tmp_path):
     monkeypatch.delattr(os, "getuid")
     tmp_path.chmod(0o777)
-    assert cache.prepare(tmp_path) == tmp_path
+    assert folders.prepare(tmp_path) == tmp_path
 
 
 def test_without_a_safe_folder_at_all_nothing_is_compiled(fresh, compiler, folder, tmp_path):
@@ -290,7 +290,7 @@ def test_every_flipped_bit_is_found(compiler, folder):
     sample = random.Random(1).sample(range(bits), 200)
     for bit in (*range(64 * 8), *sample, bits - 1):
         flip(path, bit, content)
-        with pytest.raises(cache.UntrustedError, match="is damaged"):
+        with pytest.raises(folders.UntrustedError, match="is damaged"):
             cache.opened(path)
 
 

@@ -9,7 +9,8 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels.native import cache, library, rows
+from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.native import folders, library, rows
 from fairseq_entmax.kernels.native.compiler import MORE_FLAGS
 from fairseq_entmax.mappings import entmax
 from tests.kernels.native.support import needs_compiler
@@ -19,12 +20,12 @@ pytestmark = needs_compiler
 
 def test_the_switch_forces_a_backend(fresh):
     scores = torch.zeros(3, 4)
-    for name, expected in (("torch", None), ("native", rows), ("auto", rows), ("", rows)):
+    for name, expected in (("torch", torch_ops), ("native", rows), ("auto", rows), ("", rows)):
         fresh.setenv(kernels.VARIABLE, name)
-        assert kernels.backend_for(scores) is expected
+        assert kernels.backend_for(scores, 0.5) is expected
     fresh.delenv(kernels.VARIABLE)
-    assert kernels.backend_for(scores) is rows
-    assert kernels.backend_for(scores.half()) is None
+    assert kernels.backend_for(scores, 0.5) is rows
+    assert kernels.backend_for(scores.half(), 0.5) is torch_ops
 
 
 def test_an_unknown_name_is_refused_with_those_that_are_allowed(fresh):
@@ -86,7 +87,7 @@ def test_what_cannot_be_built_is_not_tried_at_every_call(fresh, tmp_path):
     fresh.setenv("CC", str(compiler))
     fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path / "cache"))
     for _ in range(3):
-        assert kernels.backend_for(torch.zeros(3)) is None
+        assert kernels.backend_for(torch.zeros(3), 0.5) is torch_ops
     tried = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
     assert len(tried) == len(MORE_FLAGS)
 
@@ -95,7 +96,7 @@ def test_the_cache_may_be_named_by_a_relative_path(fresh, tmp_path):
     fresh.chdir(tmp_path)
     fresh.setenv("FAIRSEQ_ENTMAX_CACHE", ".")
     assert library.load().parent == tmp_path
-    assert kernels.backend_for(torch.zeros(3)) is rows
+    assert kernels.backend_for(torch.zeros(3), 0.5) is rows
 
 
 @pytest.mark.parametrize(
@@ -104,7 +105,7 @@ def test_the_cache_may_be_named_by_a_relative_path(fresh, tmp_path):
 def test_settings_that_cannot_be_read_leave_the_work_to_torch(fresh, caplog, variable, value):
     fresh.setenv(variable, value)
     with caplog.at_level(logging.INFO):
-        assert kernels.backend_for(torch.zeros(3)) is None
+        assert kernels.backend_for(torch.zeros(3), 0.5) is torch_ops
     assert "FAIRSEQ_ENTMAX_CACHE names another folder, CC a compiler" in caplog.text
 
 
@@ -115,7 +116,7 @@ def test_without_a_home_folder_the_message_names_the_remedy(fresh):
     def no_home():
         raise RuntimeError("Could not determine home directory.")
 
-    fresh.setattr(cache.Path, "home", no_home)
+    fresh.setattr(folders.Path, "home", no_home)
     with pytest.raises(library.CannotBuild, match="name a folder in FAIRSEQ_ENTMAX_CACHE"):
         library.load()
 

@@ -4,8 +4,9 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
+from fairseq_entmax.kernels import torch_ops
 from fairseq_entmax.kernels.native import rows as native
-from fairseq_entmax.mappings import entmax, threshold
+from fairseq_entmax.mappings import entmax
 from tests.kernels.native.support import needs_compiler
 from tests.memory import memory_of
 
@@ -24,7 +25,7 @@ def some_scores(rows, keys, spread, dtype=torch.float32, masked=0.1):
 
 
 def reference(scores, epsilon):
-    return threshold.probabilities(scores.double(), epsilon.double())
+    return torch_ops.probabilities(scores.double(), epsilon.double())
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
@@ -51,9 +52,9 @@ def test_gradients_are_those_of_torch_in_float64(keys, epsilon, dtype):
     for_scores, for_alpha = native.gradients(probs, row_epsilon, grad, True, True)
     wide, wide_epsilon = probs.double(), row_epsilon.double()
     tolerance = 1e-5 if dtype == torch.float32 else 1e-9
-    expected = threshold.scores_gradient(wide, wide_epsilon, grad.double())
+    expected = torch_ops.scores_gradient(wide, wide_epsilon, grad.double())
     torch.testing.assert_close(for_scores.double(), expected, atol=tolerance, rtol=0)
-    expected = threshold.alpha_gradient(wide, wide_epsilon, grad.double())
+    expected = torch_ops.alpha_gradient(wide, wide_epsilon, grad.double())
     torch.testing.assert_close(for_alpha.double(), expected, atol=tolerance, rtol=0)
 
 
@@ -136,9 +137,9 @@ def test_what_watches_operations_sees_those_of_torch(monkeypatch):
     from torch.utils.flop_counter import FlopCounterMode
 
     monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)
-    assert kernels.backend_for(torch.zeros(3, 4)) is native
+    assert kernels.backend_for(torch.zeros(3, 4), 0.5) is native
     with FlopCounterMode(display=False):
-        assert kernels.backend_for(torch.zeros(3, 4)) is None
+        assert kernels.backend_for(torch.zeros(3, 4), 0.5) is torch_ops
 
 
 def test_forward_mode_differentiation_is_refused_not_passed_over(monkeypatch):
@@ -167,4 +168,4 @@ def test_a_tensor_without_numbers_is_left_to_torch(monkeypatch):
 
     monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)
     with FakeTensorMode():
-        assert kernels.backend_for(torch.zeros(3, 4)) is None
+        assert kernels.backend_for(torch.zeros(3, 4), 0.5) is torch_ops

@@ -11,6 +11,7 @@ from tests.kernels.triton.support import DEVICE, compile_for_h100
 
 pytest.importorskip("triton")
 from fairseq_entmax.kernels.triton import attention as triton_attention
+from fairseq_entmax.kernels.triton import attention_tiles as tiles
 from fairseq_entmax.kernels.triton.attention import attention
 
 
@@ -63,8 +64,8 @@ def learned(heads):
 def passes(request, monkeypatch):
     """Rows held in registers, and rows in blocks of 16 keys."""
     if request.param == "blocks":
-        monkeypatch.setattr(triton_attention, "MOST_KEYS_IN_REGISTERS", 0)
-        monkeypatch.setattr(triton_attention, "LONG_BLOCK", 16)
+        monkeypatch.setattr(tiles, "MOST_KEYS_IN_REGISTERS", 0)
+        monkeypatch.setattr(tiles, "LONG_BLOCK", 16)
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 1e-6, 0.1, 0.333, 0.5, 0.75, 1.0, None])
@@ -324,7 +325,7 @@ def test_the_switch_chooses_it(monkeypatch):
 def test_a_gpu_without_room_for_it_is_left_out(major, kib, row_bytes, fits, monkeypatch):
     properties = SimpleNamespace(major=major, shared_memory_per_block_optin=kib * 1024)
     monkeypatch.setattr(torch.cuda, "get_device_properties", lambda _: properties)
-    assert triton_attention._has_room.__wrapped__(torch.device("cuda"), row_bytes) is fits
+    assert tiles.has_room.__wrapped__(torch.device("cuda"), row_bytes) is fits
 
 
 # --- compiling -----------------------------------------------------------------------------------
@@ -351,9 +352,9 @@ def compile_cases():
         width = max(16, 1 << (head_dim - 1).bit_length())
         lengths = (queries, keys, head_dim, BYTES[dtype])
         for file, name, tile in (
-            ("forward", "forward_kernel", triton_attention.forward_tile(*lengths)),
-            ("backward", "backward_queries_kernel", triton_attention.backward_tile(*lengths)),
-            ("backward", "backward_keys_kernel", triton_attention.backward_tile(*lengths)),
+            ("forward", "forward_kernel", tiles.forward_tile(*lengths)),
+            ("backward", "backward_queries_kernel", tiles.backward_tile(*lengths)),
+            ("backward", "backward_keys_kernel", tiles.backward_tile(*lengths)),
         ):
             yield {
                 "module": f"fairseq_entmax.kernels.triton.attention_{file}",

@@ -4,12 +4,14 @@ import logging
 import os
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.mappings import entmax, threshold
+from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.mappings import entmax
 from tests.kernels.triton.support import DEVICE, compile_for_h100
 from tests.mappings.reference import alpha_derivative, bisection, scores_derivative
 
@@ -38,9 +40,9 @@ def check_gradients(scores, epsilon, **options):
     for_scores, for_alpha = triton_rows.gradients(probs, epsilon, grad.to(DEVICE), True, True)
     wide = probs.cpu().double()
     rows = torch.as_tensor(epsilon, dtype=torch.float64).cpu().expand(*scores.shape[:-1], 1)
-    expected = threshold.scores_gradient(wide, rows, grad.double())
+    expected = torch_ops.scores_gradient(wide, rows, grad.double())
     torch.testing.assert_close(for_scores.cpu().double(), expected, atol=1e-5, rtol=0)
-    expected = threshold.alpha_gradient(wide, rows, grad.double())
+    expected = torch_ops.alpha_gradient(wide, rows, grad.double())
     torch.testing.assert_close(for_alpha.cpu().double(), expected, atol=1e-5, rtol=0)
 
 
@@ -216,17 +218,17 @@ def test_the_switch_forces_triton_and_one_line_of_the_log_says_so(fresh, caplog)
     scores = torch.zeros(3, 4, device=DEVICE)
     with caplog.at_level(logging.INFO):
         for _ in range(3):
-            assert kernels.backend_for(scores) is triton_rows
+            assert kernels.backend_for(scores, 0.5) is triton_rows
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
     assert "Triton" in line
-    assert kernels.backend_for(scores.double()) is None
+    assert kernels.backend_for(scores.double(), 0.5) is torch_ops
 
 
 def test_without_triton_the_switch_is_refused_with_the_remedy(fresh):
     fresh.setitem(sys.modules, "triton", None)
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     with pytest.raises(RuntimeError, match=r"FAIRSEQ_ENTMAX_KERNEL=triton: .*pip install triton"):
-        kernels.backend_for(torch.zeros(3))
+        kernels.backend_for(torch.zeros(3), 0.5)
 
 
 def test_an_old_triton_is_refused_with_the_remedy(fresh):
@@ -235,7 +237,7 @@ def test_an_old_triton_is_refused_with_the_remedy(fresh):
     fresh.setattr(triton, "__version__", "2.1.0")
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     with pytest.raises(RuntimeError, match=r"triton is 2\.1\.0, older than .* --upgrade"):
-        kernels.backend_for(torch.zeros(3))
+        kernels.backend_for(torch.zeros(3), 0.5)
 
 
 def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
@@ -247,10 +249,11 @@ def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
     assert kernels._why_no_triton(torch.device(DEVICE)) == reason
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     with pytest.raises(RuntimeError, match="do not run here"):
-        kernels.backend_for(torch.zeros(3, device=DEVICE))
+        kernels.backend_for(torch.zeros(3, device=DEVICE), 0.5)
     fresh.setenv(kernels.VARIABLE, kernels.AUTO)
     with caplog.at_level(logging.INFO):
-        assert kernels._triton("rows", torch.zeros(3, device=DEVICE)) is None
+        on_a_gpu = SimpleNamespace(is_cuda=True, device=torch.device(DEVICE))
+        assert kernels.backend_for(on_a_gpu, 0.5) is torch_ops
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
     assert reason in line
 
@@ -261,7 +264,7 @@ def test_a_cpu_tensor_is_refused_without_the_interpreter(fresh):
     with pytest.raises(
         RuntimeError, match=r"is for CUDA devices, not for cpu: .*TRITON_INTERPRET=1"
     ):
-        kernels.backend_for(torch.zeros(3))
+        kernels.backend_for(torch.zeros(3), 0.5)
 
 
 def test_triton_is_imported_only_where_it_is_used():

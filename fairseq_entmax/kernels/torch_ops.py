@@ -1,4 +1,4 @@
-"""Solve for the threshold of alpha-entmax, and its two derivatives.
+"""The mapping in torch's own operations: the threshold of alpha-entmax, and its two derivatives.
 
 Everything here works on the last dimension, in float32 or float64, and writes
 ``epsilon = alpha - 1``, as the derivation does: with a threshold ``theta`` in units of
@@ -33,6 +33,11 @@ MOST_ITERATIONS = 20
 # 1/2!, 1/3!, ... of the series of phi(x) = (exp(-x) - 1 + x) / x**2, signs apart.
 PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(8))
 PHI_SERIES_BELOW = 0.1
+
+
+def takes(scores: Tensor) -> bool:
+    """Whether the functions are for such scores: for all in float32 and float64."""
+    return True
 
 
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
@@ -117,6 +122,15 @@ def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
     return base.sum(-1, keepdim=True).clamp_(min=tiny)
 
 
+def gradients(
+    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
+) -> tuple[Tensor | None, Tensor | None]:
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
+    # The gradient of the scores last: it is not to be held beside what the other takes
+    rows = alpha_gradient(probs, epsilon, grad) if for_alpha else None
+    return scores_gradient(probs, epsilon, grad) if for_scores else None, rows
+
+
 def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
     """Gradient with respect to the scores (Correia et al. 2019, eq. 7).
 
@@ -153,7 +167,7 @@ def _sensitivity(probs: Tensor, epsilon: float | Tensor) -> Tensor:
     return torch.log(probs).mul_(exponent).exp_()
 
 
-def alpha_gradient(probs: Tensor, epsilon: Tensor, grad: Tensor) -> Tensor:
+def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
     """Gradient with respect to alpha, one number a row.
 
     Proposition 1 of Correia et al. 2019 divides by ``(alpha - 1) ** 2``; this is the same

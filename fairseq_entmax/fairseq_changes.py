@@ -1,0 +1,279 @@
+"""Everything that this package changes in fairseq, in one list, made by :func:`install`.
+
+What trains and restores models acts for models of this package alone, which are known by their
+attention: beside them, other models train as in fairseq without it. What protects from
+checkpoints acts for every file that fairseq loads in this process, on purpose: who opens a
+checkpoint does not know yet what is in it.
+"""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import importlib.abc
+import itertools
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
+from typing import Any
+
+from torch import Tensor, nn
+
+from fairseq_entmax import compat  # first, for its message where there is no fairseq
+
+# isort: split
+from fairseq import checkpoint_utils, file_utils
+from fairseq.models.ema.ema import EMA
+from fairseq.optim import FairseqOptimizer
+from fairseq.trainer import Trainer
+
+from fairseq_entmax.checkpoints import UnsafeCheckpointError
+from fairseq_entmax.checkpoints.archives import replace_by_folder
+from fairseq_entmax.checkpoints.literals import read_literal
+from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
+from fairseq_entmax.modules import MultiheadAttention
+
+# Whose modules read plain values instead of evaluating
+PACKAGES = ("fairseq", "fairseq_cli")
+# fairseq's modules that read a file which the settings in a checkpoint may name
+LOADING = (
+    "fairseq.checkpoint_utils",
+    "fairseq.models.text_to_speech.vocoder",
+    "fairseq.models.speech_to_text.xm_transformer",
+    "fairseq.data.codedataset",
+    "fairseq.modules.quantization.pq.em",
+)
+_REMEDY = (
+    "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
+)
+
+
+def install() -> None:
+    """Change fairseq; once, however often it is called."""
+    # For models of this package
+    _replace(Trainer, "__init__", _checked_and_followed)
+    _replace(Trainer, "load_checkpoint", _restoring_grown_models)
+    _replace(EMA, "__init__", _averaging_no_whole_numbers)
+    # For every checkpoint
+    compat.safe_loading()
+    evaluate_nothing_in_fairseq()
+    for name in LOADING:
+        # One that is not in this fairseq, or needs what is not installed, loads nothing
+        with suppress(ImportError):
+            vars(importlib.import_module(name))["torch"] = SafelyLoadingTorch("torch")
+    _replace(checkpoint_utils, "load_checkpoint_to_cpu", _refusing_in_one_sentence)
+    _replace(file_utils, "load_archive_file", _extracting_within_folder)
+
+
+def is_ours(model: nn.Module) -> bool:
+    """Whether a model has attention of this package, and so is one of its models."""
+    return any(isinstance(module, MultiheadAttention) for module in model.modules())
+
+
+def _replace(owner: Any, name: str, change: Callable[[Callable[..., Any]], Any]) -> None:
+    """Put ``change`` of a function of fairseq in its place, unless that was done before."""
+    original = getattr(owner, name)
+    if not hasattr(original, "_is_changed"):
+        changed: Any = functools.wraps(original)(change(original))
+        changed._is_changed = True
+        setattr(owner, name, changed)
+
+
+def _checked_and_followed(init: Callable[..., Any]) -> Callable[..., Any]:
+    """``Trainer.__init__`` with a look at model and criterion together, which notes the trainer.
+
+    Without it a criterion meets a model without gates only in the first batch, or gates that
+    ``--ddp-backend fully_sharded`` hides; and in validation nothing says after how many updates.
+    """
+
+    def __init__(
+        self: Any, cfg: Any, task: Any, model: Any, criterion: Any, *args: Any, **kwargs: Any
+    ) -> None:
+        if hasattr(criterion, "check_model"):
+            with compat.stopping_command():
+                criterion.check_model(model)
+        init(self, cfg, task, model, criterion, *args, **kwargs)
+        if is_ours(model):
+            compat.follow_trainer(self)
+
+    return __init__
+
+
+def _restoring_grown_models(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
+
+    Without it torch refuses the state of the optimizer of a checkpoint from before a model had
+    gates or learned alphas.
+    """
+
+    def load_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
+        with restoring_grown_models() if is_ours(self.get_model()) else nullcontext():
+            return load(self, *args, **kwargs)
+
+    return load_checkpoint
+
+
+@contextmanager
+def restoring_grown_models() -> Iterator[None]:
+    """Let optimizers restore their state, in the block, when the model has gained parameters.
+
+    fairseq hands the state of the checkpoint to an optimizer that was built for the present
+    model. Parameters that :func:`fairseq_entmax.compat.mark_as_new` has marked have no state
+    there: they start without, as in a new optimizer, and the others get theirs.
+    """
+    load = FairseqOptimizer.load_state_dict
+
+    def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
+        with compat.stopping_command():
+            # In place, as fairseq looks at it again for --memory-efficient-fp16
+            _leave_out_new_parameters(state_dict, self.param_groups)
+            _check_flat_sizes(state_dict, self.param_groups)
+        load(self, state_dict, *args, **kwargs)
+
+    FairseqOptimizer.load_state_dict = load_state_dict
+    try:
+        yield
+    finally:
+        FairseqOptimizer.load_state_dict = load
+
+
+def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Renumber the parameters in an optimizer's state, in place, around the new ones."""
+    saved_groups = state_dict.get("param_groups") or []
+    if len(saved_groups) != len(groups):
+        return
+    renumbered: dict[int, int] = {}
+    new_groups = []
+    numbers = itertools.count()
+    for saved, group in zip(saved_groups, groups, strict=True):
+        is_new = {next(numbers): compat.is_new(parameter) for parameter in group["params"]}
+        old = [number for number, new in is_new.items() if not new]
+        if len(saved["params"]) != len(old):
+            raise ValueError(
+                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
+                f"model trains {len(old)} of those in the checkpoint (--freeze-decoder and other "
+                f"numbers of heads change this): {_REMEDY}"
+            )
+        renumbered |= dict(zip(saved["params"], old, strict=True))
+        new_groups.append({**saved, "params": list(is_new)})
+    state = {renumbered.get(key, key): value for key, value in state_dict["state"].items()}
+    state_dict.update(state=state, param_groups=new_groups)
+
+
+def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
+    """Refuse state of another size, which torch would take and stumble over a step later.
+
+    With ``--fp16`` and ``--bf16`` fairseq keeps all parameters in one flat tensor, in which
+    the state of new parameters has no place.
+    """
+    parameters = [parameter for group in groups for parameter in group["params"]]
+    for position, parameter in enumerate(parameters):
+        for value in state_dict.get("state", {}).get(position, {}).values():
+            is_flat = isinstance(value, Tensor) and value.dim() == 1 == parameter.dim()
+            if is_flat and value.numel() != parameter.numel():
+                raise ValueError(
+                    f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
+                    f"model has {parameter.numel()}: {_REMEDY}"
+                )
+
+
+def _averaging_no_whole_numbers(init: Callable[..., Any]) -> Callable[..., Any]:
+    """``EMA.__init__`` whose moving average of a model copies the whole numbers in it.
+
+    Without it ``--store-ema`` fails on the decisions of gates, which have no average.
+    """
+
+    def __init__(self: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
+        init(self, model, *args, **kwargs)
+        if is_ours(model):
+            whole = {name for name, value in model.state_dict().items() if _is_whole(value)}
+            self.skip_keys = set(self.skip_keys or ()) | whole
+
+    return __init__
+
+
+def _is_whole(value: Any) -> bool:
+    return isinstance(value, Tensor) and not value.is_floating_point()
+
+
+def _refusing_in_one_sentence(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal.
+
+    ``torch.load`` is replaced for fairseq's modules alone, so the settings are checked as they
+    are in the file, before ``--model-overrides``. Without the two, a checkpoint can run code
+    with torch before 2.6, and later ones advise in a traceback to let it.
+    """
+
+    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
+        evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
+        with compat.stopping_command(UnsafeCheckpointError), explained(path):
+            return load(path, *args, **kwargs)
+
+    return load_checkpoint_to_cpu
+
+
+def _extracting_within_folder(load: Callable[..., Any]) -> Callable[..., Any]:
+    """``load_archive_file`` that extracts an archive into its own folder alone.
+
+    Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say.
+    """
+
+    def load_archive_file(archive_file: str) -> Any:
+        try:
+            path = file_utils.cached_path(archive_file, cache_dir=None)
+        except OSError:
+            return load(archive_file)  # which says what is missing
+        if os.path.isfile(path):
+            replace_by_folder(path)
+        return load(archive_file)
+
+    return load_archive_file
+
+
+def evaluate_nothing_in_fairseq() -> None:
+    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
+
+    A name in a module comes before the built-in of that name, so nothing of fairseq is
+    rewritten, and code outside fairseq keeps Python's ``eval``. Without it the texts of settings
+    in a checkpoint, such as ``(0.9, 0.98)``, are run as code at many places of fairseq.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES and module is not None:
+            _shadow_eval(module)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
+
+
+def evaluate(text: Any, *scopes: Any) -> Any:
+    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
+    with compat.stopping_command():
+        return read_literal(text, *scopes)
+
+
+def _shadow_eval(module: ModuleType) -> None:
+    vars(module).setdefault("eval", evaluate)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds fairseq's modules as Python does, and shadows ``eval`` before one is run."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] not in PACKAGES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        loader: Any = spec and spec.loader
+        if not isinstance(loader, importlib.abc.Loader):
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            _shadow_eval(module)
+            run(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -1,0 +1,86 @@
+"""What a backend offers. The functions are those of a module: nothing is kept between calls.
+
+All are written in ``epsilon = alpha - 1`` (see :mod:`fairseq_entmax.kernels.torch_ops`): a number,
+the same for all rows, or a tensor, which may hold NaN.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Protocol
+
+from torch import Tensor
+
+
+class Rows(Protocol):
+    """Alpha-entmax along the last dimension, and its gradients: what every backend has."""
+
+    def takes(self, scores: Tensor) -> bool:
+        """Whether the backend is for scores of this device, dtype and layout."""
+
+    def probabilities(self, scores: Tensor, epsilon: float | Tensor) -> Tensor:
+        """Map scores to probabilities.
+
+        Args:
+            scores: ``(..., keys)``; ``-inf`` marks a masked key.
+            epsilon: number or tensor in [0, 1], or NaN; a tensor broadcasts against the scores,
+                with a last dimension of size 1.
+
+        Returns:
+            ``(..., keys)``. A row with every key masked is all zeros; any other whose epsilon is
+            NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
+        """
+
+    def gradients(
+        self,
+        probs: Tensor,
+        epsilon: float | Tensor,
+        grad: Tensor,
+        for_scores: bool,
+        for_alpha: bool,
+    ) -> tuple[Tensor | None, Tensor | None]:
+        """Gradients with respect to the scores and to alpha.
+
+        Args:
+            probs: ``(..., keys)``, what :meth:`probabilities` returned.
+            epsilon: as given there.
+            grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
+            for_scores, for_alpha: which are wanted.
+
+        Returns:
+            ``(..., keys)``, and ``(..., 1)``, a number for each row, to be summed over the rows
+            that share an alpha; None for what is not wanted.
+        """
+
+
+class Attention(Protocol):
+    """The whole of attention as one function, without scores in memory: what a backend may have."""
+
+    def takes(self, query: Tensor) -> bool:
+        """Whether the backend is for queries of this device, dtype and size of a head."""
+
+    @property
+    def attention(self) -> Callable[..., Tensor]:
+        """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
+
+        Args:
+            query: ``(batch, heads, queries, head_dim)``, of any strides.
+            key, value: ``(batch, heads, keys, head_dim)``, of the dtype of ``query``.
+            epsilon: in [0, 1]: a number, or a tensor of one for all or ``(heads,)``, which may
+                require a gradient. The values of a tensor are not looked at.
+            key_padding_mask: ``(batch, keys)``, bool, true at keys that no query sees; or None.
+            attn_mask: ``(queries, keys)``, floating point, added to the scores; ``-inf`` leaves a
+                key out. Gets no gradient. None, the default, adds nothing.
+            causal: query i sees the keys up to ``i + keys - queries``, as a mask of ``-inf``
+                above the diagonal does; False unless given.
+            scale: what scores are multiplied by before masks are added; 1 unless given.
+
+        Returns:
+            ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
+            (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
+            gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
+            their scores. Differentiable in the first four arguments, to any order.
+
+        Raises:
+            ValueError: shapes, dtypes or devices are not as above.
+        """

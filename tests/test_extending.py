@@ -1,0 +1,356 @@
+"""The examples of docs/extending.md, as they stand there: a mapping and models of a stranger."""
+
+import json
+import re
+from argparse import Namespace
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqEncoderModel
+from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
+from fairseq.models.transformer_lm import TransformerLanguageModel
+from fairseq.utils import import_user_module
+
+from fairseq_entmax.analysis import AttentionRecorder, measure
+from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.models.options import read_options
+from fairseq_entmax.models.saved import model_of_state
+from fairseq_entmax.pruning import prune_state
+from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, run
+from tests.support import TINY, batch, tiny_task
+
+MOST_LINES = 40
+COUNTS = {"encoder-self": [4, 4], "decoder-self": [4, 4], "cross": [4, 4]}
+
+
+def write_example(folder, name):
+    """Write one of the files of the chapter, and return the folder that --user-dir takes."""
+    text = (ROOT / "docs" / "extending.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n# (\S+)\n(.*?)```", text, re.DOTALL)
+    (code,) = [code for path, code in blocks if path == f"{name}/__init__.py"]
+    assert code.count("\n") < MOST_LINES
+    (folder / name).mkdir()
+    (folder / name / "__init__.py").write_text(code, encoding="utf-8")
+    return folder / name
+
+
+# -- a mapping with a strength for each head, and no alpha ------------------------------------
+
+
+@pytest.fixture(scope="module")
+def scaled(data, tmp_path_factory):
+    """The mapping of the chapter, from a stock checkpoint through everything there is."""
+    folder = tmp_path_factory.mktemp("scaled")
+    user_dir = write_example(folder, "my_heads")
+
+    def train(name, arch, *options):
+        options = [f"--user-dir={user_dir}", f"--save-dir={folder / name}", *options]
+        return run(
+            "fairseq-train", data / "bin", f"--arch={arch}", *SMALL_MODEL, *TRAINING, *options
+        )
+
+    train("stock", "transformer", "--max-update=4")
+    log = train(
+        "gated",
+        "entmax_transformer",
+        "--attn-mapping=scaled",
+        f"--finetune-from-model={folder / 'stock' / 'checkpoint_best.pt'}",
+        "--criterion=label_smoothed_cross_entropy_with_head_l0",
+        "--head-gates=encoder-self,cross",
+        "--target-heads=5",
+        "--max-update=12",
+        "--alpha-log-interval=4",
+    )
+    gated, small = folder / "gated" / "checkpoint_best.pt", folder / "gated" / "small.pt"
+    run("fairseq-entmax", "prune", f"--user-dir={user_dir}", gated, "--output", small)
+    return SimpleNamespace(
+        folder=folder, user_dir=user_dir, train=train, log=log, gated=gated, small=small
+    )
+
+
+def strengths(path):
+    weights = torch.load(path)["model"]
+    return {key: value.exp() for key, value in weights.items() if key.endswith("log_strength")}
+
+
+@pytest.mark.slow
+def test_a_strength_is_learned_logged_and_recorded_from_a_stock_start(scaled):
+    output = scaled.log.stdout + scaled.log.stderr
+    assert "has no value for 6 learned parameters; they start as in a new model" in output
+    last = logged(scaled.log, "train")[-1]
+    values = {key: value for key, value in strengths(scaled.gated).items() if "encoder." in key}
+    assert float(last["train_strength_encoder_self_mean"]) == pytest.approx(
+        torch.cat(list(values.values())).mean().item(), abs=1e-3
+    )
+    record = read_record(scaled.folder / "gated" / "strength.jsonl", "strength")
+    assert [line["update"] for line in record] == [0, 4, 8, 12]
+    assert record[0]["strength"]["cross"]["1"] == [1.0] * 4
+    assert record[-1]["strength"]["cross"]["1"] != [1.0] * 4
+    assert not (scaled.folder / "gated" / "alpha.jsonl").exists()
+    assert all((value != 1).all() for value in strengths(scaled.gated).values())
+
+
+@pytest.mark.slow
+def test_a_pruned_strength_leaves_with_its_head_and_the_translations_stay(data, scaled):
+    before, after = strengths(scaled.gated), strengths(scaled.small)
+    sizes = {key: value.numel() for key, value in after.items()}
+    assert sum(sizes[key] for key in sizes if "decoder.layers" in key and "self_attn" in key) == 8
+    assert sum(sizes.values()) == 5 + 8
+    for key, values in after.items():
+        assert set(values.tolist()) <= set(before[key].tolist())
+    outputs = [
+        run(
+            "fairseq-generate",
+            data / "bin",
+            f"--user-dir={scaled.user_dir}",
+            f"--path={path}",
+            "--beam=2",
+            "--max-len-b=20",
+        ).stdout
+        for path in (scaled.gated, scaled.small)
+    ]
+    assert hypotheses(outputs[0])
+    assert hypotheses(outputs[0]) == hypotheses(outputs[1])
+
+
+@pytest.mark.slow
+def test_strengths_are_tabled_by_their_name(scaled):
+    command = ["fairseq-entmax", "alpha", "--user-dir", scaled.user_dir, scaled.gated]
+    rows = json.loads(run(*command, "--json").stdout)
+    learned = strengths(scaled.gated)["decoder.layers.1.encoder_attn.mapping.log_strength"]
+    (row,) = [row for row in rows if (row["attention"], row["layer"]) == ("cross", 1)]
+    assert row["strength"] == pytest.approx(learned.tolist(), rel=1e-6)
+    assert (row["mapping"], row["learned"], row["heads"]) == ("scaled", True, 4)
+    table = run(*command).stdout
+    assert "strength of each head" in table
+    assert "alpha" not in table
+
+
+@pytest.mark.slow
+def test_a_strength_is_analysed_and_reported_by_its_name(data, scaled):
+    user_dir = f"--user-dir={scaled.user_dir}"
+    paths = f"--path={scaled.small}:{scaled.folder / 'stock' / 'checkpoint_best.pt'}"
+    folder = scaled.folder / "analysis"
+    output = f"--output={folder}"
+    device = "--cpu"
+    run("fairseq-entmax", "analyze", data / "bin", user_dir, paths, output, device)
+    analysis = json.loads((folder / "analysis.json").read_text())
+    model = analysis["models"][0]
+    expected = strengths(scaled.small)
+    heads = 0
+    for layer in model["attentions"]:
+        side = "encoder" if layer["attention"] == "encoder-self" else "decoder"
+        name = "encoder_attn" if layer["attention"] == "cross" else "self_attn"
+        key = f"{side}.layers.{layer['layer']}.{name}.mapping.log_strength"
+        values = [head["values"] for head in layer["heads"]]
+        assert all(set(value) == {"strength"} for value in values)
+        if values:
+            assert [value["strength"] for value in values] == pytest.approx(expected[key].tolist())
+        heads += len(values)
+    assert heads == 13
+    report = scaled.folder / "report"
+    run("fairseq-entmax", "report", folder / "analysis.json", "--output", report)
+    page = (report / "report.html").read_text(encoding="utf-8")
+    assert "strength" in page.lower()
+
+
+@pytest.mark.slow
+def test_training_goes_on_from_the_pruned_strengths(scaled):
+    start = f"--finetune-from-model={scaled.small}"
+    log = scaled.train(
+        "further", "entmax_transformer", "--attn-mapping=scaled", start, "--max-update=2"
+    )
+    assert "they start as in a new model" not in log.stdout + log.stderr
+    further = strengths(scaled.folder / "further" / "checkpoint_best.pt")
+    before = strengths(scaled.small)
+    assert {key: value.numel() for key, value in further.items()} == {
+        key: value.numel() for key, value in before.items()
+    }
+    for key, values in further.items():
+        assert torch.allclose(values, before[key], atol=0.05)
+
+
+# -- a decoder alone ------------------------------------------------------------------------
+
+
+class LanguageModelling:
+    """As much of fairseq's task as a model asks for."""
+
+    source_dictionary = target_dictionary = dictionary = tiny_task().source_dictionary
+
+
+LM = {
+    "decoder_layers": 2,
+    "decoder_embed_dim": 16,
+    "decoder_input_dim": 16,
+    "decoder_output_dim": 16,
+    "decoder_ffn_embed_dim": 32,
+    "decoder_attention_heads": 4,
+    "max_target_positions": 64,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+    "quant_noise_pq": 0.0,
+    "quant_noise_pq_block_size": 8,
+    "tie_adaptive_weights": False,
+    "layernorm_embedding": False,
+    "no_scale_embedding": False,
+    "checkpoint_activations": False,
+    "offload_activations": False,
+    "base_layers": 0,
+    "base_sublayers": 1,
+    "export": False,
+    "scale_fc": False,
+    "scale_attn": False,
+    "scale_heads": False,
+    "scale_resids": False,
+    "character_embeddings": False,
+    "adaptive_input": False,
+    "min_params_to_wrap": 10**8,
+}
+
+
+@pytest.fixture(scope="module")
+def language_model(tmp_path_factory):
+    """Builds the language model of the chapter, or fairseq's own."""
+    user_dir = write_example(tmp_path_factory.mktemp("lm"), "my_lm")
+    import_user_module(Namespace(user_dir=str(user_dir)))
+
+    def build(is_stock=False, **options):
+        args = Namespace(arch="my_lm", **LM, **options)
+        ARCH_CONFIG_REGISTRY["my_lm"](args)
+        torch.manual_seed(4)
+        model = TransformerLanguageModel if is_stock else ARCH_MODEL_REGISTRY["my_lm"]
+        return model.build_model(args, LanguageModelling()), args
+
+    return build
+
+
+def text_sample():
+    generator = torch.Generator().manual_seed(0)
+    words = LanguageModelling.dictionary
+    tokens = torch.randint(words.nspecial, len(words), (3, 9), generator=generator)
+    return {
+        "id": torch.arange(3),
+        "net_input": {"src_tokens": tokens, "src_lengths": torch.full((3,), 9)},
+        "target": torch.roll(tokens, -1, 1),
+        "ntokens": 27,
+    }
+
+
+def loss_of(model, sample):
+    task = SimpleNamespace(target_dictionary=LanguageModelling.dictionary)
+    return CrossEntropyCriterion(task, sentence_avg=False)(model, sample)[0]
+
+
+@pytest.mark.parametrize("training", [False, True])
+def test_a_language_model_with_softmax_has_fairseqs_losses_and_gradients(language_model, training):
+    (ours, _), (stock, _) = language_model(attn_mapping="softmax"), language_model(is_stock=True)
+    losses = [loss_of(model.train(training), text_sample()) for model in (ours, stock)]
+    assert torch.equal(*losses)
+    for loss in losses:
+        loss.backward()
+    expected = dict(stock.named_parameters())
+    for name, parameter in ours.named_parameters():
+        torch.testing.assert_close(parameter.grad, expected[name].grad, rtol=1e-5, atol=1e-6)
+    assert len(expected) == sum(1 for _ in ours.parameters())
+
+
+def test_a_language_model_has_gates_and_is_pruned(language_model):
+    model, args = language_model(head_gates="decoder-self")
+    gates = model.head_gates()
+    assert {name: list(layers) for name, layers in gates.items()} == {"decoder-self": [0, 1]}
+    gates["decoder-self"][0].decide(torch.tensor([True, False, False, True]))
+    gates["decoder-self"][1].decide(torch.tensor([False] * 4))
+    model.eval()
+    before = loss_of(model, text_sample())
+    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
+    pruned, report = prune_state(state, "lm.pt")
+    assert report.heads_after == {"decoder-self": [2, 0]}
+    saved = model_of_state(pruned, "small.pt")
+    small = saved.model_class.build_model(saved.args, LanguageModelling()).eval()
+    small.load_state_dict(pruned["model"], strict=True)
+    torch.testing.assert_close(loss_of(small, text_sample()), before)
+    assert small.decoder.layers[0].self_attn.num_heads == 2
+
+
+def test_the_heads_of_a_language_model_are_measured(language_model):
+    model, _ = language_model(attn_mapping="sparsemax")
+    with AttentionRecorder(model.eval()) as recorder:
+        model(**text_sample()["net_input"])
+    assert list(recorder.attention) == ["decoder-self"]
+    weights = recorder.attention["decoder-self"][1]
+    assert weights.shape == (3, 4, 9, 9)
+    assert torch.equal(weights, weights.tril())
+    heads = measure(recorder.attention)["decoder-self"][1]["heads"]
+    expected = (weights > 0).sum(-1) / torch.arange(1, 10)
+    for head, numbers in enumerate(heads):
+        assert numbers["density"] == pytest.approx(expected[:, head].mean().item(), abs=1e-6)
+
+
+def test_what_a_decoder_alone_does_not_have_is_refused(language_model):
+    with pytest.raises(ValueError, match="this model has no cross attention, only decoder-self"):
+        language_model(head_gates="cross")
+
+
+# -- an encoder alone -------------------------------------------------------------------------
+
+
+class Tagger(AdaptiveModel, FairseqEncoderModel):
+    """The least that an encoder needs to be a model."""
+
+    attentions = (ENCODER_SELF,)
+
+    @classmethod
+    def attention_options_of(cls, args):
+        return read_options(TransformerConfig.from_namespace(args), cls.attentions)
+
+    @classmethod
+    def build(cls, **options):
+        args = Namespace(**{**TINY, **options})
+        cfg = TransformerConfig.from_namespace(args)
+        words: Dictionary = tiny_task().source_dictionary
+        torch.manual_seed(1)
+        embedding = torch.nn.Embedding(len(words), cfg.encoder.embed_dim, words.pad())
+        model = cls(TransformerEncoderBase(cfg, words, embedding))
+        model.take_heads(cls.attention_options_of(args), args)
+        return model.eval()
+
+
+def encode(model):
+    sample = batch([6, 4], [3, 3])["net_input"]
+    return model(sample["src_tokens"], sample["src_lengths"])["encoder_out"][0]
+
+
+def test_an_encoder_alone_has_mappings_gates_and_a_record_of_its_weights():
+    model = Tagger.build(attn_mapping="entmax,sparsemax", head_gates="encoder-self")
+    assert list(model.head_gates()) == ["encoder-self"]
+    with AttentionRecorder(model) as recorder:
+        encode(model)
+    assert {name: list(layers) for name, layers in recorder.attention.items()} == {
+        "encoder-self": [0, 1]
+    }
+    sums = recorder.attention["encoder-self"][1].sum(-1)
+    torch.testing.assert_close(sums, torch.ones_like(sums))
+
+
+def test_an_encoder_alone_with_softmax_is_fairseqs():
+    model = Tagger.build(attn_mapping="softmax")
+    cfg = TransformerConfig.from_namespace(Namespace(**TINY))
+    words = tiny_task().source_dictionary
+    torch.manual_seed(1)
+    embedding = torch.nn.Embedding(len(words), cfg.encoder.embed_dim, words.pad())
+    stock = FairseqEncoderModel(TransformerEncoderBase(cfg, words, embedding)).eval()
+    torch.testing.assert_close(encode(model), encode(stock), rtol=1e-5, atol=1e-5)
+
+
+def test_fewer_heads_of_an_encoder_alone_are_fewer_rows():
+    model = Tagger.build(encoder_self_attn_heads="3,0")
+    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
+    assert shapes["encoder.layers.0.self_attn.q_proj.weight"] == (12, 16)
+    assert "encoder.layers.1.self_attn.q_proj.weight" not in shapes
+    assert encode(model).isfinite().all()

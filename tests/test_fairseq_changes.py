@@ -1,0 +1,208 @@
+"""What is changed in fairseq: for models of this package it helps, for others it is not there."""
+
+import ast
+import gc
+import subprocess
+import sys
+
+import pytest
+import torch
+from fairseq import checkpoint_utils, file_utils
+from fairseq.dataclass.configs import EMAConfig
+from fairseq.models.ema.ema import EMA
+from fairseq.optim import FairseqOptimizer
+from fairseq.trainer import Trainer
+
+from fairseq_entmax import compat, fairseq_changes
+from tests.support import build_model
+from tests.training import make_trainer, save, train
+
+GATED = "--criterion=cross_entropy_with_head_l0"
+
+
+def test_the_updates_are_those_of_the_trainer_that_was_made_last_as_long_as_it_lives():
+    first, model = make_trainer(build_model()), build_model()
+    assert compat.trainer_num_updates() == 0
+    train(first, 2)
+    assert compat.trainer_num_updates() == first.get_num_updates() == 2
+    second = make_trainer(model)
+    assert compat.trainer_num_updates() == 0
+    second.set_num_updates(7)  # as when a checkpoint is restored
+    assert compat.trainer_num_updates() == 7
+    del second, first
+    gc.collect()
+    assert compat.trainer_num_updates() is None
+
+
+def test_the_trainer_of_a_stock_model_is_not_followed():
+    ours, stock = make_trainer(build_model()), make_trainer(build_model("transformer"))
+    train(stock, 3)
+    assert compat.trainer_num_updates() == ours.get_num_updates() == 0
+
+
+def test_the_updates_that_the_trainer_tells_a_model_before_a_step_are_the_same():
+    model, seen = build_model(), []
+    trainer = make_trainer(model)
+    model.set_num_updates = lambda told: seen.append((told, compat.trainer_num_updates()))
+    train(trainer, 3)
+    assert seen == [(0, 0), (1, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("command", ["fairseq-hydra-train", "python"])
+def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
+    command, monkeypatch, capsys
+):
+    monkeypatch.setattr("sys.argv", [command])
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    expected = SystemExit if command != "python" else ValueError
+    for model in (build_model(), build_model("transformer")):
+        with pytest.raises(expected):
+            make_trainer(model, GATED, "--l0-weight=0.1")
+        sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
+        assert (sentence in capsys.readouterr().err) is (expected is SystemExit)
+
+
+@pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
+def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_model(
+    precision, tmp_path
+):
+    stock = make_trainer(build_model("transformer"), *precision)
+    train(stock, 2)
+    model = build_model(head_gates="cross")
+    grown = make_trainer(model, *precision)
+    grown.load_checkpoint(save(stock, tmp_path / "stock.pt"))
+    assert grown.get_num_updates() == 2
+    state = grown.optimizer.optimizer.state
+    moments = stock.optimizer.optimizer.state
+    names = dict(model.named_parameters())
+    for name, parameter in stock.get_model().named_parameters():
+        assert torch.equal(state[names[name]]["exp_avg"], moments[parameter]["exp_avg"]), name
+    new = [value for name, value in names.items() if "alpha" in name or "gate" in name]
+    assert len(new) == 8
+    assert not any(state.get(value) for value in new)
+    train(grown)
+    assert all("exp_avg" in state[value] for value in new)
+
+
+def restored_with_a_frozen_decoder(arch, path):
+    """A checkpoint of a whole model, restored where the decoder has no state."""
+    whole = make_trainer(build_model(arch))
+    train(whole)
+    model = build_model(arch)
+    model.decoder.requires_grad_(False)
+    make_trainer(model).load_checkpoint(save(whole, path))
+
+
+def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
+    refusal = "is for 93 parameters, the model trains 35 .* continue it with --reset-optimizer"
+    with pytest.raises(ValueError, match=refusal):
+        restored_with_a_frozen_decoder("entmax_transformer", tmp_path / "some.pt")
+
+
+def test_state_for_more_parameters_is_refused_by_torch_where_the_model_is_a_stock_one(tmp_path):
+    with pytest.raises(ValueError, match="contains a parameter group that doesn't match the size"):
+        restored_with_a_frozen_decoder("transformer", tmp_path / "some.pt")
+
+
+def test_fairseqs_optimizers_are_as_they_were_when_a_model_has_been_restored(tmp_path):
+    stock = FairseqOptimizer.load_state_dict
+    assert stock.__module__ == "fairseq.optim.fairseq_optimizer"
+    trainer = make_trainer(build_model())
+    train(trainer)
+    trainer.load_checkpoint(save(trainer, tmp_path / "some.pt"))
+    assert FairseqOptimizer.load_state_dict is stock
+
+
+def test_the_moving_average_of_a_stock_model_averages_what_it_does_in_stock_fairseq():
+    def skipped(model):
+        model.register_buffer("steps", torch.tensor([3]))
+        return EMA(model, EMAConfig(store_ema=True)).skip_keys
+
+    assert skipped(build_model("transformer")) == set()
+    assert skipped(build_model(head_gates="cross")) >= {"steps", "pruning_state.num_updates"}
+
+
+def test_installing_again_changes_nothing_more():
+    def changed():
+        return (
+            *(Trainer.__init__, Trainer.load_checkpoint, EMA.__init__),
+            *(checkpoint_utils.load_checkpoint_to_cpu, file_utils.load_archive_file),
+            len(sys.meta_path),
+        )
+
+    before = changed()
+    fairseq_changes.install()
+    assert changed() == before
+    assert all(hasattr(function, "_is_changed") for function in before[:-1])
+
+
+STOCK_BEFORE_AND_AFTER = """
+import hashlib, sys, torch
+from argparse import Namespace
+from fairseq import options
+from fairseq.data import Dictionary, LanguagePairDataset, ListDataset
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.logging import metrics
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+from fairseq.trainer import Trainer
+
+if hasattr(torch.serialization, "add_safe_globals"):  # torch alone reads no such checkpoint
+    torch.serialization.add_safe_globals([Namespace])
+words = Dictionary()
+for number in range(20):
+    words.add_symbol(f"w{number}")
+sentences = [torch.tensor([5, 7, 9, 2]), torch.tensor([8, 6, 2])]
+pairs = ListDataset(sentences, [4, 3]), [4, 3], words
+pairs = LanguagePairDataset(*pairs, *pairs, shuffle=False)
+task = TranslationTask(TranslationConfig(source_lang="a", target_lang="b"), words, words)
+sizes = [f"--{side}-{size}" for side in ("encoder", "decoder") for size in (
+    "embed-dim=8", "ffn-embed-dim=8", "layers=2", "attention-heads=2")]
+path = sys.argv[1]
+
+
+def trainer():
+    args = options.parse_args_and_arch(options.get_training_parser(), [
+        "data", "--cpu", "--arch=transformer", "--task=translation", *sizes, "--store-ema",
+        "--criterion=label_smoothed_cross_entropy", "--optimizer=adam", "--max-tokens=99",
+    ])
+    cfg = convert_namespace_to_omegaconf(args)
+    return Trainer(cfg, task, task.build_model(cfg.model), task.build_criterion(cfg.criterion))
+
+
+def digest():
+    torch.manual_seed(1)
+    metrics.reset()
+    batch = [pairs.collater([pairs[0], pairs[1]])]
+    first = trainer()
+    losses = [first.train_step(batch)["loss"] for _ in range(2)]
+    first.consolidate_optimizer()
+    iterator = {"epoch": 1, "version": 2, "iterations_in_epoch": 1}
+    first.save_checkpoint(path, {"train_iterator": iterator})
+    second = trainer()
+    second.load_checkpoint(path)
+    losses += [second.train_step(batch)["loss"], second.valid_step(batch[0])["loss"]]
+    values = [*second.get_model().state_dict().values(), *second.ema.model.state_dict().values()]
+    values += [state["exp_avg"] for state in second.optimizer.optimizer.state.values()]
+    total = hashlib.sha256(b"".join(value.numpy().tobytes() for value in values)).hexdigest()
+    return losses, len(values), total
+
+
+without = digest()
+import fairseq_entmax.models
+print((without, digest()))
+"""
+
+
+def test_a_stock_model_trains_in_the_same_process_as_it_does_without_this_package(tmp_path):
+    result = subprocess.run(
+        [sys.executable, "-c", STOCK_BEFORE_AND_AFTER, str(tmp_path / "stock.pt")],
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.returncode == 0, result.stderr[-3000:]
+    without, beside = ast.literal_eval(result.stdout.splitlines()[-1])
+    assert beside == without
+    losses, number, _ = without
+    assert len(set(losses)) == 4
+    assert number > 200

@@ -1,0 +1,36 @@
+"""fairseq's own trainer on the tiny task, without its commands."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from fairseq import options
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
+from fairseq.trainer import Trainer
+
+from tests.support import batch, tiny_task
+
+
+def make_trainer(model: Any, *arguments: str, criterion: Any = None) -> Trainer:
+    """fairseq's trainer as its command line would make it; the criterion as the options say."""
+    parser = options.get_training_parser()
+    given = ["data", "--cpu", "--optimizer=adam", "--lr=0.01", "--max-tokens=99", *arguments]
+    args = options.parse_args_and_arch(parser, ["--arch=transformer", "--task=translation", *given])
+    cfg = convert_namespace_to_omegaconf(args)
+    criterion = criterion or tiny_task().build_criterion(cfg.criterion)
+    return Trainer(cfg, tiny_task(), model, criterion)
+
+
+def train(trainer: Trainer, updates: int = 1) -> None:
+    """Make updates, each with the same batch."""
+    trainer.get_model().train()
+    for _ in range(updates):
+        trainer.train_step([batch([9, 7, 4], [6, 8, 3])])
+
+
+def save(trainer: Trainer, path: Any) -> str:
+    """Write a checkpoint, as of the middle of the first epoch."""
+    trainer.consolidate_optimizer()
+    iterator = {"epoch": 1, "version": 2, "iterations_in_epoch": 1}
+    trainer.save_checkpoint(str(path), {"train_iterator": iterator})
+    return str(path)
