@@ -14,8 +14,9 @@ if TYPE_CHECKING:
     from fairseq_entmax.analysis.annotations.annotated import Annotations
     from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
     from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-    from fairseq_entmax.analysis.loading import LoadedModel, load_model, load_task
+    from fairseq_entmax.analysis.loading import load_task
     from fairseq_entmax.analysis.maps import decode_weights
+    from fairseq_entmax.analysis.models import LoadedModel, load_model
     from fairseq_entmax.analysis.notebook import measure
     from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
     from fairseq_entmax.analysis.sentences import load_samples
@@ -24,11 +25,11 @@ _HOMES = {
     "Annotations": "annotations.annotated",
     "AttentionRecorder": "recorder",
     "HeadRelevance": "importance.relevance",
-    "LoadedModel": "loading",
+    "LoadedModel": "models",
     "decode_weights": "maps",
     "head_relevance": "importance.relevance",
     "head_sensitivity": "importance.sensitivity",
-    "load_model": "loading",
+    "load_model": "models",
     "load_samples": "sentences",
     "load_task": "loading",
     "measure": "notebook",

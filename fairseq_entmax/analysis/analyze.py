@@ -28,6 +28,7 @@ from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
 from fairseq_entmax.analysis.measures.base import ByHead
+from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
 
 logger = logging.getLogger(__name__)
@@ -64,7 +65,7 @@ def analyse(
     args: Namespace,
     wanted: Sequence[str],
     task: Any = None,
-    models: Sequence[loading.LoadedModel] | None = None,
+    models: Sequence[LoadedModel] | None = None,
 ) -> dict[str, Any]:
     """Run and put together the document.
 
@@ -91,7 +92,7 @@ class Study(NamedTuple):
     wanted: Sequence[str]
     task: Any
     dataset: Any
-    models: Sequence[loading.LoadedModel]
+    models: Sequence[LoadedModel]
     costly: list[list[ImportanceMeasure]]
     tables: Tables
     sentences: list[int] | None
@@ -109,7 +110,7 @@ def load(
     args: Namespace,
     wanted: Sequence[str],
     task: Any = None,
-    models: Sequence[loading.LoadedModel] | None = None,
+    models: Sequence[LoadedModel] | None = None,
 ) -> Study:
     """Load what the options name, and refuse what cannot be analysed.
 
@@ -119,7 +120,7 @@ def load(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         names = args.names.split(",") if args.names is not None else None
-        models = loading.load_models(args, task, names)
+        models = load_models(args, task, names)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = _sentences(args.sentences, len(dataset))
@@ -212,9 +213,7 @@ def written(
     return analysis
 
 
-def _costly(
-    loaded: loading.LoadedModel, wanted: Sequence[str], is_asked: bool
-) -> list[ImportanceMeasure]:
+def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[ImportanceMeasure]:
     """Which measures that take passes of their own can be worked out for a model.
 
     Raises:

@@ -14,9 +14,9 @@ from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
-from fairseq_entmax.analysis.loading import LoadedModel
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
+from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.analysis.statistics import ModelStatistics

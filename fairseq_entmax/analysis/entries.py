@@ -9,9 +9,9 @@ from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import evenly_spread
-from fairseq_entmax.analysis.loading import LoadedModel
 from fairseq_entmax.analysis.measures.base import ByHead, Fields
 from fairseq_entmax.analysis.measures.head_values import KNOWN
+from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.head_record import read_record

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from fairseq import utils
 
-from fairseq_entmax.analysis.loading import LoadedModel, load_dataset
+from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
+from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 from fairseq_entmax.modules import attention_modules

@@ -10,7 +10,6 @@ of heads and gates.
 from __future__ import annotations
 
 import logging
-import os
 from argparse import Namespace
 from typing import Any, ClassVar
 
@@ -21,14 +20,11 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     add_arguments,
-    option_name,
-    refuse_unknown,
     set_defaults,
 )
 from fairseq_entmax.models.head_record import HeadMonitor
@@ -38,7 +34,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.models.start import heads_of_start, namespace
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -113,10 +109,10 @@ class AdaptiveModel(nn.Module):
             ValueError: as :meth:`build_model`.
         """
         with compat.stopping_command():
-            prepared = _namespace(args) if OmegaConf.is_config(args) else args
+            prepared = namespace(args) if OmegaConf.is_config(args) else args
             set_defaults(prepared)
             check_stock_options(prepared)
-            heads = _heads_of_start(prepared)
+            heads = heads_of_start(prepared)
             options = cls.attention_options_of(Namespace(**{**vars(prepared), **heads}))
         # Said in the checkpoint, so that whoever loads it need not look for the start
         for attention, counts in options.heads.items():
@@ -284,59 +280,3 @@ def _refusal(message: str) -> ValueError:
 
 def _has_gate(module: nn.Module) -> bool:
     return isinstance(module, MultiheadAttention) and module.gate is not None
-
-
-def _namespace(cfg: Any) -> Namespace:
-    """The ``model`` section of a configuration as options, with where training saves and starts.
-
-    Raises:
-        ValueError: a name looks like an option of this package, and is none.
-    """
-    refuse_unknown(cfg)
-    names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
-    borrowed = [name for name in names if name not in cfg]
-    with open_dict(cfg):
-        for name in borrowed:
-            cfg[name] = f"${{oc.select:checkpoint.{name},null}}"
-        values = OmegaConf.to_container(cfg, resolve=True)
-        for name in borrowed:
-            del cfg[name]
-    return Namespace(**values)
-
-
-def _heads_of_start(args: Any) -> dict[str, str]:
-    """The heads of the pruned checkpoint from which training starts, as options.
-
-    Nothing where options say how many heads there are, and where training starts from
-    nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
-    says so when it loads it).
-    """
-    path = _start_of(args)
-    options = HEADS_OPTIONS.values()
-    if path is None or any(getattr(args, option, None) is not None for option in options):
-        return {}
-    try:
-        start = read_model(path)
-    except (OSError, ValueError, UnsafeCheckpointError):
-        return {}
-    if not start.is_pruned:
-        return {}
-    heads = {
-        HEADS_OPTIONS[attention]: ",".join(map(str, counts))
-        for attention, counts in start.options.heads.items()
-    }
-    given = " ".join(f"{option_name(option)} {counts}" for option, counts in heads.items())
-    logger.info("the heads of each layer are those of %s: %s", path, given)
-    return heads
-
-
-def _start_of(args: Any) -> str | None:
-    """The checkpoint that fairseq will load first, if there is one: its own rules."""
-    if getattr(args, "save_dir", None) is None:  # no training
-        return None
-    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
-    last = os.path.join(args.save_dir, restore)
-    for path in (last, getattr(args, "finetune_from_model", None), restore):
-        if path and os.path.isfile(path):
-            return str(path)
-    return None

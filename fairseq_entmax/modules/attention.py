@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,14 +9,13 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
-from fairseq.modules.quant_noise import quant_noise
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.gates import HardConcreteGate
-
-_FUTURE = "_hides_the_future_alone"
+from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -38,24 +36,6 @@ class Heads:
     number: int
     mapping: Mapping | None
     gate: HardConcreteGate | None = None
-
-
-def mark_future_mask(mask: Tensor) -> Tensor:
-    """Say of a mask ``(length, length)`` that it is -inf above the diagonal and 0 elsewhere.
-
-    A kernel that knows this does not read it, nor compute what it hides.
-    """
-    setattr(mask, _FUTURE, True)
-    return mask
-
-
-def _is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
-    """Whether a mask is numbers, one for each query and key, that get no gradient; or none."""
-    return mask is None or (
-        mask.is_floating_point()
-        and mask.shape == (query.size(0), key.size(0))
-        and not (mask.requires_grad and torch.is_grad_enabled())
-    )
 
 
 class MultiheadAttention(FairseqMultiheadAttention):
@@ -159,7 +139,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 )
             if self.bias_k is not None:
                 raise ValueError("an attention with add_bias_kv keeps all its heads")
-            self._keep_first_heads(heads.number, q_noise, block_size)
+            keep_first_heads(self, heads.number, q_noise, block_size)
         if (heads.mapping is None) != (self.num_heads == 0):
             raise ValueError(f"{self.num_heads} heads do not fit the mapping {heads.mapping!r}")
         if heads.gate is not None and heads.gate.num_heads != self.num_heads:
@@ -241,7 +221,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
         for observer in self._observers:
             observer(probs)
-        heads = self._weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
+        heads = weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
         output = self._output(heads)
         weights: Tensor | None = None
         if need_head_weights:
@@ -288,7 +268,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         drops = dropout.p > 0 and (self.training or dropout.apply_during_inference)
         if drops or self.bias_k is not None or self.add_zero_attn:
             return None
-        if key.size(1) != query.size(1) or not _is_plain(attn_mask, query, key):
+        if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
             return None
         entmax = self.mapping.fused()
         if entmax is None:
@@ -304,22 +284,17 @@ class MultiheadAttention(FairseqMultiheadAttention):
         if key_padding_mask is not None:
             # fairseq's way to say that there is none has no dimensions
             key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
-        causal = getattr(attn_mask, _FUTURE, False)
+        causal = masks.hides_future_alone(attn_mask)
         return attention(
-            self._split(self.q_proj(query)),
-            self._split(self.k_proj(key)),
-            self._split(self.v_proj(value)),
+            split_heads(self.q_proj(query), self.num_heads),
+            split_heads(self.k_proj(key), self.num_heads),
+            split_heads(self.v_proj(value), self.num_heads),
             entmax.epsilon,
             key_padding_mask=key_padding_mask,
             attn_mask=None if causal else attn_mask,
             causal=causal,
             scale=self.scaling,
         )
-
-    def _split(self, projected: Tensor) -> Tensor:
-        """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
-        length, batch, _ = projected.shape
-        return projected.view(length, batch, self.num_heads, -1).permute(1, 2, 0, 3)
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
@@ -332,46 +307,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
         wide = torch.float64 if query.dtype == torch.float64 else torch.float32
         weights = query.new_zeros((query.size(1), query.size(0), keys), dtype=wide)
         return output.expand_as(query), weights[None] if need_head_weights else weights
-
-    def _keep_first_heads(self, number: int, q_noise: float, block_size: int) -> None:
-        """Cut the projections, whose starting values stay those of the full attention."""
-        self.num_heads = number
-        if number == 0:
-            # Not empty tensors: distributed training waits for every parameter's gradient
-            self.q_proj, self.k_proj, self.v_proj = (nn.Identity() for _ in range(3))
-            self.out_proj = _Bias(self.out_proj.bias, self.embed_dim)
-            return
-        rows = number * self.head_dim
-        for projection in (self.q_proj, self.k_proj, self.v_proj):
-            projection.weight = nn.Parameter(projection.weight.detach()[:rows].clone())
-            if projection.bias is not None:
-                projection.bias = nn.Parameter(projection.bias.detach()[:rows].clone())
-            projection.out_features = rows
-        weight = self.out_proj.weight.detach()[:, :rows].clone()
-        self.out_proj.weight = nn.Parameter(weight)
-        self.out_proj.in_features = rows
-        if q_noise and rows % block_size:
-            # Blocks that do not divide this width: smaller ones
-            self.out_proj._forward_pre_hooks.clear()
-            self.out_proj = quant_noise(self.out_proj, q_noise, math.gcd(block_size, rows))
-
-    def _weighted_sum(self, probs: Tensor, values: Tensor) -> Tensor:
-        """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
-
-        In beam search fairseq keeps the values of cross-attention once a sentence, not once
-        a hypothesis: their batch is then smaller than that of the probabilities.
-        """
-        batch, heads, queries, keys = probs.shape
-        if values.size(0) == batch * heads:
-            product = torch.bmm(probs.reshape(batch * heads, queries, keys), values)
-            return product.view(batch, heads, queries, -1)
-        sentences = values.size(0) // heads
-        product = torch.einsum(
-            "sbhqk,shkd->sbhqd",
-            probs.view(sentences, -1, heads, queries, keys),
-            values.view(sentences, heads, keys, -1),
-        )
-        return product.reshape(batch, heads, queries, -1)
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -386,17 +321,3 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 state_dict[prefix + name] = parameter.detach().clone()
                 self.filled.append(prefix + name)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-
-
-class _Bias(nn.Module):
-    """A linear layer of no inputs: its bias, or zeros."""
-
-    zeros: Tensor
-
-    def __init__(self, bias: nn.Parameter | None, size: int) -> None:
-        super().__init__()
-        self.bias: nn.Parameter | None = bias
-        self.register_buffer("zeros", torch.zeros(size), persistent=False)
-
-    def forward(self) -> Tensor:
-        return self.zeros if self.bias is None else self.bias

@@ -29,6 +29,7 @@ from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.analyze import analyse
 from fairseq_entmax.analysis.analyze import parser as analyze_parser
 from fairseq_entmax.analysis.measures import optional_names
+from fairseq_entmax.analysis.models import load_models
 
 WANTED = [measure for measure in optional_names() if measure != "relevance"]
 
@@ -58,7 +59,7 @@ def speeds(args: argparse.Namespace) -> dict[str, Any]:
     """Seconds of each, and the ratio of speeds."""
     task = loading.setup_task(args)
     loading.load_dataset(task, args.gen_subset)
-    (loaded,) = loading.load_models(args, task)
+    (loaded,) = load_models(args, task)
     criterion = CrossEntropyCriterion(task, sentence_avg=False)
     times: dict[str, list[float]] = {"validation": [], "analysis": []}
     for repeat in range(args.repeats + 1):

@@ -161,7 +161,7 @@ def test_importance_is_shared_among_the_heads_of_a_layer(analysis):
 
 
 def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
-    loaded = loading.load_model(models[1], task)
+    loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
     criterion = CrossEntropyCriterion(task, sentence_avg=False)
     total, tokens = 0.0, 0
@@ -173,7 +173,7 @@ def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
 
 
 def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, data, models, task):
-    loaded = loading.load_model(models[1], task)
+    loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
     (sample,) = samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=100)
     attention, _ = record_attention(loaded.model, sample)
@@ -215,7 +215,7 @@ def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
     assert entry["queries"] == ["</s>", *target]
     assert entry["targets"] == [*target, "</s>"]
     for path, layers in zip(models, entry["models"], strict=True):
-        attention, _ = record_attention(loading.load_model(path, task).model, sample)
+        attention, _ = record_attention(load_model(path, task).model, sample)
         for layer in layers:
             exact = attention[layer["attention"]][layer["layer"]][0]
             decoded = decode_weights(layer)

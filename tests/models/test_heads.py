@@ -15,8 +15,9 @@ from omegaconf import OmegaConf
 
 from fairseq_entmax import compat
 from fairseq_entmax.fairseq_changes import restoring_grown_models
-from fairseq_entmax.models import EntmaxTransformerModel, adaptive
+from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import config as model_options
+from fairseq_entmax.models import start as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.modules import attention_modules
 from tests.support import MAPPINGS, TINY, batch, build_model, spread_scores, tiny_task
@@ -650,7 +651,7 @@ def test_outside_of_training_no_checkpoint_is_looked_at(tmp_path, monkeypatch):
 
 def test_what_training_saved_says_its_heads_and_no_start_is_looked_for(tmp_path, monkeypatch):
     heads = heads_of_training(tmp_path)
-    monkeypatch.setattr(adaptive, "read_model", lambda path: pytest.fail(f"looked at {path}"))
+    monkeypatch.setattr(start_module, "read_model", lambda path: pytest.fail(f"looked at {path}"))
     saved(tmp_path / "checkpoint_last.pt", **PRUNED)
     assert heads_of_training(tmp_path, **heads) == ALL_HEADS
 

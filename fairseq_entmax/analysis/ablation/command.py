@@ -44,6 +44,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.files import clear_leftovers, write_together
 
 logger = logging.getLogger(__name__)
@@ -79,7 +80,7 @@ def main(arguments: Sequence[str]) -> None:
     if BLEU in args.scores:
         metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
     dataset = loading.load_dataset(task, args.gen_subset)
-    (loaded,) = loading.load_models(args, task)
+    (loaded,) = load_models(args, task)
     removals = _removals(loaded.model, singles, sets)
     samples = list(loading.batches(args, task, dataset, [loaded.model]))
     if loading.device_of(args).type == "cuda":

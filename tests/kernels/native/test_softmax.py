@@ -61,15 +61,8 @@ def lines_of(code, compiler):
     ]
 
 
-NOT_YET = pytest.mark.xfail(
-    reason="modules.attention asks for a kernel before it asks the mapping", strict=True
-)
-
-
 @pytest.mark.usefixtures("folder")
-@pytest.mark.parametrize(
-    "code", [FUNCTIONS, pytest.param(MODELS, marks=NOT_YET)], ids=["functions", "models"]
-)
+@pytest.mark.parametrize("code", [FUNCTIONS, MODELS], ids=["functions", "models"])
 def test_softmax_compiles_nothing_and_logs_no_kernel_in_a_new_process(code, fresh, compiler):
     fresh.delenv("FAIRSEQ_ENTMAX_KERNEL", raising=False)
     first, second, last = lines_of(code, compiler)

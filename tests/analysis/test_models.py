@@ -5,8 +5,8 @@ from argparse import Namespace
 import pytest
 import torch
 
-from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.loading import load_model
+from fairseq_entmax.analysis import models
+from fairseq_entmax.analysis.models import load_model
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
 
 
@@ -91,7 +91,7 @@ def test_another_dictionary_is_refused(tmp_path):
 
 
 def named(*paths, mappings=None):
-    return loading._names(list(paths), mappings or ["entmax"] * len(paths))
+    return models._names(list(paths), mappings or ["entmax"] * len(paths))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""The models that are looked at, from checkpoints."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from fairseq_entmax.analysis.loading import device_of
+from fairseq_entmax.models.saved import read_model
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """A model of a checkpoint.
+
+    Attributes:
+        name: what to call it beside others.
+        path: the file.
+        architecture: the architecture that the checkpoint names.
+        model: in evaluation mode; a stock ``transformer`` as one of this package with
+            softmax.
+        updates: how many updates it was trained for; None where the file does not say.
+    """
+
+    name: str
+    path: str
+    architecture: str
+    model: Any
+    updates: int | None
+
+
+def load_models(
+    args: Namespace, task: Any, names: Sequence[str] | None = None
+) -> list[LoadedModel]:
+    """The models of ``--path``, on the device and in the precision that the options ask for.
+
+    Args:
+        names: what to call them; None finds what tells them apart.
+
+    Raises:
+        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`load_model`; or
+            there are as many names as models not.
+    """
+    paths = args.path.split(os.pathsep)
+    if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
+        raise ValueError(
+            f"--names got {','.join(names)!r}: give {len(paths)} different names with commas "
+            f"between them, one for each checkpoint of --path"
+        )
+    loaded = [load_model(path, task) for path in paths]
+    found = names or _names([one.path for one in loaded], [_mapping_text(one) for one in loaded])
+    device = device_of(args)
+    for one in loaded:
+        if args.fp16 or args.bf16:
+            one.model.to(torch.float16 if args.fp16 else torch.bfloat16)
+        one.model.to(device)
+    return [
+        LoadedModel(**{**vars(one), "name": name}) for one, name in zip(loaded, found, strict=True)
+    ]
+
+
+def load_model(path: str, task: Any) -> LoadedModel:
+    """A model of a checkpoint, on the CPU, in evaluation mode.
+
+    Args:
+        path: a checkpoint of a model of this package, or of fairseq's ``transformer``, which
+            becomes one of this package with softmax.
+        task: fairseq's translation task, for its dictionaries.
+
+    Raises:
+        FileNotFoundError: there is no such file.
+        ValueError: it is of another kind of model, or does not fit the task's dictionaries
+            or languages.
+        UnsafeCheckpointError: it holds something that could run code.
+    """
+    try:
+        saved = read_model(path)
+    except FileNotFoundError as error:
+        raise FileNotFoundError(f"--path: {error}") from None
+    except ValueError as error:
+        raise ValueError(f"--path: {error}") from None
+    state = saved.state
+    _check_fit(state, path, task)
+    model = saved.model_class.build_model(saved.args, task)
+    try:
+        model.load_state_dict(state["model"], strict=True)
+    except RuntimeError as error:
+        reason = " ".join(str(error).split())[:300]
+        raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
+    model.eval().requires_grad_(False)
+    history = state.get("optimizer_history") or [{}]
+    updates = history[-1].get("num_updates")
+    return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
+
+
+def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
+    """Refuse a checkpoint of other languages or dictionaries than the task's."""
+    cfg = state.get("cfg")
+    trained: Any = (cfg.get("task") if cfg is not None else state.get("args")) or {}
+    trained = vars(trained) if isinstance(trained, Namespace) else trained
+    pair = trained.get("source_lang"), trained.get("target_lang")
+    data = task.cfg.source_lang, task.cfg.target_lang
+    if all(pair) and pair != data:
+        raise ValueError(
+            f"--path: {path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
+            f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
+        )
+    for side, dictionary in (
+        ("encoder", task.source_dictionary),
+        ("decoder", task.target_dictionary),
+    ):
+        weight = state["model"].get(f"{side}.embed_tokens.weight")
+        if weight is not None and weight.size(0) != len(dictionary):
+            raise ValueError(
+                f"--path: {path} has {weight.size(0)} {side} tokens, and the data's dictionary "
+                f"has {len(dictionary)}: give the data that it was trained with"
+            )
+
+
+def _mapping_text(loaded: LoadedModel) -> str:
+    specs_ = loaded.model.attention_options.specs
+    texts = {str(spec) for specs in specs_.values() for spec in specs}
+    return "+".join(sorted(texts))
+
+
+def _names(paths: list[str], mappings: list[str]) -> list[str]:
+    """The mappings, where they tell the models apart; else the parts of the paths that do."""
+    if len(set(mappings)) == len(mappings):
+        return mappings
+    parts = [os.path.abspath(path).split(os.sep) for path in paths]
+    depth = max(map(len, parts))
+    for place in range(1, depth + 1):
+        column = [part[-place] if place <= len(part) else "" for part in parts]
+        if len(set(column)) == len(column):
+            return [name.removesuffix(".pt") for name in column]
+    shared = len(os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths]))
+    names = [os.path.abspath(path)[shared:].lstrip(os.sep) for path in paths]
+    if len(set(names)) == len(names):
+        return names
+    raise ValueError(f"--path got {os.pathsep.join(paths)!r}, which has the same checkpoint twice")

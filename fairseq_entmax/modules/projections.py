@@ -1,0 +1,78 @@
+"""Heads side by side in a width: of projections, of values, and of fewer than there is place for."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import torch
+from fairseq.modules.quant_noise import quant_noise
+from torch import Tensor, nn
+
+
+def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: int) -> None:
+    """Cut projections, whose starting values stay those of the full attention.
+
+    Args:
+        attention: of fairseq, with all its heads.
+        number: how many stay; without any, only the bias of the output projection does.
+        q_noise, block_size: the quantisation noise that it was made with.
+    """
+    attention.num_heads = number
+    if number == 0:
+        # Not empty tensors: distributed training waits for every parameter's gradient
+        attention.q_proj, attention.k_proj, attention.v_proj = (nn.Identity() for _ in range(3))
+        attention.out_proj = _Bias(attention.out_proj.bias, attention.embed_dim)
+        return
+    rows = number * attention.head_dim
+    for projection in (attention.q_proj, attention.k_proj, attention.v_proj):
+        projection.weight = nn.Parameter(projection.weight.detach()[:rows].clone())
+        if projection.bias is not None:
+            projection.bias = nn.Parameter(projection.bias.detach()[:rows].clone())
+        projection.out_features = rows
+    output = attention.out_proj
+    output.weight = nn.Parameter(output.weight.detach()[:, :rows].clone())
+    output.in_features = rows
+    if q_noise and rows % block_size:
+        # Blocks that do not divide this width: smaller ones
+        output._forward_pre_hooks.clear()
+        attention.out_proj = quant_noise(output, q_noise, math.gcd(block_size, rows))
+
+
+def split_heads(projected: Tensor, num_heads: int) -> Tensor:
+    """``(length, batch, width)`` to ``(batch, heads, length, head_dim)``."""
+    length, batch, _ = projected.shape
+    return projected.view(length, batch, num_heads, -1).permute(1, 2, 0, 3)
+
+
+def weighted_sum(probs: Tensor, values: Tensor) -> Tensor:
+    """``(batch, heads, queries, keys)`` and values to ``(batch, heads, queries, head_dim)``.
+
+    In beam search fairseq keeps the values of cross-attention once a sentence, not once
+    a hypothesis: their batch is then smaller than that of the probabilities.
+    """
+    batch, heads, queries, keys = probs.shape
+    if values.size(0) == batch * heads:
+        product = torch.bmm(probs.reshape(batch * heads, queries, keys), values)
+        return product.view(batch, heads, queries, -1)
+    sentences = values.size(0) // heads
+    product = torch.einsum(
+        "sbhqk,shkd->sbhqd",
+        probs.view(sentences, -1, heads, queries, keys),
+        values.view(sentences, heads, keys, -1),
+    )
+    return product.reshape(batch, heads, queries, -1)
+
+
+class _Bias(nn.Module):
+    """A linear layer of no inputs: its bias, or zeros."""
+
+    zeros: Tensor
+
+    def __init__(self, bias: nn.Parameter | None, size: int) -> None:
+        super().__init__()
+        self.bias: nn.Parameter | None = bias
+        self.register_buffer("zeros", torch.zeros(size), persistent=False)
+
+    def forward(self) -> Tensor:
+        return self.zeros if self.bias is None else self.bias
