@@ -11,12 +11,10 @@ import argparse
 import logging
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     MAPS,
@@ -25,7 +23,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_measures,
 )
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, collect
-from fairseq_entmax.analysis.entries import model_entry, training_records
+from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
@@ -82,20 +80,11 @@ def analyse(
     return written(study, recorded, importance)
 
 
-@dataclass(frozen=True)
-class Study:
+class Study(NamedTuple):
     """What is looked at, and by what.
 
     Attributes:
-        args: parsed options.
-        wanted: names of measures.
-        task: fairseq's.
-        dataset: of the task.
-        models: in the order of ``--path``.
-        costly: for each of them, the measures that take passes of their own.
-        records: for each, what training recorded.
-        tables: facts on tokens.
-        annotations: of the source, or None.
+        costly: for each model, the measures that take passes of their own.
         sentences: whose maps to keep; None keeps those whose heads differ most.
     """
 
@@ -105,26 +94,15 @@ class Study:
     dataset: Any
     models: Sequence[LoadedModel]
     costly: list[list[ImportanceMeasure]]
-    records: list[dict[str, Any]]
     tables: Tables
-    annotations: Annotations | None
     sentences: list[int] | None
 
 
-@dataclass(frozen=True)
-class Recorded:
-    """What one pass over the data gives.
-
-    Attributes:
-        collectors: one a model.
-        counts: what the data consists of.
-        annotated: likewise its annotations.
-        sentences: whose maps to keep.
-    """
+class Recorded(NamedTuple):
+    """What one pass over the data gives: one collector a model, and whose maps to keep."""
 
     collectors: list[ModelCollector]
     counts: DataCounts
-    annotated: AnnotationCounts | None
     sentences: list[int]
 
 
@@ -154,14 +132,11 @@ def load(
             f"first {len(shown)} are not, give fewer or shorter ones"
         )
     costly = [_costly(loaded, wanted, args.measures is not None) for loaded in models]
-    records = [training_records(loaded) for loaded in models]
-    tables = Tables(task, loading.device_of(args))
     annotations = None
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
-    return Study(
-        args, wanted, task, dataset, models, costly, records, tables, annotations, sentences
-    )
+    tables = Tables(task, loading.device_of(args), annotations)
+    return Study(args, wanted, task, dataset, models, costly, tables, sentences)
 
 
 def record(study: Study) -> Recorded:
@@ -172,7 +147,7 @@ def record(study: Study) -> Recorded:
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     watched = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts, annotated = collect(watched, collectors, study.tables, chosen, study.annotations)
+    counts = collect(watched, collectors, study.tables, chosen)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     sentences = study.sentences or []
@@ -186,7 +161,7 @@ def record(study: Study) -> Recorded:
                 len(differing),
                 len(sentences),
             )
-    return Recorded(collectors, counts, annotated, sentences)
+    return Recorded(collectors, counts, sentences)
 
 
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
@@ -215,7 +190,8 @@ def written(
 ) -> dict[str, Any]:
     """The document."""
     args, cfg = study.args, study.task.cfg
-    entries = zip(recorded.collectors, importance, study.records, strict=True)
+    entries = zip(recorded.collectors, importance, strict=True)
+    annotated = recorded.counts.annotated
     analysis = {
         "format": document.FORMAT,
         "version": document.VERSION,
@@ -230,7 +206,7 @@ def written(
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],
         "models": [model_entry(*entry) for entry in entries],
-        "annotations": None if recorded.annotated is None else recorded.annotated.results(),
+        "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(study.dataset, recorded.sentences, study.models, study.task),
     }
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]

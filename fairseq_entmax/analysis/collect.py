@@ -35,27 +35,44 @@ class Tables:
     Args:
         task: fairseq's translation task.
         device: where batches are.
+        annotations: of the source, or None.
     """
 
-    def __init__(self, task: Any, device: torch.device) -> None:
+    def __init__(
+        self, task: Any, device: torch.device, annotations: Annotations | None = None
+    ) -> None:
         self.pad: int = task.source_dictionary.pad()
         self.eos: int = task.source_dictionary.eos()
         self.source = TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
         self.target = TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
+        self.annotations = annotations
 
     def batch(self, sample: Any) -> Batch:
-        """The sentences of a batch of fairseq's data loader."""
-        return Batch.of(sample, self.pad, self.eos, self.source, self.target)
+        """The sentences of a batch of fairseq's data loader.
+
+        Raises:
+            ValueError: the annotations are of another text.
+        """
+        batch = Batch.of(sample, self.pad, self.eos, self.source, self.target)
+        if self.annotations is None:
+            return batch
+        annotated = self.annotations.batch(sample["id"], batch.source.tokens)
+        return replace(batch, annotated=annotated)
 
 
 class DataCounts:
     """What the data set consists of.
 
+    Args:
+        annotations: of the source, or None.
+
     Attributes:
         ids: the numbers of its sentences that were seen, 8 bytes each.
+        annotated: likewise of the annotations.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, annotations: Annotations | None) -> None:
+        self.annotated = None if annotations is None else AnnotationCounts(annotations)
         self.ids = array("q")
         self._counts = dict.fromkeys(
             (
@@ -68,6 +85,8 @@ class DataCounts:
     def update(self, sample: Any, batch: Batch) -> None:
         """Add the sentences of a batch."""
         self.ids.extend(sample["id"].tolist())
+        if self.annotated is not None and batch.annotated is not None:
+            self.annotated.update(batch.annotated)
         source, table = batch.source, batch.table
         assert table is not None
         _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
@@ -99,11 +118,7 @@ class ModelCollector:
         statistics: of its attention.
     """
 
-    def __init__(
-        self,
-        loaded: LoadedModel,
-        wanted: Collection[str],
-    ) -> None:
+    def __init__(self, loaded: LoadedModel, wanted: Collection[str]) -> None:
         self.loaded = loaded
         self.statistics = ModelStatistics(wanted)
         self._loss: Tensor | float = 0.0
@@ -149,8 +164,7 @@ def collect(
     collectors: Sequence[ModelCollector],
     tables: Tables,
     chosen: MostDifferent | None,
-    annotations: Annotations | None = None,
-) -> tuple[DataCounts, AnnotationCounts | None]:
+) -> DataCounts:
     """Run all models over batches.
 
     Args:
@@ -158,28 +172,17 @@ def collect(
         collectors: what is updated, one a model.
         tables: facts on tokens.
         chosen: offered every sentence, with the mean difference over models; None offers none.
-        annotations: of the source, or None.
-
-    Returns:
-        What the data consists of, and its annotations.
 
     Raises:
-        ValueError: the annotations are of another text.
+        ValueError: as :meth:`Tables.batch`.
     """
-    counts = DataCounts()
-    annotation_counts = None if annotations is None else AnnotationCounts(annotations)
-    for sample in batches:
-        if not sample:
-            continue
+    counts = DataCounts(tables.annotations)
+    for sample in filter(None, batches):
         sample = on_device(sample, tables.source.rank.device)
         batch = tables.batch(sample)
         counts.update(sample, batch)
-        if annotations is not None and annotation_counts is not None:
-            annotated = annotations.batch(sample["id"], batch.source.tokens)
-            annotation_counts.update(annotated)
-            batch = replace(batch, annotated=annotated)
         differences = [collector.update(sample, batch) for collector in collectors]
         if chosen is not None:
             lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
             chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
-    return counts, annotation_counts
+    return counts

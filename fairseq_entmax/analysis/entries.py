@@ -22,15 +22,12 @@ logger = logging.getLogger(__name__)
 LONGEST_RECORD = 200
 
 
-def model_entry(
-    collector: ModelCollector, importance: dict[str, ByHead], records: dict[str, Any]
-) -> dict[str, Any]:
+def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dict[str, Any]:
     """One of ``models``.
 
     Args:
         collector: after the pass.
         importance: by name, the heads' shares by the measures that take passes of their own.
-        records: what :func:`training_records` gave.
     """
     loaded = collector.loaded
     return {
@@ -40,7 +37,7 @@ def model_entry(
         "parameters": sum(parameter.numel() for parameter in loaded.model.parameters()),
         "updates": loaded.updates,
         "loss": collector.loss,
-        "records": records,
+        "records": training_records(loaded),
         "attentions": [
             _layer(collector, importance, *place)
             for place in sorted(

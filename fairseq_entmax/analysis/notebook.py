@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,8 +11,8 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.collect import Tables
 from fairseq_entmax.analysis.statistics import ModelStatistics
-from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 _PAD, _END, _WORD = 0, 1, 2
@@ -66,15 +65,8 @@ def measure(
         raise ValueError("annotations need the sample that they are of, and its task")
     _check_weights(attention)
     if sample is not None:
-        source, target = task.source_dictionary, task.target_dictionary
         device = sample["net_input"]["src_tokens"].device
-        batch = Batch.of(
-            sample,
-            source.pad(),
-            source.eos(),
-            TokenTable.of(source, task.cfg.source_lang).to(device),
-            TokenTable.of(target, task.cfg.target_lang).to(device),
-        )
+        batch = Tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths, has_end)
     _check_shapes(attention, batch)
@@ -85,8 +77,6 @@ def measure(
         }
         for name, layers in attention.items()
     }
-    if annotations is not None and sample is not None:
-        batch = replace(batch, annotated=annotations.batch(sample["id"], batch.source.tokens))
     statistics = ModelStatistics()
     statistics.update(wide, batch)
     return {

@@ -101,7 +101,10 @@ KINDS = {
     "head-beyond-all": change(*HEAD, "head", value=10**15),
     "head-twice": change(*LAYER, "heads", value=lambda heads: [heads[0], heads[0]]),
     "layer-twice": change(*LAYER[:-1], value=lambda rows: [*rows, rows[0]]),
-    "mapping-unknown": change(*LAYER, "mapping", value="hardmax"),
+    "mapping-no-text": change(*LAYER, "mapping", value=7),
+    "number-twice": change("numbers", value=lambda rows: [*rows, rows[0]]),
+    "number-elsewhere": change("numbers", 0, "place", value=["offsets"]),
+    "number-without-place": change("numbers", 0, "place", value=[]),
     "histogram-short": change(*HEAD, "density_histogram", value=[1]),
     "record-layer-beyond-all": change(
         *RECORD, value={"alpha": [{"update": 0, "values": {"cross": {"9" * 5000: [1.5]}}}]}

@@ -6,6 +6,7 @@ Light: help and wrong options are told without torch.
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Any
 
 from fairseq_entmax.analysis.measures.base import (
@@ -75,7 +76,12 @@ def optional_names() -> tuple[str, ...]:
 
 def numbers_of(analysis: dict[str, Any]) -> list[Number]:
     """What there is to show of an analysis that was made here; those that stand alone first."""
+    taken = {number.name for measure in measures() for number in measure.numbers}
     shown = [number for measure in measures() for number in measure.shown(analysis)]
+    for place, number in enumerate(shown):
+        # A mapping may call its values what it likes
+        if number.place[0] == "values" and number.name in taken:
+            shown[place] = replace(number, name=f"mapping-{number.name}")
     return sorted(shown, key=lambda number: bool(number.group))
 
 

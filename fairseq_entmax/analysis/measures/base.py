@@ -76,8 +76,8 @@ class Measure:
 
     Attributes:
         name: such as ``density``; also that of its field, where it has but one.
-        title, meaning, is_main, in_summary, is_of_layer, largest: as of a :class:`Number`, for a
-            measure of a single one.
+        title, meaning, is_main, in_summary, is_of_layer, largest: of its :class:`Number`, where it
+            is of one alone.
         source: the paper it follows, with the place in it; empty where there is none.
         settings: constants that it depends on, for ``settings`` of the document.
         is_optional: whether ``--measures`` has it, and can leave it out.

@@ -35,45 +35,29 @@ def may_leave_out(head: Fields) -> bool:
     return all(head["values"].get(name) != value for name, value in _DENSE.items())
 
 
-def value_schema(name: str) -> JsonSchema:
-    """A value of a mapping, in its range where that is known."""
-    low, high = KNOWN[name].range or (None, None)
-    return {"type": "number", "minimum": low, "maximum": high}
-
-
 class HeadValues(Measure):
     """The numbers of a head's mapping, by name: learned ones, and those that stay as they are."""
 
     name = "values"
 
     def fields(self) -> dict[str, JsonSchema]:
-        return {
-            "values": {
-                "type": "object",
-                "description": "Numbers of the head's mapping by name; alpha is "
-                f"{KNOWN['alpha'].meaning}.",
-                "propertyNames": {"$ref": "#/$defs/value_name"},
-                "properties": {name: value_schema(name) for name in KNOWN},
-                "additionalProperties": {"type": "number"},
-            }
-        }
+        known = {}
+        for name, number in KNOWN.items():
+            low, high = number.range or (None, None)
+            ends = {"minimum": low, "maximum": high, "description": f"{number.meaning}."}
+            known[name] = {"type": "number", **ends}
+        shape = {"type": "object", "description": self.about(), "properties": known}
+        names = {"propertyNames": {"$ref": "#/$defs/value_name"}}
+        return {"values": {**shape, **names, "additionalProperties": {"type": "number"}}}
 
     def layer_fields(self) -> dict[str, JsonSchema]:
-        return {
-            "learned": {
-                "type": "array",
-                "items": {"$ref": "#/$defs/value_name"},
-                "description": "Which of the values training moves.",
-            }
-        }
+        names = {"type": "array", "items": {"$ref": "#/$defs/value_name"}}
+        return {"learned": {**names, "description": "Which of the values training moves."}}
 
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
-        names: dict[str, None] = {}
-        for model in analysis["models"]:
-            for layer in model["attentions"]:
-                for head in layer["heads"]:
-                    names.update(dict.fromkeys(head["values"]))
-        yield from map(head_value, names)
+        layers = (layer for model in analysis["models"] for layer in model["attentions"])
+        names = (name for layer in layers for head in layer["heads"] for name in head["values"])
+        yield from map(head_value, dict.fromkeys(names))
 
     def of_heads(self, layer: Any) -> list[Fields]:
         mapping, heads = layer.module.mapping, layer.module.num_heads

@@ -24,20 +24,17 @@ if TYPE_CHECKING:
 
 OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
 POSITIONAL_SHARE = 0.9
-AT_OFFSETS = (
-    ("weight", "Mean weight at an offset", "mean weight at {}"),
-    (
-        "share",
-        "Largest weight at an offset",
+AT_OFFSETS = {
+    "weight": ("Mean weight", "mean weight at {}"),
+    "share": (
+        "Largest weight",
         "share of the queries whose largest weight is at {}, of those that have a key there",
     ),
-)
-_SHAPES = {
-    "maximum": "Where the largest weight is, as shares of all queries, with what lies below and "
-    "above. -1 and 1 together are the relative-position ratio of Baan et al. 2019, section 5.3.",
-    "share": "Share of the queries with a key at this offset whose largest weight is there.",
-    "weight": "Mean weight there, of the queries with a key there.",
 }
+_MAXIMUM = (
+    "where the largest weight is, as shares of all queries, with what lies below and above. -1 and "
+    "1 together are the relative-position ratio of Baan et al. 2019, section 5.3"
+)
 
 
 class Offsets(WeightMeasure):
@@ -64,9 +61,10 @@ class Offsets(WeightMeasure):
 
     def fields(self) -> dict[str, JsonSchema]:
         """Of all offsets, and of the one."""
+        texts = {"maximum": _MAXIMUM, **{key: text for key, (_, text) in AT_OFFSETS.items()}}
         shares = {
-            name: {"$ref": "#/$defs/by_offset", "description": text}
-            for name, text in _SHAPES.items()
+            name: {"$ref": "#/$defs/by_offset", "description": f"{text.format('this offset')}."}
+            for name, text in texts.items()
         }
         share: JsonSchema = {"$ref": "#/$defs/share"}
         role = {"offset": {"type": "integer"}, "share": share, "confidence": share}
@@ -87,17 +85,17 @@ class Offsets(WeightMeasure):
     def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
         """Also such as ``weight@-1`` and ``share@+2``."""
         yield from self.numbers
-        for key, title, meaning in AT_OFFSETS:
+        for key, (title, meaning) in AT_OFFSETS.items():
             for offset in OFFSETS:
                 text = f"{offset:+d}" if offset else "0"
                 side = "before" if offset < 0 else "after"
                 position = f"the position {abs(offset)} {side} the query's"
                 yield Number(
                     f"{key}@{text}",
-                    f"{title.removesuffix('an offset')}{text.replace('-', '−')}",
+                    f"{title} at {text.replace('-', '−')}",
                     meaning.format(position if offset else "the query's own position"),
                     ("offsets", key, str(offset)),
-                    group=title,
+                    group=f"{title} at an offset",
                 )
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:

@@ -1,0 +1,134 @@
+"""Nothing but its meaning is known of alpha: values of any name are written and drawn like it."""
+
+import copy
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis import document, summary
+from fairseq_entmax.analysis.entries import training_records
+from fairseq_entmax.analysis.loading import LoadedModel
+from fairseq_entmax.analysis.measures import numbers_of
+from fairseq_entmax.analysis.measures.head_values import HeadValues, head_value, may_leave_out
+from fairseq_entmax.analysis.report.figures import figures
+from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.statistics import MeasuredLayer
+from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.test_page import embedded
+from tests.support import build_model
+
+
+def renamed(names):
+    """A document whose last model has values by other names than alpha; ``{}`` has none."""
+    analysis = synthetic_analysis(models=3, layers=2, heads=2, sentences=0)
+    model = analysis["models"][2]
+    for layer in model["attentions"]:
+        layer["mapping"], layer["learned"] = "toy", list(names)
+        for head in layer["heads"]:
+            alpha = head["values"]["alpha"]
+            head["values"] = {name: factor * alpha for name, factor in names.items()}
+    lines = model["records"].pop("alpha")
+    for name, factor in names.items():
+        model["records"][name] = copy.deepcopy(lines)
+        for line in model["records"][name]:
+            for layers in line["values"].values():
+                for row in layers.values():
+                    row[:] = [factor * value for value in row]
+    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+    return analysis
+
+
+def test_the_report_has_columns_and_figures_of_every_name():
+    analysis = renamed({"strength": 10.0, "density": -1.0})
+    document.validate(analysis, "a.json")
+    page = embedded(render_page(analysis, figures(analysis)))
+    shown = {one["name"]: one for one in page["measures"]}
+    # The measure of this name stands for itself
+    assert {"alpha", "strength", "density", "mapping-density"} <= set(shown)
+    assert shown["strength"]["isMain"]
+    assert (shown["alpha"]["range"], shown["strength"]["range"]) == ([1.0, 2.0], None)
+    head = analysis["models"][2]["attentions"][0]["heads"][0]
+    values = next(row for row in page["layers"] if row["model"] == 2)["heads"][0]["values"]
+    assert values["strength"] == pytest.approx(head["values"]["strength"])
+    assert values["mapping-density"] == pytest.approx(head["values"]["density"])
+    assert values["density"] == pytest.approx(head["density"])
+    assert values["alpha"] is None
+    drawn = [figure.name for figure in figures(analysis)][:4]
+    assert drawn == [
+        "strength_trajectories",
+        "density_trajectories",
+        "strength_histogram",
+        "density_histogram",
+    ]
+    assert "alpha" in summary.as_table(analysis).splitlines()[0]
+    assert "strength" in summary.as_table(analysis).splitlines()[0]
+
+
+def test_a_histogram_of_a_value_without_a_range_reaches_from_the_least_to_the_most():
+    analysis = renamed({"strength": 10.0})
+    known = [
+        head["values"]["strength"]
+        for layer in analysis["models"][2]["attentions"]
+        for head in layer["heads"]
+    ]
+    (figure,) = [one for one in figures(analysis) if one.name == "strength_histogram"]
+    (rows,) = figure.for_page()["datasets"].values()
+    assert min(row["from"] for row in rows) == pytest.approx(min(known), rel=1e-4)
+    assert max(row["to"] for row in rows) == pytest.approx(max(known), rel=1e-4)
+    assert sum(row["heads"] for row in rows) == len(known)
+
+
+def test_a_mapping_without_values_is_drawn_too():
+    analysis = renamed({})
+    document.validate(analysis, "a.json")
+    names = [figure.name for figure in figures(analysis)]
+    assert "density_by_layer" in names
+    assert not [name for name in names if "alpha" in name]
+    del analysis["models"][:2]
+    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+    assert "alpha" not in [one["name"] for one in embedded(render_page(analysis))["measures"]]
+
+
+def test_a_known_value_out_of_its_range_is_refused_and_an_unknown_one_is_not():
+    analysis = renamed({"strength": -1e6})
+    document.validate(analysis, "a.json")
+    analysis["models"][0]["attentions"][0]["heads"][0]["values"]["alpha"] = 2.5
+    with pytest.raises(ValueError, match=r"heads\[0\]\.values\.alpha"):
+        document.validate(analysis, "a.json")
+
+
+def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
+    assert not may_leave_out({"values": {"alpha": 1.0}})
+    assert may_leave_out({"values": {"alpha": 1.01}})
+    assert may_leave_out({"values": {}})
+    assert head_value("tv").title == "tv"
+
+
+def test_values_that_heads_share_are_those_of_each_of_them():
+    class Toy(torch.nn.Module):
+        learned = ("strength",)
+
+        def head_values(self):
+            return {"strength": torch.tensor([0.5]), "rank": torch.tensor([1.0, 2.0])}
+
+    class Attention:
+        mapping, num_heads = Toy(), 2
+
+    layer = MeasuredLayer("cross", 0, None, Attention())
+    assert HeadValues().of_heads(layer) == [
+        {"values": {"strength": 0.5, "rank": 1.0}},
+        {"values": {"strength": 0.5, "rank": 2.0}},
+    ]
+    assert HeadValues().of_layer(layer, [{}, {}]) == {"learned": ["strength"]}
+
+
+def test_records_are_read_by_the_names_that_mappings_have(tmp_path, caplog):
+    model = build_model(attn_mapping="entmax")
+    (tmp_path / "alpha.jsonl").write_text('{"update": 3, "alpha": {"cross": {"0": [1.5]}}}\n')
+    (tmp_path / "strength.jsonl").write_text('{"update": 3, "strength": {"cross": {"0": [9]}}}\n')
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
+    line = {"update": 3, "values": {"cross": {"0": [1.5]}}}
+    assert training_records(loaded) == {"alpha": [line]}
+    (tmp_path / "alpha.jsonl").write_text('{"update": 3, "alpha": {"cross": {"0": [2.5]}}}\n')
+    assert training_records(loaded) == {}
+    assert "at update 3 alpha is not from 1 to 2" in caplog.text

@@ -1,0 +1,16 @@
+"""Tables of text."""
+
+from fairseq_entmax.text_table import text_table
+
+
+def test_columns_are_as_wide_as_their_widest_cell_and_numbers_end_together():
+    rows = [["name", "n", "remark"], ["a", "12", "x"], ["", "3", ""]]
+    assert text_table(rows, left=(0, 2)).split("\n") == [
+        "name   n  remark",
+        "a     12  x",
+        "       3",
+    ]
+
+
+def test_only_the_first_column_begins_on_the_left_unless_told():
+    assert text_table([["ab", "c"], ["d", "ef"]]) == "ab   c\nd   ef"
