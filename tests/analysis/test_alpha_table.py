@@ -5,9 +5,11 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis import alpha_table
+from fairseq_entmax.analysis.models import load_model
 from fairseq_entmax.cli import main
 from fairseq_entmax.modules import attention_modules
-from tests.support import TINY, build_model
+from fairseq_entmax.pruning import checkpoint_heads
+from tests.support import TINY, build_model, tiny_task
 
 
 def checkpoint(tmp_path, arch="entmax_transformer", **options):
@@ -21,34 +23,66 @@ def checkpoint(tmp_path, arch="entmax_transformer", **options):
 @pytest.mark.parametrize("share", ["none", "layer", "model"])
 def test_the_rows_hold_the_alphas_of_the_model(tmp_path, share):
     model, path = checkpoint(tmp_path, share_alpha=share)
-    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_alphas(path)}
+    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_values(path)}
     modules = list(attention_modules(model))
     assert len(rows) == len(modules) == 6
     for attention, layer, module in modules:
         row = rows[attention, layer]
         assert row.learned
         assert row.mapping == "entmax"
-        assert row.alpha == pytest.approx(module.mapping.alpha.tolist(), abs=1e-6)
+        assert row.values["alpha"] == pytest.approx(module.mapping.alpha.tolist(), abs=1e-6)
 
 
 def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     _, path = checkpoint(
         tmp_path, attn_mapping="softmax,entmax:alpha=1.33", cross_attn_mapping="sparsemax,entmax"
     )
-    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_alphas(path)}
-    assert rows["encoder-self", 0].alpha == [1.0] * 4
-    assert rows["decoder-self", 1].alpha == [1.33] * 4
-    assert rows["cross", 0].alpha == [2.0] * 4
+    rows = {(row.attention, row.layer): row for row in alpha_table.checkpoint_values(path)}
+    assert rows["encoder-self", 0].values["alpha"] == [1.0] * 4
+    assert rows["decoder-self", 1].values["alpha"] == [1.33] * 4
+    assert rows["cross", 0].values["alpha"] == [2.0] * 4
     assert rows["cross", 1].learned
     assert not rows["cross", 0].learned
 
 
 def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
     _, path = checkpoint(tmp_path, "transformer")
-    rows = alpha_table.checkpoint_alphas(path)
-    assert [(row.mapping, row.learned, row.alpha) for row in rows] == [
-        ("softmax", False, [1.0] * 4)
+    rows = alpha_table.checkpoint_values(path)
+    assert [(row.mapping, row.learned, row.values["alpha"]) for row in rows] == [
+        ("softmax", (), [1.0] * 4)
     ] * 6
+
+
+def test_settings_as_yaml_has_them_give_the_same_answer_to_every_command(tmp_path):
+    options = {
+        "attn_mapping": ["softmax", "entmax"],
+        "cross_attn_heads": [4, 2],
+        "encoder_layers": 3,
+        "encoder_layers_to_keep": "0,2",
+        "encoder_self_attn_mapping": "sparsemax*2,entmax15",
+    }
+    _, path = checkpoint(tmp_path, **options)
+    state = torch.load(path)
+    # A section of settings, where a command line has a namespace
+    state["cfg"]["model"] = {**vars(state["cfg"]["model"]), "arch": None}
+    torch.save(state, path)
+    rows = alpha_table.checkpoint_values(path)
+    assert [(row.attention, row.layer, row.mapping, row.heads) for row in rows] == [
+        ("encoder-self", 0, "sparsemax", 4),
+        ("encoder-self", 1, "entmax15", 4),
+        ("decoder-self", 0, "softmax", 4),
+        ("decoder-self", 1, "entmax", 4),
+        ("cross", 0, "softmax", 4),
+        ("cross", 1, "entmax", 2),
+    ]
+    assert checkpoint_heads(path) == {
+        "encoder-self": [4, 4],
+        "decoder-self": [4, 4],
+        "cross": [4, 2],
+    }
+    loaded = load_model(path, tiny_task()).model
+    heads = [module.num_heads for _, _, module in attention_modules(loaded)]
+    assert heads == [4, 4, 4, 4, 4, 2]
 
 
 def test_the_command_prints_a_line_for_each_layer_of_each_attention(tmp_path, capsys):
@@ -69,7 +103,7 @@ def test_the_command_prints_the_same_as_json(tmp_path, capsys):
     _, path = checkpoint(tmp_path)
     assert main(["alpha", "--json", path]) == 0
     printed = json.loads(capsys.readouterr().out)
-    assert printed == alpha_table.as_json(alpha_table.checkpoint_alphas(path))
+    assert printed == alpha_table.as_json(alpha_table.checkpoint_values(path))
 
 
 @pytest.mark.parametrize(
@@ -78,7 +112,8 @@ def test_the_command_prints_the_same_as_json(tmp_path, capsys):
         (None, "there is no checkpoint"),
         ([1, 2], "not a fairseq checkpoint"),
         ({"model": {}}, "neither 'cfg' nor 'args'"),
-        ({"model": {}, "args": Namespace(arch="lstm")}, "no attention of an encoder-decoder"),
+        ({"model": {}, "args": Namespace(arch="lstm")}, "is of the model lstm: only those of"),
+        ({"model": {}, "args": Namespace(arch="transformer", **TINY)}, "holds no attention of a"),
     ],
 )
 def test_what_is_no_checkpoint_of_a_transformer_gives_one_sentence(
