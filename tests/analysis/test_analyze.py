@@ -21,7 +21,7 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.sentences import samples
-from tests.analysis.test_loading import save
+from tests.analysis.test_models import save
 from tests.support import spread_scores
 
 

@@ -7,9 +7,9 @@ import torch
 
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.entries import training_records
-from fairseq_entmax.analysis.loading import LoadedModel
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.head_values import HeadValues, head_value, may_leave_out
+from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.statistics import MeasuredLayer

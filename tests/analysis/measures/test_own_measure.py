@@ -26,7 +26,7 @@ from fairseq_entmax.attentions import CROSS
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_analyze import _build as build
-from tests.analysis.test_loading import save
+from tests.analysis.test_models import save
 from tests.support import spread_scores
 
 
