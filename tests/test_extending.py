@@ -155,9 +155,9 @@ def test_a_strength_is_analysed_and_reported_by_its_name(data, scaled):
             )
         heads += len(values)
     assert heads == 13
-    report = scaled.folder / "report"
+    report = scaled.folder / "report.html"
     run("fairseq-entmax", "report", folder / "analysis.json", "--output", report)
-    page = (report / "report.html").read_text(encoding="utf-8")
+    page = report.read_text(encoding="utf-8")
     assert "strength" in page.lower()
 
 
@@ -175,6 +175,30 @@ def test_training_goes_on_from_the_pruned_strengths(scaled):
     }
     for key, values in further.items():
         assert torch.allclose(values, before[key], atol=0.05)
+
+
+# -- a measure ------------------------------------------------------------------------------
+
+
+@pytest.mark.slow
+def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_path):
+    user_dir = write_example(tmp_path, "my_measures")
+    stock = scaled.folder / "stock" / "checkpoint_best.pt"
+    options = [f"--user-dir={user_dir}", f"--path={stock}", f"--output={tmp_path / 'analysis'}"]
+    measures = "--measures=first_token,density"
+    table = run("fairseq-entmax", "analyze", data / "bin", *options, measures, "--cpu").stdout
+    assert "first-token" in table
+    file = tmp_path / "analysis" / "analysis.json"
+    heads = [
+        head
+        for layer in json.loads(file.read_text())["models"][0]["attentions"]
+        for head in layer["heads"]
+    ]
+    assert len(heads) == 24
+    assert all(0 < head["first_token"] < 1 for head in heads)
+    run("fairseq-entmax", "report", file, "--output", tmp_path / "report.html")
+    page = (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "mean weight of a query on the first token of the sentence" in page
 
 
 # -- a decoder alone ------------------------------------------------------------------------
