@@ -111,6 +111,7 @@ def test_a_recipe_that_prunes_prints_its_table(recipe, archives, tmp_path):
 # --- what the splits are -----------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", RECIPES)
 def test_the_splits_are_what_the_archives_hold(recipe, archives, tmp_path):
     """Only the first step: all that follows needs fairseq, and is tested above."""

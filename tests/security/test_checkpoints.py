@@ -44,6 +44,7 @@ def test_the_texts_of_the_corpus_run_code_where_they_are_evaluated(form, tmp_pat
     assert (tmp_path / "mark").exists()
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("little_memory")
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_way_in_runs_a_malicious_checkpoint_or_advises_to(

@@ -32,6 +32,7 @@ def test_models_with_fewer_heads_are_timed_side_by_side(tmp_path):
         assert f"{row['parameters']:,}" in result.stdout
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

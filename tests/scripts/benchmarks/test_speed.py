@@ -83,6 +83,7 @@ def test_every_model_translates(tmp_path):
     assert rows[0]["ratio"] == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
     [
