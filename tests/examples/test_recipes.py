@@ -256,6 +256,7 @@ def test_a_dead_link_says_which_file_to_put_where(raw, tmp_path):
     assert f"get it from https://example.org, put it in {tmp_path}/out/raw" in result.stderr
 
 
+@pytest.mark.slow
 def test_a_download_that_was_stopped_goes_on(raw, tmp_path):
     whole = (raw / ARCHIVE).read_bytes()
     part = tmp_path / "out" / "raw" / f"{ARCHIVE}.part"
@@ -282,6 +283,7 @@ def test_a_dead_link_leaves_what_was_downloaded_before(raw, tmp_path):
     assert [path.name for path in part.parent.iterdir()] == [part.name]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["no parts", "nothing more"])
 def test_a_download_begins_anew_where_the_server_cannot_go_on(kind, raw, tmp_path):
     whole = (raw / ARCHIVE).read_bytes()
@@ -294,6 +296,7 @@ def test_a_download_begins_anew_where_the_server_cannot_go_on(kind, raw, tmp_pat
     assert (tmp_path / "out" / "raw" / ARCHIVE).read_bytes() == whole
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("tool", ["learn-bpe", "python3"])
 def test_a_tool_that_fails_in_the_middle_leaves_no_finished_step(tool, archives, tmp_path):
     """It writes something for the first language, and then ends as when it is killed."""
