@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -183,11 +183,22 @@ def stock_architectures() -> dict[str, Callable[[Any], None]]:
     }
 
 
-def mark_as_new(parameter: Tensor, new: bool) -> None:
-    """Say whether a parameter was absent from the checkpoint that the model was loaded from."""
-    parameter._absent_from_checkpoint = new  # type: ignore[attr-defined]
+def fill_in(state_dict: dict[str, Any], own: Iterable[tuple[str, Any]]) -> list[str]:
+    """Give a checkpoint what it lacks of a module's own values; the names of these.
+
+    Args:
+        state_dict: the checkpoint.
+        own: names in the checkpoint, and the present values. Each is marked for :func:`is_new`.
+    """
+    filled = []
+    for name, value in own:
+        value._absent_from_checkpoint = name not in state_dict
+        if is_new(value):
+            state_dict[name] = value.detach().clone()
+            filled.append(name)
+    return filled
 
 
 def is_new(parameter: Tensor) -> bool:
-    """Whether :func:`mark_as_new` has marked a parameter."""
+    """Whether the checkpoint that the model was loaded from lacked a parameter."""
     return getattr(parameter, "_absent_from_checkpoint", False)

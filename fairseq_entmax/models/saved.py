@@ -100,8 +100,7 @@ class SavedModel:
             return [1.0] * attention.heads
         gate = HardConcreteGate(attention.heads, **self.options.gate)
         gate.load_state_dict(state)
-        values: list[float] = gate.at_evaluation().tolist()
-        return values
+        return gate.at_evaluation().tolist()
 
 
 def read_model(path: str) -> SavedModel:

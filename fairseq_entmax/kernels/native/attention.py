@@ -81,8 +81,7 @@ def attention(
     # Outside of the function, which keeps its inputs for second derivatives
     query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
     options = _as_read(options, query, key)
-    output: Tensor = _Attention.apply(query, key, value, epsilon, options)
-    return output
+    return _Attention.apply(query, key, value, epsilon, options)
 
 
 def _as_read(options: AttentionOptions, query: Tensor, key: Tensor) -> AttentionOptions:

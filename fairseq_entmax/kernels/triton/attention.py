@@ -86,8 +86,7 @@ def attention(
     check(query, key, value, epsilon, options)
     # Outside of the function, which keeps its inputs for second derivatives
     query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
-    output: Tensor = _Attention.apply(query, key, value, epsilon, options)
-    return output
+    return _Attention.apply(query, key, value, epsilon, options)
 
 
 class _Attention(torch.autograd.Function):
