@@ -194,12 +194,8 @@ def _average_no_whole_numbers(
     """
     init(ema, model, *args, **kwargs)
     if is_ours(model):
-        state = model.state_dict().items()
-        whole = {
-            name
-            for name, value in state
-            if isinstance(value, Tensor) and not value.is_floating_point()
-        }
+        buffers = model.named_buffers(remove_duplicate=False)
+        whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
         ema.skip_keys = set(ema.skip_keys or ()) | whole
 
 

@@ -113,7 +113,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             raise ValueError(XFORMERS)
         attention = cls.__new__(cls)
         # All that its constructor made, whichever arguments this fairseq's has
-        vars(attention).update(vars(stock))
+        attention.__dict__.update(stock.__dict__)
         attention._take(heads, q_noise, qn_block_size)
         return attention
 
