@@ -21,7 +21,7 @@ from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.criterions import plain_criterion
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.config import HEADS_OPTIONS
+from fairseq_entmax.models.config import heads_options
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
@@ -291,10 +291,7 @@ def _model_settings(settings: Any, model: SavedModel, counts: HeadCounts) -> Any
         for key in ("arch", "_name"):
             if values.get(key) == model.architecture:
                 values[key] = model.args.arch
-    for attention, layers in counts.items():
-        values[HEADS_OPTIONS[attention]] = ",".join(map(str, layers))
-    values["head_gates"] = None
-    values["freeze_decoder"] = False
+    values |= {**heads_options(counts), "head_gates": None, "freeze_decoder": False}
     if isinstance(values.get("criterion"), str):
         values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
     return settings

@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from fairseq_entmax.models.config import HEADS_OPTIONS, option_name
+from fairseq_entmax.models.config import as_arguments, heads_options
 from fairseq_entmax.pruning.surgery import HeadCounts, PruningReport
 from fairseq_entmax.text_table import text_table
 
 
 def as_options(counts: HeadCounts) -> str:
     """Options of ``fairseq-train`` that build a model with these heads."""
-    return " ".join(
-        f"{option_name(HEADS_OPTIONS[attention])} {','.join(map(str, layers))}"
-        for attention, layers in counts.items()
-    )
+    return as_arguments(heads_options(counts))
 
 
 def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:
