@@ -48,18 +48,14 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
     device = tensor.device.type
-    try:
-        enabled = torch.is_autocast_enabled(device)
-    except TypeError:  # torch before 2.4 has a function for each device
-        is_gpu = device == "cuda"
-        enabled = torch.is_autocast_enabled() if is_gpu else torch.is_autocast_cpu_enabled()
-        if enabled and tensor.dtype != torch.float64:
-            return torch.get_autocast_gpu_dtype() if is_gpu else torch.get_autocast_cpu_dtype()
-        return tensor.dtype
+    if hasattr(torch, "get_autocast_dtype"):
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    elif device == "cuda":  # torch before 2.4 has a function for each device
+        enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
+    else:
+        enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
     # Autocast leaves float64 as it is
-    if enabled and tensor.dtype != torch.float64:
-        return torch.get_autocast_dtype(device)
-    return tensor.dtype
+    return dtype if enabled and tensor.dtype != torch.float64 else tensor.dtype
 
 
 def safe_loading() -> dict[str, Any]:

@@ -80,8 +80,6 @@ def prune_checkpoint(
         ValueError, UnsafeCheckpointError: as :func:`prune_state` and
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no checkpoint {path}")
     check_output(output, overwrite)
     pruned, report = _prune(read_model(path), heads, undecided)
     try:
@@ -138,13 +136,13 @@ def _prune(
         ]
         between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
         after[attention.attention][attention.layer] = len(kept)
-        _replace(weights, attention, _cut(model, attention, kept, gates))
+        cut = _cut(model, attention, kept, gates)
+        gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
+        weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
         if not kept and attention.heads and _norms_before(model, attention):
-            weights = {
-                key: value
-                for key, value in weights.items()
-                if not key.startswith(f"{attention.path}_layer_norm.")
-            }
+            gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
+        for key in gone:
+            del weights[key]
     pruned = {
         **state,
         "model": weights,
@@ -218,16 +216,6 @@ def _check_budget(model: SavedModel) -> None:
 def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
     side = PLACES[attention.attention][0]
     return bool(getattr(model.args, f"{side}_normalize_before", False))
-
-
-def _replace(weights: dict[str, Tensor], attention: SavedAttention, new: dict[str, Tensor]) -> None:
-    """Put the weights of an attention in the place of what it had."""
-    for name in attention.weights:
-        key = f"{attention.path}.{name}"
-        if name in new:
-            weights[key] = new[name]
-        else:
-            del weights[key]
 
 
 def _cut(
