@@ -271,11 +271,6 @@ def _namespace(cfg: Any) -> Namespace:
     """
     refuse_unknown(cfg)
     names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
-    borrowed = [name for name in names if name not in cfg]
-    with open_dict(cfg):
-        for name in borrowed:
-            cfg[name] = f"${{oc.select:checkpoint.{name},null}}"
-        values = OmegaConf.to_container(cfg, resolve=True)
-        for name in borrowed:
-            del cfg[name]
-    return Namespace(**values)
+    checkpoint = cfg._get_root().get("checkpoint") or {}
+    borrowed = {name: checkpoint.get(name) for name in names}
+    return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})

@@ -257,15 +257,10 @@ def add_arguments(parser: Any) -> None:
     """Add the options to an argparse parser or group. Defaults come from the architecture."""
     for option, entry in _FIELDS.items():
         about = entry.metadata
-        if about["metavar"] is None:
-            parser.add_argument(option_name(option), action="store_true", help=about["help"])
-        else:
-            parser.add_argument(
-                option_name(option),
-                metavar=about["metavar"],
-                type=_argument(about["check"]),
-                help=about["help"],
-            )
+        kind: dict[str, Any] = {"action": "store_true"}
+        if about["metavar"] is not None:
+            kind = {"metavar": about["metavar"], "type": _argument(about["check"])}
+        parser.add_argument(option_name(option), help=about["help"], **kind)
 
 
 def set_defaults(args: Any) -> None:
