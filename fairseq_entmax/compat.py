@@ -13,7 +13,7 @@ import sys
 import threading
 import weakref
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -48,18 +48,14 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
     device = tensor.device.type
-    try:
-        enabled = torch.is_autocast_enabled(device)
-    except TypeError:  # torch before 2.4 has a function for each device
-        is_gpu = device == "cuda"
-        enabled = torch.is_autocast_enabled() if is_gpu else torch.is_autocast_cpu_enabled()
-        if enabled and tensor.dtype != torch.float64:
-            return torch.get_autocast_gpu_dtype() if is_gpu else torch.get_autocast_cpu_dtype()
-        return tensor.dtype
+    if hasattr(torch, "get_autocast_dtype"):
+        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
+    elif device == "cuda":  # torch before 2.4 has a function for each device
+        enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
+    else:
+        enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
     # Autocast leaves float64 as it is
-    if enabled and tensor.dtype != torch.float64:
-        return torch.get_autocast_dtype(device)
-    return tensor.dtype
+    return dtype if enabled and tensor.dtype != torch.float64 else tensor.dtype
 
 
 def safe_loading() -> dict[str, Any]:
@@ -183,11 +179,22 @@ def stock_architectures() -> dict[str, Callable[[Any], None]]:
     }
 
 
-def mark_as_new(parameter: Tensor, new: bool) -> None:
-    """Say whether a parameter was absent from the checkpoint that the model was loaded from."""
-    parameter._absent_from_checkpoint = new  # type: ignore[attr-defined]
+def fill_in(state_dict: dict[str, Any], own: Iterable[tuple[str, Any]]) -> list[str]:
+    """Give a checkpoint what it lacks of a module's own values; the names of these.
+
+    Args:
+        state_dict: the checkpoint.
+        own: names in the checkpoint, and the present values. Each is marked for :func:`is_new`.
+    """
+    filled = []
+    for name, value in own:
+        value._absent_from_checkpoint = name not in state_dict
+        if is_new(value):
+            state_dict[name] = value.detach().clone()
+            filled.append(name)
+    return filled
 
 
 def is_new(parameter: Tensor) -> bool:
-    """Whether :func:`mark_as_new` has marked a parameter."""
+    """Whether the checkpoint that the model was loaded from lacked a parameter."""
     return getattr(parameter, "_absent_from_checkpoint", False)

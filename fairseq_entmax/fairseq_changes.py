@@ -54,9 +54,9 @@ _REMEDY = (
 def install() -> None:
     """Change fairseq; once, however often it is called."""
     # For models of this package
-    _replace(Trainer, "__init__", _checked_and_followed)
-    _replace(Trainer, "load_checkpoint", _restoring_grown_models)
-    _replace(EMA, "__init__", _averaging_no_whole_numbers)
+    _replace(Trainer, "__init__", _check_and_follow)
+    _replace(Trainer, "load_checkpoint", _restore_grown_model)
+    _replace(EMA, "__init__", _average_no_whole_numbers)
     # For every checkpoint
     compat.safe_loading()
     evaluate_nothing_in_fairseq()
@@ -64,8 +64,8 @@ def install() -> None:
         # One that is not in this fairseq, or needs what is not installed, loads nothing
         with suppress(ImportError):
             vars(importlib.import_module(name))["torch"] = SafelyLoadingTorch("torch")
-    _replace(checkpoint_utils, "load_checkpoint_to_cpu", _refusing_in_one_sentence)
-    _replace(file_utils, "load_archive_file", _extracting_within_folder)
+    _replace(checkpoint_utils, "load_checkpoint_to_cpu", _refuse_in_one_sentence)
+    _replace(file_utils, "load_archive_file", _extract_within_folder)
 
 
 def is_ours(model: nn.Module) -> bool:
@@ -73,47 +73,52 @@ def is_ours(model: nn.Module) -> bool:
     return any(isinstance(module, MultiheadAttention) for module in model.modules())
 
 
-def _replace(owner: Any, name: str, change: Callable[[Callable[..., Any]], Any]) -> None:
-    """Put ``change`` of a function of fairseq in its place, unless that was done before."""
+def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
+    """Have a function of fairseq run ``change``, which gets it first, unless that was done before."""
     original = getattr(owner, name)
     if not hasattr(original, "_is_changed"):
-        changed: Any = functools.wraps(original)(change(original))
-        changed._is_changed = True
+
+        @functools.wraps(original)
+        def changed(*args: Any, **kwargs: Any) -> Any:
+            return change(original, *args, **kwargs)
+
+        vars(changed)["_is_changed"] = True
         setattr(owner, name, changed)
 
 
-def _checked_and_followed(init: Callable[..., Any]) -> Callable[..., Any]:
+def _check_and_follow(
+    init: Callable[..., None],
+    trainer: Trainer,
+    cfg: Any,
+    task: Any,
+    model: Any,
+    criterion: Any,
+    *args: Any,
+    **kwargs: Any,
+) -> None:
     """``Trainer.__init__`` with a look at model and criterion together, which notes the trainer.
 
     Without it a criterion meets a model without gates only in the first batch, or gates that
     ``--ddp-backend fully_sharded`` hides; and in validation nothing says after how many updates.
     """
-
-    def __init__(
-        self: Any, cfg: Any, task: Any, model: Any, criterion: Any, *args: Any, **kwargs: Any
-    ) -> None:
-        if hasattr(criterion, "check_model"):
-            with compat.stopping_command():
-                criterion.check_model(model)
-        init(self, cfg, task, model, criterion, *args, **kwargs)
-        if is_ours(model):
-            compat.follow_trainer(self)
-
-    return __init__
+    if hasattr(criterion, "check_model"):
+        with compat.stopping_command():
+            criterion.check_model(model)
+    init(trainer, cfg, task, model, criterion, *args, **kwargs)
+    if is_ours(model):
+        compat.follow_trainer(trainer)
 
 
-def _restoring_grown_models(load: Callable[..., Any]) -> Callable[..., Any]:
+def _restore_grown_model(
+    load: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any
+) -> Any:
     """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
 
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
     gates or learned alphas.
     """
-
-    def load_checkpoint(self: Any, *args: Any, **kwargs: Any) -> Any:
-        with restoring_grown_models() if is_ours(self.get_model()) else nullcontext():
-            return load(self, *args, **kwargs)
-
-    return load_checkpoint
+    with restoring_grown_models() if is_ours(trainer.get_model()) else nullcontext():
+        return load(trainer, *args, **kwargs)
 
 
 @contextmanager
@@ -121,7 +126,7 @@ def restoring_grown_models() -> Iterator[None]:
     """Let optimizers restore their state, in the block, when the model has gained parameters.
 
     fairseq hands the state of the checkpoint to an optimizer that was built for the present
-    model. Parameters that :func:`fairseq_entmax.compat.mark_as_new` has marked have no state
+    model. Parameters that are :func:`fairseq_entmax.compat.is_new` have no state
     there: they start without, as in a new optimizer, and the others get theirs.
     """
     load = FairseqOptimizer.load_state_dict
@@ -180,57 +185,44 @@ def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) 
                 )
 
 
-def _averaging_no_whole_numbers(init: Callable[..., Any]) -> Callable[..., Any]:
+def _average_no_whole_numbers(
+    init: Callable[..., None], ema: EMA, model: nn.Module, *args: Any, **kwargs: Any
+) -> None:
     """``EMA.__init__`` whose moving average of a model copies the whole numbers in it.
 
     Without it ``--store-ema`` fails on the decisions of gates, which have no average.
     """
-
-    def __init__(self: Any, model: nn.Module, *args: Any, **kwargs: Any) -> None:
-        init(self, model, *args, **kwargs)
-        if is_ours(model):
-            whole = {name for name, value in model.state_dict().items() if _is_whole(value)}
-            self.skip_keys = set(self.skip_keys or ()) | whole
-
-    return __init__
+    init(ema, model, *args, **kwargs)
+    if is_ours(model):
+        buffers = model.named_buffers(remove_duplicate=False)
+        whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
+        ema.skip_keys = set(ema.skip_keys or ()) | whole
 
 
-def _is_whole(value: Any) -> bool:
-    return isinstance(value, Tensor) and not value.is_floating_point()
-
-
-def _refusing_in_one_sentence(load: Callable[..., Any]) -> Callable[..., Any]:
+def _refuse_in_one_sentence(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:
     """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal.
 
     ``torch.load`` is replaced for fairseq's modules alone, so the settings are checked as they
     are in the file, before ``--model-overrides``. Without the two, a checkpoint can run code
     with torch before 2.6, and later ones advise in a traceback to let it.
     """
-
-    def load_checkpoint_to_cpu(path: str, *args: Any, **kwargs: Any) -> Any:
-        evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
-        with compat.stopping_command(UnsafeCheckpointError), explained(path):
-            return load(path, *args, **kwargs)
-
-    return load_checkpoint_to_cpu
+    evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
+    with compat.stopping_command(UnsafeCheckpointError), explained(path):
+        return load(path, *args, **kwargs)
 
 
-def _extracting_within_folder(load: Callable[..., Any]) -> Callable[..., Any]:
+def _extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
     """``load_archive_file`` that extracts an archive into its own folder alone.
 
     Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say.
     """
-
-    def load_archive_file(archive_file: str) -> Any:
-        try:
-            path = file_utils.cached_path(archive_file, cache_dir=None)
-        except OSError:
-            return load(archive_file)  # which says what is missing
-        if os.path.isfile(path):
-            replace_by_folder(path)
-        return load(archive_file)
-
-    return load_archive_file
+    try:
+        path = file_utils.cached_path(archive_file, cache_dir=None)
+    except OSError:
+        return load(archive_file)  # which says what is missing
+    if os.path.isfile(path):
+        replace_by_folder(path)
+    return load(archive_file)
 
 
 def evaluate_nothing_in_fairseq() -> None:

@@ -241,7 +241,7 @@ class HeadPenalty:
             names = ATTENTIONS if name == ALL else (name,)
             members = [gate for each in names for gate in gates.get(each, {}).values()]
             places = [ATTENTIONS.index(each) for each in names]
-            groups.append(_Group(name, target, members, places))
+            groups.append(_Group(target, members, places))
         return groups
 
 
@@ -249,7 +249,6 @@ class HeadPenalty:
 class _Group:
     """Gates that share a target; ``places`` are theirs in the buffers of the state."""
 
-    name: str
     target: int
     gates: list[HardConcreteGate]
     places: list[int]

@@ -19,44 +19,38 @@ LEAST_RATE, MOST_RATE = 1e-6, 10.0
 MOST_HEADS = 10**6
 
 
+def _option(default: Any, help: str) -> Any:
+    return field(default=default, metadata={"help": help})
+
+
 @dataclass
 class HeadL0Options(FairseqDataclass):
     """Options of a criterion with the penalty, beside those of the stock criterion."""
 
-    l0_weight: float = field(
-        default=0.0,
-        metadata={
-            "help": "lambda: the penalty, in nats per target token, for each head that is "
-            "expected to be open; 0, or from 1e-6 to 1000"
-        },
+    l0_weight: float = _option(
+        0.0,
+        "lambda: the penalty, in nats per target token, for each head that is "
+        "expected to be open; 0, or from 1e-6 to 1000",
     )
-    l0_warmup_updates: int = field(
-        default=-1,
-        metadata={
-            "help": "updates in which the weight rises from 0, or the target falls from all "
-            "heads to --target-heads (-1: none for a weight, 2/3 of the updates before the heads "
-            "are decided for a target)"
-        },
+    l0_warmup_updates: int = _option(
+        -1,
+        "updates in which the weight rises from 0, or the target falls from all "
+        "heads to --target-heads (-1: none for a weight, 2/3 of the updates before the heads "
+        "are decided for a target)",
     )
-    target_heads: str = field(
-        default="",
-        metadata={
-            "help": "how many heads to keep, in all, or of each attention, such as "
-            "encoder-self=10,cross=16; instead of --l0-weight"
-        },
+    target_heads: str = _option(
+        "",
+        "how many heads to keep, in all, or of each attention, such as "
+        "encoder-self=10,cross=16; instead of --l0-weight",
     )
-    decide_heads_at: int = field(
-        default=-1,
-        metadata={
-            "help": "the update at which each gate becomes exactly 0 or 1 (-1: 3/4 of "
-            "--max-update with --target-heads, never with --l0-weight)"
-        },
+    decide_heads_at: int = _option(
+        -1,
+        "the update at which each gate becomes exactly 0 or 1 (-1: 3/4 of "
+        "--max-update with --target-heads, never with --l0-weight)",
     )
-    l0_multiplier_lr: float = field(
-        default=0.02,
-        metadata={
-            "help": "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10"
-        },
+    l0_multiplier_lr: float = _option(
+        0.02,
+        "learning rate of the Lagrange multipliers of --target-heads, from 1e-6 to 10",
     )
     max_update: int = II("optimization.max_update")
 

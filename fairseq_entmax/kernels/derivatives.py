@@ -13,7 +13,7 @@ edge of the support, as second derivatives of the mapping do above alpha = 1.5. 
 from __future__ import annotations
 
 import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -117,15 +117,6 @@ class _Known(torch.autograd.Function):
         return scores_gradient(probs, given, grad), for_epsilon, None
 
 
-class AttentionGradients(NamedTuple):
-    """Gradients of attention with respect to its inputs; that of epsilon where it is a tensor."""
-
-    query: Tensor
-    key: Tensor
-    value: Tensor
-    epsilon: Tensor | None
-
-
 def attention_gradients(
     query: Tensor,
     key: Tensor,
@@ -134,8 +125,8 @@ def attention_gradients(
     probs: Tensor,
     grad: Tensor,
     scale: float,
-) -> AttentionGradients:
-    """What the backward pass of a kernel for the whole of attention gives.
+) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
+    """The gradients of attention for its inputs, and for epsilon where that is a tensor.
 
     Masks need not be known: where they leave a key out its probability is 0, and takes no part.
 
@@ -162,7 +153,7 @@ def attention_gradients(
         each = rows.sum((0, 2), dtype=torch.float64).view(heads)
         for_epsilon = (each if epsilon.numel() == heads else each.sum()).reshape(epsilon.shape)
         for_epsilon = for_epsilon.to(epsilon.dtype)
-    return AttentionGradients(
+    return (
         (for_scores @ key_).to(query.dtype),
         (for_scores.mT @ query_).to(key.dtype),
         (probs.mT @ grad_).to(value.dtype),

@@ -97,11 +97,6 @@ class MappingSpec:
         parameters = {**known, **named.parameters, **self.parameters}
         return named.mapping.from_text(parameters, num_heads, generator)
 
-    def check(self) -> None:
-        """Raise ValueError if a parameter's value is not allowed."""
-        # Apart from torch's own random numbers, which a check is not to use up
-        self.build(generator=torch.Generator())
-
 
 def parse_mapping(text: str) -> MappingSpec:
     """Read one mapping: ``NAME`` or ``NAME:PARAMETER=VALUE``.
@@ -126,7 +121,8 @@ def parse_mapping(text: str) -> MappingSpec:
         parameters[key] = value
     spec = MappingSpec(name, parameters)
     try:
-        spec.check()
+        # Apart from torch's own random numbers, which a check is not to use up
+        spec.build(generator=torch.Generator())
     except ValueError as error:
         raise ValueError(f"mapping {text.strip()!r}: {error}") from None
     return spec

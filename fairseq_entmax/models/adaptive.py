@@ -23,8 +23,9 @@ from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
-    HEADS_OPTIONS,
     add_arguments,
+    heads_options,
+    refuse_unknown,
     set_defaults,
 )
 from fairseq_entmax.models.head_record import HeadMonitor
@@ -34,7 +35,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.start import heads_of_start, namespace
+from fairseq_entmax.models.saved import heads_of_start
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -89,39 +90,27 @@ class AdaptiveModel(nn.Module):
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
-        Raises:
-            ValueError: an option is wrong; names it, the value, and what is allowed.
-        """
-        args = cls.prepare(args)
-        options = cls.attention_options_of(args)
-        model = super().build_model(args, task)  # type: ignore[misc]
-        model.take_heads(options, args)
-        return model
-
-    @classmethod
-    def prepare(cls, args: Any) -> Namespace:
-        """The options from which fairseq is to build the model, checked.
-
         Where training starts from a pruned checkpoint and no option says how many heads there
         are, they are those of the checkpoint.
 
         Raises:
-            ValueError: as :meth:`build_model`.
+            ValueError: an option is wrong; names it, the value, and what is allowed.
         """
         with compat.stopping_command():
-            prepared = namespace(args) if OmegaConf.is_config(args) else args
+            prepared = _namespace(args) if OmegaConf.is_config(args) else args
             set_defaults(prepared)
             check_stock_options(prepared)
-            heads = heads_of_start(prepared)
-            options = cls.attention_options_of(Namespace(**{**vars(prepared), **heads}))
+            vars(prepared).update(heads_of_start(prepared))
+            options = cls.attention_options_of(prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start
-        for attention, counts in options.heads.items():
-            heads[HEADS_OPTIONS[attention]] = ",".join(map(str, counts))
+        heads = heads_options(options.heads)
         vars(prepared).update(heads)
         if prepared is not args:
             with open_dict(args):
                 args.update(heads)
-        return prepared
+        model = super().build_model(prepared, task)  # type: ignore[misc]
+        model.take_heads(options, prepared)
+        return model
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
@@ -182,17 +171,18 @@ class AdaptiveModel(nn.Module):
             ValueError: the checkpoint has head gates where the model has none, other numbers of
                 heads, or NaN in a mapping.
         """
-        self._check_state(state_dict)
-        try:
-            result = super().load_state_dict(state_dict, *args, **kwargs)
-        except RuntimeError as error:
-            if "size mismatch" in str(error) and "_proj.weight" in str(error):
-                raise _refusal(
+        with compat.stopping_command():
+            self._check_state(state_dict)
+            try:
+                result = super().load_state_dict(state_dict, *args, **kwargs)
+            except RuntimeError as error:
+                if "size mismatch" not in str(error) or "_proj.weight" not in str(error):
+                    raise
+                raise ValueError(
                     "the checkpoint has other numbers of heads, or another width, than the model: "
                     "give the options that 'fairseq-entmax prune CHECKPOINT --print-config' prints "
                     f"({error})"
                 ) from error
-            raise
         self._say_what_is_new()
         return result
 
@@ -203,14 +193,16 @@ class AdaptiveModel(nn.Module):
             if ".mapping." in name and isinstance(value, Tensor) and value.isnan().any()
         ]
         if no_numbers:
-            raise _refusal(
+            raise ValueError(
                 f"the checkpoint has no number (NaN) for {', '.join(no_numbers)}: its training "
                 f"has diverged, take an earlier checkpoint"
             )
         gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
-        gated -= {name for name, module in self.named_modules() if _has_gate(module)}
+        for name, module in self.named_modules():
+            if isinstance(module, HardConcreteGate):
+                gated.discard(name.removesuffix(".gate"))
         if gated:
-            raise _refusal(
+            raise ValueError(
                 f"the checkpoint has head gates in {', '.join(sorted(gated))}, the model "
                 f"has none there: give the --head-gates that it was trained with, or take the "
                 f"closed heads out of it with 'fairseq-entmax prune'"
@@ -271,12 +263,14 @@ class AdaptiveModel(nn.Module):
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
 
 
-def _refusal(message: str) -> ValueError:
-    """An error to raise; one of fairseq's commands ends with it as its message."""
-    error = ValueError(message)
-    compat.stop_command(error)
-    return error
+def _namespace(cfg: Any) -> Namespace:
+    """The ``model`` section of a configuration as options, with where training saves and starts.
 
-
-def _has_gate(module: nn.Module) -> bool:
-    return isinstance(module, MultiheadAttention) and module.gate is not None
+    Raises:
+        ValueError: a name looks like an option of this package, and is none.
+    """
+    refuse_unknown(cfg)
+    names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
+    checkpoint = cfg._get_root().get("checkpoint") or {}
+    borrowed = {name: checkpoint.get(name) for name in names}
+    return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})

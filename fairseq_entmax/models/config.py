@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -20,16 +20,9 @@ from fairseq_entmax.mappings.registry import MappingSpec
 from fairseq_entmax.modules import gates
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
-MAPPING_OPTIONS = {
-    ENCODER_SELF: "encoder_self_attn_mapping",
-    DECODER_SELF: "decoder_self_attn_mapping",
-    CROSS: "cross_attn_mapping",
-}
-HEADS_OPTIONS = {
-    ENCODER_SELF: "encoder_self_attn_heads",
-    DECODER_SELF: "decoder_self_attn_heads",
-    CROSS: "cross_attn_heads",
-}
+# Attention to option, such as encoder_self_attn_mapping
+MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
+HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
 # What looks like an option of this package, and is refused where it is none
 _OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads")
 
@@ -250,19 +243,24 @@ def option_name(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
+def heads_options(heads: Mapping[str, Sequence[int]]) -> dict[str, str]:
+    """The options for so many heads: of each attention, in each layer, bottom layer first."""
+    return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
+
+
+def as_arguments(options: Mapping[str, str]) -> str:
+    """Options and their values as arguments of ``fairseq-train``."""
+    return " ".join(f"{option_name(option)} {value}" for option, value in options.items())
+
+
 def add_arguments(parser: Any) -> None:
     """Add the options to an argparse parser or group. Defaults come from the architecture."""
     for option, entry in _FIELDS.items():
         about = entry.metadata
-        if about["metavar"] is None:
-            parser.add_argument(option_name(option), action="store_true", help=about["help"])
-        else:
-            parser.add_argument(
-                option_name(option),
-                metavar=about["metavar"],
-                type=_argument(about["check"]),
-                help=about["help"],
-            )
+        kind: dict[str, Any] = {"action": "store_true"}
+        if about["metavar"] is not None:
+            kind = {"metavar": about["metavar"], "type": _argument(about["check"])}
+        parser.add_argument(option_name(option), help=about["help"], **kind)
 
 
 def set_defaults(args: Any) -> None:

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import json
 import os
-import weakref
 from collections.abc import Callable, Iterable
 from functools import partial
 from pathlib import Path
+from statistics import fmean
 from typing import Any
 
 from fairseq.distributed import utils as distributed_utils
@@ -30,9 +30,6 @@ from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 DIGITS = 6
-
-# Attention to layer to the value of each head
-Values = dict[str, dict[str, list[float]]]
 
 
 def record_path(folder: str | os.PathLike[str], name: str) -> Path:
@@ -63,15 +60,12 @@ class HeadMonitor:
     ) -> None:
         self._learned: dict[str, _Learned] = {}
         for attention, layer, module in attentions:
-            for name in () if module.mapping is None else module.mapping.learned:
-                assert module.mapping is not None
-                learned = self._learned.setdefault(name, _Learned(name))
-                learned.add(attention, layer, module.mapping)
-        is_written = save_dir and interval
-        self._records = [
-            _Record(learned, record_path(save_dir, name) if save_dir and is_written else None)
-            for name, learned in self._learned.items()
-        ]
+            if module.mapping is None:
+                continue
+            for name in module.mapping.learned:
+                path = record_path(save_dir, name) if save_dir and interval else None
+                learned = self._learned.setdefault(name, _Learned(name, path))
+                learned.mappings.setdefault(attention, {})[layer] = module.mapping
         self._interval = interval
         self.is_trained = False
 
@@ -80,81 +74,72 @@ class HeadMonitor:
         update = compat.trainer_num_updates()
         if not self.is_trained or update is None:
             return
+        is_due = not training or (self._interval > 0 and update % self._interval == 0)
         for learned in self._learned.values():
             learned.log()
-        is_due = not training or (self._interval > 0 and update % self._interval == 0)
-        if distributed_utils.get_global_rank() == 0:
-            for record in self._records:
-                record.write(update, is_due)
-
-    def values(self, name: str) -> Values:
-        """The present values of one kind."""
-        return self._learned[name].values()
+            if distributed_utils.get_global_rank() == 0:
+                learned.record(update, is_due)
 
 
 class _Learned:
-    """One kind of number that heads learn."""
+    """One kind of number that heads learn, and its file.
 
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.attentions: dict[str, dict[int, weakref.ref[Mapping]]] = {}
+    Attributes:
+        mappings: those that learn it: attention to layer to the mapping there.
+    """
 
-    def add(self, attention: str, layer: int, mapping: Mapping) -> None:
-        """Note a mapping that learns it."""
-        self.attentions.setdefault(attention, {})[layer] = weakref.ref(mapping)
+    def __init__(self, name: str, path: Path | None) -> None:
+        self.mappings: dict[str, dict[int, Mapping]] = {}
+        self._name = name
+        self._path = path
+        self._last: int | None = None  # the update of the last line
 
-    def values(self, only: str | None = None) -> Values:
-        """The present values, of all attentions or of one."""
+    def values(self, attention: str) -> dict[str, list[float]]:
+        """The present values of one attention: layer to those of its heads."""
         return {
-            attention: {str(layer): self._numbers(layers[layer]) for layer in layers}
-            for attention, layers in self.attentions.items()
-            if only in (None, attention)
+            str(layer): [round(x, DIGITS) for x in mapping.head_values()[self._name].tolist()]
+            for layer, mapping in self.mappings[attention].items()
         }
 
     def log(self) -> None:
         """Let fairseq show mean, minimum and maximum over the heads of each attention."""
-        for attention in self.attentions:
-            for statistic, function in (("mean", _mean), ("min", min), ("max", max)):
-                name = f"{self.name}_{attention.replace('-', '_')}_{statistic}"
+        for attention in self.mappings:
+            for statistic, function in (("mean", fmean), ("min", min), ("max", max)):
+                name = f"{self._name}_{attention.replace('-', '_')}_{statistic}"
                 compat.log_when_shown(name, partial(_over_heads, attention, function), self)
 
-    def _numbers(self, reference: weakref.ref[Mapping]) -> list[float]:
-        mapping = reference()
-        assert mapping is not None
-        values: list[float] = mapping.head_values()[self.name].tolist()
-        return [round(value, DIGITS) for value in values]
-
-
-class _Record:
-    """The file of one kind of number."""
-
-    def __init__(self, learned: _Learned, path: Path | None) -> None:
-        self._learned = learned
-        self._path = path
-        self._last: int | None = None
-        self._has_begun = False
-
-    def write(self, update: int, is_due: bool) -> None:
+    def record(self, update: int, is_due: bool) -> None:
         """Add a line if one is due, or the first of a record."""
         if self._path is None or update == self._last:
             return
-        name, values = self._learned.name, None
-        if not self._has_begun:
-            self._has_begun = True
-            values = self._learned.values()
-            try:
-                kept = _continue_record(self._path, name, update, values)
-            except ValueError as error:
-                error = ValueError(f"{error}; move it away, or give another --save-dir")
-                compat.stop_command(error)
-                raise error from None
-            self._last = kept[-1]["update"] if kept else None
-            is_due = is_due or not kept
-        if is_due and update != self._last:
-            values = self._learned.values() if values is None else values
+        if self._last is None:
+            with compat.stopping_command():
+                self._last = self._continue_record(self._path, update)
+        if update != self._last and (is_due or self._last is None):
             with self._path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps({"update": update, name: values}) + "\n")
+                file.write(json.dumps(self._line(update)) + "\n")
             self._last = update
+
+    def _line(self, update: int) -> dict[str, Any]:
+        return {"update": update, self._name: {name: self.values(name) for name in self.mappings}}
+
+    def _continue_record(self, path: Path, update: int) -> int | None:
+        """Cut the record back to where this process starts; the update of the last line left.
+
+        A process that was stopped may have written lines behind the checkpoint that training
+        resumes from; those updates are about to happen again.
+        """
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            return None
+        try:
+            kept = [line for line in read_record(path, self._name) if line["update"] <= update]
+        except ValueError as error:
+            raise ValueError(f"{error}; move it away, or give another --save-dir") from None
+        if kept and kept[-1]["update"] == update and kept[-1] != self._line(update):
+            kept.pop()
+        write_together({path: "".join(json.dumps(line) + "\n" for line in kept).encode()})
+        return kept[-1]["update"] if kept else None
 
 
 def _over_heads(
@@ -163,12 +148,8 @@ def _over_heads(
     """A number over the heads of one attention; NaN where the model is gone."""
     if not learned:
         return float("nan")
-    layers = learned[0].values(attention)[attention]
-    return round(function([value for layer in layers.values() for value in layer]), 4)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
+    layers = learned[0].values(attention).values()
+    return round(function([value for heads in layers for value in heads]), 4)
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
@@ -207,7 +188,7 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
 
 
 def _are_values(value: Any) -> bool:
-    """Whether it has the form that :meth:`HeadMonitor.values` gives, whatever the numbers."""
+    """Whether it has the form of ``alpha`` above, whatever the numbers."""
     return isinstance(value, dict) and all(
         attention in ATTENTIONS
         and isinstance(layers, dict)
@@ -221,20 +202,3 @@ def _are_values(value: Any) -> bool:
 
 def _are_numbers(values: Any) -> bool:
     return isinstance(values, list) and all(isinstance(value, float | int) for value in values)
-
-
-def _continue_record(path: Path, name: str, update: int, values: Values) -> list[dict[str, Any]]:
-    """Cut the record back to where this process starts, and return what is left of it.
-
-    A process that was stopped may have written lines behind the checkpoint that training
-    resumes from; those updates are about to happen again.
-    """
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if not path.exists():
-        return []
-    kept = [record for record in read_record(path, name) if record["update"] <= update]
-    if kept and kept[-1]["update"] == update and kept[-1][name] != values:
-        kept.pop()
-    text = "".join(json.dumps(record) + "\n" for record in kept)
-    write_together({path: text.encode()})
-    return kept

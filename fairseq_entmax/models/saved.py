@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import logging
 import os
 from argparse import Namespace
 from dataclasses import dataclass
@@ -14,8 +15,11 @@ from torch import Tensor
 from fairseq_entmax import checkpoints
 from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
 from fairseq_entmax.mappings import Mapping, MappingSpec
+from fairseq_entmax.models.config import HEADS_OPTIONS, as_arguments, heads_options
 from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.modules import HardConcreteGate
+
+logger = logging.getLogger(__name__)
 
 PREFIX = "entmax_"
 
@@ -100,8 +104,7 @@ class SavedModel:
             return [1.0] * attention.heads
         gate = HardConcreteGate(attention.heads, **self.options.gate)
         gate.load_state_dict(state)
-        values: list[float] = gate.at_evaluation().tolist()
-        return values
+        return gate.at_evaluation().tolist()
 
 
 def read_model(path: str) -> SavedModel:
@@ -173,3 +176,38 @@ def _attentions(
         raise ValueError(f"{path} holds no attention of a Transformer")
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
+
+
+def heads_of_start(args: Any) -> dict[str, str]:
+    """The heads of the pruned checkpoint from which training starts, as options.
+
+    Nothing where options say how many heads there are, and where training starts from
+    nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
+    says so when it loads it).
+    """
+    path = _start_of(args)
+    if path is None or any(
+        getattr(args, name, None) is not None for name in HEADS_OPTIONS.values()
+    ):
+        return {}
+    try:
+        start = read_model(path)
+    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
+        return {}
+    if not start.is_pruned:
+        return {}
+    heads = heads_options(start.options.heads)
+    logger.info("the heads of each layer are those of %s: %s", path, as_arguments(heads))
+    return heads
+
+
+def _start_of(args: Any) -> str | None:
+    """The checkpoint that fairseq will load first, if there is one: its own rules."""
+    if getattr(args, "save_dir", None) is None:  # no training
+        return None
+    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
+    last = os.path.join(args.save_dir, restore)
+    for path in (last, getattr(args, "finetune_from_model", None), restore):
+        if path and os.path.isfile(path):
+            return str(path)
+    return None

@@ -111,22 +111,9 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         if getattr(stock, "use_xformers", False):
             raise ValueError(XFORMERS)
-        # Without memory and random numbers, for the weights that follow
-        with torch.device("meta"):
-            attention = cls(
-                stock.embed_dim,
-                stock.num_heads,
-                heads.mapping or Mapping(),
-                kdim=stock.kdim,
-                vdim=stock.vdim,
-                add_bias_kv=stock.bias_k is not None,
-                add_zero_attn=stock.add_zero_attn,
-                self_attention=stock.self_attention,
-                encoder_decoder_attention=stock.encoder_decoder_attention,
-            )
-        for name, module in stock.named_children():
-            setattr(attention, name, module)
-        attention.bias_k, attention.bias_v = stock.bias_k, stock.bias_v
+        attention = cls.__new__(cls)
+        # All that its constructor made, whichever arguments this fairseq's has
+        attention.__dict__.update(stock.__dict__)
         attention._take(heads, q_noise, qn_block_size)
         return attention
 
@@ -221,14 +208,10 @@ class MultiheadAttention(FairseqMultiheadAttention):
         probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
         for observer in self._observers:
             observer(probs)
-        heads = weighted_sum(self.dropout_module(probs.to(scores.dtype)), values)
-        output = self._output(heads)
-        weights: Tensor | None = None
+        output = self._output(weighted_sum(self.dropout_module(probs.to(scores.dtype)), values))
         if need_head_weights:
-            weights = probs.transpose(0, 1)
-        elif need_weights:
-            weights = probs.mean(dim=1)
-        return output, weights
+            return output, probs.transpose(0, 1)
+        return output, probs.mean(dim=1) if need_weights else None
 
     def _is_watched(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
@@ -248,8 +231,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         if self.gate is not None:
             heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
         batch, _, queries, _ = heads.shape
-        output: Tensor = self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
-        return output
+        return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
 
     def _fused(
         self,
@@ -312,12 +294,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
-        self.filled = []
-        learned = [] if self.mapping is None else self.mapping.named_parameters(prefix="mapping")
-        for name, parameter in learned:
-            is_new = prefix + name not in state_dict
-            compat.mark_as_new(parameter, is_new)
-            if is_new:
-                state_dict[prefix + name] = parameter.detach().clone()
-                self.filled.append(prefix + name)
+        learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
+        self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -107,14 +107,10 @@ class HardConcreteGate(nn.Module):
         if not self.training:
             s = torch.sigmoid(log_a)
         else:
-            uniform = self._uniform
-            if uniform is None:
-                uniform = torch.rand_like(log_a)
+            uniform = torch.rand_like(log_a) if self._uniform is None else self._uniform
             noise = torch.logit(uniform.to(log_a), eps=1e-7)
             s = torch.sigmoid((noise + log_a) / self.temperature)
-        gamma, zeta = self.stretch
-        gates = (s * (zeta - gamma) + gamma).clamp(0, 1)
-        return self._decided_or(gates)
+        return self._stretched(s)
 
     def probability_open(self) -> Tensor:
         """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided."""
@@ -124,10 +120,8 @@ class HardConcreteGate(nn.Module):
 
     def at_evaluation(self) -> Tensor:
         """The gates as evaluation has them, ``(num_heads,)``, whatever the mode; no gradient."""
-        gamma, zeta = self.stretch
         with torch.no_grad():
-            gates = (torch.sigmoid(self.log_a) * (zeta - gamma) + gamma).clamp(0, 1)
-            return self._decided_or(gates)
+            return self._stretched(torch.sigmoid(self.log_a))
 
     def use_draw(self, uniform: Tensor | None) -> None:
         """Give the ``u`` of the next training passes, ``(num_heads,)``; None draws in each."""
@@ -149,6 +143,10 @@ class HardConcreteGate(nn.Module):
     def extra_repr(self) -> str:
         return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}"
 
+    def _stretched(self, s: Tensor) -> Tensor:
+        gamma, zeta = self.stretch
+        return self._decided_or((s * (zeta - gamma) + gamma).clamp(0, 1))
+
     def _decided_or(self, values: Tensor) -> Tensor:
         # With a gradient of zero, not none: distributed training waits for every gradient
         decided = self.decision.to(values.dtype)
@@ -158,14 +156,8 @@ class HardConcreteGate(nn.Module):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         """Keep the present gates where a checkpoint has none."""
-        self.filled = []
-        for name, value in (("weight", self.weight), ("decision", self.decision)):
-            is_new = prefix + name not in state_dict
-            if name == "weight":
-                compat.mark_as_new(value, is_new)
-            if is_new:
-                state_dict[prefix + name] = value.detach().clone()
-                self.filled.append(prefix + name)
+        own = ((prefix + "weight", self.weight), (prefix + "decision", self.decision))
+        self.filled = compat.fill_in(state_dict, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -195,13 +187,8 @@ def check_temperature(value: Any) -> float:
     Raises:
         ValueError: it is not.
     """
-    number = _number(value)
-    if not LOWEST_TEMPERATURE <= number < 1:
-        raise ValueError(
-            f"the temperature must be above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least, "
-            f"not {_shown(value)}"
-        )
-    return number
+    rule = f"the temperature must be above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
+    return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), rule)
 
 
 def check_stretch(value: Any) -> tuple[float, float]:
@@ -235,13 +222,11 @@ def check_init(value: Any) -> float:
     Raises:
         ValueError: it is not.
     """
-    number = _number(value)
-    if not -MOST_INIT <= number <= MOST_INIT:
-        raise ValueError(
-            f"the start of log a must be a number, such as {INIT}, from {-MOST_INIT:g} to "
-            f"{MOST_INIT:g}, beyond which gates hardly learn, not {_shown(value)}"
-        )
-    return number
+    rule = (
+        f"the start of log a must be a number, such as {INIT}, from {-MOST_INIT:g} to "
+        f"{MOST_INIT:g}, beyond which gates hardly learn"
+    )
+    return _between(-MOST_INIT, value, MOST_INIT, rule)
 
 
 def check_lr_factor(value: Any) -> float:
@@ -250,12 +235,15 @@ def check_lr_factor(value: Any) -> float:
     Raises:
         ValueError: it is not.
     """
+    rule = f"the factor must be a number above 0, from {LEAST_LR_FACTOR:g} to {MOST_LR_FACTOR:g}"
+    return _between(LEAST_LR_FACTOR, value, MOST_LR_FACTOR, rule)
+
+
+def _between(least: float, value: Any, most: float, rule: str) -> float:
+    """``value`` as a number in [least, most]; ``rule`` is what is said of any other."""
     number = _number(value)
-    if not LEAST_LR_FACTOR <= number <= MOST_LR_FACTOR:
-        raise ValueError(
-            f"the factor must be a number above 0, from {LEAST_LR_FACTOR:g} to "
-            f"{MOST_LR_FACTOR:g}, not {_shown(value)}"
-        )
+    if not least <= number <= most:
+        raise ValueError(f"{rule}, not {_shown(value)}")
     return number
 
 

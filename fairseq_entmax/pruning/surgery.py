@@ -21,7 +21,7 @@ from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.criterions import plain_criterion
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.config import HEADS_OPTIONS
+from fairseq_entmax.models.config import heads_options
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
@@ -80,8 +80,6 @@ def prune_checkpoint(
         ValueError, UnsafeCheckpointError: as :func:`prune_state` and
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no checkpoint {path}")
     check_output(output, overwrite)
     pruned, report = _prune(read_model(path), heads, undecided)
     try:
@@ -138,13 +136,13 @@ def _prune(
         ]
         between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
         after[attention.attention][attention.layer] = len(kept)
-        _replace(weights, attention, _cut(model, attention, kept, gates))
+        cut = _cut(model, attention, kept, gates)
+        gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
+        weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
         if not kept and attention.heads and _norms_before(model, attention):
-            weights = {
-                key: value
-                for key, value in weights.items()
-                if not key.startswith(f"{attention.path}_layer_norm.")
-            }
+            gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
+        for key in gone:
+            del weights[key]
     pruned = {
         **state,
         "model": weights,
@@ -220,16 +218,6 @@ def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:
     return bool(getattr(model.args, f"{side}_normalize_before", False))
 
 
-def _replace(weights: dict[str, Tensor], attention: SavedAttention, new: dict[str, Tensor]) -> None:
-    """Put the weights of an attention in the place of what it had."""
-    for name in attention.weights:
-        key = f"{attention.path}.{name}"
-        if name in new:
-            weights[key] = new[name]
-        else:
-            del weights[key]
-
-
 def _cut(
     model: SavedModel, attention: SavedAttention, kept: list[int], gates: list[float]
 ) -> dict[str, Tensor]:
@@ -291,10 +279,7 @@ def _model_settings(settings: Any, model: SavedModel, counts: HeadCounts) -> Any
         for key in ("arch", "_name"):
             if values.get(key) == model.architecture:
                 values[key] = model.args.arch
-    for attention, layers in counts.items():
-        values[HEADS_OPTIONS[attention]] = ",".join(map(str, layers))
-    values["head_gates"] = None
-    values["freeze_decoder"] = False
+    values |= {**heads_options(counts), "head_gates": None, "freeze_decoder": False}
     if isinstance(values.get("criterion"), str):
         values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
     return settings

@@ -2,44 +2,33 @@
 
 from __future__ import annotations
 
-from fairseq_entmax.models.config import HEADS_OPTIONS, option_name
+from fairseq_entmax.models.config import as_arguments, heads_options
 from fairseq_entmax.pruning.surgery import HeadCounts, PruningReport
+from fairseq_entmax.text_table import text_table
 
 
 def as_options(counts: HeadCounts) -> str:
     """Options of ``fairseq-train`` that build a model with these heads."""
-    return " ".join(
-        f"{option_name(HEADS_OPTIONS[attention])} {','.join(map(str, layers))}"
-        for attention, layers in counts.items()
-    )
+    return as_arguments(heads_options(counts))
 
 
 def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:
     """The report as lines of text; the bytes are those of the two files."""
     rows = [("", "before", "after", "left in each layer")]
-    for attention, before in report.heads_before.items():
-        after = report.heads_after[attention]
-        layers = ",".join(map(str, after))
-        rows.append((f"heads {attention}", str(sum(before)), str(sum(after)), layers))
-    rows += [
-        ("parameters", f"{report.parameters_before:,}", f"{report.parameters_after:,}", ""),
-        (
-            "bytes of weights",
-            f"{report.weight_bytes_before:,}",
-            f"{report.weight_bytes_after:,}",
-            "",
-        ),
-        ("bytes of the file", f"{bytes_before:,}", f"{bytes_after:,}", ""),
-    ]
-    widths = [max(len(row[column]) for row in rows) for column in range(3)]
-    lines = [
-        f"{name:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}  {layers}".rstrip()
-        for name, before, after, layers in rows
-    ]
+    for attention, after in report.heads_after.items():
+        before = sum(report.heads_before[attention])
+        rows.append((f"heads {attention}", f"{before}", f"{sum(after)}", ",".join(map(str, after))))
+    sizes = (
+        ("parameters", report.parameters_before, report.parameters_after),
+        ("bytes of weights", report.weight_bytes_before, report.weight_bytes_after),
+        ("bytes of the file", bytes_before, bytes_after),
+    )
+    rows += [(name, f"{before:,}", f"{after:,}", "") for name, before, after in sizes]
+    table = text_table(rows, left=(0, 3))
     if report.undecided:
         heads = ", ".join(f"{head} {gate:.3f}" for head, gate in sorted(report.undecided.items()))
-        lines.append(
-            f"{len(report.undecided)} heads had a gate strictly between 0 and 1, which is now part "
+        table += (
+            f"\n{len(report.undecided)} heads had a gate strictly between 0 and 1, which is now part "
             f"of their output projection: {heads}"
         )
-    return "\n".join(lines)
+    return table

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.attention_inputs import (
+from fairseq_entmax.kernels.inputs import (
     AttentionOptions,
-    check,
+    attention_by,
     dense_rows,
     positions_first,
 )
@@ -58,33 +58,6 @@ def takes(query: Tensor) -> bool:
     return rows.takes(query) and query.dtype == torch.float32
 
 
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    epsilon: float | Tensor,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
-    causal: bool = False,
-    scale: float = 1.0,
-) -> Tensor:
-    """As :meth:`fairseq_entmax.kernels.backends.Attention.attention`, in float32."""
-    if not takes(query) or query.dim() != 4:
-        raise ValueError(
-            "query must be (batch, heads, queries, head_dim) in float32 on a CPU, not "
-            f"{tuple(query.shape)} in {query.dtype} on {query.device}"
-        )
-    options = AttentionOptions(key_padding_mask, attn_mask, causal, scale)
-    check(query, key, value, epsilon, options)
-    if not isinstance(epsilon, Tensor):
-        epsilon = torch.full((query.size(1),), epsilon)
-    # Outside of the function, which keeps its inputs for second derivatives
-    query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
-    options = _as_read(options, query, key)
-    output: Tensor = _Attention.apply(query, key, value, epsilon, options)
-    return output
-
-
 def _as_read(options: AttentionOptions, query: Tensor, key: Tensor) -> AttentionOptions:
     """The masks as the library reads them: one of the future is a mask as any other."""
     padding, mask, causal, scale = options
@@ -125,11 +98,12 @@ class _Attention(torch.autograd.Function):
         query: Tensor,
         key: Tensor,
         value: Tensor,
-        epsilon: Tensor,
+        epsilon: float | Tensor,
         options: AttentionOptions,
     ) -> Tensor:
+        options = _as_read(options, query, key)
         batch, heads, queries, _ = query.shape
-        row_epsilon = epsilon.detach().to(torch.float32).expand(heads).contiguous()
+        row_epsilon = torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
         output = positions_first(query)
         probs = None
         if any(ctx.needs_input_grad):
@@ -144,8 +118,9 @@ class _Attention(torch.autograd.Function):
                     _threads(query, key),
                 )
             )
-        ctx.save_for_backward(query, key, value, epsilon, row_epsilon, probs)
-        ctx.scale = options.scale
+        is_tensor = isinstance(epsilon, Tensor)
+        ctx.save_for_backward(query, key, value, epsilon if is_tensor else None, row_epsilon, probs)
+        ctx.epsilon, ctx.scale = None if is_tensor else epsilon, options.scale
         return output
 
     @staticmethod
@@ -154,7 +129,7 @@ class _Attention(torch.autograd.Function):
         if derivatives.are_wanted(grad):
             # From (batch, heads, blocks, keys, lanes)
             rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
-            inputs = (query, key, value, epsilon)
+            inputs = (query, key, value, ctx.epsilon if epsilon is None else epsilon)
             return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), None
         # Hooks on what is saved may give it back in other places
         query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
@@ -184,3 +159,6 @@ class _Attention(torch.autograd.Function):
         if for_epsilon is not None:
             for_epsilon = for_epsilon.sum(0).sum_to_size(epsilon.shape).to(epsilon.dtype)
         return (*made, for_epsilon, None)
+
+
+attention = attention_by(_Attention, takes, "in float32 on a CPU")

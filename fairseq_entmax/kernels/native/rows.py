@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels.inputs import epsilon_of_rows
 from fairseq_entmax.kernels.native.library import (
     TYPES,
     address,
@@ -13,7 +14,6 @@ from fairseq_entmax.kernels.native.library import (
     library,
     threads_for,
 )
-from fairseq_entmax.kernels.row_epsilon import RowEpsilon
 
 
 def takes(scores: Tensor) -> bool:
@@ -55,9 +55,9 @@ def _run(direction: str, rows: Tensor, epsilon: float | Tensor, *others: Tensor 
     number = rows.numel() // keys if keys else 0
     if number:
         function = getattr(library(), f"entmax_{direction}_{TYPES[rows.dtype]}")
-        of_rows = RowEpsilon.of(epsilon, rows, rows.dtype)
+        values, inner, entries = epsilon_of_rows(epsilon, rows, rows.dtype)
         failed = function(
-            *(address(rows), address(of_rows.values), of_rows.inner, of_rows.entries),
+            *(address(rows), address(values), inner, entries),
             *(address(tensor) for tensor in others),
             *(number, keys, _threads(number, keys)),
         )

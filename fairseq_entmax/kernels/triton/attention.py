@@ -7,6 +7,13 @@ computed anew, block by block, in each step of Newton's iteration. What is kept 
 pass is the output, the largest score and the threshold of each row. Backward, probabilities are
 computed from these, once for the gradients of queries and alpha, once for those of keys and
 values. No sum depends on the order in which programs run: results are the same each time.
+
+Halves are multiplied into float32. Where attention is causal no mask of the future is read, and
+what it hides is not computed.
+
+Source:
+    Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
+    Proposition 1; computing blocks of scores anew: Dao et al. 2022, *FlashAttention*.
 """
 
 from __future__ import annotations
@@ -18,9 +25,9 @@ import triton
 from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.attention_inputs import (
+from fairseq_entmax.kernels.inputs import (
     AttentionOptions,
-    check,
+    attention_by,
     dense_rows,
     masked_scores,
     positions_first,
@@ -55,39 +62,6 @@ def takes(query: Tensor) -> bool:
         and query.layout == torch.strided
         and not torch._C._functorch.is_functorch_wrapped_tensor(query)
     )
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    epsilon: float | Tensor,
-    key_padding_mask: Tensor | None = None,
-    attn_mask: Tensor | None = None,
-    causal: bool = False,
-    scale: float = 1.0,
-) -> Tensor:
-    """As :meth:`fairseq_entmax.kernels.backends.Attention.attention`.
-
-    Takes float32, float16 and bfloat16, and heads of up to 256 dimensions. Halves are multiplied
-    into float32. With ``causal`` no mask is read, and what it hides is not computed.
-
-    Source:
-        Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
-        Proposition 1; computing blocks of scores anew: Dao et al. 2022, *FlashAttention*.
-    """
-    if not takes(query):
-        raise ValueError(
-            "query must be (batch, heads, queries, head_dim) with a head_dim of 1 to "
-            f"{tiles.LARGEST_HEAD_DIM}, in float32, float16 or bfloat16 on a CUDA device, not "
-            f"{tuple(query.shape)} in {query.dtype} on {query.device}"
-        )
-    options = AttentionOptions(key_padding_mask, attn_mask, causal, scale)
-    check(query, key, value, epsilon, options)
-    # Outside of the function, which keeps its inputs for second derivatives
-    query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
-    output: Tensor = _Attention.apply(query, key, value, epsilon, options)
-    return output
 
 
 class _Attention(torch.autograd.Function):
@@ -224,3 +198,11 @@ def _constants(
         "num_warps": tile.warps,
         "num_stages": tile.stages,
     }
+
+
+attention = attention_by(
+    _Attention,
+    takes,
+    f"with a head_dim of 1 to {tiles.LARGEST_HEAD_DIM}, in float32, float16 or bfloat16 on a CUDA "
+    "device",
+)

@@ -14,7 +14,7 @@ import torch
 import triton
 from torch import Tensor
 
-from fairseq_entmax.kernels.row_epsilon import RowEpsilon
+from fairseq_entmax.kernels.inputs import epsilon_of_rows
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows_kernels import backward_kernel, forward_kernel
 
@@ -94,10 +94,10 @@ def _launch(
     """Run a kernel, which takes ``others`` too, on all rows of a tensor."""
     keys = rows.size(-1)
     tile, number = tile_of(keys), rows.numel() // keys
-    of_rows = RowEpsilon.of(epsilon, rows, torch.float32)
+    values, inner, entries = epsilon_of_rows(epsilon, rows, torch.float32)
     with on_device(rows):
         kernel[(triton.cdiv(number, tile.rows),)](
-            *(rows, of_rows.values, *others, number, keys, of_rows.inner, of_rows.entries),
+            *(rows, values, *others, number, keys, inner, entries),
             KIND=kind_of(epsilon),
             WHOLE=tile.whole,
             CHUNKS=tile.chunks,

@@ -1,7 +1,8 @@
-"""What the kernels for the whole of attention share: their inputs, and how matrices lie in memory."""
+"""What kernels share: epsilon of a row, the inputs of attention, how matrices lie in memory."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -17,7 +18,42 @@ class AttentionOptions(NamedTuple):
     scale: float = 1.0
 
 
-def check(
+def attention_by(
+    function: type[torch.autograd.Function], takes: Callable[[Tensor], bool], taken: str
+) -> Callable[..., Tensor]:
+    """:meth:`fairseq_entmax.kernels.backends.Attention.attention` of a backend.
+
+    Args:
+        function: of query, key, value, epsilon and :class:`AttentionOptions`, all checked.
+        takes: whether it is for such queries.
+        taken: for which, to stand behind "query must be" in an error.
+    """
+
+    def attention(
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        epsilon: float | Tensor,
+        key_padding_mask: Tensor | None = None,
+        attn_mask: Tensor | None = None,
+        causal: bool = False,
+        scale: float = 1.0,
+    ) -> Tensor:
+        if query.dim() != 4 or not takes(query):
+            raise ValueError(
+                f"query must be (batch, heads, queries, head_dim) {taken}, not "
+                f"{tuple(query.shape)} in {query.dtype} on {query.device}"
+            )
+        options = AttentionOptions(key_padding_mask, attn_mask, causal, scale)
+        _check(query, key, value, epsilon, options)
+        # Outside of the function, which keeps its inputs for second derivatives
+        rows = (dense_rows(tensor) for tensor in (query, key, value))
+        return function.apply(*rows, epsilon, options)
+
+    return attention
+
+
+def _check(
     query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: AttentionOptions
 ) -> None:
     """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
@@ -88,3 +124,35 @@ def positions_first(like: Tensor) -> Tensor:
     """Empty ``(batch, heads, positions, head_dim)``, positions first in memory, as fairseq's are."""
     batch, heads, positions, head_dim = like.shape
     return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)
+
+
+def epsilon_of_rows(
+    epsilon: float | Tensor, scores: Tensor, dtype: torch.dtype
+) -> tuple[Tensor, int, int]:
+    """Epsilon of each row, without a copy for each row where one alpha is of a head.
+
+    Args:
+        epsilon: number, or tensor that broadcasts to ``(*scores.shape[:-1], 1)``.
+        scores: ``(..., keys)``.
+        dtype: of the values.
+
+    Returns:
+        ``values``, ``inner`` and the number of values, by which kernels find that of a row:
+        ``values[row // inner % len(values)]``.
+    """
+    inner = 1
+    rows = scores.shape[:-1]
+    if not isinstance(epsilon, Tensor):
+        values = scores.new_full((1,), epsilon, dtype=dtype)
+    else:
+        values = epsilon.to(scores.device, dtype)
+        sizes = (1,) * (scores.dim() - values.dim()) + tuple(values.shape)
+        own = [dim for dim, size in enumerate(sizes[:-1]) if size > 1]
+        if own:
+            first, end = own[0], own[-1] + 1
+            if sizes[first:end] == tuple(rows[first:end]):
+                inner = rows[end:].numel()
+            else:  # it varies along several dimensions apart from each other: one for each row
+                values = values.expand(*rows, 1)
+        values = values.reshape(-1).contiguous()
+    return values, inner, values.numel()
