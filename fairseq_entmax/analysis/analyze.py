@@ -26,7 +26,12 @@ from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, 
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
-from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
+from fairseq_entmax.analysis.measures import (
+    ImportanceMeasure,
+    importance_measures,
+    measures,
+    numbers_of,
+)
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
@@ -50,8 +55,6 @@ def main(arguments: Sequence[str]) -> None:
     """
     loading.log_to_stderr()
     args = loading.parse(parser(), arguments)
-    if not args.output:
-        raise ValueError("give --output DIR, where analysis.json goes")
     wanted = chosen_measures(args.measures)
     check_counts(args)
     document.check_output(args.output, args.overwrite)
@@ -76,8 +79,7 @@ def analyse(
     """
     study = load(args, wanted, task, models)
     recorded = record(study)
-    importance = measure(study, sorted(recorded.counts.ids))
-    return written(study, recorded, importance)
+    return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
 
 
 class Study(NamedTuple):
@@ -119,18 +121,19 @@ def load(
     """
     task = loading.setup_task(args) if task is None else task
     if models is None:
-        names = args.names.split(",") if args.names is not None else None
-        models = load_models(args, task, names)
+        models = load_models(args, task, None if args.names is None else args.names.split(","))
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
-    sentences = _sentences(args.sentences, len(dataset))
-    loading.check_lengths(task, dataset, networks, sentences or [], "--sentences")
-    shown = shown_at_most(dataset, networks, sentences or [])
-    if len(shown) < len(sentences or []):
-        raise ValueError(
-            f"--sentences got {args.sentences!r}, whose maps are more than a report can show: the "
-            f"first {len(shown)} are not, give fewer or shorter ones"
-        )
+    sentences = None
+    if args.sentences is not None:
+        sentences = _sentences(args.sentences, len(dataset))
+        loading.check_lengths(task, dataset, networks, sentences, "--sentences")
+        shown = shown_at_most(dataset, networks, sentences)
+        if len(shown) < len(sentences):
+            raise ValueError(
+                f"--sentences got {args.sentences!r}, whose maps are more than a report can show: "
+                f"the first {len(shown)} are not, give fewer or shorter ones"
+            )
     costly = [_costly(loaded, wanted, args.measures is not None) for loaded in models]
     annotations = None
     if args.conllu is not None:
@@ -150,17 +153,17 @@ def record(study: Study) -> Recorded:
     counts = collect(watched, collectors, study.tables, chosen)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    sentences = study.sentences or []
-    if chosen is not None:
-        differing = chosen.sentences()
-        sentences = shown_at_most(study.dataset, networks, differing)
-        if len(sentences) < len(differing):
-            logger.warning(
-                "of the %d sentences whose heads differ most, maps of %d are kept: more would be "
-                "more than a report can show",
-                len(differing),
-                len(sentences),
-            )
+    if chosen is None:
+        return Recorded(collectors, counts, study.sentences or [])
+    differing = chosen.sentences()
+    sentences = shown_at_most(study.dataset, networks, differing)
+    if len(sentences) < len(differing):
+        logger.warning(
+            "of the %d sentences whose heads differ most, maps of %d are kept: more would be more "
+            "than a report can show",
+            len(differing),
+            len(sentences),
+        )
     return Recorded(collectors, counts, sentences)
 
 
@@ -176,8 +179,7 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
     for loaded, costly in zip(study.models, study.costly, strict=True):
         shares.append({})
         for one in costly:
-            number = getattr(args, f"{one.name}_sentences")
-            spread = [seen[place] for place in evenly_spread(len(seen), number)]
+            spread = [seen[n] for n in evenly_spread(len(seen), getattr(args, one.option))]
             at_once = min(args.batch_size or one.at_once, one.at_once)
             batches = list(samples(study.dataset, spread, device, at_once, args.max_tokens))
             watched = loading.with_progress(args, batches, one.name)
@@ -189,9 +191,7 @@ def written(
     study: Study, recorded: Recorded, importance: Sequence[dict[str, ByHead]]
 ) -> dict[str, Any]:
     """The document."""
-    args, cfg = study.args, study.task.cfg
-    entries = zip(recorded.collectors, importance, strict=True)
-    annotated = recorded.counts.annotated
+    args, cfg, annotated = study.args, study.task.cfg, recorded.counts.annotated
     analysis = {
         "format": document.FORMAT,
         "version": document.VERSION,
@@ -205,7 +205,7 @@ def written(
         },
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],
-        "models": [model_entry(*entry) for entry in entries],
+        "models": list(map(model_entry, recorded.collectors, importance)),
         "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(study.dataset, recorded.sentences, study.models, study.task),
     }
@@ -220,8 +220,8 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
         ValueError: one cannot, and was asked for by name.
     """
     possible = []
-    for one in measures():
-        if not isinstance(one, ImportanceMeasure) or one.name not in wanted:
+    for one in importance_measures():
+        if one.name not in wanted:
             continue
         try:
             one.check(loaded.model)
@@ -233,10 +233,8 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
     return possible
 
 
-def _sentences(text: str | None, size: int) -> list[int] | None:
-    """The numbers that ``--sentences`` gives; None where it does not."""
-    if text is None:
-        return None
+def _sentences(text: str, size: int) -> list[int]:
+    """The numbers that ``--sentences`` gives."""
     numbers = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and int(part) < size):
@@ -253,6 +251,6 @@ def _settings(study: Study, size: int) -> dict[str, Any]:
     for one in measures():
         settings |= one.settings
         if isinstance(one, ImportanceMeasure):
-            number = min(getattr(study.args, f"{one.name}_sentences"), size)
-            settings[f"{one.name}_sentences"] = number if one.name in study.wanted else 0
+            number = min(getattr(study.args, one.option), size)
+            settings[one.option] = number if one.name in study.wanted else 0
     return settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, optional_names
+from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -51,16 +51,15 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
         "order: adds dependencies, parts of speech and named entities",
     )
-    for measure in measures():
-        if isinstance(measure, ImportanceMeasure):
-            group.add_argument(
-                f"--{measure.name}-sentences",
-                type=int,
-                default=measure.sentences,
-                metavar="N",
-                help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-                "(default: %(default)s)",
-            )
+    for measure in importance_measures():
+        group.add_argument(
+            f"--{measure.name}-sentences",
+            type=int,
+            default=measure.sentences,
+            metavar="N",
+            help=f"how many sentences, spread evenly, {measure.name} is worked out for "
+            "(default: %(default)s)",
+        )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
@@ -166,11 +165,9 @@ def check_counts(options: argparse.Namespace) -> None:
     Raises:
         ValueError: names the option.
     """
-    remedies = {"bootstrap": "sacreBLEU's bootstrap takes 1 or more"}
-    for measure in measures():
-        if isinstance(measure, ImportanceMeasure):
-            remedy = "give 1 or more, or leave the measure out of --measures"
-            remedies[f"{measure.name}_sentences"] = remedy
+    remedy = "give 1 or more, or leave the measure out of --measures"
+    remedies = {measure.option: remedy for measure in importance_measures()}
+    remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"
     for name, remedy in remedies.items():
         value = getattr(options, name, 1)
         if value < 1:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from array import array
+from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -12,7 +12,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
-from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
@@ -53,11 +53,15 @@ class Tables:
         Raises:
             ValueError: the annotations are of another text.
         """
-        batch = Batch.of(sample, self.pad, self.eos, self.source, self.target)
-        if self.annotations is None:
-            return batch
-        annotated = self.annotations.batch(sample["id"], batch.source.tokens)
-        return replace(batch, annotated=annotated)
+        net_input, annotated = sample["net_input"], None
+        if self.annotations is not None:
+            annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
+        return Batch(
+            Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
+            Side.of(net_input["prev_output_tokens"], self.pad, self.eos, self.target),
+            self.source,
+            annotated,
+        )
 
 
 class DataCounts:
@@ -74,13 +78,7 @@ class DataCounts:
     def __init__(self, annotations: Annotations | None) -> None:
         self.annotated = None if annotations is None else AnnotationCounts(annotations)
         self.ids = array("q")
-        self._counts = dict.fromkeys(
-            (
-                *("sentences", "source_tokens", "target_tokens"),
-                *("interrogative_sentences", "declarative_sentences", "rare_word_sentences"),
-            ),
-            0,
-        )
+        self._counts: Counter[str] = Counter()
 
     def update(self, sample: Any, batch: Batch) -> None:
         """Add the sentences of a batch."""
@@ -91,16 +89,15 @@ class DataCounts:
         assert table is not None
         _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
         _, _, rank = rare_tokens(table, source.tokens)
-        self._counts["sentences"] += len(source.tokens)
-        counted = {
+        counted: dict[str, int | Tensor] = {
+            "sentences": len(source.tokens),
             "source_tokens": source.real.sum(),
             "target_tokens": batch.target.real.sum(),
             "interrogative_sentences": (ending == INTERROGATIVE).sum(),
             "declarative_sentences": (ending == DECLARATIVE).sum(),
             "rare_word_sentences": (rank >= RARE_RANK).sum(),
         }
-        for name, number in counted.items():
-            self._counts[name] += int(number.item())
+        self._counts.update({name: int(number) for name, number in counted.items()})
 
     def as_json(self) -> dict[str, int]:
         """Name to number."""

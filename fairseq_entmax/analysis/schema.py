@@ -72,7 +72,7 @@ def fill(analysis: dict[str, Any]) -> None:
 def settings_of(measure: Measure) -> dict[str, Any]:
     """What a measure depends on, by name, with how many sentences a costly one takes."""
     if isinstance(measure, ImportanceMeasure):
-        return {**measure.settings, f"{measure.name}_sentences": measure.sentences}
+        return {**measure.settings, measure.option: measure.sentences}
     return measure.settings
 
 

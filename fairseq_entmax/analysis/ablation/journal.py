@@ -14,7 +14,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, SentenceScores
@@ -86,12 +85,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, heads: tuple[str, ...], scores: SentenceScores) -> None:

@@ -30,6 +30,7 @@ __all__ = [
     "Measure",
     "Number",
     "WeightMeasure",
+    "importance_measures",
     "measures",
     "numbers_of",
     "optional_names",
@@ -52,10 +53,10 @@ def register_measure(measure: Measure) -> None:
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", measure.name):
         raise ValueError(f"a measure is called {measure.name!r}: use letters, digits and _")
     names = {number.name for number in measure.numbers}
+    own = {measure.name, *measure.fields(), *measure.layer_fields()}
     for other in _MEASURES.values():
-        fields = {**other.fields(), **other.layer_fields(), other.name: {}}
-        own = {**measure.fields(), **measure.layer_fields(), measure.name: {}}
-        taken = own.keys() & (fields.keys() | _RESERVED) or names & {n.name for n in other.numbers}
+        fields = {other.name, *other.fields(), *other.layer_fields()}
+        taken = own & (fields | _RESERVED) or names & {n.name for n in other.numbers}
         if taken:
             raise ValueError(
                 f"the measure {measure.name} calls something {sorted(taken)[0]!r}, as the measure "
@@ -67,6 +68,11 @@ def register_measure(measure: Measure) -> None:
 def measures() -> list[Measure]:
     """All of them, in the order in which the report has their columns."""
     return list(_MEASURES.values())
+
+
+def importance_measures() -> list[ImportanceMeasure]:
+    """Those of them that take passes of their own."""
+    return [measure for measure in measures() if isinstance(measure, ImportanceMeasure)]
 
 
 def optional_names() -> tuple[str, ...]:

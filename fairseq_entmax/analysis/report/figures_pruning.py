@@ -10,7 +10,7 @@ from fairseq_entmax.analysis.report.charts import (
     Figure,
     Row,
     alt,
-    present,
+    layered,
     top_legend,
     value_scale,
     wrapped,
@@ -48,17 +48,10 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False, padding=10), axis=alt.Axis(tickCount=6)),
         color=alt.Color("mapping:N", scale=value_scale(mappings, COLOURS), legend=top_legend()),
     )
-    lines = (
-        base.mark_line(strokeWidth=1.5)
-        .encode(
-            strokeDash=alt.StrokeDash(
-                "kind:N",
-                scale=alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]]),
-                legend=None,
-            )
-        )
-        .transform_filter("datum.kind == 'pruned' || datum.kind == 'scratch'")
-    )
+    dashes = alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]])
+    lines = base.mark_line(strokeWidth=1.5)
+    lines = lines.encode(strokeDash=alt.StrokeDash("kind:N", scale=dashes, legend=None))
+    lines = lines.transform_filter("datum.kind == 'pruned' || datum.kind == 'scratch'")
     points = base.mark_point(filled=True, size=80, opacity=1).encode(
         shape=alt.Shape(
             "kind:N",
@@ -68,8 +61,7 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
         ),
         tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
     )
-    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
-    panels = wrapped(chart, "panel", present(rows, "panel", (ENCODER, ALL)), caption)
+    panels = wrapped(layered(rows, lines, points), rows, caption, "panel", (ENCODER, ALL))
     panels = panels.resolve_scale(x="independent")
     return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
 
@@ -83,7 +75,6 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
         is_pruned = kind in ("pruned", "scratch")
         if is_pruned and row["model"].startswith("encoder") != (panel == ENCODER):
             continue
-        layers = "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS)
         rows.append(
             {
                 "panel": panel,
@@ -91,7 +82,7 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
                 "model": row["model"],
                 "kind": kind,
                 "heads": sum(sum(row[name]) for name in counted),
-                "layers": layers,
+                "layers": "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS),
                 "BLEU": row["BLEU"],
                 "parameters": row["parameters"],
             }

@@ -5,6 +5,7 @@ After Correia et al. 2019, figures 2 and 3.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
@@ -15,19 +16,20 @@ from fairseq_entmax.analysis.report.charts import (
     Figure,
     Row,
     alt,
+    binned_bars,
     file_name,
     grid,
     head_name,
-    heads_of,
+    layered,
     model_colour,
     model_names,
-    present,
     ramp,
     rounded,
     top_legend,
     value_scale,
     wrapped,
 )
+from fairseq_entmax.attentions import ATTENTIONS
 
 MOST_POINTS = 80
 BINS = 20
@@ -52,14 +54,10 @@ def _trajectories_of(analysis: Analysis, name: str) -> list[Figure]:
             f"{number.title} of every head of {model['name']} while it trained, a line a head; "
             f"{_words(number)} (after Correia et al. 2019, figure 2)."
         )
-        figures.append(
-            Figure(
-                f"{name}_trajectories" + ("" if alone else f"-{place}-{file_name(model['name'])}"),
-                f"{number.title} while training" + ("" if alone else f": {model['name']}"),
-                caption,
-                _trajectory_chart(rows, number, caption),
-            )
-        )
+        file = "" if alone else f"-{place}-{file_name(model['name'])}"
+        title = f"{number.title} while training" + ("" if alone else f": {model['name']}")
+        chart = _trajectory_chart(rows, number, caption)
+        figures.append(Figure(f"{name}_trajectories{file}", title, caption, chart))
     return figures
 
 
@@ -124,10 +122,8 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
             alt.Tooltip("final:Q", title=f"{number.title} at the end", format=".3f"),
         ]
     )
-    chart = alt.layer(
-        lines.add_params(by_layer), targets.add_params(pointed), data=alt.InlineData(values=rows)
-    )
-    panels = wrapped(chart, "attention", present(rows, "attention"), description)
+    chart = layered(rows, lines.add_params(by_layer), targets.add_params(pointed))
+    panels = wrapped(chart, rows, description)
     panels.transform = [alt.FlattenTransform(flatten=["update", "value"])]
     return panels
 
@@ -143,38 +139,28 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
 
 def histograms(analysis: Analysis) -> list[Figure]:
     """How many heads learned which number, in twentieths of its range, a figure for each value."""
-    names = dict.fromkeys(
-        name
-        for model in analysis["models"]
-        for row in model["attentions"]
-        for name in row["learned"]
-    )
-    return [figure for name in names for figure in _histogram(analysis, head_value(name))]
-
-
-def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
-    learned = {
-        (model["name"], entry["attention"], entry["layer"])
-        for model in analysis["models"]
-        for entry in model["attentions"]
-        if number.name in entry["learned"]
-    }
-    values = [
-        (place, head["values"][number.name])
-        for place, head in heads_of(analysis)
-        if (place["model"], place["attention"], place["layer"]) in learned
-        and number.name in head["values"]
+    values: dict[str, list[tuple[str, str, float]]] = {}
+    for model in analysis["models"]:
+        for entry in model["attentions"]:
+            for name in entry["learned"]:
+                own = [head["values"][name] for head in entry["heads"] if name in head["values"]]
+                rows = ((model["name"], entry["attention"], value) for value in own)
+                values.setdefault(name, []).extend(rows)
+    return [
+        _histogram(analysis, head_value(name), known) for name, known in values.items() if known
     ]
-    if not values:
-        return []
-    known = [value for _, value in values]
+
+
+def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, float]]) -> Figure:
+    """Of values with their model and attention."""
+    known = [value for _, _, value in values]
     low, high = number.range or (min(known), max(known))
     width = (high - low or 1) / BINS
-    bins: dict[tuple[str, str, int], int] = {}
-    for place, value in values:
-        # A value on the border of two bins is in the upper one, whatever float makes of it
-        key = place["model"], place["attention"], min(int((value - low) / width + 1e-9), BINS - 1)
-        bins[key] = bins.get(key, 0) + 1
+    # A value on the border of two bins is in the upper one, whatever float makes of it
+    bins: Counter[tuple[str, str, int]] = Counter(
+        (model, attention, min(int((value - low) / width + 1e-9), BINS - 1))
+        for model, attention, value in values
+    )
     rows = [
         {
             "model": model,
@@ -189,35 +175,14 @@ def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
         f"How many heads of each attention learned which {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
-    return [
-        Figure(
-            f"{number.name}_histogram",
-            f"Learned {number.title}",
-            caption,
-            _histogram_chart(rows, number, model_names(analysis), caption),
-        )
-    ]
-
-
-def _histogram_chart(
-    rows: list[Row], number: Number, names: list[str], description: str
-) -> alt.FacetChart:
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar(binSpacing=1)
-        .encode(
-            x=alt.X(
-                "from:Q",
-                bin="binned",
-                title=number.title,
-                scale=_scale(number.range),
-                axis=alt.Axis(tickCount=5),
-            ),
-            x2="to:Q",
-            y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
-            color=model_colour(names),
-            tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
-        )
+    names = model_names(analysis)
+    chart = binned_bars(
+        rows,
+        number.title,
+        _scale(number.range),
+        y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+        color=model_colour(names),
+        tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
     )
-    models, shown = present(rows, "model", names), present(rows, "attention")
-    return grid(chart, ("model", models), ("attention", shown), description)
+    panels = grid(chart, rows, caption, ("model", names), ("attention", ATTENTIONS))
+    return Figure(f"{number.name}_histogram", f"Learned {number.title}", caption, panels)
