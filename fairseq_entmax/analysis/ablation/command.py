@@ -8,7 +8,6 @@ all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -41,6 +40,7 @@ from fairseq_entmax.analysis.arguments import (
     BLEU,
     LOSS,
     add_ablate_options,
+    check_counts,
     chosen_scores,
     named_heads,
 )
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str]) -> None:
     os.makedirs(args.output, exist_ok=True)
     path = os.path.join(args.output, JOURNAL)
     with Journal(path, settings, args.overwrite, len(scorer.ids)) as journal:
-        if args.overwrite:
-            _remove_results(args.output)
+        for name in (JSON, TSV) if args.overwrite else ():
+            Path(args.output, name).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
         compared = results.compare(journal.finished, scorer, metric, args.bootstrap, args.seed)
     data = {
@@ -105,7 +105,14 @@ def main(arguments: Sequence[str]) -> None:
         "sentences": len(scorer.ids),
         "target_tokens": sum(scorer.target_tokens),
     }
-    document = results.document(loaded.path, data, settings, compared)
+    document = {
+        "format": results.FORMAT,
+        "version": results.VERSION,
+        "checkpoint": loaded.path,
+        "data": data,
+        "settings": settings,
+        **compared,
+    }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     folder = Path(args.output)
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
@@ -126,10 +133,9 @@ def _check(args: Namespace) -> None:
         value = getattr(args, name)
         if value != defaults[name]:
             raise ValueError(f"--{name.replace('_', '-')} has no part in an ablation: leave it out")
-    if BLEU in args.scores:
-        for name, value in (("--bootstrap", args.bootstrap), ("--seed", args.seed)):
-            if value < 1:
-                raise ValueError(f"{name} got {value}: sacreBLEU's bootstrap takes 1 or more")
+    check_counts(args)
+    if BLEU in args.scores and args.seed < 1:
+        raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
     if LOSS in args.scores:
         significance.require_scipy()
     _check_output(args.output, args.overwrite)
@@ -152,16 +158,11 @@ def _check_output(output: str, overwrite: bool) -> None:
 
 def _named_heads(args: Namespace) -> tuple[list[Removal] | None, list[Removal]]:
     """What ``--heads`` and ``--sets`` name; None for every head."""
-    sets = [_parsed("--sets", text) for text in args.sets or []]
-    if args.heads is None:
-        return (None if not sets else []), sets
-    if ALL in args.heads:
+    sets = [tuple(sorted(named_heads("--sets", text))) for text in args.sets or []]
+    names = args.heads or ([] if sets else [ALL])
+    if ALL in names:
         return None, sets
-    return [(head,) for text in args.heads for head in _parsed("--heads", text)], sets
-
-
-def _parsed(option: str, text: str) -> Removal:
-    return tuple(sorted(named_heads(option, text)))
+    return [(head,) for text in names for head in sorted(named_heads("--heads", text))], sets
 
 
 def _removals(model: Any, singles: list[Removal] | None, sets: list[Removal]) -> list[Removal]:
@@ -217,9 +218,3 @@ def _score_all(
                     file=sys.stderr,
                     flush=True,
                 )
-
-
-def _remove_results(output: str) -> None:
-    for name in (JSON, TSV):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(output, name))

@@ -63,7 +63,12 @@ class Journal:
             raise ValueError(f"{path} is no ordinary file: choose another --output")
         self._file = open(path, "a+b")  # noqa: SIM115 - closed by __exit__
         try:
-            self._hold()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BlockingIOError(
+                    f"another process is writing to {path}: wait for it, or choose another --output"
+                ) from None
             if overwrite:
                 self._file.truncate(0)
             header = {"format": FORMAT, "version": VERSION, "settings": settings}
@@ -105,15 +110,6 @@ class Journal:
         self._append({"heads": list(heads), "nll": scores.nll, "translations": scores.translations})
         self.finished[heads] = scores
 
-    def _hold(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlockingIOError(
-                f"another process is writing to {self._path}: wait for it, or choose another "
-                f"--output"
-            ) from None
-
     def _append(self, line: dict[str, Any]) -> None:
         try:
             self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
@@ -142,11 +138,6 @@ class Journal:
         return lines, size
 
     def _removal(self, number: int, line: Any) -> tuple[tuple[str, ...], SentenceScores]:
-        """A removal and its scores.
-
-        Raises:
-            ValueError: the line is damaged.
-        """
         try:
             heads, nll, translations = line["heads"], line["nll"], line["translations"]
             if not _is_list(heads, str) or any(len(parse_heads(name)) != 1 for name in heads):
@@ -160,10 +151,10 @@ class Journal:
             raise self._damaged(number, reason) from None
         except ValueError as error:
             raise self._damaged(number, str(error)) from None
-        for score, values in ((LOSS, nll), (BLEU, translations)) if self._sentences else ():
+        for score, values in ((LOSS, nll), (BLEU, translations)):
             wanted = self._sentences if score in (self._scores or ()) else None
             found = None if values is None else len(values)
-            if found != wanted:
+            if self._sentences and found != wanted:
                 raise self._damaged(number, f"{found} sentences with {score}, not {wanted}")
         return tuple(heads), SentenceScores(nll, translations)
 
@@ -202,11 +193,8 @@ class Journal:
 
 def _is_list(values: Any, kind: type) -> bool:
     """Whether it is a list of texts, or of finite numbers."""
-    if not isinstance(values, list):
-        return False
-    if kind is str:
-        return all(isinstance(value, str) for value in values)
-    return all(isinstance(value, float) and math.isfinite(value) for value in values)
+    is_list = isinstance(values, list) and all(isinstance(value, kind) for value in values)
+    return is_list and (kind is str or all(map(math.isfinite, values)))
 
 
 def _short(value: Any) -> str:

@@ -11,21 +11,19 @@ from torch import Tensor, nn
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
+    """Whatever a block sets an attribute of things to, afterwards each has the one it had."""
+    before = [(thing, getattr(thing, attribute)) for thing in things]
     try:
         yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for thing, value in before:
+            setattr(thing, attribute, value)
 
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor without gradient, in float32; in float64 if it is."""
-    tensor = tensor.detach()
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Activations:

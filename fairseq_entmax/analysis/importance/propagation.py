@@ -104,7 +104,8 @@ class Propagation:
     def _through_decoder_layer(self, number: int, layer: Any) -> None:
         relevance = self._through_feed_forward(layer, self._decoder)
         if layer.encoder_attn is not None:
-            relevance = self._through_cross_attention(number, layer, relevance)
+            relevance, branch = self._through_attention(CROSS, number, layer, relevance)
+            self._encoder = self._encoder + branch
         self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
 
     def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
@@ -119,46 +120,27 @@ class Propagation:
     def _through_self_attention(
         self, attention: str, number: int, layer: Any, relevance: Tensor
     ) -> Tensor:
-        norm, is_before = layer.self_attn_layer_norm, layer.normalize_before
-        kept, branch = self._through_attention(
-            attention, number, layer.self_attn, norm, is_before, relevance
-        )
-        if branch is None:
-            return kept
-        return kept + (self._through_norm(norm, branch) if is_before else branch)
-
-    def _through_cross_attention(self, number: int, layer: Any, relevance: Tensor) -> Tensor:
-        kept, branch = self._through_attention(
-            CROSS,
-            number,
-            layer.encoder_attn,
-            layer.encoder_attn_layer_norm,
-            layer.normalize_before,
-            relevance,
-        )
-        if branch is not None:
-            self._encoder = self._encoder + branch
-        return kept
+        kept, branch = self._through_attention(attention, number, layer, relevance)
+        if layer.normalize_before and layer.self_attn.mapping is not None:
+            branch = self._through_norm(layer.self_attn_layer_norm, branch)
+        return kept + branch
 
     def _through_attention(
-        self,
-        name: str,
-        number: int,
-        attention: MultiheadAttention,
-        norm: nn.Module,
-        is_before: bool,
-        relevance: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, name: str, number: int, layer: Any, relevance: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Relevance of what the residual connection takes along, and of what the values are of.
 
-        The latter is None where there are no heads: their output is a bias.
+        The latter is 0 where there are no heads: their output is a bias.
         """
-        if not is_before:
+        place = "encoder_attn" if name == CROSS else "self_attn"
+        attention: MultiheadAttention = getattr(layer, place)
+        norm = getattr(layer, f"{place}_layer_norm")
+        if not layer.normalize_before:
             relevance = self._through_norm(norm, relevance)
         if attention.mapping is None:
             self.heads[name][number] = relevance.new_zeros(len(relevance), 0)
-            return relevance, None
-        residual = self._input(norm if is_before else attention.q_proj)
+            return relevance, relevance.new_zeros(())
+        residual = self._input(norm if layer.normalize_before else attention.q_proj)
         kept, added = rules.residual(relevance, residual, self._added_by(attention.out_proj))
         heads = self._through_linear(attention.out_proj, added)
         # (predictions, queries, heads, head_dim)
