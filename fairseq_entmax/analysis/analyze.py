@@ -1,7 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-In four stages: :func:`load` what the options name; :func:`record` attention in one pass, which
-sums up the measures of weights; :func:`measure` by passes of their own what a head matters;
+In stages: :func:`analyse` loads what the options name; :func:`record` sums up the measures of
+weights in one pass; :func:`measure` finds by passes of their own what a head matters;
 :func:`written` puts the document together.
 """
 
@@ -13,6 +13,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
@@ -22,7 +24,7 @@ from fairseq_entmax.analysis.arguments import (
     check_counts,
     chosen_measures,
 )
-from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, collect
+from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
@@ -34,7 +36,7 @@ from fairseq_entmax.analysis.measures import (
 )
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
+from fairseq_entmax.analysis.sentences import maps_of, on_device, samples, shown_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -64,24 +66,6 @@ def main(arguments: Sequence[str]) -> None:
     print(f"analysis: {path}")
 
 
-def analyse(
-    args: Namespace,
-    wanted: Sequence[str],
-    task: Any = None,
-    models: Sequence[LoadedModel] | None = None,
-) -> dict[str, Any]:
-    """Run and put together the document.
-
-    Args:
-        args: parsed options.
-        wanted: names of measures.
-        task, models: where they are at hand; None loads what the options name.
-    """
-    study = load(args, wanted, task, models)
-    recorded = record(study)
-    return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
-
-
 class Study(NamedTuple):
     """What is looked at, and by what.
 
@@ -108,16 +92,21 @@ class Recorded(NamedTuple):
     sentences: list[int]
 
 
-def load(
+def analyse(
     args: Namespace,
     wanted: Sequence[str],
     task: Any = None,
     models: Sequence[LoadedModel] | None = None,
-) -> Study:
-    """Load what the options name, and refuse what cannot be analysed.
+) -> dict[str, Any]:
+    """Load what the options name, look at it, and put together the document.
 
     Args:
-        args, wanted, task, models: as :func:`analyse`.
+        args: parsed options.
+        wanted: names of measures.
+        task, models: where they are at hand; None loads what the options name.
+
+    Raises:
+        ValueError: something of it cannot be analysed.
     """
     task = loading.setup_task(args) if task is None else task
     if models is None:
@@ -139,7 +128,9 @@ def load(
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
     tables = Tables(task, loading.device_of(args), annotations)
-    return Study(args, wanted, task, dataset, models, costly, tables, sentences)
+    study = Study(args, wanted, task, dataset, models, costly, tables, sentences)
+    recorded = record(study)
+    return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
 
 
 def record(study: Study) -> Recorded:
@@ -149,8 +140,17 @@ def record(study: Study) -> Recorded:
     chosen = MostDifferent(MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
-    watched = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts = collect(watched, collectors, study.tables, chosen)
+    counts = DataCounts(study.tables.annotations)
+    for sample in loading.with_progress(args, batches, f"analyse '{args.gen_subset}'"):
+        if not sample:
+            continue
+        sample = on_device(sample, study.tables.source.rank.device)
+        batch = study.tables.batch(sample)
+        counts.update(sample, batch)
+        differences = [collector.update(sample, batch) for collector in collectors]
+        if chosen is not None:
+            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
+            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     if chosen is None:

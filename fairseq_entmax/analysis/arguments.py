@@ -138,12 +138,12 @@ def chosen_scores(text: str) -> list[str]:
         ValueError: one is unknown.
     """
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in SCORES]
-    if unknown:
-        raise ValueError(
-            f"--scores got {text!r}: {unknown[0]!r} is none of {', '.join(SCORES)}; give some of "
-            f"these with commas between them"
-        )
+    for name in names:
+        if name not in SCORES:
+            raise ValueError(
+                f"--scores got {text!r}: {name!r} is none of {', '.join(SCORES)}; give some of "
+                f"these with commas between them"
+            )
     return [name for name in SCORES if name in names]
 
 
@@ -213,7 +213,8 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
             chosen_measures(options.measures)
         return
     chosen_scores(options.scores)
-    for option, texts in (("--heads", options.heads), ("--sets", options.sets)):
-        for text in texts or []:
-            if not (option == "--heads" and text == ALL):
-                named_heads(option, text)
+    for text in options.heads or []:
+        if text != ALL:
+            named_heads("--heads", text)
+    for text in options.sets or []:
+        named_heads("--sets", text)

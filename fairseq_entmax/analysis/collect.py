@@ -1,10 +1,10 @@
-"""One teacher-forced pass over a data set, for several models at once."""
+"""What is known of a data set, and of each model, after batches of one teacher-forced pass."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -14,11 +14,9 @@ from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
-from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
-from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import (
     DECLARATIVE,
@@ -131,13 +129,9 @@ class ModelCollector:
         Returns:
             How much heads differ in each sentence: ``(batch,)`` float64.
         """
-        attention, logits = record_attention(self.loaded.model, sample)
-        differences = self.statistics.update(attention, batch)
-        self._add_loss(logits, sample)
-        return differences
-
-    def _add_loss(self, logits: Tensor, sample: Any) -> None:
         model = self.loaded.model
+        attention, logits = record_attention(model, sample)
+        differences = self.statistics.update(attention, batch)
         log_probs = model.get_normalized_probs((logits, None), True, sample)
         nll = negative_log_likelihood(log_probs, sample["target"], model.decoder.padding_idx)
         loss = nll.sum(dtype=torch.float64)
@@ -149,37 +143,9 @@ class ModelCollector:
             )
         self._loss = self._loss + loss
         self._tokens += sample["ntokens"]
+        return differences
 
     @property
     def loss(self) -> float | None:
         """Negative log likelihood in nats a target token; None before any."""
         return float(self._loss) / self._tokens if self._tokens else None
-
-
-def collect(
-    batches: Iterable[Any],
-    collectors: Sequence[ModelCollector],
-    tables: Tables,
-    chosen: MostDifferent | None,
-) -> DataCounts:
-    """Run all models over batches.
-
-    Args:
-        batches: as fairseq's data loader makes them; empty ones are left out.
-        collectors: what is updated, one a model.
-        tables: facts on tokens.
-        chosen: offered every sentence, with the mean difference over models; None offers none.
-
-    Raises:
-        ValueError: as :meth:`Tables.batch`.
-    """
-    counts = DataCounts(tables.annotations)
-    for sample in filter(None, batches):
-        sample = on_device(sample, tables.source.rank.device)
-        batch = tables.batch(sample)
-        counts.update(sample, batch)
-        differences = [collector.update(sample, batch) for collector in collectors]
-        if chosen is not None:
-            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
-            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
-    return counts

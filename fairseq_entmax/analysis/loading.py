@@ -230,5 +230,4 @@ def log_to_stderr() -> None:
 
 def device_of(args: Namespace) -> torch.device:
     """A GPU, where there is one and ``--cpu`` is not given; else the CPU."""
-    use_gpu = torch.cuda.is_available() and not args.cpu
-    return torch.device("cuda" if use_gpu else "cpu")
+    return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")

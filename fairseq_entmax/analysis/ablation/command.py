@@ -46,6 +46,7 @@ from fairseq_entmax.analysis.arguments import (
 )
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.files import clear_leftovers, write_together
+from fairseq_entmax.head_names import Head
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +75,13 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser, arguments)
     loading.log_to_stderr()
     _check(args)
-    singles, sets = _named_heads(args)
     task = loading.setup_task(args)
     metric = None
     if BLEU in args.scores:
         metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
     dataset = loading.load_dataset(task, args.gen_subset)
     (loaded,) = load_models(args, task)
-    removals = _removals(loaded.model, singles, sets)
+    removals = _removals(args, loaded.model)
     samples = list(loading.batches(args, task, dataset, [loaded.model]))
     if loading.device_of(args).type == "cuda":
         samples = [utils.move_to_cuda(sample) for sample in samples]
@@ -156,28 +156,26 @@ def _check_output(output: str, overwrite: bool) -> None:
         )
 
 
-def _named_heads(args: Namespace) -> tuple[list[Removal] | None, list[Removal]]:
-    """What ``--heads`` and ``--sets`` name; None for every head."""
-    sets = [tuple(sorted(named_heads("--sets", text))) for text in args.sets or []]
-    names = args.heads or ([] if sets else [ALL])
-    if ALL in names:
-        return None, sets
-    return [(head,) for text in names for head in sorted(named_heads("--heads", text))], sets
-
-
-def _removals(model: Any, singles: list[Removal] | None, sets: list[Removal]) -> list[Removal]:
-    """What to remove, each once; all heads that are named are there."""
-    for option, named in (("--heads", singles or []), ("--sets", sets)):
-        try:
-            check_heads(model, {head for removal in named for head in removal})
-        except ValueError as error:
-            raise ValueError(f"{option}: {error}") from None
-    if singles is None:
-        singles = [(head,) for head in heads_of(model)]
-    removals = list(dict.fromkeys([*singles, *sets]))
+def _removals(args: Namespace, model: Any) -> list[Removal]:
+    """What ``--heads`` and ``--sets`` name, each once; without both, every head that is open."""
+    singles = args.heads or ([] if args.sets else [ALL])
+    if ALL in singles:
+        removals: list[Removal] = [(head,) for head in heads_of(model)]
+    else:
+        removals = [(head,) for text in singles for head in _heads("--heads", text, model)]
+    removals += [tuple(_heads("--sets", text, model)) for text in args.sets or []]
     if not removals:
         raise ValueError("the model has no head that is open: there is nothing to remove")
-    return removals
+    return list(dict.fromkeys(removals))
+
+
+def _heads(option: str, text: str, model: Any) -> list[Head]:
+    heads = sorted(named_heads(option, text))
+    try:
+        check_heads(model, heads)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    return heads
 
 
 def _check_sentences(args: Namespace, scorer: Scorer) -> None:

@@ -128,7 +128,10 @@ class Annotations:
         return AnnotatedBatch(
             word.to(src_tokens.device),
             words,
-            *columns.unbind(dim=1),
+            columns[:, 0],
+            columns[:, 1],
+            columns[:, 2],
+            columns[:, 3],
             _filled((*word.shape, len(self.parts_of_speech)), tags).to(src_tokens.device),
             _filled(word.shape, entities).to(src_tokens.device),
             self.relations,

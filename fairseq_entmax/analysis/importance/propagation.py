@@ -54,7 +54,7 @@ class Propagation:
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
     ) -> None:
-        self._activations = activations
+        self._input, self._output = activations.input, activations.output
         self.heads: ByHead = {attention: {} for attention in (ENCODER_SELF, DECODER_SELF, CROSS)}
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
@@ -63,25 +63,22 @@ class Propagation:
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")
         for number, layer in reversed(list(enumerate(layers_of(model.decoder)))):
-            self._through_decoder_layer(number, layer)
+            relevance = self._through_feed_forward(layer, self._decoder)
+            if layer.encoder_attn is not None:
+                relevance, branch = self._through_attention(CROSS, number, layer, relevance)
+                self._encoder = self._encoder + branch
+            self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
             self._note_total(f"decoder layer {number} input")
         if model.encoder.layer_norm is not None:
             self._encoder = self._through_norm(model.encoder.layer_norm, self._encoder)
         self._note_total("encoder output")
         for number, layer in reversed(list(enumerate(layers_of(model.encoder)))):
-            self._through_encoder_layer(number, layer)
+            relevance = self._through_feed_forward(layer, self._encoder)
+            self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
             self._note_total(f"encoder layer {number} input")
 
     def _note_total(self, boundary: str) -> None:
         self.totals[boundary] = self._decoder.sum(dim=(1, 2)) + self._encoder.sum(dim=(1, 2))
-
-    def _input(self, module: nn.Module) -> Tensor:
-        """What a module took, ``(positions, units)``."""
-        return self._activations.input(module).flatten(0, 1)
-
-    def _output(self, module: nn.Module) -> Tensor:
-        """What a module gave, ``(positions, units)``."""
-        return self._activations.output(module).flatten(0, 1)
 
     def _from_logits(self, decoder: Any, positions: Tensor) -> Tensor:
         """Start at the top-1 logit of each position; relevance of the top layer's output."""
@@ -96,17 +93,6 @@ class Propagation:
         if decoder.layer_norm is not None:
             relevance = self._through_norm(decoder.layer_norm, relevance)
         return relevance
-
-    def _through_encoder_layer(self, number: int, layer: Any) -> None:
-        relevance = self._through_feed_forward(layer, self._encoder)
-        self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
-
-    def _through_decoder_layer(self, number: int, layer: Any) -> None:
-        relevance = self._through_feed_forward(layer, self._decoder)
-        if layer.encoder_attn is not None:
-            relevance, branch = self._through_attention(CROSS, number, layer, relevance)
-            self._encoder = self._encoder + branch
-        self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
 
     def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
         norm, is_before = layer.final_layer_norm, layer.normalize_before
@@ -147,7 +133,7 @@ class Propagation:
         heads = heads.unflatten(-1, (attention.num_heads, -1))
         self.heads[name][number] = heads.sum(dim=(1, 3))
         values = self._output(attention.v_proj).unflatten(-1, (attention.num_heads, -1))
-        weights = self._activations.output(attention.mapping)[0]
+        weights = self._output(attention.mapping)  # (heads, queries, keys)
         of_values = rules.weighted_sum(heads, weights, values)
         return kept, self._through_linear(attention.v_proj, of_values.flatten(2))
 

@@ -9,12 +9,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import (
-    ImportanceMeasure,
-    Measure,
-    Number,
-    WeightMeasure,
-)
+from fairseq_entmax.analysis.measures.base import ImportanceMeasure as ImportanceMeasure
+from fairseq_entmax.analysis.measures.base import Measure as Measure
+from fairseq_entmax.analysis.measures.base import Number as Number
+from fairseq_entmax.analysis.measures.base import WeightMeasure as WeightMeasure
 from fairseq_entmax.analysis.measures.confidence import Confidence
 from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
@@ -24,18 +22,6 @@ from fairseq_entmax.analysis.measures.linguistic import Dependencies, NamedEntit
 from fairseq_entmax.analysis.measures.offsets import Offsets
 from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, RareWord
 from fairseq_entmax.analysis.measures.subword_merging import SubwordMerging
-
-__all__ = [
-    "ImportanceMeasure",
-    "Measure",
-    "Number",
-    "WeightMeasure",
-    "importance_measures",
-    "measures",
-    "numbers_of",
-    "optional_names",
-    "register_measure",
-]
 
 _MEASURES: dict[str, Measure] = {}
 _RESERVED = {"head", "heads", "attention", "layer", "mapping"}

@@ -51,8 +51,8 @@ def render_page(
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
             Vega-Lite specification.
         measure: what the overview shows first, one of
-            :func:`fairseq_entmax.analysis.report.head_measures.measures_of`; None takes the first
-            that tells heads apart.
+            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
+            tells heads apart.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.

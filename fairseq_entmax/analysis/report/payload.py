@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import gzip
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from fairseq_entmax.analysis.maps import decoded
-from fairseq_entmax.analysis.measures.base import Number
-from fairseq_entmax.analysis.report.head_measures import first_measure, measures_of
+from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -21,6 +21,29 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
+
+
+def measures_of(analysis: dict[str, Any]) -> list[Number]:
+    """The numbers that at least one head has, in the order of the analysis."""
+    return [number for number in declared(analysis) if _values(analysis, number)]
+
+
+def first_measure(analysis: dict[str, Any]) -> str | None:
+    """The name of the first number that tells heads apart, else of the first, if any."""
+    present = measures_of(analysis)
+    telling = [number for number in present if len(_values(analysis, number)) > 1]
+    return next((number.name for number in [*telling, *present]), None)
+
+
+def _values(analysis: dict[str, Any], number: Number) -> set[float]:
+    """The different values that heads have."""
+    values = {
+        number.of(head, layer)
+        for model in analysis["models"]
+        for layer in model["attentions"]
+        for head in layer["heads"]
+    }
+    return values - {None}
 
 
 def page_data(
@@ -34,12 +57,11 @@ def page_data(
         measure: the name of the one shown first; None takes the first that tells heads apart.
     """
     measures = measures_of(analysis)
-    first = first_measure(analysis)
     return {
         "data": analysis["data"],
         "relations": _short((analysis["annotations"] or {}).get("relations")),
         "attentions": list(ATTENTIONS),
-        "measure": measure or (first and first.name),
+        "measure": measure or first_measure(analysis),
         "measures": [
             {
                 "name": item.name,
@@ -114,23 +136,14 @@ def _short(value: Any) -> Any:
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
     """The tokens of a sentence, and where each attention lies in its block of weights."""
     start = 0
-    models = []
+    models: list[list[dict[str, Any]]] = []
     for attentions in entry["models"]:
-        places = []
+        models.append([])
         for item in attentions:
-            heads, queries, keys = item["shape"]
-            places.append(
-                {
-                    "attention": item["attention"],
-                    "layer": item["layer"],
-                    "heads": heads,
-                    "queries": queries,
-                    "keys": keys,
-                    "start": start,
-                }
-            )
-            start += heads * queries * keys
-        models.append(places)
+            sizes = dict(zip(("heads", "queries", "keys"), item["shape"], strict=True))
+            place = {"attention": item["attention"], "layer": item["layer"], **sizes}
+            models[-1].append({**place, "start": start})
+            start += math.prod(item["shape"])
     return {
         "sentence": entry["sentence"],
         "source": entry["source"],
