@@ -116,7 +116,7 @@ def analyse(
     sentences = None
     if args.sentences is not None:
         sentences = _sentences(args.sentences, len(dataset))
-        loading.check_lengths(task, dataset, networks, sentences, "--sentences")
+        loading.check_lengths(task, dataset, networks, sentences)
         shown = shown_at_most(dataset, networks, sentences)
         if len(shown) < len(sentences):
             raise ValueError(

@@ -53,10 +53,9 @@ def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
 
     Up to the checkpoint's update, and thinned. What cannot be read is left out with a warning.
     """
-    names: dict[str, None] = {}
-    for _, _, module in attention_modules(loaded.model):
-        names.update(dict.fromkeys(module.mapping.head_values() if module.mapping else ()))
-    records = {name: _record(loaded, name) for name in names}
+    modules = (module for _, _, module in attention_modules(loaded.model))
+    names = (name for one in modules if one.mapping for name in one.mapping.head_values())
+    records = {name: _record(loaded, name) for name in dict.fromkeys(names)}
     return {name: record for name, record in records.items() if record}
 
 

@@ -92,8 +92,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
     model.eval().requires_grad_(False)
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
+    updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates")
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
 
 

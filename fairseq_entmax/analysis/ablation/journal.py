@@ -124,15 +124,13 @@ class Journal:
         lines: list[Any] = []
         size = 0
         for text in self._file:
+            if not lines and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
+                raise self._foreign()
             if not text.endswith(b"\n"):
-                if not lines and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
-                    raise self._foreign()
                 break
             try:
                 lines.append(json.loads(text))
             except (ValueError, RecursionError) as error:
-                if not lines and not text.startswith(_BEGIN):
-                    raise self._foreign() from None
                 raise self._damaged(len(lines) + 1, str(error)) from None
             size += len(text)
         return lines, size

@@ -225,14 +225,12 @@ class Scorer:
 
     def _references(self) -> list[str]:
         """The targets as text."""
+        pad = self._dictionary.pad()
+        texts = []
         try:
-            texts = [
-                [
-                    self._text(utils.strip_pad(target, self._dictionary.pad()), UNKNOWN_TARGET)
-                    for target in sample["target"]
-                ]
-                for sample in self._samples
-            ]
+            for sample in self._samples:
+                targets = (utils.strip_pad(target, pad) for target in sample["target"])
+                texts.append([self._text(target, UNKNOWN_TARGET) for target in targets])
         except NotImplementedError:
             raise ValueError(
                 f"--post-process got {self._config.common_eval.post_process!r}, which fairseq "

@@ -113,9 +113,8 @@ class ConlluFile:
             IndexError: the file has fewer sentences.
             ValueError: the file has changed since it was opened.
         """
-        offset = self._offsets[number]
         with open(self.path, "rb") as file:
-            file.seek(offset)
+            file.seek(self._offsets[number])
             try:
                 return _parse(next(_blocks(file)), self.path)
             except (ValueError, StopIteration) as error:

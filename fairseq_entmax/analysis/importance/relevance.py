@@ -23,12 +23,8 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.importance.activations import Activations, restored
-from fairseq_entmax.analysis.importance.propagation import (
-    ByHead,
-    Propagation,
-    layers_of,
-    watched_modules,
-)
+from fairseq_entmax.analysis.importance.propagation import Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models import EntmaxTransformerModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it
@@ -112,11 +108,9 @@ def head_relevance(
             for chunk in positions.split(predictions_at_once):
                 part = Propagation(model, activations, source.size(1), chunk)
                 parts.append(HeadRelevance(part.heads, part.totals))
-    heads = {
-        attention: {
-            n: torch.cat([part.heads[attention][n] for part in parts]) for n in sorted(layers)
-        }
-        for attention, layers in parts[0].heads.items()
+    heads: ByHead = {
+        name: {n: torch.cat([part.heads[name][n] for part in parts]) for n in sorted(layers)}
+        for name, layers in parts[0].heads.items()
     }
     totals = {name: torch.cat([part.totals[name] for part in parts]) for name in parts[0].totals}
     return HeadRelevance(heads, totals)
@@ -143,11 +137,9 @@ def check_rules(model: Any) -> None:
         if not hasattr(layer, "self_attn"):
             found.append("--base-layers")
             continue
-        found += [
-            option
-            for attribute, option in _UNKNOWN_IN_LAYER.items()
-            if getattr(layer, attribute, None) is not None
-        ]
+        for attribute, option in _UNKNOWN_IN_LAYER.items():
+            if getattr(layer, attribute, None) is not None:
+                found.append(option)
         if layer.self_attn.bias_k is not None:
             found.append("add_bias_kv")
         if layer.self_attn.add_zero_attn:

@@ -187,9 +187,9 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
     ]
 
 
-def panel_width(columns: int, total: int = 660, largest: int = 420) -> int:
+def panel_width(columns: int) -> int:
     """Of one of so many panels side by side."""
-    return min(largest, max(120, total // columns - 20))
+    return min(420, max(120, 660 // columns - 20))
 
 
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:

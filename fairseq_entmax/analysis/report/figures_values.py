@@ -37,27 +37,23 @@ BINS = 20
 
 def trajectories(analysis: Analysis) -> list[Figure]:
     """One figure for each value that training recorded, and each model that it did so for."""
-    names = dict.fromkeys(name for model in analysis["models"] for name in model["records"])
-    return [figure for name in names for figure in _trajectories_of(analysis, name)]
-
-
-def _trajectories_of(analysis: Analysis, name: str) -> list[Figure]:
-    number = head_value(name)
-    models = [model for model in analysis["models"] if name in model["records"]]
     figures = []
-    for place, model in enumerate(models):
-        rows = _rows(model["records"][name])
-        if not rows:
-            continue
-        alone = len(models) == 1
-        caption = (
-            f"{number.title} of every head of {model['name']} while it trained, a line a head; "
-            f"{_words(number)} (after Correia et al. 2019, figure 2)."
-        )
-        file = "" if alone else f"-{place}-{file_name(model['name'])}"
-        title = f"{number.title} while training" + ("" if alone else f": {model['name']}")
-        chart = _trajectory_chart(rows, number, caption)
-        figures.append(Figure(f"{name}_trajectories{file}", title, caption, chart))
+    for name in dict.fromkeys(name for model in analysis["models"] for name in model["records"]):
+        number = head_value(name)
+        models = [model for model in analysis["models"] if name in model["records"]]
+        for place, model in enumerate(models):
+            rows = _rows(model["records"][name])
+            if not rows:
+                continue
+            caption = (
+                f"{number.title} of every head of {model['name']} while it trained, a line a "
+                f"head; {_words(number)} (after Correia et al. 2019, figure 2)."
+            )
+            file, title = f"{name}_trajectories", f"{number.title} while training"
+            if len(models) > 1:
+                file += f"-{place}-{file_name(model['name'])}"
+                title += f": {model['name']}"
+            figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
     return figures
 
 
@@ -73,11 +69,8 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
         for layer, last in layers.items():
             values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
             for head, final in enumerate(last):
-                known = [
-                    (line["update"], rounded(heads[head]))
-                    for line, heads in zip(kept, values, strict=True)
-                    if head < len(heads)
-                ]
+                pairs = zip(kept, values, strict=True)
+                known = [(line["update"], own[head]) for line, own in pairs if head < len(own)]
                 shared = len(last) == 1
                 rows.append(
                     {
@@ -86,7 +79,7 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
                         "name": f"layer {layer}" if shared else head_name(int(layer), head),
                         "final": rounded(final),
                         "update": [update for update, _ in known],
-                        "value": [value for _, value in known],
+                        "value": [rounded(value) for _, value in known],
                     }
                 )
     return rows
