@@ -5,33 +5,17 @@ from __future__ import annotations
 import operator
 
 from fairseq_entmax.analysis.measures.head_values import may_leave_out
-from fairseq_entmax.analysis.report.charts import (
-    SHARE,
-    Analysis,
-    Figure,
-    Row,
-    alt,
-    binned_bars,
-    grid,
-    head_tooltip,
-    head_values,
-    heads_of,
-    layered,
-    model_colour,
-    model_dash,
-    model_names,
-    model_shape,
-    rounded,
-    top_legend,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
 
 
 def sparse_models(analysis: Analysis) -> list[str]:
     """The models that can have weights of zero."""
     return list(
-        dict.fromkeys(place["model"] for place, head in heads_of(analysis) if may_leave_out(head))
+        dict.fromkeys(
+            place["model"] for place, head in charts.heads_of(analysis) if may_leave_out(head)
+        )
     )
 
 
@@ -39,7 +23,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
     """Share of the pairs of a head and a sentence with a density in each bin."""
     names = sparse_models(analysis)
     sums: dict[tuple[str, str], list[int]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["model"] in names and head["density_histogram"]:
             counts = head["density_histogram"]
             known = sums.setdefault((place["model"], place["attention"]), [0] * len(counts))
@@ -48,10 +32,10 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         {
             "model": model,
             "attention": attention,
-            "from": rounded(number / len(counts)),
-            "to": rounded((number + 1) / len(counts)),
+            "from": charts.rounded(number / len(counts)),
+            "to": charts.rounded((number + 1) / len(counts)),
             "count": count,
-            "share": rounded(count / sum(counts)),
+            "share": charts.rounded(count / sum(counts)),
         }
         for (model, attention), counts in sums.items()
         for number, count in enumerate(counts)
@@ -63,12 +47,12 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         "Share of attendable tokens with a weight above zero, over all heads and sentences "
         f"(after Correia et al. 2019, figure 4).{_without_softmax(analysis, names)}"
     )
-    chart = binned_bars(
+    chart = charts.binned_bars(
         rows,
         "density",
-        SHARE,
+        charts.SHARE,
         y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
-        color=model_colour(model_names(analysis)),
+        color=charts.model_colour(charts.model_names(analysis)),
         tooltip=[
             alt.Tooltip("model:N"),
             alt.Tooltip("attention:N"),
@@ -78,7 +62,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
             alt.Tooltip("count:Q", title="heads × sentences"),
         ],
     )
-    panels = grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("density_distribution", "Densities of sentences", caption, panels)]
 
 
@@ -86,11 +70,13 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     """The heads of each layer from sparse to dense; a line joins those of the same rank."""
     names = sparse_models(analysis)
     layers: dict[tuple[str, str, int], list[Row]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["model"] in names and head["density"] is not None:
             key = (place["model"], place["attention"], place["layer"])
-            values = {f"value_{name}": rounded(value) for name, value in head["values"].items()}
-            row = {**place, "density": rounded(head["density"]), **values}
+            values = {
+                f"value_{name}": charts.rounded(value) for name, value in head["values"].items()
+            }
+            row = {**place, "density": charts.rounded(head["density"]), **values}
             layers.setdefault(key, []).append(row)
     rows = [
         {**row, "rank": rank}
@@ -105,19 +91,19 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("density:Q", scale=SHARE, axis=alt.Axis(tickCount=3, format=".1f")),
-        color=model_colour(model_names(analysis)),
+        y=alt.Y("density:Q", scale=charts.SHARE, axis=alt.Axis(tickCount=3, format=".1f")),
+        color=charts.model_colour(charts.model_names(analysis)),
     )
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
         # Three digits would make 1 of what is nearly 1
-        tooltip=head_tooltip(
+        tooltip=charts.head_tooltip(
             ("density:Q", "density", ".5~f"),
-            *((f"value_{one.name}:Q", one.title, ".3f") for one in head_values(analysis)),
+            *((f"value_{one.name}:Q", one.title, ".3f") for one in charts.head_values(analysis)),
         )
     )
-    chart = layered(rows, lines, points)
-    panels = grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
+    chart = charts.layered(rows, lines, points)
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("density_by_layer", "Density of heads by layer", caption, panels)]
 
 
@@ -129,7 +115,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
             "attention": entry["attention"],
             "layer": entry["layer"],
             "place": place,
-            "diversity": rounded(entry["diversity"]),
+            "diversity": charts.rounded(entry["diversity"]),
         }
         for place, model in enumerate(analysis["models"])
         for entry in model["attentions"]
@@ -141,18 +127,18 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         "Jensen-Shannon divergence between the heads of each layer: the higher, the more they "
         "look at different tokens (after Correia et al. 2019, figure 6)."
     )
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
-        color=model_colour(names, top_legend()),
+        color=charts.model_colour(names, charts.top_legend()),
     )
-    lines = base.mark_line().encode(strokeDash=model_dash(names))
+    lines = base.mark_line().encode(strokeDash=charts.model_dash(names))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=model_shape(names),
+        shape=charts.model_shape(names),
         tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],
     )
-    panels = wrapped(layered(rows, lines, points), rows, caption)
+    panels = charts.wrapped(charts.layered(rows, lines, points), rows, caption)
     return [Figure("diversity_by_layer", "Diversity of heads by layer", caption, panels)]
 
 

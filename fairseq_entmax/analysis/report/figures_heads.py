@@ -7,27 +7,8 @@ import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.report.charts import (
-    COLOURS,
-    SHAPES,
-    SHARE,
-    Analysis,
-    Figure,
-    Row,
-    alt,
-    grid,
-    head_tooltip,
-    heads_of,
-    layered,
-    model_colour,
-    model_names,
-    model_shape,
-    present,
-    rounded,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 MOST_RELATIONS = 12
@@ -47,7 +28,7 @@ def confidence_and_importance(analysis: Analysis) -> list[Figure]:
             "the most relevant head is on top. The area of a square is the value, 1 fills a cell; "
             "the number is the head's (after Voita et al. 2019, figure 1 a and b)."
         )
-        chart = _square_chart(rows, model_names(analysis), caption)
+        chart = _square_chart(rows, charts.model_names(analysis), caption)
         title = f"Importance and confidence: {attention}"
         figures.append(Figure(f"confidence_and_importance-{attention}", title, caption, chart))
     return figures
@@ -56,7 +37,7 @@ def confidence_and_importance(analysis: Analysis) -> list[Figure]:
 def _ranked(analysis: Analysis, attention: str) -> list[Row]:
     """A row for each head and measure, with the head's rank by relevance in its layer."""
     layers: dict[tuple[str, int], list[tuple[Row, dict[str, Any]]]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["attention"] == attention and head["relevance"] is not None:
             layers.setdefault((place["model"], place["layer"]), []).append((place, head))
     rows = []
@@ -66,7 +47,9 @@ def _ranked(analysis: Analysis, attention: str) -> list[Row]:
             for measure, title in _TITLES.items():
                 value = head[measure]
                 if value is not None:
-                    rows.append({**place, "rank": rank, "measure": title, "value": rounded(value)})
+                    rows.append(
+                        {**place, "rank": rank, "measure": title, "value": charts.rounded(value)}
+                    )
     return rows
 
 
@@ -76,10 +59,10 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0, grid=False)),
         y=alt.Y("rank:O", title="rank by relevance", axis=alt.Axis(grid=False)),
-        tooltip=head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
+        tooltip=charts.head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
     )
     squares = base.mark_square(filled=True, opacity=0.35).encode(
-        color=model_colour(names),
+        color=charts.model_colour(names),
         size=alt.Size(
             "value:Q", scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2]), legend=None
         ),
@@ -88,21 +71,21 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     numbers = base.mark_text(fontSize=10).encode(text="head:O")
     measures = list(_TITLES.values())
     size = (columns * _CELL, ranks * _CELL)
-    chart = layered(rows, squares, numbers)
-    return grid(chart, rows, description, ("measure", measures), ("model", names), size)
+    chart = charts.layered(rows, squares, numbers)
+    return charts.grid(chart, rows, description, ("measure", measures), ("model", names), size)
 
 
 def importance_agreement(analysis: Analysis) -> list[Figure]:
     """Each head by its relevance and by the gradient's measure of its importance."""
     rows = [
-        {**place, **{name: rounded(head[name]) for name in ("relevance", "gradient")}}
-        for place, head in heads_of(analysis)
+        {**place, **{name: charts.rounded(head[name]) for name in ("relevance", "gradient")}}
+        for place, head in charts.heads_of(analysis)
         if head["relevance"] is not None and head["gradient"] is not None
     ]
     if not rows:
         return []
-    models = present(rows, "model", model_names(analysis))
-    attentions = present(rows, "attention", ATTENTIONS)
+    models = charts.present(rows, "model", charts.model_names(analysis))
+    attentions = charts.present(rows, "attention", ATTENTIONS)
     caption = (
         "Importance of each head by layer-wise relevance propagation (Voita et al. 2019, "
         "section 4) and by the gradient of the loss, as shares of the layer. On the line both "
@@ -112,20 +95,20 @@ def importance_agreement(analysis: Analysis) -> list[Figure]:
     ends = [{"relevance": 0, "gradient": 0}, {"relevance": top, "gradient": top}]
     x = alt.X("relevance:Q", title="relevance (LRP)", axis=alt.Axis(tickCount=4))
     y = alt.Y("gradient:Q", title="gradient", axis=alt.Axis(tickCount=4))
-    shapes, legend = value_scale(attentions, SHAPES), top_legend(title=None)
+    shapes, legend = charts.value_scale(attentions, charts.SHAPES), charts.top_legend(title=None)
     points = alt.Chart().mark_point(size=45)
     points = points.encode(
         x=x,
         y=y,
-        color=alt.Color("attention:N", scale=value_scale(attentions, COLOURS)),
+        color=alt.Color("attention:N", scale=charts.value_scale(attentions, charts.COLOURS)),
         shape=alt.Shape("attention:N", scale=shapes, legend=legend),
-        tooltip=head_tooltip(
+        tooltip=charts.head_tooltip(
             ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
         ),
     )
     line = alt.Chart(alt.InlineData(values=ends)).encode(x=x, y=y)
     line = line.mark_line(color="gray", strokeDash=[4, 4], strokeWidth=1)
-    panels = wrapped(layered(rows, line, points), rows, caption, "model", models)
+    panels = charts.wrapped(charts.layered(rows, line, points), rows, caption, "model", models)
     return [Figure("importance_agreement", "Two measures of importance", caption, panels)]
 
 
@@ -147,16 +130,16 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
             **place,
             "positional": head["positional"]["offset"],
             "offset": int(offset),
-            "weight": rounded(weight),
+            "weight": charts.rounded(weight),
         }
-        for place, head in heads_of(analysis)
+        for place, head in charts.heads_of(analysis)
         if head["positional"] and head["offsets"]
         for offset, weight in head["offsets"]["weight"].items()
         if weight is not None
     ]
     if not rows:
         return []
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     caption = (
         "Mean weight of each positional head at the tokens around the query, a line a head; "
         "positional as in Voita et al. 2019, section 5.1, their confidence as in Correia et al. "
@@ -164,15 +147,15 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X("offset:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("weight:Q", title="mean weight", scale=SHARE, axis=alt.Axis(tickCount=3)),
-        color=model_colour(names),
+        y=alt.Y("weight:Q", title="mean weight", scale=charts.SHARE, axis=alt.Axis(tickCount=3)),
+        color=charts.model_colour(names),
     )
     lines = base.mark_line(strokeWidth=1.3, opacity=0.6).encode(detail="name:N")
     points = base.mark_point(filled=True, size=30, opacity=0.9).encode(
-        tooltip=head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
+        tooltip=charts.head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
     )
-    chart = layered(rows, lines, points)
-    panels = grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
+    chart = charts.layered(rows, lines, points)
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("offset_profile", "Positional heads", caption, panels)]
 
 
@@ -196,7 +179,7 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
         "(after Voita et al. 2019, table 1)."
         + (f" The {len(relations)} most frequent relations are shown." if left_out else "")
     )
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     order = list(dict.fromkeys(row["direction"] for row in rows))
     row_height = max(22, 9 * len(names) + 8)
     y = alt.Y("direction:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
@@ -205,20 +188,22 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     baseline = baseline.transform_aggregate(baseline="max(baseline)", groupby=["direction"])
     points = alt.Chart().mark_point(filled=True, size=50, opacity=1)
     points = points.encode(
-        x=alt.X("accuracy:Q", scale=SHARE, axis=alt.Axis(format="%", tickCount=5)),
+        x=alt.X("accuracy:Q", scale=charts.SHARE, axis=alt.Axis(format="%", tickCount=5)),
         y=y,
         # Below each other: models that agree would hide each other
         yOffset=alt.YOffset("model:N", sort=list(names), scale=alt.Scale(paddingOuter=0.5)),
-        color=model_colour(names, top_legend()),
-        shape=model_shape(names),
+        color=charts.model_colour(names, charts.top_legend()),
+        shape=charts.model_shape(names),
         tooltip=[
             "direction:N",
-            *head_tooltip(("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")),
+            *charts.head_tooltip(
+                ("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")
+            ),
             alt.Tooltip("offset:Q", title="its relative position", format="+d"),
             alt.Tooltip("count:Q", title="relations of this kind"),
         ],
     )
-    chart = layered(rows, baseline, points).properties(
+    chart = charts.layered(rows, baseline, points).properties(
         width=460, height=row_height * len(order), description=caption
     )
     return [Figure("dependency_accuracy", "Dependency relations", caption, chart)]
@@ -228,7 +213,7 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     """One row a model."""
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["attention"] != ENCODER_SELF or not head["dependencies"]:
             continue
         accuracy = head["dependencies"].get(relation, {}).get(direction)
@@ -241,8 +226,8 @@ def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
         {
             **place,
             "direction": words,
-            "accuracy": rounded(accuracy),
-            "baseline": rounded(known[direction]["baseline"]),
+            "accuracy": charts.rounded(accuracy),
+            "baseline": charts.rounded(known[direction]["baseline"]),
             "offset": known[direction]["offset"],
             "count": known["count"],
         }

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_entmax.analysis.report.charts import (
-    COLOURS,
-    SHAPES,
-    Figure,
-    Row,
-    alt,
-    layered,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 ENCODER = "encoder pruned, decoder frozen"
@@ -46,7 +37,11 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
             axis=alt.Axis(tickCount=5),
         ),
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False, padding=10), axis=alt.Axis(tickCount=6)),
-        color=alt.Color("mapping:N", scale=value_scale(mappings, COLOURS), legend=top_legend()),
+        color=alt.Color(
+            "mapping:N",
+            scale=charts.value_scale(mappings, charts.COLOURS),
+            legend=charts.top_legend(),
+        ),
     )
     dashes = alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]])
     lines = base.mark_line(strokeWidth=1.5)
@@ -55,13 +50,17 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
     points = base.mark_point(filled=True, size=80, opacity=1).encode(
         shape=alt.Shape(
             "kind:N",
-            scale=value_scale(KINDS, SHAPES),
+            scale=charts.value_scale(KINDS, charts.SHAPES),
             # Neither lost on white nor on black
-            legend=top_legend(title="model", symbolFillColor="gray", symbolStrokeColor="gray"),
+            legend=charts.top_legend(
+                title="model", symbolFillColor="gray", symbolStrokeColor="gray"
+            ),
         ),
         tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
     )
-    panels = wrapped(layered(rows, lines, points), rows, caption, "panel", (ENCODER, ALL))
+    panels = charts.wrapped(
+        charts.layered(rows, lines, points), rows, caption, "panel", (ENCODER, ALL)
+    )
     panels = panels.resolve_scale(x="independent")
     return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
 

@@ -10,25 +10,8 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.measures.head_values import head_value
-from fairseq_entmax.analysis.report.charts import (
-    DASHES,
-    Analysis,
-    Figure,
-    Row,
-    alt,
-    binned_bars,
-    file_name,
-    grid,
-    head_name,
-    layered,
-    model_colour,
-    model_names,
-    ramp,
-    rounded,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
 
 MOST_POINTS = 80
@@ -51,7 +34,7 @@ def trajectories(analysis: Analysis) -> list[Figure]:
             )
             file, title = f"{name}_trajectories", f"{number.title} while training"
             if len(models) > 1:
-                file += f"-{place}-{file_name(model['name'])}"
+                file += f"-{place}-{charts.file_name(model['name'])}"
                 title += f": {model['name']}"
             figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
     return figures
@@ -76,10 +59,10 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
                     {
                         "attention": attention,
                         "layer": int(layer),
-                        "name": f"layer {layer}" if shared else head_name(int(layer), head),
-                        "final": rounded(final),
+                        "name": f"layer {layer}" if shared else charts.head_name(int(layer), head),
+                        "final": charts.rounded(final),
                         "update": [update for update, _ in known],
-                        "value": [rounded(value) for _, value in known],
+                        "value": [charts.rounded(value) for _, value in known],
                     }
                 )
     return rows
@@ -91,7 +74,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     pointed = alt.selection_point(
         name="pointed", fields=["name", "attention"], on="pointerover", empty=False
     )
-    legend = top_legend(columns=6, symbolStrokeWidth=3)
+    legend = charts.top_legend(columns=6, symbolStrokeWidth=3)
     base = alt.Chart().encode(
         x=alt.X("update:Q", title="updates", axis=alt.Axis(tickCount=4, format="~s")),
         y=alt.Y("value:Q", title=number.title, scale=_scale(number.range)),
@@ -100,10 +83,12 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     lines = base.mark_line().encode(
         color=alt.Color(
             "layer:O",
-            scale=alt.Scale(domain=layers, range=ramp(len(layers))),
+            scale=alt.Scale(domain=layers, range=charts.ramp(len(layers))),
             legend=legend,
         ),
-        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=legend),
+        strokeDash=alt.StrokeDash(
+            "layer:O", scale=charts.value_scale(layers, charts.DASHES), legend=legend
+        ),
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
@@ -115,8 +100,8 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
             alt.Tooltip("final:Q", title=f"{number.title} at the end", format=".3f"),
         ]
     )
-    chart = layered(rows, lines.add_params(by_layer), targets.add_params(pointed))
-    panels = wrapped(chart, rows, description)
+    chart = charts.layered(rows, lines.add_params(by_layer), targets.add_params(pointed))
+    panels = charts.wrapped(chart, rows, description)
     panels.transform = [alt.FlattenTransform(flatten=["update", "value"])]
     return panels
 
@@ -158,8 +143,8 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         {
             "model": model,
             "attention": attention,
-            "from": rounded(low + bin_ * width),
-            "to": rounded(low + (bin_ + 1) * width),
+            "from": charts.rounded(low + bin_ * width),
+            "to": charts.rounded(low + (bin_ + 1) * width),
             "heads": count,
         }
         for (model, attention, bin_), count in sorted(bins.items())
@@ -168,14 +153,14 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         f"How many heads of each attention learned which {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
-    names = model_names(analysis)
-    chart = binned_bars(
+    names = charts.model_names(analysis)
+    chart = charts.binned_bars(
         rows,
         number.title,
         _scale(number.range),
         y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
-        color=model_colour(names),
+        color=charts.model_colour(names),
         tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
     )
-    panels = grid(chart, rows, caption, ("model", names), ("attention", ATTENTIONS))
+    panels = charts.grid(chart, rows, caption, ("model", names), ("attention", ATTENTIONS))
     return Figure(f"{number.name}_histogram", f"Learned {number.title}", caption, panels)
