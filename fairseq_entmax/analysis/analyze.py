@@ -201,7 +201,7 @@ def written(
             "source_lang": cfg.source_lang,
             "target_lang": cfg.target_lang,
             "subwords": study.tables.source.kind,
-            **recorded.counts.as_json(),
+            **recorded.counts.numbers,
         },
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],

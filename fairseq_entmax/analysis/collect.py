@@ -70,13 +70,14 @@ class DataCounts:
 
     Attributes:
         ids: the numbers of its sentences that were seen, 8 bytes each.
+        numbers: of sentences and tokens, by name.
         annotated: likewise of the annotations.
     """
 
     def __init__(self, annotations: Annotations | None) -> None:
         self.annotated = None if annotations is None else AnnotationCounts(annotations)
         self.ids = array("q")
-        self._counts: Counter[str] = Counter()
+        self.numbers: Counter[str] = Counter()
 
     def update(self, sample: Any, batch: Batch) -> None:
         """Add the sentences of a batch."""
@@ -95,11 +96,7 @@ class DataCounts:
             "declarative_sentences": (ending == DECLARATIVE).sum(),
             "rare_word_sentences": (rank >= RARE_RANK).sum(),
         }
-        self._counts.update({name: int(number) for name, number in counted.items()})
-
-    def as_json(self) -> dict[str, int]:
-        """Name to number."""
-        return dict(self._counts)
+        self.numbers.update({name: int(number) for name, number in counted.items()})
 
 
 class ModelCollector:

@@ -192,12 +192,12 @@ def write(analysis: dict[str, Any], folder: str) -> str:
     return path
 
 
-def rounded(value: Any) -> Any:
-    """Nested data with every number rounded to :data:`DIGITS` significant digits."""
+def rounded(value: Any, digits: int = DIGITS) -> Any:
+    """Nested data with every number rounded to so many significant digits."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(one, digits) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
+        return [rounded(one, digits) for one in value]
     return value

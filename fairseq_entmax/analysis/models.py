@@ -59,7 +59,10 @@ def load_models(
         if args.fp16 or args.bf16:
             one.model.to(torch.float16 if args.fp16 else torch.bfloat16)
         one.model.to(device)
-    names = names or _names([one.path for one in loaded], [_mapping_text(one) for one in loaded])
+    if not names:
+        mappings = (one.model.attention_options.specs.values() for one in loaded)
+        texts = ["+".join(sorted({str(spec) for row in rows for spec in row})) for rows in mappings]
+        names = _names([one.path for one in loaded], texts)
     return [replace(one, name=name) for one, name in zip(loaded, names, strict=True)]
 
 
@@ -116,11 +119,6 @@ def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
                 f"--path: {path} has {weight.size(0)} {side} tokens, and the data's dictionary "
                 f"has {len(dictionary)}: give the data that it was trained with"
             )
-
-
-def _mapping_text(loaded: LoadedModel) -> str:
-    attentions = loaded.model.attention_options.specs.values()
-    return "+".join(sorted({str(spec) for specs in attentions for spec in specs}))
 
 
 def _names(paths: list[str], mappings: list[str]) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -120,11 +119,6 @@ def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
                     "name": head_name(entry["layer"], head["head"]),
                 }
                 yield place, head
-
-
-def head_values(analysis: Analysis) -> list[Number]:
-    """The numbers of mappings that heads have, such as alpha."""
-    return [number for number in declared(analysis) if number.place[0] == "values"]
 
 
 def head_name(layer: int, head: int) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import operator
 
+from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.analysis.measures.head_values import may_leave_out
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
@@ -94,12 +95,14 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("density:Q", scale=charts.SHARE, axis=alt.Axis(tickCount=3, format=".1f")),
         color=charts.model_colour(charts.model_names(analysis)),
     )
+    # Of the heads' mappings, such as alpha
+    shown = [number for number in declared(analysis) if number.place[0] == "values"]
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
         # Three digits would make 1 of what is nearly 1
         tooltip=charts.head_tooltip(
             ("density:Q", "density", ".5~f"),
-            *((f"value_{one.name}:Q", one.title, ".3f") for one in charts.head_values(analysis)),
+            *((f"value_{one.name}:Q", one.title, ".3f") for one in shown),
         )
     )
     chart = charts.layered(rows, lines, points)

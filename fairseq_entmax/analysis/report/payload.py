@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from fairseq_entmax.analysis.document import rounded
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report.roles import roles
@@ -59,7 +60,7 @@ def page_data(
     measures = measures_of(analysis)
     return {
         "data": analysis["data"],
-        "relations": _short((analysis["annotations"] or {}).get("relations")),
+        "relations": rounded((analysis["annotations"] or {}).get("relations"), DIGITS),
         "attentions": list(ATTENTIONS),
         "measure": measure or first_measure(analysis),
         "measures": [
@@ -87,7 +88,7 @@ def page_data(
                 "attention": layer["attention"],
                 "layer": layer["layer"],
                 "mapping": layer["mapping"],
-                "diversity": _short(layer["diversity"]),
+                "diversity": rounded(layer["diversity"], DIGITS),
                 "heads": [_head(head, layer, analysis, measures) for head in layer["heads"]],
             }
             for number, model in enumerate(analysis["models"])
@@ -115,22 +116,15 @@ def _head(
     return {
         "head": head["head"],
         "values": {
-            measure.name: _short(measure.of(head, layer))
+            measure.name: rounded(measure.of(head, layer), DIGITS)
             for measure in measures
             if not (measure.group and measure.place[0] in TABLES)
         },
         "roles": roles(head, analysis, layer["attention"]),
-        "offsets": _short(head["offsets"]),
+        "offsets": rounded(head["offsets"], DIGITS),
         "histogram": head["density_histogram"],
-        "dependencies": _short(head["dependencies"]),
+        "dependencies": rounded(head["dependencies"], DIGITS),
     }
-
-
-def _short(value: Any) -> Any:
-    """The same with its numbers rounded."""
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
