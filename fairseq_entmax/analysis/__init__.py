@@ -11,15 +11,18 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairseq_entmax.analysis.annotations.annotated import Annotations
-    from fairseq_entmax.analysis.importance.relevance import HeadRelevance, head_relevance
-    from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-    from fairseq_entmax.analysis.loading import load_task
-    from fairseq_entmax.analysis.maps import decode_weights
-    from fairseq_entmax.analysis.models import LoadedModel, load_model
-    from fairseq_entmax.analysis.notebook import measure
-    from fairseq_entmax.analysis.recorder import AttentionRecorder, record_attention
-    from fairseq_entmax.analysis.sentences import load_samples
+    from fairseq_entmax.analysis.annotations.annotated import Annotations as Annotations
+    from fairseq_entmax.analysis.importance.relevance import HeadRelevance as HeadRelevance
+    from fairseq_entmax.analysis.importance.relevance import head_relevance as head_relevance
+    from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity as head_sensitivity
+    from fairseq_entmax.analysis.loading import load_task as load_task
+    from fairseq_entmax.analysis.maps import decode_weights as decode_weights
+    from fairseq_entmax.analysis.models import LoadedModel as LoadedModel
+    from fairseq_entmax.analysis.models import load_model as load_model
+    from fairseq_entmax.analysis.notebook import measure as measure
+    from fairseq_entmax.analysis.recorder import AttentionRecorder as AttentionRecorder
+    from fairseq_entmax.analysis.recorder import record_attention as record_attention
+    from fairseq_entmax.analysis.sentences import load_samples as load_samples
 
 _HOMES = {
     "Annotations": "annotations.annotated",
@@ -35,21 +38,6 @@ _HOMES = {
     "measure": "notebook",
     "record_attention": "recorder",
 }
-
-__all__ = [
-    "Annotations",
-    "AttentionRecorder",
-    "HeadRelevance",
-    "LoadedModel",
-    "decode_weights",
-    "head_relevance",
-    "head_sensitivity",
-    "load_model",
-    "load_samples",
-    "load_task",
-    "measure",
-    "record_attention",
-]
 
 
 def __getattr__(name: str) -> Any:

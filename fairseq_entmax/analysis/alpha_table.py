@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_entmax.models.saved import SavedAttention, SavedModel, read_model
+from fairseq_entmax.models.saved import read_model
 
 ALPHA = "alpha"
 TITLES = {
@@ -42,19 +42,17 @@ def checkpoint_values(path: str) -> list[LayerValues]:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as
             :func:`fairseq_entmax.models.saved.read_model`.
     """
-    model = read_model(path)
-    return [_layer(model, attention) for attention in model.attentions]
-
-
-def _layer(model: SavedModel, attention: SavedAttention) -> LayerValues:
-    mapping = model.mapping(attention)
-    learned = () if mapping is None else mapping.learned
-    values: dict[str, list[float]] = {}
-    for name, tensor in {} if mapping is None else mapping.head_values().items():
-        is_shared = len(tensor) == 1 and name in learned
-        values[name] = (tensor if is_shared else tensor.expand(attention.heads)).tolist()
-    place = attention.attention, attention.layer
-    return LayerValues(*place, str(attention.mapping), learned, attention.heads, values)
+    model, rows = read_model(path), []
+    for saved in model.attentions:
+        mapping, heads = model.mapping(saved), saved.heads
+        learned = () if mapping is None else mapping.learned
+        values: dict[str, list[float]] = {}
+        for name, tensor in {} if mapping is None else mapping.head_values().items():
+            is_shared = len(tensor) == 1 and name in learned
+            values[name] = (tensor if is_shared else tensor.expand(heads)).tolist()
+        place = saved.attention, saved.layer, str(saved.mapping)
+        rows.append(LayerValues(*place, learned, heads, values))
+    return rows
 
 
 def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:

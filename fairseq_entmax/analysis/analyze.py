@@ -1,7 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-In four stages: :func:`load` what the options name; :func:`record` attention in one pass, which
-sums up the measures of weights; :func:`measure` by passes of their own what a head matters;
+In stages: :func:`analyse` loads what the options name; :func:`record` sums up the measures of
+weights in one pass; :func:`measure` finds by passes of their own what a head matters;
 :func:`written` puts the document together.
 """
 
@@ -13,6 +13,8 @@ from argparse import Namespace
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import torch
+
 from fairseq_entmax.analysis import document, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
@@ -22,14 +24,19 @@ from fairseq_entmax.analysis.arguments import (
     check_counts,
     chosen_measures,
 )
-from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables, collect
+from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
-from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, numbers_of
+from fairseq_entmax.analysis.measures import (
+    ImportanceMeasure,
+    importance_measures,
+    measures,
+    numbers_of,
+)
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, samples, shown_at_most
+from fairseq_entmax.analysis.sentences import maps_of, on_device, samples, shown_at_most
 
 logger = logging.getLogger(__name__)
 
@@ -50,8 +57,6 @@ def main(arguments: Sequence[str]) -> None:
     """
     loading.log_to_stderr()
     args = loading.parse(parser(), arguments)
-    if not args.output:
-        raise ValueError("give --output DIR, where analysis.json goes")
     wanted = chosen_measures(args.measures)
     check_counts(args)
     document.check_output(args.output, args.overwrite)
@@ -59,25 +64,6 @@ def main(arguments: Sequence[str]) -> None:
     path = document.write(analysis, args.output)
     print(summary.as_table(analysis))
     print(f"analysis: {path}")
-
-
-def analyse(
-    args: Namespace,
-    wanted: Sequence[str],
-    task: Any = None,
-    models: Sequence[LoadedModel] | None = None,
-) -> dict[str, Any]:
-    """Run and put together the document.
-
-    Args:
-        args: parsed options.
-        wanted: names of measures.
-        task, models: where they are at hand; None loads what the options name.
-    """
-    study = load(args, wanted, task, models)
-    recorded = record(study)
-    importance = measure(study, sorted(recorded.counts.ids))
-    return written(study, recorded, importance)
 
 
 class Study(NamedTuple):
@@ -106,37 +92,45 @@ class Recorded(NamedTuple):
     sentences: list[int]
 
 
-def load(
+def analyse(
     args: Namespace,
     wanted: Sequence[str],
     task: Any = None,
     models: Sequence[LoadedModel] | None = None,
-) -> Study:
-    """Load what the options name, and refuse what cannot be analysed.
+) -> dict[str, Any]:
+    """Load what the options name, look at it, and put together the document.
 
     Args:
-        args, wanted, task, models: as :func:`analyse`.
+        args: parsed options.
+        wanted: names of measures.
+        task, models: where they are at hand; None loads what the options name.
+
+    Raises:
+        ValueError: something of it cannot be analysed.
     """
     task = loading.setup_task(args) if task is None else task
     if models is None:
-        names = args.names.split(",") if args.names is not None else None
-        models = load_models(args, task, names)
+        models = load_models(args, task, None if args.names is None else args.names.split(","))
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
-    sentences = _sentences(args.sentences, len(dataset))
-    loading.check_lengths(task, dataset, networks, sentences or [], "--sentences")
-    shown = shown_at_most(dataset, networks, sentences or [])
-    if len(shown) < len(sentences or []):
-        raise ValueError(
-            f"--sentences got {args.sentences!r}, whose maps are more than a report can show: the "
-            f"first {len(shown)} are not, give fewer or shorter ones"
-        )
+    sentences = None
+    if args.sentences is not None:
+        sentences = _sentences(args.sentences, len(dataset))
+        loading.check_lengths(task, dataset, networks, sentences)
+        shown = shown_at_most(dataset, networks, sentences)
+        if len(shown) < len(sentences):
+            raise ValueError(
+                f"--sentences got {args.sentences!r}, whose maps are more than a report can show: "
+                f"the first {len(shown)} are not, give fewer or shorter ones"
+            )
     costly = [_costly(loaded, wanted, args.measures is not None) for loaded in models]
     annotations = None
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
     tables = Tables(task, loading.device_of(args), annotations)
-    return Study(args, wanted, task, dataset, models, costly, tables, sentences)
+    study = Study(args, wanted, task, dataset, models, costly, tables, sentences)
+    recorded = record(study)
+    return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
 
 
 def record(study: Study) -> Recorded:
@@ -146,21 +140,30 @@ def record(study: Study) -> Recorded:
     chosen = MostDifferent(MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
-    watched = loading.with_progress(args, batches, f"analyse '{args.gen_subset}'")
-    counts = collect(watched, collectors, study.tables, chosen)
+    counts = DataCounts(study.tables.annotations)
+    for sample in loading.with_progress(args, batches, f"analyse '{args.gen_subset}'"):
+        if not sample:
+            continue
+        sample = on_device(sample, study.tables.source.rank.device)
+        batch = study.tables.batch(sample)
+        counts.update(sample, batch)
+        differences = [collector.update(sample, batch) for collector in collectors]
+        if chosen is not None:
+            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
+            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    sentences = study.sentences or []
-    if chosen is not None:
-        differing = chosen.sentences()
-        sentences = shown_at_most(study.dataset, networks, differing)
-        if len(sentences) < len(differing):
-            logger.warning(
-                "of the %d sentences whose heads differ most, maps of %d are kept: more would be "
-                "more than a report can show",
-                len(differing),
-                len(sentences),
-            )
+    if chosen is None:
+        return Recorded(collectors, counts, study.sentences or [])
+    differing = chosen.sentences()
+    sentences = shown_at_most(study.dataset, networks, differing)
+    if len(sentences) < len(differing):
+        logger.warning(
+            "of the %d sentences whose heads differ most, maps of %d are kept: more would be more "
+            "than a report can show",
+            len(differing),
+            len(sentences),
+        )
     return Recorded(collectors, counts, sentences)
 
 
@@ -176,8 +179,7 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
     for loaded, costly in zip(study.models, study.costly, strict=True):
         shares.append({})
         for one in costly:
-            number = getattr(args, f"{one.name}_sentences")
-            spread = [seen[place] for place in evenly_spread(len(seen), number)]
+            spread = [seen[n] for n in evenly_spread(len(seen), getattr(args, one.option))]
             at_once = min(args.batch_size or one.at_once, one.at_once)
             batches = list(samples(study.dataset, spread, device, at_once, args.max_tokens))
             watched = loading.with_progress(args, batches, one.name)
@@ -189,9 +191,7 @@ def written(
     study: Study, recorded: Recorded, importance: Sequence[dict[str, ByHead]]
 ) -> dict[str, Any]:
     """The document."""
-    args, cfg = study.args, study.task.cfg
-    entries = zip(recorded.collectors, importance, strict=True)
-    annotated = recorded.counts.annotated
+    args, cfg, annotated = study.args, study.task.cfg, recorded.counts.annotated
     analysis = {
         "format": document.FORMAT,
         "version": document.VERSION,
@@ -201,11 +201,11 @@ def written(
             "source_lang": cfg.source_lang,
             "target_lang": cfg.target_lang,
             "subwords": study.tables.source.kind,
-            **recorded.counts.as_json(),
+            **recorded.counts.numbers,
         },
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],
-        "models": [model_entry(*entry) for entry in entries],
+        "models": list(map(model_entry, recorded.collectors, importance)),
         "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(study.dataset, recorded.sentences, study.models, study.task),
     }
@@ -220,8 +220,8 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
         ValueError: one cannot, and was asked for by name.
     """
     possible = []
-    for one in measures():
-        if not isinstance(one, ImportanceMeasure) or one.name not in wanted:
+    for one in importance_measures():
+        if one.name not in wanted:
             continue
         try:
             one.check(loaded.model)
@@ -233,10 +233,8 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
     return possible
 
 
-def _sentences(text: str | None, size: int) -> list[int] | None:
-    """The numbers that ``--sentences`` gives; None where it does not."""
-    if text is None:
-        return None
+def _sentences(text: str, size: int) -> list[int]:
+    """The numbers that ``--sentences`` gives."""
     numbers = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and int(part) < size):
@@ -253,6 +251,6 @@ def _settings(study: Study, size: int) -> dict[str, Any]:
     for one in measures():
         settings |= one.settings
         if isinstance(one, ImportanceMeasure):
-            number = min(getattr(study.args, f"{one.name}_sentences"), size)
-            settings[f"{one.name}_sentences"] = number if one.name in study.wanted else 0
+            number = min(getattr(study.args, one.option), size)
+            settings[one.option] = number if one.name in study.wanted else 0
     return settings

@@ -8,7 +8,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from fairseq_entmax.analysis.measures import ImportanceMeasure, measures, optional_names
+from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -51,16 +51,15 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         help="parses of the source in CoNLL-U, a sentence for each line of the data set in its "
         "order: adds dependencies, parts of speech and named entities",
     )
-    for measure in measures():
-        if isinstance(measure, ImportanceMeasure):
-            group.add_argument(
-                f"--{measure.name}-sentences",
-                type=int,
-                default=measure.sentences,
-                metavar="N",
-                help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-                "(default: %(default)s)",
-            )
+    for measure in importance_measures():
+        group.add_argument(
+            f"--{measure.name}-sentences",
+            type=int,
+            default=measure.sentences,
+            metavar="N",
+            help=f"how many sentences, spread evenly, {measure.name} is worked out for "
+            "(default: %(default)s)",
+        )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
@@ -139,12 +138,12 @@ def chosen_scores(text: str) -> list[str]:
         ValueError: one is unknown.
     """
     names = [name.strip() for name in text.split(",")]
-    unknown = [name for name in names if name not in SCORES]
-    if unknown:
-        raise ValueError(
-            f"--scores got {text!r}: {unknown[0]!r} is none of {', '.join(SCORES)}; give some of "
-            f"these with commas between them"
-        )
+    for name in names:
+        if name not in SCORES:
+            raise ValueError(
+                f"--scores got {text!r}: {name!r} is none of {', '.join(SCORES)}; give some of "
+                f"these with commas between them"
+            )
     return [name for name in SCORES if name in names]
 
 
@@ -166,11 +165,9 @@ def check_counts(options: argparse.Namespace) -> None:
     Raises:
         ValueError: names the option.
     """
-    remedies = {"bootstrap": "sacreBLEU's bootstrap takes 1 or more"}
-    for measure in measures():
-        if isinstance(measure, ImportanceMeasure):
-            remedy = "give 1 or more, or leave the measure out of --measures"
-            remedies[f"{measure.name}_sentences"] = remedy
+    remedy = "give 1 or more, or leave the measure out of --measures"
+    remedies = {measure.option: remedy for measure in importance_measures()}
+    remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"
     for name, remedy in remedies.items():
         value = getattr(options, name, 1)
         if value < 1:
@@ -216,7 +213,8 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
             chosen_measures(options.measures)
         return
     chosen_scores(options.scores)
-    for option, texts in (("--heads", options.heads), ("--sets", options.sets)):
-        for text in texts or []:
-            if not (option == "--heads" and text == ALL):
-                named_heads(option, text)
+    for text in options.heads or []:
+        if text != ALL:
+            named_heads("--heads", text)
+    for text in options.sets or []:
+        named_heads("--sets", text)

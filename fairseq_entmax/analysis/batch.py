@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor
@@ -35,6 +33,12 @@ class Side:
     lengths: Tensor
     words: Tensor | None
 
+    @property
+    def places(self) -> Tensor:
+        """Where each token stands in its sentence: ``(batch, length)``, below 0 in padding."""
+        index = torch.arange(self.tokens.size(1), device=self.tokens.device)
+        return index - self.start[:, None]
+
     @classmethod
     def of(cls, tokens: Tensor, pad: int, eos: int, table: TokenTable | None) -> Side:
         """Work out the rest from tokens ``(batch, length)``."""
@@ -59,29 +63,6 @@ class Batch:
     table: TokenTable | None = None
     annotated: AnnotatedBatch | None = None
 
-    @classmethod
-    def of(
-        cls,
-        sample: Dictionary[str, Any],
-        pad: int,
-        eos: int,
-        source_table: TokenTable | None = None,
-        target_table: TokenTable | None = None,
-    ) -> Batch:
-        """From a batch of fairseq's data loader.
-
-        Args:
-            sample: with ``net_input`` of ``src_tokens`` and ``prev_output_tokens``.
-            pad, eos: the numbers of padding and of the end of a sentence, in both languages.
-            source_table, target_table: facts on the tokens.
-        """
-        net_input = sample["net_input"]
-        return cls(
-            Side.of(net_input["src_tokens"], pad, eos, source_table),
-            Side.of(net_input["prev_output_tokens"], pad, eos, target_table),
-            source_table,
-        )
-
     def sides(self, attention: str) -> tuple[Side, Side]:
         """Queries and keys of an attention."""
         queries = self.source if attention == ENCODER_SELF else self.target
@@ -90,8 +71,6 @@ class Batch:
     def attendable(self, attention: str) -> Tensor:
         """How many keys each query may look at, the first so many: ``(batch, queries)``."""
         queries, keys = self.sides(attention)
-        length = queries.tokens.size(1)
         if attention != DECODER_SELF:
-            return keys.lengths[:, None].expand(-1, length).clamp(min=1)
-        places = torch.arange(length, device=queries.tokens.device) - queries.start[:, None]
-        return torch.minimum((places + 1).clamp(min=1), keys.lengths[:, None].clamp(min=1))
+            return keys.lengths[:, None].expand_as(queries.tokens).clamp(min=1)
+        return torch.minimum((queries.places + 1).clamp(min=1), keys.lengths[:, None].clamp(min=1))

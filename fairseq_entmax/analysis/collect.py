@@ -1,10 +1,10 @@
-"""One teacher-forced pass over a data set, for several models at once."""
+"""What is known of a data set, and of each model, after batches of one teacher-forced pass."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -12,13 +12,11 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
-from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
-from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
-from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.analysis.tokens import (
     DECLARATIVE,
@@ -53,11 +51,15 @@ class Tables:
         Raises:
             ValueError: the annotations are of another text.
         """
-        batch = Batch.of(sample, self.pad, self.eos, self.source, self.target)
-        if self.annotations is None:
-            return batch
-        annotated = self.annotations.batch(sample["id"], batch.source.tokens)
-        return replace(batch, annotated=annotated)
+        net_input, annotated = sample["net_input"], None
+        if self.annotations is not None:
+            annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
+        return Batch(
+            Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
+            Side.of(net_input["prev_output_tokens"], self.pad, self.eos, self.target),
+            self.source,
+            annotated,
+        )
 
 
 class DataCounts:
@@ -68,19 +70,14 @@ class DataCounts:
 
     Attributes:
         ids: the numbers of its sentences that were seen, 8 bytes each.
+        numbers: of sentences and tokens, by name.
         annotated: likewise of the annotations.
     """
 
     def __init__(self, annotations: Annotations | None) -> None:
         self.annotated = None if annotations is None else AnnotationCounts(annotations)
         self.ids = array("q")
-        self._counts = dict.fromkeys(
-            (
-                *("sentences", "source_tokens", "target_tokens"),
-                *("interrogative_sentences", "declarative_sentences", "rare_word_sentences"),
-            ),
-            0,
-        )
+        self.numbers: Counter[str] = Counter()
 
     def update(self, sample: Any, batch: Batch) -> None:
         """Add the sentences of a batch."""
@@ -91,20 +88,15 @@ class DataCounts:
         assert table is not None
         _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
         _, _, rank = rare_tokens(table, source.tokens)
-        self._counts["sentences"] += len(source.tokens)
-        counted = {
+        counted: dict[str, int | Tensor] = {
+            "sentences": len(source.tokens),
             "source_tokens": source.real.sum(),
             "target_tokens": batch.target.real.sum(),
             "interrogative_sentences": (ending == INTERROGATIVE).sum(),
             "declarative_sentences": (ending == DECLARATIVE).sum(),
             "rare_word_sentences": (rank >= RARE_RANK).sum(),
         }
-        for name, number in counted.items():
-            self._counts[name] += int(number.item())
-
-    def as_json(self) -> dict[str, int]:
-        """Name to number."""
-        return dict(self._counts)
+        self.numbers.update({name: int(number) for name, number in counted.items()})
 
 
 class ModelCollector:
@@ -134,13 +126,9 @@ class ModelCollector:
         Returns:
             How much heads differ in each sentence: ``(batch,)`` float64.
         """
-        attention, logits = record_attention(self.loaded.model, sample)
-        differences = self.statistics.update(attention, batch)
-        self._add_loss(logits, sample)
-        return differences
-
-    def _add_loss(self, logits: Tensor, sample: Any) -> None:
         model = self.loaded.model
+        attention, logits = record_attention(model, sample)
+        differences = self.statistics.update(attention, batch)
         log_probs = model.get_normalized_probs((logits, None), True, sample)
         nll = negative_log_likelihood(log_probs, sample["target"], model.decoder.padding_idx)
         loss = nll.sum(dtype=torch.float64)
@@ -152,37 +140,9 @@ class ModelCollector:
             )
         self._loss = self._loss + loss
         self._tokens += sample["ntokens"]
+        return differences
 
     @property
     def loss(self) -> float | None:
         """Negative log likelihood in nats a target token; None before any."""
         return float(self._loss) / self._tokens if self._tokens else None
-
-
-def collect(
-    batches: Iterable[Any],
-    collectors: Sequence[ModelCollector],
-    tables: Tables,
-    chosen: MostDifferent | None,
-) -> DataCounts:
-    """Run all models over batches.
-
-    Args:
-        batches: as fairseq's data loader makes them; empty ones are left out.
-        collectors: what is updated, one a model.
-        tables: facts on tokens.
-        chosen: offered every sentence, with the mean difference over models; None offers none.
-
-    Raises:
-        ValueError: as :meth:`Tables.batch`.
-    """
-    counts = DataCounts(tables.annotations)
-    for sample in filter(None, batches):
-        sample = on_device(sample, tables.source.rank.device)
-        batch = tables.batch(sample)
-        counts.update(sample, batch)
-        differences = [collector.update(sample, batch) for collector in collectors]
-        if chosen is not None:
-            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
-            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
-    return counts

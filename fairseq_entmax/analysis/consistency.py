@@ -9,8 +9,12 @@ from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 
-def check_models(analysis: dict[str, Any], name: str) -> None:
-    """Refuse models whose layers and heads are not each there once, and numbered.
+def check(analysis: dict[str, Any], name: str) -> None:
+    """Refuse a document whose parts do not fit each other.
+
+    Layers and heads of models are each there once, and numbered; the description of numbers
+    leads to numbers, and describes each once; maps fit their tokens and the models. The sizes
+    of all maps are looked at before any weight is inflated.
 
     Args:
         analysis: in the form of the schema.
@@ -19,10 +23,27 @@ def check_models(analysis: dict[str, Any], name: str) -> None:
     Raises:
         ValueError: names the place.
     """
+    try:
+        _check_models(analysis)
+        _check_numbers(analysis)
+        maps = _checked_maps(analysis)
+        total = sum(map_bytes(one["shape"]) for one in maps.values())
+        for place, one in maps.items() if total <= LARGEST else ():
+            _check_map(place, one)
+    except ValueError as error:
+        raise ValueError(f"{name} is damaged at $.{error}") from None
+    if total > LARGEST:
+        raise ValueError(
+            f"the weights in {name} are {total:,} bytes, and a report shows {LARGEST:,} at most: "
+            f"analyse fewer or shorter sentences, by --sentences"
+        )
+
+
+def _check_models(analysis: dict[str, Any]) -> None:
     for number, model in enumerate(analysis["models"]):
         seen = set()
         for place, layer in enumerate(model["attentions"]):
-            where = f"{name} is damaged at $.models[{number}].attentions[{place}]"
+            where = f"models[{number}].attentions[{place}]"
             key = (layer["attention"], layer["layer"])
             if key in seen:
                 raise ValueError(f"{where}: layer {key[1]} of {key[0]} is there twice")
@@ -32,92 +53,58 @@ def check_models(analysis: dict[str, Any], name: str) -> None:
                     raise ValueError(f"{where}.heads[{index}].head: it is {head['head']}")
 
 
-def check_numbers(analysis: dict[str, Any], name: str) -> None:
-    """Refuse a description of numbers that does not lead to numbers, or describes one twice.
-
-    Args:
-        analysis: in the form of the schema.
-        name: what to call it in errors.
-
-    Raises:
-        ValueError: names the place.
-    """
+def _check_numbers(analysis: dict[str, Any]) -> None:
     names = set()
     layers = [layer for model in analysis["models"] for layer in model["attentions"]]
     for place, number in enumerate(declared(analysis)):
-        where = f"{name} is damaged at $.numbers[{place}]"
         if number.name in names:
-            raise ValueError(f"{where}.name: {number.name!r:.80} is there twice")
+            raise ValueError(f"numbers[{place}].name: {number.name!r:.80} is there twice")
         names.add(number.name)
-        for layer in layers:
-            for head in layer["heads"]:
-                value = number.of(head, layer)
-                if isinstance(value, bool) or not isinstance(value, int | float | None):
-                    raise ValueError(f"{where}.place: there is no number, but {value!r:.80}")
+        for value in (number.of(head, layer) for layer in layers for head in layer["heads"]):
+            if isinstance(value, bool) or not isinstance(value, int | float | None):
+                raise ValueError(f"numbers[{place}].place: there is no number, but {value!r:.80}")
 
 
-def check_maps(analysis: dict[str, Any], name: str) -> None:
-    """Refuse maps that do not fit their tokens, or the models.
-
-    All sizes are looked at before any weight is inflated.
-
-    Args:
-        analysis: in the form of the schema.
-        name: what to call it in errors.
-
-    Raises:
-        ValueError: names the place.
-    """
-    total = 0
-    places: list[tuple[str, dict[str, Any]]] = []
+def _checked_maps(analysis: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """The maps by their place: of layers that are there, and of their heads and tokens."""
+    maps: dict[str, dict[str, Any]] = {}
+    models = analysis["models"]
     for number, entry in enumerate(analysis["maps"]):
-        place = f"{name} is damaged at $.maps[{number}]"
-        if len(entry["models"]) != len(analysis["models"]):
+        place = f"maps[{number}]"
+        if len(entry["models"]) != len(models):
             raise ValueError(
                 f"{place}.models: it is of {len(entry['models'])} models, and the analysis of "
-                f"{len(analysis['models'])}"
+                f"{len(models)}"
             )
-        if len(entry["targets"]) != len(entry["queries"]):
+        source, target, targets = map(len, (entry["source"], entry["queries"], entry["targets"]))
+        if targets != target:
             raise ValueError(
-                f"{place}.targets: there are {len(entry['targets'])}, and "
-                f"{len(entry['queries'])} queries that predict them"
+                f"{place}.targets: there are {targets}, and {target} queries that predict them"
             )
-        for model, layers in enumerate(entry["models"]):
-            heads = {
-                (layer["attention"], layer["layer"]): len(layer["heads"])
-                for layer in analysis["models"][model]["attentions"]
-            }
+        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
+        for index, (model, layers) in enumerate(zip(models, entry["models"], strict=True)):
+            heads = {(one["attention"], one["layer"]): one["heads"] for one in model["attentions"]}
             for layer, one in enumerate(layers):
-                places.append((f"{place}.models[{model}][{layer}]", one))
-                _check_shape(places[-1][0], one, entry, heads)
-                total += map_bytes(one["shape"])
-    if total > LARGEST:
-        raise ValueError(
-            f"the weights in {name} are {total:,} bytes, and a report shows {LARGEST:,} at most: "
-            f"analyse fewer or shorter sentences, by --sentences"
-        )
-    for place, one in places:
-        try:
-            check_weights(decoded(one))
-        except ValueError as error:
-            raise ValueError(f"{place}: {error}") from None
+                where, shape = f"{place}.models[{index}][{layer}]", one["shape"]
+                own = heads.pop((one["attention"], one["layer"]), None)
+                if own is None:
+                    raise ValueError(
+                        f"{where}: the model has no layer {one['layer']} of {one['attention']}, or "
+                        f"it is here twice"
+                    )
+                size = sizes.get(one["attention"], (target, target))
+                if tuple(shape[1:]) != size:
+                    raise ValueError(
+                        f"{where}.shape: {shape} does not fit {size[0]} queries and {size[1]} keys"
+                    )
+                if shape[0] != len(own):
+                    raise ValueError(f"{where}.shape: {shape} does not fit the heads of that layer")
+                maps[where] = one
+    return maps
 
 
-def _check_shape(
-    place: str, one: dict[str, Any], entry: dict[str, Any], heads: dict[tuple[str, int], int]
-) -> None:
-    """Refuse a shape that is not of the heads and tokens. Each layer is there once."""
-    key = (one["attention"], one["layer"])
-    if key not in heads:
-        raise ValueError(
-            f"{place}: the model has no layer {key[1]} of {key[0]}, or it is here twice"
-        )
-    source, target = len(entry["source"]), len(entry["queries"])
-    sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
-    size = sizes.get(one["attention"], (target, target))
-    if tuple(one["shape"][1:]) != size:
-        raise ValueError(
-            f"{place}.shape: {one['shape']} does not fit {size[0]} queries and {size[1]} keys"
-        )
-    if one["shape"][0] != heads.pop(key):
-        raise ValueError(f"{place}.shape: {one['shape']} does not fit the heads of that layer")
+def _check_map(place: str, one: dict[str, Any]) -> None:
+    try:
+        check_weights(decoded(one))
+    except ValueError as error:
+        raise ValueError(f"{place}: {error}") from None

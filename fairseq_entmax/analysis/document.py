@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from fairseq_entmax.analysis.consistency import check_maps, check_models, check_numbers
+from fairseq_entmax.analysis.consistency import check
 from fairseq_entmax.analysis.maps import LARGEST
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.schema import fill, schema
@@ -59,18 +59,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"or shorter sentences, by --sentences"
         )
     try:
-        text = file.read_text(encoding="utf-8")
-    except OSError as error:
-        raise OSError(f"{path} cannot be read: {error}") from error
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    try:
-        analysis = json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_whole)
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON: {error}") from None
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply to be an analysis") from None
-    try:
+        analysis = _parsed(path)
         if _kind(analysis) == (FORMAT, 1):
             analysis = converted(analysis, str(path))
         validate(analysis, str(path))
@@ -79,11 +68,20 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     return cast(dict[str, Any], analysis)
 
 
+def _parsed(path: str | os.PathLike[str]) -> Any:
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+        return json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_whole)
+    except OSError as error:
+        raise OSError(f"{path} cannot be read: {error}") from error
+    except ValueError as error:
+        raise ValueError(f"{path} is not JSON: {error}") from None
+
+
 def _kind(analysis: Any) -> tuple[Any, Any]:
     """A document's format and its version."""
-    if not isinstance(analysis, dict):
-        return None, None
-    return analysis.get("format"), analysis.get("version")
+    found = analysis if isinstance(analysis, dict) else {}
+    return found.get("format"), found.get("version")
 
 
 def _constant(name: str) -> None:
@@ -139,9 +137,7 @@ def validate(analysis: Any, name: str) -> None:
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
     fill(analysis)
-    check_models(analysis, name)
-    check_numbers(analysis, name)
-    check_maps(analysis, name)
+    check(analysis, name)
 
 
 def _described(analysis: dict[str, Any]) -> list[Number]:
@@ -196,12 +192,12 @@ def write(analysis: dict[str, Any], folder: str) -> str:
     return path
 
 
-def rounded(value: Any) -> Any:
-    """Nested data with every number rounded to :data:`DIGITS` significant digits."""
+def rounded(value: Any, digits: int = DIGITS) -> Any:
+    """Nested data with every number rounded to so many significant digits."""
     if isinstance(value, float):
-        return float(f"{value:.{DIGITS}g}")
+        return float(f"{value:.{digits}g}")
     if isinstance(value, dict):
-        return {key: rounded(one) for key, one in value.items()}
+        return {key: rounded(one, digits) for key, one in value.items()}
     if isinstance(value, list | tuple):
-        return [rounded(one) for one in value]
+        return [rounded(one, digits) for one in value]
     return value

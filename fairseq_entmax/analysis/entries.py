@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import evenly_spread
-from fairseq_entmax.analysis.measures.base import ByHead, Fields
-from fairseq_entmax.analysis.measures.head_values import KNOWN
+from fairseq_entmax.analysis.measures.base import ByHead
+from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.modules import MultiheadAttention, attention_modules
+from fairseq_entmax.modules import attention_modules
 
 logger = logging.getLogger(__name__)
 
@@ -30,6 +29,13 @@ def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dic
         importance: by name, the heads' shares by the measures that take passes of their own.
     """
     loaded = collector.loaded
+    layers = []
+    for attention, number, module in attention_modules(loaded.model):
+        sums = collector.statistics.layers.get(attention, {}).get(number)
+        results = MeasuredLayer(attention, number, sums, module, importance).results()
+        spec = loaded.model.attention_options.specs[attention][number]
+        mapping = str(spec) if results["heads"] else None
+        layers.append({"attention": attention, "layer": number, "mapping": mapping, **results})
     return {
         "name": loaded.name,
         "checkpoint": loaded.path,
@@ -38,28 +44,8 @@ def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dic
         "updates": loaded.updates,
         "loss": collector.loss,
         "records": training_records(loaded),
-        "attentions": [
-            _layer(collector, importance, *place)
-            for place in sorted(
-                attention_modules(loaded.model), key=lambda one: ATTENTIONS.index(one[0])
-            )
-        ],
+        "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
-
-
-def _layer(
-    collector: ModelCollector,
-    importance: dict[str, ByHead],
-    attention: str,
-    number: int,
-    module: MultiheadAttention,
-) -> Fields:
-    statistics = collector.statistics.layers.get(attention, {}).get(number)
-    layer = MeasuredLayer(attention, number, statistics, module, importance)
-    results = layer.results()
-    spec = collector.loaded.model.attention_options.specs[attention][number]
-    mapping = str(spec) if results["heads"] else None
-    return {"attention": attention, "layer": number, "mapping": mapping, **results}
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
@@ -67,10 +53,9 @@ def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
 
     Up to the checkpoint's update, and thinned. What cannot be read is left out with a warning.
     """
-    names: dict[str, None] = {}
-    for _, _, module in attention_modules(loaded.model):
-        names.update(dict.fromkeys(module.mapping.head_values() if module.mapping else ()))
-    records = {name: _record(loaded, name) for name in names}
+    modules = (module for _, _, module in attention_modules(loaded.model))
+    names = (name for one in modules if one.mapping for name in one.mapping.head_values())
+    records = {name: _record(loaded, name) for name in dict.fromkeys(names)}
     return {name: record for name, record in records.items() if record}
 
 
@@ -78,26 +63,21 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
     path = Path(loaded.path).with_name(f"{name}.jsonl")
     if not path.is_file():
         return []
+    low, high = head_value(name).range or (float("-inf"), float("inf"))
+    lines = []
     try:
-        lines = [
-            {"update": line["update"], "values": line[name]} for line in read_record(path, name)
-        ]
-        low, high = (name in KNOWN and KNOWN[name].range) or (float("-inf"), float("inf"))
-        for line in lines:
-            if not all(low <= value <= high for value in _numbers(line["values"])):
+        for line in read_record(path, name):
+            rows = (row for layers in line[name].values() for row in layers.values())
+            if not all(low <= value <= high for row in rows for value in row):
                 raise ValueError(
                     f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
                 )
+            if loaded.updates is None or line["update"] <= loaded.updates:
+                lines.append({"update": line["update"], "values": line[name]})
     except (OSError, ValueError) as error:
         logger.warning("no record of %s for this model: %s", name, error)
         return []
-    last = loaded.updates
-    lines = [line for line in lines if last is None or line["update"] <= last]
     if len(lines) > LONGEST_RECORD:
         kept = evenly_spread(len(lines), LONGEST_RECORD - 2)
         lines = [lines[index] for index in sorted({0, *kept, len(lines) - 1})]
     return lines
-
-
-def _numbers(values: dict[str, dict[str, list[float]]]) -> Iterable[float]:
-    return (value for layers in values.values() for row in layers.values() for value in row)

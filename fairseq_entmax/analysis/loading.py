@@ -183,25 +183,23 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
     return iterator.next_epoch_itr(shuffle=False)
 
 
-def check_lengths(
-    task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int], option: str
-) -> None:
-    """Refuse sentences that are longer than a model takes.
+def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:
+    """Refuse sentences of ``--sentences`` that are longer than a model takes.
 
     Raises:
-        ValueError: names the option and the sentence.
+        ValueError: names the sentence.
     """
     numbers = numpy.array(sentences, dtype=numpy.int64)
     _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
     if len(too_long):
         raise ValueError(
-            f"{option} got {too_long[0]}, a sentence that is longer than the model takes: leave "
+            f"--sentences got {too_long[0]}, a sentence that is longer than the model takes: leave "
             f"it out"
         )
 
 
 def _max_positions(task: Any, models: Sequence[Any]) -> Any:
-    own = [model.max_positions() for model in models]
+    own = (model.max_positions() for model in models)
     return utils.resolve_max_positions(task.max_positions(), *own)
 
 
@@ -230,5 +228,4 @@ def log_to_stderr() -> None:
 
 def device_of(args: Namespace) -> torch.device:
     """A GPU, where there is one and ``--cpu`` is not given; else the CPU."""
-    use_gpu = torch.cuda.is_available() and not args.cpu
-    return torch.device("cuda" if use_gpu else "cpu")
+    return torch.device("cuda" if torch.cuda.is_available() and not args.cpu else "cpu")

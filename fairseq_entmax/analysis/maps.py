@@ -50,11 +50,9 @@ class MostDifferent:
         rows = zip(ids.tolist(), differences.tolist(), lengths.tolist(), strict=True)
         for number, difference, length in rows:
             # Of equals, the first in the data set: batches come in any order
-            item = (SHORTEST <= length <= LONGEST, difference, -number)
-            if len(self._heap) < self._number:
-                heapq.heappush(self._heap, item)
-            elif self._heap:
-                heapq.heappushpop(self._heap, item)
+            heapq.heappush(self._heap, (SHORTEST <= length <= LONGEST, difference, -number))
+            if len(self._heap) > self._number:
+                heapq.heappop(self._heap)
 
     def sentences(self) -> list[int]:
         """The numbers of the sentences kept, those with the largest difference first."""
@@ -90,18 +88,17 @@ def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
             is of more than :data:`LARGEST` bytes. No more than the shape asks for is inflated.
     """
     size = map_bytes(entry["shape"])
-    place = f"weights of the shape {entry['shape']} cannot be read"
-    if size > LARGEST:
-        raise ValueError(f"{place}: they are {size:,} bytes, more than {LARGEST:,}")
     inflated = zlib.decompressobj()
     try:
+        if size > LARGEST:
+            raise ValueError(f"they are {size:,} bytes, more than {LARGEST:,}")
         # A byte more, so that the end of the data is reached, and what is behind it noticed
         data = inflated.decompress(base64.b64decode(entry["weights"], validate=True), size + 1)
         if len(data) != size or not inflated.eof or inflated.unused_data:
             raise ValueError(f"they are not the {size:,} bytes of it, and nothing else")
         return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
     except (ValueError, zlib.error) as error:
-        raise ValueError(f"{place}: {error}") from None
+        raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
 
 
 def check_weights(weights: numpy.ndarray) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 from argparse import Namespace
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -53,15 +54,16 @@ def load_models(
             f"between them, one for each checkpoint of --path"
         )
     loaded = [load_model(path, task) for path in paths]
-    found = names or _names([one.path for one in loaded], [_mapping_text(one) for one in loaded])
     device = device_of(args)
     for one in loaded:
         if args.fp16 or args.bf16:
             one.model.to(torch.float16 if args.fp16 else torch.bfloat16)
         one.model.to(device)
-    return [
-        LoadedModel(**{**vars(one), "name": name}) for one, name in zip(loaded, found, strict=True)
-    ]
+    if not names:
+        mappings = (one.model.attention_options.specs.values() for one in loaded)
+        texts = ["+".join(sorted({str(spec) for row in rows for spec in row})) for rows in mappings]
+        names = _names([one.path for one in loaded], texts)
+    return [replace(one, name=name) for one, name in zip(loaded, names, strict=True)]
 
 
 def load_model(path: str, task: Any) -> LoadedModel:
@@ -93,8 +95,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
         reason = " ".join(str(error).split())[:300]
         raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
     model.eval().requires_grad_(False)
-    history = state.get("optimizer_history") or [{}]
-    updates = history[-1].get("num_updates")
+    updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates")
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
 
 
@@ -110,10 +111,8 @@ def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
             f"--path: {path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
             f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
         )
-    for side, dictionary in (
-        ("encoder", task.source_dictionary),
-        ("decoder", task.target_dictionary),
-    ):
+    sides = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
+    for side, dictionary in sides.items():
         weight = state["model"].get(f"{side}.embed_tokens.weight")
         if weight is not None and weight.size(0) != len(dictionary):
             raise ValueError(
@@ -122,20 +121,12 @@ def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
             )
 
 
-def _mapping_text(loaded: LoadedModel) -> str:
-    specs_ = loaded.model.attention_options.specs
-    texts = {str(spec) for specs in specs_.values() for spec in specs}
-    return "+".join(sorted(texts))
-
-
 def _names(paths: list[str], mappings: list[str]) -> list[str]:
     """The mappings, where they tell the models apart; else the parts of the paths that do."""
     if len(set(mappings)) == len(mappings):
         return mappings
-    parts = [os.path.abspath(path).split(os.sep) for path in paths]
-    depth = max(map(len, parts))
-    for place in range(1, depth + 1):
-        column = [part[-place] if place <= len(part) else "" for part in parts]
+    parts = [os.path.abspath(path).split(os.sep)[::-1] for path in paths]
+    for column in itertools.zip_longest(*parts, fillvalue=""):
         if len(set(column)) == len(column):
             return [name.removesuffix(".pt") for name in column]
     shared = len(os.path.commonpath([os.path.dirname(os.path.abspath(p)) for p in paths]))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch import Tensor
@@ -18,6 +18,7 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_S
 _PAD, _END, _WORD = 0, 1, 2
 
 Attention = Dictionary[str, Dictionary[int, Tensor]]
+_Lengths: TypeAlias = Tensor | Sequence[int] | None
 
 
 def measure(
@@ -26,8 +27,8 @@ def measure(
     task: Any = None,
     *,
     annotations: Annotations | None = None,
-    source_lengths: Tensor | Sequence[int] | None = None,
-    target_lengths: Tensor | Sequence[int] | None = None,
+    source_lengths: _Lengths = None,
+    target_lengths: _Lengths = None,
     has_end: bool = True,
 ) -> dict[str, dict[int, dict[str, Any]]]:
     """Measure weights of attention, such as :class:`AttentionRecorder` gives.
@@ -72,8 +73,7 @@ def measure(
     _check_shapes(attention, batch)
     wide = {
         name: {
-            layer: one if one.dtype == torch.float64 else one.float()
-            for layer, one in layers.items()
+            n: one.to(torch.promote_types(one.dtype, torch.float32)) for n, one in layers.items()
         }
         for name, layers in attention.items()
     }
@@ -109,42 +109,38 @@ def _check_weights(attention: Attention) -> None:
 
 
 def _batch_of(
-    attention: Attention,
-    source_lengths: Tensor | Sequence[int] | None,
-    target_lengths: Tensor | Sequence[int] | None,
-    has_end: bool,
+    attention: Attention, source_lengths: _Lengths, target_lengths: _Lengths, has_end: bool
 ) -> Batch:
     """Sentences of unknown words, of the shapes that the weights have."""
     first = {name: next(iter(layers.values())) for name, layers in attention.items() if layers}
-    source = [first[name].size(3) for name in (ENCODER_SELF, CROSS) if name in first]
-    target = [first[name].size(2) for name in (DECODER_SELF, CROSS) if name in first]
+    source = max(
+        (first[name].size(3) for name in (ENCODER_SELF, CROSS) if name in first), default=1
+    )
+    target = max(
+        (first[name].size(2) for name in (DECODER_SELF, CROSS) if name in first), default=1
+    )
     any_weights = next(iter(first.values()))
-    size, device = any_weights.size(0), any_weights.device
-    source_tokens = torch.full((size, max(source, default=1)), _WORD, device=device)
-    target_tokens = torch.full((size, max(target, default=1)), _WORD, device=device)
+    words = torch.full((any_weights.size(0), max(source, target)), _WORD, device=any_weights.device)
     if has_end:
-        source_tokens[:, -1] = _END
-        target_tokens[:, 0] = _END
-    if source_lengths is not None:
-        lengths = _lengths("source_lengths", source_lengths, source_tokens)
-        places = torch.arange(source_tokens.size(1), device=device)
-        source_tokens[places < (source_tokens.size(1) - lengths)[:, None]] = _PAD
-    if target_lengths is not None:
-        lengths = _lengths("target_lengths", target_lengths, target_tokens)
-        places = torch.arange(target_tokens.size(1), device=device)
-        target_tokens[places >= lengths[:, None]] = _PAD
+        words[:, 0] = _END
+    # Both with the end of a sentence in front; fairseq has the source's, and its padding, behind
+    source_tokens = _padded("source_lengths", source_lengths, words[:, :source]).flip(1)
+    target_tokens = _padded("target_lengths", target_lengths, words[:, :target])
     return Batch(Side.of(source_tokens, _PAD, _END, None), Side.of(target_tokens, _PAD, _END, None))
 
 
-def _lengths(name: str, given: Tensor | Sequence[int], tokens: Tensor) -> Tensor:
-    lengths = torch.as_tensor(given, device=tokens.device)
+def _padded(name: str, lengths: _Lengths, tokens: Tensor) -> Tensor:
+    """The tokens ``(batch, length)`` with padding behind so many."""
+    if lengths is None:
+        return tokens
     size, longest = tokens.shape
-    if lengths.shape != (size,) or bool(((lengths < 1) | (lengths > longest)).any()):
+    given = torch.as_tensor(lengths, device=tokens.device)
+    if given.shape != (size,) or bool(((given < 1) | (given > longest)).any()):
         raise ValueError(
-            f"{name} got {lengths.tolist()}: give a number from 1 to {longest} for each of the "
+            f"{name} got {given.tolist()}: give a number from 1 to {longest} for each of the "
             f"{size} sentences"
         )
-    return lengths
+    return tokens.where(torch.arange(longest, device=tokens.device) < given[:, None], _PAD)
 
 
 def _check_shapes(attention: Attention, batch: Batch) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from contextlib import ExitStack
 from functools import partial
-from types import TracebackType
 from typing import Any
 
 import torch
@@ -67,12 +66,7 @@ class AttentionRecorder:
             self._open.enter_context(module.observed(record))
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._open.close()
 
     def _record(self, attention: str, layer: int, weights: Tensor) -> None:

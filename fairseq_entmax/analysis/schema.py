@@ -13,7 +13,7 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.measures import ImportanceMeasure, Measure, Number, measures
+from fairseq_entmax.analysis.measures import ImportanceMeasure, Number, measures
 from fairseq_entmax.analysis.measures.base import JsonSchema
 
 SCHEMA = Path(__file__).with_name("analysis.schema.json")
@@ -44,7 +44,9 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     roots = {number.place[0] for number in declared or ()}
     for measure in measures():
         own = {"head": measure.fields(), "layer": measure.layer_fields()}
-        own["settings"] = {key: _KINDS[type(one)] for key, one in settings_of(measure).items()}
+        own["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
+        if isinstance(measure, ImportanceMeasure):
+            own["settings"][measure.option] = _KINDS[int]
         is_there = not measure.is_optional or roots & {*own["head"], *own["layer"]}
         for name, fields in own.items():
             shapes[name] |= fields
@@ -67,13 +69,6 @@ def fill(analysis: dict[str, Any]) -> None:
             for entry, names in [(layer, of_layer), *((head, fields) for head in layer["heads"])]:
                 for name in names:
                     entry.setdefault(name, None)
-
-
-def settings_of(measure: Measure) -> dict[str, Any]:
-    """What a measure depends on, by name, with how many sentences a costly one takes."""
-    if isinstance(measure, ImportanceMeasure):
-        return {**measure.settings, f"{measure.name}_sentences": measure.sentences}
-    return measure.settings
 
 
 def as_text(value: Any, indent: int = 0) -> str:

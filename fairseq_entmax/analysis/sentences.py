@@ -33,16 +33,15 @@ def samples(
         max_tokens: how many tokens to a batch at most, padding included; a longer sentence is a
             batch by itself. None for any number.
     """
-    ordered = sorted(sentences, key=lambda number: dataset.num_tokens(number))
-    batch: list[int] = []
-    for number in ordered:
-        tokens = (len(batch) + 1) * int(dataset.num_tokens(number))
-        if batch and (len(batch) >= at_once or (max_tokens is not None and tokens > max_tokens)):
-            yield _collated(dataset, batch, device)
-            batch = []
-        batch.append(number)
-    if batch:
-        yield _collated(dataset, batch, device)
+    batches: list[list[int]] = []
+    for number in sorted(sentences, key=dataset.num_tokens):
+        size = len(batches[-1]) if batches else at_once
+        tokens = (size + 1) * int(dataset.num_tokens(number))
+        if size >= at_once or (max_tokens is not None and tokens > max_tokens):
+            batches.append([])
+        batches[-1].append(number)
+    for batch in batches:
+        yield on_device(dataset.collater([dataset[number] for number in batch]), device)
 
 
 def load_samples(
@@ -65,10 +64,6 @@ def load_samples(
         if not 0 <= number < len(dataset):
             raise ValueError(f"{subset} has the sentences 0 to {len(dataset) - 1}, not {number}")
     return list(samples(dataset, sentences, torch.device(device), at_once))
-
-
-def _collated(dataset: Any, sentences: Sequence[int], device: torch.device) -> Any:
-    return on_device(dataset.collater([dataset[number] for number in sentences]), device)
 
 
 def shown_at_most(dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> list[int]:

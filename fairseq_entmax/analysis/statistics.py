@@ -78,19 +78,17 @@ class MeasuredLayer:
     module: Any = None
     importance: Dictionary[str, ByHead] = field(default_factory=dict)
 
-    def results(self, kinds: type[Measure] | tuple[type[Measure], ...] = Measure) -> Fields:
+    def results(self, kinds: type[Measure] = Measure) -> Fields:
         """The fields of the layer, and ``heads`` with those of its heads; by some measures."""
-        chosen = [measure for measure in measures() if isinstance(measure, kinds)]
         number = 0 if self.statistics is None else self.statistics.heads
         heads: list[Fields] = [{"head": head} for head in range(number)]
         layer: Fields = {}
-        for measure in chosen:
+        for measure in (one for one in measures() if isinstance(one, kinds)):
             nothing: Fields = dict.fromkeys(measure.fields())
             made = (measure.of_heads(self) if heads else None) or [nothing] * number
             for head, fields in zip(heads, made, strict=True):
                 head.update(fields)
-            layer |= dict.fromkeys(measure.layer_fields())
-            layer |= measure.of_layer(self, heads)
+            layer |= {**dict.fromkeys(measure.layer_fields()), **measure.of_layer(self, heads)}
         return {**layer, "heads": heads}
 
 

@@ -9,7 +9,7 @@ end of a sentence is part of none.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -71,11 +71,10 @@ class TokenTable:
         """
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
-        is_special = [index < dictionary.nspecial for index in range(len(symbols))]
         bare = [symbol.removeprefix(_MARK).removesuffix("@@") for symbol in symbols]
         begins = [
-            kind != SENTENCEPIECE or special or symbol.startswith(_MARK)
-            for symbol, special in zip(symbols, is_special, strict=True)
+            kind != SENTENCEPIECE or index < dictionary.nspecial or symbol.startswith(_MARK)
+            for index, symbol in enumerate(symbols)
         ]
         goes_on = [kind == SUBWORD_NMT and symbol.endswith("@@") for symbol in symbols]
         questions = _QUESTIONS if language == "el" else _QUESTIONS - {_GREEK_QUESTION}
@@ -90,13 +89,10 @@ class TokenTable:
 
     def to(self, device: torch.device) -> TokenTable:
         """The table on a device."""
-        return TokenTable(
-            self.kind,
-            *(
-                getattr(self, name).to(device)
-                for name in ("begins", "goes_on", "rank", "ending", "closing")
-            ),
-        )
+        facts: dict[str, Any] = {
+            name: one.to(device) for name, one in vars(self).items() if isinstance(one, Tensor)
+        }
+        return replace(self, **facts)
 
     def words(self, tokens: Tensor, special: Tensor) -> Tensor:
         """Which word each token is part of.
@@ -118,10 +114,9 @@ class TokenTable:
 
 
 def _ranks(dictionary: Any) -> list[int]:
-    counts = dictionary.count
-    order = range(dictionary.nspecial, len(dictionary))
     ranks = [-1] * len(dictionary)
-    for rank, index in enumerate(sorted(order, key=lambda index: -counts[index])):
+    known = range(dictionary.nspecial, len(dictionary))
+    for rank, index in enumerate(sorted(known, key=lambda index: -dictionary.count[index])):
         ranks[index] = rank
     return ranks
 

@@ -45,10 +45,8 @@ def converted(analysis: dict[str, Any], name: str) -> dict[str, Any]:
 
 def _learns_alpha(mapping: Any, where: str) -> bool:
     """Whether heads with this mapping learned their alpha; None is the mapping of no heads."""
-    if mapping is None:
-        return False
     try:
-        spec = parse_mapping(mapping)
+        spec = None if mapping is None else parse_mapping(mapping)
     except ValueError as error:
         raise ValueError(f"{where}: {error}") from None
-    return spec.name == "entmax" and "alpha" not in spec.parameters
+    return spec is not None and spec.name == "entmax" and "alpha" not in spec.parameters

@@ -8,7 +8,7 @@ import pytest
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.report.figures import figures
-from fairseq_entmax.analysis.report.head_measures import measures_of
+from fairseq_entmax.analysis.report.payload import measures_of
 from tests.damage import sentence_of
 
 FILE = Path(__file__).parent / "data" / "analysis-version-1.json"

@@ -8,7 +8,6 @@ all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
 
 from __future__ import annotations
 
-import contextlib
 import json
 import logging
 import os
@@ -41,11 +40,13 @@ from fairseq_entmax.analysis.arguments import (
     BLEU,
     LOSS,
     add_ablate_options,
+    check_counts,
     chosen_scores,
     named_heads,
 )
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.files import clear_leftovers, write_together
+from fairseq_entmax.head_names import Head
 
 logger = logging.getLogger(__name__)
 
@@ -74,14 +75,13 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser, arguments)
     loading.log_to_stderr()
     _check(args)
-    singles, sets = _named_heads(args)
     task = loading.setup_task(args)
     metric = None
     if BLEU in args.scores:
         metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
     dataset = loading.load_dataset(task, args.gen_subset)
     (loaded,) = load_models(args, task)
-    removals = _removals(loaded.model, singles, sets)
+    removals = _removals(args, loaded.model)
     samples = list(loading.batches(args, task, dataset, [loaded.model]))
     if loading.device_of(args).type == "cuda":
         samples = [utils.move_to_cuda(sample) for sample in samples]
@@ -93,8 +93,8 @@ def main(arguments: Sequence[str]) -> None:
     os.makedirs(args.output, exist_ok=True)
     path = os.path.join(args.output, JOURNAL)
     with Journal(path, settings, args.overwrite, len(scorer.ids)) as journal:
-        if args.overwrite:
-            _remove_results(args.output)
+        for name in (JSON, TSV) if args.overwrite else ():
+            Path(args.output, name).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
         compared = results.compare(journal.finished, scorer, metric, args.bootstrap, args.seed)
     data = {
@@ -105,7 +105,14 @@ def main(arguments: Sequence[str]) -> None:
         "sentences": len(scorer.ids),
         "target_tokens": sum(scorer.target_tokens),
     }
-    document = results.document(loaded.path, data, settings, compared)
+    document = {
+        "format": results.FORMAT,
+        "version": results.VERSION,
+        "checkpoint": loaded.path,
+        "data": data,
+        "settings": settings,
+        **compared,
+    }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
     folder = Path(args.output)
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
@@ -126,10 +133,9 @@ def _check(args: Namespace) -> None:
         value = getattr(args, name)
         if value != defaults[name]:
             raise ValueError(f"--{name.replace('_', '-')} has no part in an ablation: leave it out")
-    if BLEU in args.scores:
-        for name, value in (("--bootstrap", args.bootstrap), ("--seed", args.seed)):
-            if value < 1:
-                raise ValueError(f"{name} got {value}: sacreBLEU's bootstrap takes 1 or more")
+    check_counts(args)
+    if BLEU in args.scores and args.seed < 1:
+        raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
     if LOSS in args.scores:
         significance.require_scipy()
     _check_output(args.output, args.overwrite)
@@ -150,33 +156,26 @@ def _check_output(output: str, overwrite: bool) -> None:
         )
 
 
-def _named_heads(args: Namespace) -> tuple[list[Removal] | None, list[Removal]]:
-    """What ``--heads`` and ``--sets`` name; None for every head."""
-    sets = [_parsed("--sets", text) for text in args.sets or []]
-    if args.heads is None:
-        return (None if not sets else []), sets
-    if ALL in args.heads:
-        return None, sets
-    return [(head,) for text in args.heads for head in _parsed("--heads", text)], sets
-
-
-def _parsed(option: str, text: str) -> Removal:
-    return tuple(sorted(named_heads(option, text)))
-
-
-def _removals(model: Any, singles: list[Removal] | None, sets: list[Removal]) -> list[Removal]:
-    """What to remove, each once; all heads that are named are there."""
-    for option, named in (("--heads", singles or []), ("--sets", sets)):
-        try:
-            check_heads(model, {head for removal in named for head in removal})
-        except ValueError as error:
-            raise ValueError(f"{option}: {error}") from None
-    if singles is None:
-        singles = [(head,) for head in heads_of(model)]
-    removals = list(dict.fromkeys([*singles, *sets]))
+def _removals(args: Namespace, model: Any) -> list[Removal]:
+    """What ``--heads`` and ``--sets`` name, each once; without both, every head that is open."""
+    singles = args.heads or ([] if args.sets else [ALL])
+    if ALL in singles:
+        removals: list[Removal] = [(head,) for head in heads_of(model)]
+    else:
+        removals = [(head,) for text in singles for head in _heads("--heads", text, model)]
+    removals += [tuple(_heads("--sets", text, model)) for text in args.sets or []]
     if not removals:
         raise ValueError("the model has no head that is open: there is nothing to remove")
-    return removals
+    return list(dict.fromkeys(removals))
+
+
+def _heads(option: str, text: str, model: Any) -> list[Head]:
+    heads = sorted(named_heads(option, text))
+    try:
+        check_heads(model, heads)
+    except ValueError as error:
+        raise ValueError(f"{option}: {error}") from None
+    return heads
 
 
 def _check_sentences(args: Namespace, scorer: Scorer) -> None:
@@ -217,9 +216,3 @@ def _score_all(
                     file=sys.stderr,
                     flush=True,
                 )
-
-
-def _remove_results(output: str) -> None:
-    for name in (JSON, TSV):
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(os.path.join(output, name))

@@ -14,7 +14,6 @@ import json
 import math
 import os
 from collections.abc import Iterator, Mapping
-from types import TracebackType
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, SentenceScores
@@ -64,7 +63,12 @@ class Journal:
             raise ValueError(f"{path} is no ordinary file: choose another --output")
         self._file = open(path, "a+b")  # noqa: SIM115 - closed by __exit__
         try:
-            self._hold()
+            try:
+                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise BlockingIOError(
+                    f"another process is writing to {path}: wait for it, or choose another --output"
+                ) from None
             if overwrite:
                 self._file.truncate(0)
             header = {"format": FORMAT, "version": VERSION, "settings": settings}
@@ -86,12 +90,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self._file.close()
 
     def add(self, heads: tuple[str, ...], scores: SentenceScores) -> None:
@@ -111,15 +110,6 @@ class Journal:
         self._append({"heads": list(heads), "nll": scores.nll, "translations": scores.translations})
         self.finished[heads] = scores
 
-    def _hold(self) -> None:
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise BlockingIOError(
-                f"another process is writing to {self._path}: wait for it, or choose another "
-                f"--output"
-            ) from None
-
     def _append(self, line: dict[str, Any]) -> None:
         try:
             self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
@@ -134,25 +124,18 @@ class Journal:
         lines: list[Any] = []
         size = 0
         for text in self._file:
+            if not lines and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
+                raise self._foreign()
             if not text.endswith(b"\n"):
-                if not lines and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
-                    raise self._foreign()
                 break
             try:
                 lines.append(json.loads(text))
             except (ValueError, RecursionError) as error:
-                if not lines and not text.startswith(_BEGIN):
-                    raise self._foreign() from None
                 raise self._damaged(len(lines) + 1, str(error)) from None
             size += len(text)
         return lines, size
 
     def _removal(self, number: int, line: Any) -> tuple[tuple[str, ...], SentenceScores]:
-        """A removal and its scores.
-
-        Raises:
-            ValueError: the line is damaged.
-        """
         try:
             heads, nll, translations = line["heads"], line["nll"], line["translations"]
             if not _is_list(heads, str) or any(len(parse_heads(name)) != 1 for name in heads):
@@ -166,10 +149,10 @@ class Journal:
             raise self._damaged(number, reason) from None
         except ValueError as error:
             raise self._damaged(number, str(error)) from None
-        for score, values in ((LOSS, nll), (BLEU, translations)) if self._sentences else ():
+        for score, values in ((LOSS, nll), (BLEU, translations)):
             wanted = self._sentences if score in (self._scores or ()) else None
             found = None if values is None else len(values)
-            if found != wanted:
+            if self._sentences and found != wanted:
                 raise self._damaged(number, f"{found} sentences with {score}, not {wanted}")
         return tuple(heads), SentenceScores(nll, translations)
 
@@ -208,11 +191,8 @@ class Journal:
 
 def _is_list(values: Any, kind: type) -> bool:
     """Whether it is a list of texts, or of finite numbers."""
-    if not isinstance(values, list):
-        return False
-    if kind is str:
-        return all(isinstance(value, str) for value in values)
-    return all(isinstance(value, float) and math.isfinite(value) for value in values)
+    is_list = isinstance(values, list) and all(isinstance(value, kind) for value in values)
+    return is_list and (kind is str or all(map(math.isfinite, values)))
 
 
 def _short(value: Any) -> str:

@@ -55,13 +55,12 @@ def text_of(names: Sequence[str]) -> str:
 
 def heads_of(model: nn.Module) -> list[Head]:
     """Every head of a model that is there and that its gate does not close in evaluation."""
-    heads = []
-    for attention, layer, module in attention_modules(model):
-        gates = [1.0] * module.num_heads
-        if module.gate is not None:
-            gates = module.gate.at_evaluation().tolist()
-        heads += [Head(attention, layer, head) for head, gate in enumerate(gates) if gate > 0]
-    return sorted(heads)
+    return sorted(
+        Head(attention, layer, head)
+        for attention, layer, module in attention_modules(model)
+        for head in range(module.num_heads)
+        if module.gate is None or module.gate.at_evaluation()[head] > 0
+    )
 
 
 def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
@@ -162,8 +161,9 @@ class Scorer:
         self._model, self._task, self._config = model, task, config
         self._samples, self._scores = samples, scores
         self._dictionary = task.target_dictionary
-        self._bpe = task.build_bpe(config.bpe) if BLEU in scores else None
-        self._tokenizer = task.build_tokenizer(config.tokenizer) if BLEU in scores else None
+        self._decoders = []
+        if BLEU in scores:
+            self._decoders = [task.build_bpe(config.bpe), task.build_tokenizer(config.tokenizer)]
         if not samples:
             raise ValueError("the data has no sentence to score: give other data")
         if any(sample.get("target") is None for sample in samples):
@@ -225,14 +225,12 @@ class Scorer:
 
     def _references(self) -> list[str]:
         """The targets as text."""
+        pad = self._dictionary.pad()
+        texts = []
         try:
-            texts = [
-                [
-                    self._text(utils.strip_pad(target, self._dictionary.pad()), UNKNOWN_TARGET)
-                    for target in sample["target"]
-                ]
-                for sample in self._samples
-            ]
+            for sample in self._samples:
+                targets = (utils.strip_pad(target, pad) for target in sample["target"])
+                texts.append([self._text(target, UNKNOWN_TARGET) for target in targets])
         except NotImplementedError:
             raise ValueError(
                 f"--post-process got {self._config.common_eval.post_process!r}, which fairseq "
@@ -244,9 +242,8 @@ class Scorer:
         text: str = self._dictionary.string(
             tokens.int().cpu(), self._config.common_eval.post_process, unk_string=unknown
         )
-        for part in (self._bpe, self._tokenizer):
-            if part is not None:
-                text = part.decode(text)
+        for part in filter(None, self._decoders):
+            text = part.decode(text)
         return text
 
     def _in_order(self, batches: Sequence[Sequence[Any]]) -> list[Any]:

@@ -25,7 +25,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.analysis.ablation import significance
@@ -40,39 +39,14 @@ _FIELDS = ("value", "change", "p", "p_holm")
 _HEADINGS = {LOSS: "loss", BLEU: "BLEU"}
 _DIGITS = {LOSS: 4, BLEU: 2}
 
-Names = tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Comparison:
-    """One score of the unchanged model and of each removal.
-
-    Attributes:
-        unchanged: the unchanged model's.
-        removals: names of the heads to value, change, p and p_holm.
-    """
-
-    unchanged: float
-    removals: dict[Names, dict[str, float]]
-
-
-@dataclass(frozen=True)
-class Comparisons:
-    """Both scores; None for one that was not asked for.
-
-    Attributes:
-        loss, bleu: the scores.
-        significance: how the tests were made.
-    """
-
-    loss: Comparison | None
-    bleu: Comparison | None
-    significance: dict[str, Any]
-
 
 def compare(
-    finished: Mapping[Names, SentenceScores], scorer: Scorer, metric: Any, samples: int, seed: int
-) -> Comparisons:
+    finished: Mapping[tuple[str, ...], SentenceScores],
+    scorer: Scorer,
+    metric: Any,
+    samples: int,
+    seed: int,
+) -> dict[str, Any]:
     """Hold every removal against the unchanged model.
 
     Args:
@@ -81,70 +55,38 @@ def compare(
         metric: of :func:`significance.bleu_metric`; None without BLEU.
         samples: of the bootstrap.
         seed: of the bootstrap.
+
+    Returns:
+        ``significance``, ``unchanged`` and ``removals`` of ``ablation.json``.
     """
     names = sorted(name for name in finished if name)
-    loss = bleu = None
+    systems = [finished[name] for name in [(), *names]]
+    unchanged: dict[str, float | None] = {LOSS: None, BLEU: None}
+    removals: list[dict[str, Any]] = [{"heads": list(name), **unchanged} for name in names]
+    # Of all systems, and of those that are held against the first
+    scores: dict[str, tuple[list[float], list[float]]] = {}
     tests: dict[str, Any] = {}
     if finished[()].nll is not None:
-        loss = _compare_losses(finished, names, scorer.target_tokens)
+        scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     if metric is not None:
-        systems = [finished[name].translations or [] for name in [(), *names]]
-        result = significance.paired_bootstrap(systems, scorer.references, metric, samples, seed)
-        bleu = _comparison(names, result.scores, result.p_values)
+        texts = [system.translations or [] for system in systems]
+        result = significance.paired_bootstrap(texts, scorer.references, metric, samples, seed)
+        scores[BLEU] = result.scores, result.p_values
         tests = {"bootstrap": samples, "seed": seed, "bleu_signature": result.signature}
-    return Comparisons(loss, bleu, tests)
+    for score, ((first, *others), p_values) in scores.items():
+        unchanged[score] = first
+        tested = zip(removals, others, p_values, significance.holm(p_values), strict=True)
+        for removal, value, p, corrected in tested:
+            removal[score] = dict(zip(_FIELDS, (value, value - first, p, corrected), strict=True))
+    removals.sort(key=_harm, reverse=True)
+    return {"significance": tests, "unchanged": unchanged, "removals": removals}
 
 
-def _compare_losses(
-    finished: Mapping[Names, SentenceScores], names: list[Names], tokens: list[int]
-) -> Comparison:
-    nll = [finished[name].nll or [] for name in [(), *names]]
-    means = [[loss / number for loss, number in zip(row, tokens, strict=True)] for row in nll]
-    p_values = [significance.paired_t_test(means[0], row) for row in means[1:]]
-    return _comparison(names, [sum(row) / sum(tokens) for row in nll], p_values)
-
-
-def _comparison(names: list[Names], values: list[float], p_values: list[float]) -> Comparison:
-    unchanged, *others = values
-    rows = zip(others, p_values, significance.holm(p_values), strict=True)
-    entries = [
-        dict(zip(_FIELDS, (value, value - unchanged, p, corrected), strict=True))
-        for value, p, corrected in rows
-    ]
-    return Comparison(unchanged, dict(zip(names, entries, strict=True)))
-
-
-def document(
-    checkpoint: str, data: dict[str, Any], settings: dict[str, Any], results: Comparisons
-) -> dict[str, Any]:
-    """The content of ``ablation.json``.
-
-    Args:
-        checkpoint: where the model is from.
-        data: the entry ``data``.
-        settings: the entry ``settings``.
-        results: with one score or both.
-    """
-    loss, bleu = results.loss, results.bleu
-    names = (loss or bleu or Comparison(0.0, {})).removals
-    removals: list[dict[str, Any]] = [
-        {
-            "heads": list(name),
-            "loss": loss and loss.removals[name],
-            "bleu": bleu and bleu.removals[name],
-        }
-        for name in names
-    ]
-    return {
-        "format": FORMAT,
-        "version": VERSION,
-        "checkpoint": checkpoint,
-        "data": data,
-        "settings": settings,
-        "significance": results.significance,
-        "unchanged": {"loss": loss and loss.unchanged, "bleu": bleu and bleu.unchanged},
-        "removals": sorted(removals, key=_harm, reverse=True),
-    }
+def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], list[float]]:
+    """The loss of each system a token, and p of those after the first."""
+    first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
+    p_values = [significance.paired_t_test(first, other) for other in others]
+    return [sum(row) / sum(tokens) for row in nll], p_values
 
 
 def _harm(removal: dict[str, Any]) -> float:
@@ -153,7 +95,10 @@ def _harm(removal: dict[str, Any]) -> float:
 
 
 def as_table(document: Mapping[str, Any]) -> str:
-    """The content of ``ablation.json`` as lines of text."""
+    """The content of ``ablation.json`` as lines of text.
+
+    A last one says so where the bootstrap cannot find anything significant.
+    """
     scores = [score for score in (LOSS, BLEU) if document["unchanged"][score] is not None]
     rows = [["removed"], ["nothing"]]
     for score in scores:
@@ -166,19 +111,14 @@ def as_table(document: Mapping[str, Any]) -> str:
             cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
-    return "\n".join([text_table(rows), *_remarks(document)])
-
-
-def _remarks(document: Mapping[str, Any]) -> list[str]:
-    """That the bootstrap cannot find anything significant, where it is so."""
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
     if samples is None or removals / (samples + 1) <= LEVEL:
-        return []
-    return [
-        f"p (Holm) of BLEU is never below {removals / (samples + 1):.3f} with {removals} removals "
-        f"and {samples} resamples: --bootstrap {math.ceil(removals / LEVEL) - 1} resolves {LEVEL} "
-        f"without scoring anything anew"
-    ]
+        return text_table(rows)
+    return (
+        f"{text_table(rows)}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
+        f"{removals} removals and {samples} resamples: --bootstrap "
+        f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
+    )
 
 
 def _p_text(p: float) -> str:

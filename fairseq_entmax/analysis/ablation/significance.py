@@ -8,11 +8,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
-INSTALL_SCIPY = (
-    "the test of significance for losses needs scipy, which is not installed: run "
-    "pip install 'fairseq-entmax[analysis]'"
-)
-
 
 @dataclass(frozen=True)
 class BleuComparison:
@@ -38,7 +33,11 @@ def require_scipy() -> Any:
     try:
         import scipy.stats
     except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(INSTALL_SCIPY, name="scipy") from error
+        raise ModuleNotFoundError(
+            "the test of significance for losses needs scipy, which is not installed: run "
+            "pip install 'fairseq-entmax[analysis]'",
+            name="scipy",
+        ) from error
     return scipy.stats
 
 

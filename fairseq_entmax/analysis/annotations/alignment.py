@@ -109,8 +109,10 @@ def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     if not text and not any(subwords):
         return [NO_WORD] * len(subwords)
     segments = _segments(subwords)
-    if len(segments) == 1:
-        return _align_known(segments[0], text, word_at)
+    if len(segments) == 1:  # all subwords are known
+        if segments[0].text != text:
+            raise _difference(segments[0], text, 0, word_at)
+        return [word_at[min(start, len(text) - 1)] for start in segments[0].starts]
     earliest, latest = _places(segments, text, word_at)
     numbers: list[int] = []
     for index, segment in enumerate(segments):
@@ -161,13 +163,6 @@ def _segments(subwords: Sequence[str | None]) -> list[_Segment]:
         starts = list(accumulate(map(len, known), initial=0))[:-1]
         segments.append(_Segment(unknown, "".join(known), starts, first))
     return segments
-
-
-def _align_known(segment: _Segment, text: str, word_at: list[int]) -> list[int]:
-    if segment.text != text:
-        raise _difference(segment, text, 0, word_at)
-    last = len(text) - 1
-    return [word_at[min(start, last)] for start in segment.starts]
 
 
 def _places(segments: list[_Segment], text: str, word_at: list[int]) -> tuple[list[int], list[int]]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -15,35 +15,6 @@ from fairseq_entmax.analysis.tokens import subword_kind
 
 # A root has no head among the words, and punctuation's is a matter of convention
 LEFT_OUT = ("root", "punct")
-
-
-class Arc(NamedTuple):
-    """A dependency between two words of the text, by their numbers from 0."""
-
-    dependent: int
-    head: int
-    relation: int
-
-
-class SentenceAnnotation(NamedTuple):
-    """The annotation of one sentence.
-
-    Attributes:
-        word: the number of each subword's word, from 0; -1 for a subword of none.
-        words: how many words the text has.
-        arcs: its dependencies, by number of relation. Left out are roots, punctuation, and
-            arcs between two syntactic words of one word of the text.
-        parts_of_speech: for each word how much of it is which part of speech, by number. Of a
-            word that binds several syntactic words each has the same part; a word without a
-            tag has none.
-        entities: the words of named entities.
-    """
-
-    word: list[int]
-    words: int
-    arcs: list[Arc]
-    parts_of_speech: list[dict[int, float]]
-    entities: set[int]
 
 
 @dataclass(frozen=True)
@@ -118,25 +89,68 @@ class Annotations:
         ]
         self._letters[dictionary.unk()] = alignment.UNKNOWN
 
-    def sentence(self, number: int, tokens: Sequence[int]) -> SentenceAnnotation:
-        """The annotation of one sentence.
+    def batch(self, ids: Tensor, src_tokens: Tensor) -> AnnotatedBatch:
+        """The annotations of a batch.
+
+        Left out are roots, punctuation, and arcs between two syntactic words of one word of the
+        text. Of a word that binds several syntactic words each has the same part in its parts of
+        speech.
 
         Args:
-            number: its number in the data set, from 0.
-            tokens: its tokens, without padding and end.
+            ids: ``(batch,)``: the numbers of its sentences in the data set, ``sample["id"]``.
+            src_tokens: ``(batch, keys)``, padded on either side.
 
         Raises:
             ValueError: the file has no such sentence, or its text is another.
         """
+        word = torch.full(src_tokens.shape, alignment.NO_WORD)
+        arcs: list[tuple[int, int, int, int]] = []
+        tags: list[tuple[int, int, int, float]] = []
+        entities: list[tuple[int, int, float]] = []
+        words = 0
+        for index, (number, row) in enumerate(zip(ids.tolist(), src_tokens.tolist(), strict=True)):
+            kept = [place for place, token in enumerate(row) if token not in self._special]
+            parse = self._parse(number)
+            own = self._align(number, parse, [row[place] for place in kept])
+            word[index, kept] = torch.tensor(own, dtype=torch.long)
+            known = set(own)
+            arcs += [(index, *arc) for arc in self._arcs(parse) if known.issuperset(arc[:2])]
+            words = max(words, len(parse.tokens))
+            parts = [[parse.words[n] for n in token.words] for token in parse.tokens]
+            parts.append([])  # of what is no word
+            for place, place_in_text in zip(kept, own, strict=True):
+                bound = parts[place_in_text]
+                tagged = [self._tag[part.upos] for part in bound if part.upos is not None]
+                tags += [(index, place, tag, tagged.count(tag) / len(tagged)) for tag in tagged]
+                if any(part.entity not in (None, "O") for part in bound):
+                    entities.append((index, place, 1.0))
+        columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(src_tokens.device)
+        return AnnotatedBatch(
+            word.to(src_tokens.device),
+            words,
+            columns[:, 0],
+            columns[:, 1],
+            columns[:, 2],
+            columns[:, 3],
+            _filled((*word.shape, len(self.parts_of_speech)), tags).to(src_tokens.device),
+            _filled(word.shape, entities).to(src_tokens.device),
+            self.relations,
+            self.has_entities,
+        )
+
+    def _parse(self, number: int) -> Sentence:
         if number >= len(self._file):
             raise ValueError(
                 f"the --conllu file {self.path} has {len(self._file)} sentences, but the data "
                 f"set has a sentence {number}, from 0: one for each line of the source is needed"
             )
-        parse = self._file[number]
+        return self._file[number]
+
+    def _align(self, number: int, parse: Sentence, tokens: Sequence[int]) -> list[int]:
+        """The number of each token's word, from 0; -1 for a token of none."""
         forms = [token.form for token in parse.tokens]
         try:
-            word = alignment.align(
+            return alignment.align(
                 [self._letters[token] for token in tokens], [*map(alignment.letters, forms)]
             )
         except alignment.DifferentTextError as error:
@@ -147,92 +161,21 @@ class Annotations:
                 f"{alignment.around(symbols, error.subword)!r}. It must hold a parse of every "
                 f"line of the text that was cut into subwords, in the same order"
             ) from None
-        return self._annotate(parse, word)
 
-    def _annotate(self, parse: Sentence, word: list[int]) -> SentenceAnnotation:
+    def _arcs(self, parse: Sentence) -> Iterator[tuple[int, int, int]]:
+        """The dependent, the head, both words of the text, and the number of the relation."""
         token_of = [number for number, token in enumerate(parse.tokens) for _ in token.words]
-        arcs = [
-            Arc(token_of[index], token_of[parsed.head - 1], self._relation[parsed.relation])
-            for index, parsed in enumerate(parse.words)
-            if parsed.head
-            and parsed.relation in self._relation
-            and token_of[parsed.head - 1] != token_of[index]
-        ]
-        tags: list[dict[int, float]] = []
-        entities = set()
-        for number, token in enumerate(parse.tokens):
-            words = [parse.words[index] for index in token.words]
-            tagged = [self._tag[parsed.upos] for parsed in words if parsed.upos is not None]
-            tags.append({tag: tagged.count(tag) / len(tagged) for tag in tagged})
-            if any(parsed.entity not in (None, "O") for parsed in words):
-                entities.add(number)
-        return SentenceAnnotation(word, len(parse.tokens), arcs, tags, entities)
-
-    def batch(self, ids: Tensor, src_tokens: Tensor) -> AnnotatedBatch:
-        """The annotations of a batch.
-
-        Args:
-            ids: ``(batch,)``: the numbers of its sentences in the data set, ``sample["id"]``.
-            src_tokens: ``(batch, keys)``, padded on either side.
-
-        Raises:
-            ValueError: as :meth:`sentence`.
-        """
-        rows = src_tokens.tolist()
-        places = [
-            [place for place, token in enumerate(row) if token not in self._special] for row in rows
-        ]
-        sentences = [
-            self.sentence(number, [row[place] for place in kept])
-            for number, row, kept in zip(ids.tolist(), rows, places, strict=True)
-        ]
-        word = torch.full(src_tokens.shape, alignment.NO_WORD)
-        arcs: list[tuple[int, int, int, int]] = []
-        tags: list[tuple[int, int, int, float]] = []
-        entities: list[tuple[int, int]] = []
-        for index, (sentence, kept) in enumerate(zip(sentences, places, strict=True)):
-            word[index, kept] = torch.tensor(sentence.word, dtype=torch.long)
-            known = set(sentence.word)
-            arcs += [
-                (index, *arc)
-                for arc in sentence.arcs
-                if arc.dependent in known and arc.head in known
-            ]
-            for place, number in zip(kept, sentence.word, strict=True):
-                if number == alignment.NO_WORD:
-                    continue
-                tags += [(index, place, *item) for item in sentence.parts_of_speech[number].items()]
-                if number in sentence.entities:
-                    entities.append((index, place))
-        words = max(sentence.words for sentence in sentences)
-        columns = torch.tensor(arcs, dtype=torch.long).view(-1, 4).to(src_tokens.device)
-        return AnnotatedBatch(
-            word.to(src_tokens.device),
-            words,
-            columns[:, 0],
-            columns[:, 1],
-            columns[:, 2],
-            columns[:, 3],
-            self._parts_of_speech(tags, word.shape).to(src_tokens.device),
-            _marked(entities, word.shape).to(src_tokens.device),
-            self.relations,
-            self.has_entities,
-        )
-
-    def _parts_of_speech(
-        self, tags: list[tuple[int, int, int, float]], shape: torch.Size
-    ) -> Tensor:
-        """``(batch, keys, tags)`` from sentence, place, tag and share."""
-        result = torch.zeros(*shape, len(self.parts_of_speech), dtype=torch.float64)
-        if tags:
-            *index, share = zip(*tags, strict=True)
-            result[tuple(index)] = torch.tensor(share, dtype=torch.float64)
-        return result
+        for dependent, word in zip(token_of, parse.words, strict=True):
+            if word.head and word.relation in self._relation:
+                head = token_of[word.head - 1]
+                if head != dependent:
+                    yield dependent, head, self._relation[word.relation]
 
 
-def _marked(places: list[tuple[int, int]], shape: torch.Size) -> Tensor:
-    """``(batch, keys)``: 1 at the places given."""
-    result = torch.zeros(shape, dtype=torch.float64)
-    if places:
-        result[tuple(zip(*places, strict=True))] = 1.0
+def _filled(shape: Sequence[int], items: Sequence[tuple[float, ...]]) -> Tensor:
+    """Zeros but for some items: where they are, and last their value."""
+    result = torch.zeros(*shape, dtype=torch.float64)
+    if items:
+        *index, values = zip(*items, strict=True)
+        result[tuple(index)] = torch.tensor(values, dtype=torch.float64)
     return result

@@ -95,12 +95,9 @@ class ConlluFile:
             for block in _blocks(file):
                 sentence = _parse(block, path)
                 self._offsets.append(block.offset)
-                for word in sentence.words:
-                    if word.relation is not None:
-                        relations.add(word.relation)
-                    if word.upos is not None:
-                        parts_of_speech.add(word.upos)
-                    self.has_entities |= word.entity is not None
+                relations |= {w.relation for w in sentence.words if w.relation is not None}
+                parts_of_speech |= {w.upos for w in sentence.words if w.upos is not None}
+                self.has_entities |= any(w.entity is not None for w in sentence.words)
         if not self._offsets:
             raise ValueError(f"the --conllu file {path} has no sentence")
         self.relations = tuple(sorted(relations))
@@ -116,9 +113,8 @@ class ConlluFile:
             IndexError: the file has fewer sentences.
             ValueError: the file has changed since it was opened.
         """
-        offset = self._offsets[number]
         with open(self.path, "rb") as file:
-            file.seek(offset)
+            file.seek(self._offsets[number])
             try:
                 return _parse(next(_blocks(file)), self.path)
             except (ValueError, StopIteration) as error:

@@ -50,18 +50,16 @@ class AnnotationCounts:
             ``part_of_speech``: tag to its share of the tokens; ``named_entities``: their share
             of the tokens. The last three are None where the file has no such annotation.
         """
-        tags, entities = self._sums.mean("tags"), self._sums.mean("entities")
-        if not self._annotations.has_entities:
-            entities = None
-        names = self._annotations.parts_of_speech
-        relations = zip(self._annotations.relations, self._offsets, strict=True)
+        known, tags, entities = self._annotations, self._sums.mean("tags"), None
+        if known.has_entities:
+            entities = self._sums.mean("entities")
+        relations = zip(known.relations, self._offsets, strict=True)
+        shares = [] if tags is None else zip(known.parts_of_speech, tags.tolist(), strict=True)
         return {
-            "file": self._annotations.path,
+            "file": known.path,
             "sentences": self._sentences,
             "relations": {name: _baselines(found) for name, found in relations if found} or None,
-            "part_of_speech": tags
-            if tags is None
-            else dict(zip(names, tags.tolist(), strict=True)),
+            "part_of_speech": dict(shares) or None,
             "named_entities": None if entities is None else float(entities),
         }
 

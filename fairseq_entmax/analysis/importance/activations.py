@@ -11,25 +11,23 @@ from torch import Tensor, nn
 
 
 @contextlib.contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put a model in evaluation mode; afterwards every module is in the mode it was in."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
+def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
+    """Whatever a block sets an attribute of things to, afterwards each has the one it had."""
+    before = [(thing, getattr(thing, attribute)) for thing in things]
     try:
         yield
     finally:
-        for module, training in modes:
-            module.training = training
+        for thing, value in before:
+            setattr(thing, attribute, value)
 
 
 def wide(tensor: Tensor) -> Tensor:
     """The tensor without gradient, in float32; in float64 if it is."""
-    tensor = tensor.detach()
-    return tensor if tensor.dtype == torch.float64 else tensor.float()
+    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
 
 
 class Activations:
-    """Keeps the first input and the output of modules, of their last call.
+    """Keeps the first input and the output of modules, of their last call, on one sentence.
 
     A context manager: it watches within its block, and what it saw can be asked for afterwards.
 
@@ -40,8 +38,7 @@ class Activations:
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._modules = list(modules)
         self._hooks: list[Any] = []
-        self._inputs: dict[nn.Module, Tensor] = {}
-        self._outputs: dict[nn.Module, Tensor] = {}
+        self._seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
 
     def __enter__(self) -> Activations:
         self._hooks = [module.register_forward_hook(self._see) for module in self._modules]
@@ -52,12 +49,12 @@ class Activations:
             hook.remove()
 
     def _see(self, module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
-        self._inputs[module], self._outputs[module] = args[0], output
+        self._seen[module] = args[0], output
 
     def input(self, module: nn.Module) -> Tensor:
-        """What the module took, in float32 (float64 if it was)."""
-        return wide(self._inputs[module])
+        """What the module took, without the dimension of sentences; float32, or float64 if it was."""
+        return wide(self._seen[module][0]).flatten(0, 1)
 
     def output(self, module: nn.Module) -> Tensor:
-        """What the module gave, in float32 (float64 if it was)."""
-        return wide(self._outputs[module])
+        """What the module gave, likewise."""
+        return wide(self._seen[module][1]).flatten(0, 1)

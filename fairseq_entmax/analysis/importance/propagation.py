@@ -54,7 +54,7 @@ class Propagation:
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
     ) -> None:
-        self._activations = activations
+        self._input, self._output = activations.input, activations.output
         self.heads: ByHead = {attention: {} for attention in (ENCODER_SELF, DECODER_SELF, CROSS)}
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
@@ -63,25 +63,22 @@ class Propagation:
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")
         for number, layer in reversed(list(enumerate(layers_of(model.decoder)))):
-            self._through_decoder_layer(number, layer)
+            relevance = self._through_feed_forward(layer, self._decoder)
+            if layer.encoder_attn is not None:
+                relevance, branch = self._through_attention(CROSS, number, layer, relevance)
+                self._encoder = self._encoder + branch
+            self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
             self._note_total(f"decoder layer {number} input")
         if model.encoder.layer_norm is not None:
             self._encoder = self._through_norm(model.encoder.layer_norm, self._encoder)
         self._note_total("encoder output")
         for number, layer in reversed(list(enumerate(layers_of(model.encoder)))):
-            self._through_encoder_layer(number, layer)
+            relevance = self._through_feed_forward(layer, self._encoder)
+            self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
             self._note_total(f"encoder layer {number} input")
 
     def _note_total(self, boundary: str) -> None:
         self.totals[boundary] = self._decoder.sum(dim=(1, 2)) + self._encoder.sum(dim=(1, 2))
-
-    def _input(self, module: nn.Module) -> Tensor:
-        """What a module took, ``(positions, units)``."""
-        return self._activations.input(module).flatten(0, 1)
-
-    def _output(self, module: nn.Module) -> Tensor:
-        """What a module gave, ``(positions, units)``."""
-        return self._activations.output(module).flatten(0, 1)
 
     def _from_logits(self, decoder: Any, positions: Tensor) -> Tensor:
         """Start at the top-1 logit of each position; relevance of the top layer's output."""
@@ -97,16 +94,6 @@ class Propagation:
             relevance = self._through_norm(decoder.layer_norm, relevance)
         return relevance
 
-    def _through_encoder_layer(self, number: int, layer: Any) -> None:
-        relevance = self._through_feed_forward(layer, self._encoder)
-        self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
-
-    def _through_decoder_layer(self, number: int, layer: Any) -> None:
-        relevance = self._through_feed_forward(layer, self._decoder)
-        if layer.encoder_attn is not None:
-            relevance = self._through_cross_attention(number, layer, relevance)
-        self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
-
     def _through_feed_forward(self, layer: Any, relevance: Tensor) -> Tensor:
         norm, is_before = layer.final_layer_norm, layer.normalize_before
         if not is_before:
@@ -119,53 +106,34 @@ class Propagation:
     def _through_self_attention(
         self, attention: str, number: int, layer: Any, relevance: Tensor
     ) -> Tensor:
-        norm, is_before = layer.self_attn_layer_norm, layer.normalize_before
-        kept, branch = self._through_attention(
-            attention, number, layer.self_attn, norm, is_before, relevance
-        )
-        if branch is None:
-            return kept
-        return kept + (self._through_norm(norm, branch) if is_before else branch)
-
-    def _through_cross_attention(self, number: int, layer: Any, relevance: Tensor) -> Tensor:
-        kept, branch = self._through_attention(
-            CROSS,
-            number,
-            layer.encoder_attn,
-            layer.encoder_attn_layer_norm,
-            layer.normalize_before,
-            relevance,
-        )
-        if branch is not None:
-            self._encoder = self._encoder + branch
-        return kept
+        kept, branch = self._through_attention(attention, number, layer, relevance)
+        if layer.normalize_before and layer.self_attn.mapping is not None:
+            branch = self._through_norm(layer.self_attn_layer_norm, branch)
+        return kept + branch
 
     def _through_attention(
-        self,
-        name: str,
-        number: int,
-        attention: MultiheadAttention,
-        norm: nn.Module,
-        is_before: bool,
-        relevance: Tensor,
-    ) -> tuple[Tensor, Tensor | None]:
+        self, name: str, number: int, layer: Any, relevance: Tensor
+    ) -> tuple[Tensor, Tensor]:
         """Relevance of what the residual connection takes along, and of what the values are of.
 
-        The latter is None where there are no heads: their output is a bias.
+        The latter is 0 where there are no heads: their output is a bias.
         """
-        if not is_before:
+        place = "encoder_attn" if name == CROSS else "self_attn"
+        attention: MultiheadAttention = getattr(layer, place)
+        norm = getattr(layer, f"{place}_layer_norm")
+        if not layer.normalize_before:
             relevance = self._through_norm(norm, relevance)
         if attention.mapping is None:
             self.heads[name][number] = relevance.new_zeros(len(relevance), 0)
-            return relevance, None
-        residual = self._input(norm if is_before else attention.q_proj)
+            return relevance, relevance.new_zeros(())
+        residual = self._input(norm if layer.normalize_before else attention.q_proj)
         kept, added = rules.residual(relevance, residual, self._added_by(attention.out_proj))
         heads = self._through_linear(attention.out_proj, added)
         # (predictions, queries, heads, head_dim)
         heads = heads.unflatten(-1, (attention.num_heads, -1))
         self.heads[name][number] = heads.sum(dim=(1, 3))
         values = self._output(attention.v_proj).unflatten(-1, (attention.num_heads, -1))
-        weights = self._activations.output(attention.mapping)[0]
+        weights = self._output(attention.mapping)  # (heads, queries, keys)
         of_values = rules.weighted_sum(heads, weights, values)
         return kept, self._through_linear(attention.v_proj, of_values.flatten(2))
 

@@ -16,20 +16,15 @@ heads of a layer by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.importance.activations import Activations, evaluating
-from fairseq_entmax.analysis.importance.propagation import (
-    ByHead,
-    Propagation,
-    layers_of,
-    watched_modules,
-)
+from fairseq_entmax.analysis.importance.activations import Activations, restored
+from fairseq_entmax.analysis.importance.propagation import Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models import EntmaxTransformerModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it
@@ -98,29 +93,27 @@ def head_relevance(
         raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
     check_rules(model)
     parts: list[HeadRelevance] = []
-    with torch.no_grad(), evaluating(model):
-        for source, previous in _sentences(model, sample["net_input"]):
+    sides: Any = (model.encoder, model.decoder)
+    tokens = sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"]
+    with torch.no_grad(), restored(model.modules(), "training"):
+        model.eval()
+        for pair in zip(*tokens, strict=True):
+            # Without padding, (1, length)
+            source, previous = (
+                one[one != side.padding_idx][None] for one, side in zip(pair, sides, strict=True)
+            )
             with Activations(watched_modules(model)) as activations:
                 model(source, torch.tensor([source.size(1)], device=source.device), previous)
             positions = torch.arange(previous.size(1), device=source.device)
             for chunk in positions.split(predictions_at_once):
                 part = Propagation(model, activations, source.size(1), chunk)
                 parts.append(HeadRelevance(part.heads, part.totals))
-    return _together(parts)
-
-
-def _together(parts: list[HeadRelevance]) -> HeadRelevance:
-    """The predictions of all parts, of one model, in their order."""
-    return HeadRelevance(
-        {
-            attention: {
-                number: torch.cat([part.heads[attention][number] for part in parts])
-                for number in sorted(layers)
-            }
-            for attention, layers in parts[0].heads.items()
-        },
-        {name: torch.cat([part.totals[name] for part in parts]) for name in parts[0].totals},
-    )
+    heads: ByHead = {
+        name: {n: torch.cat([part.heads[name][n] for part in parts]) for n in sorted(layers)}
+        for name, layers in parts[0].heads.items()
+    }
+    totals = {name: torch.cat([part.totals[name] for part in parts]) for name in parts[0].totals}
+    return HeadRelevance(heads, totals)
 
 
 def _shares_of_heads(heads: Tensor) -> Tensor:
@@ -144,11 +137,9 @@ def check_rules(model: Any) -> None:
         if not hasattr(layer, "self_attn"):
             found.append("--base-layers")
             continue
-        found += [
-            option
-            for attribute, option in _UNKNOWN_IN_LAYER.items()
-            if getattr(layer, attribute, None) is not None
-        ]
+        for attribute, option in _UNKNOWN_IN_LAYER.items():
+            if getattr(layer, attribute, None) is not None:
+                found.append(option)
         if layer.self_attn.bias_k is not None:
             found.append("add_bias_kv")
         if layer.self_attn.add_zero_attn:
@@ -157,14 +148,4 @@ def check_rules(model: Any) -> None:
         raise ValueError(
             f"there is no rule to propagate relevance through a model with {found[0]}: leave "
             f"relevance out of the measures"
-        )
-
-
-def _sentences(model: Any, net_input: dict[str, Any]) -> Iterator[tuple[Tensor, Tensor]]:
-    """Each sentence's source and decoder input, ``(1, length)``, without padding."""
-    pairs = zip(net_input["src_tokens"], net_input["prev_output_tokens"], strict=True)
-    for source, previous in pairs:
-        yield (
-            source[source != model.encoder.padding_idx][None],
-            previous[previous != model.decoder.padding_idx][None],
         )

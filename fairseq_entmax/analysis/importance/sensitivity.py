@@ -10,15 +10,14 @@ Source: Michel, Levy, Neubig 2019, *Are Sixteen Heads Really Better than One?*, 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.importance.activations import evaluating
+from fairseq_entmax.analysis.importance.activations import restored
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.modules import attention_modules
@@ -48,15 +47,23 @@ def head_sensitivity(
             without a gradient.
     """
     check_gradient(model)
-    target = sample["target"]
+    parameter = next(model.parameters())
+    dtype = torch.promote_types(parameter.dtype, torch.float32)
+    # Of --checkpoint-activations: a layer that computes its activations anew gets a gradient only
+    # where its input does, and here the first layer's has none
+    recomputed: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
     factors: dict[str, dict[int, Tensor]] = {}
     with contextlib.ExitStack() as stack:
-        stack.enter_context(evaluating(model))
-        stack.enter_context(_nothing_learned(model))
-        stack.enter_context(_nothing_recomputed(model))
+        stack.enter_context(restored(model.modules(), "training"))
+        stack.enter_context(restored(model.parameters(), "requires_grad"))
+        stack.enter_context(restored(recomputed, "forward"))
         stack.enter_context(torch.enable_grad())
+        model.eval().requires_grad_(False)
+        for layer in recomputed:
+            layer.forward = layer.precheckpoint_forward
         for attention, number, module in attention_modules(model):
-            factor = _factors(model, len(target), module.num_heads)
+            shape = len(sample["target"]), module.num_heads
+            factor = torch.ones(shape, dtype=dtype, device=parameter.device, requires_grad=True)
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
@@ -82,47 +89,9 @@ def check_gradient(model: Any) -> None:
         )
 
 
-def _factors(model: nn.Module, batch: int, heads: int) -> Tensor:
-    """Ones, ``(batch, heads)``, that get a gradient."""
-    parameter = next(model.parameters())
-    dtype = torch.float64 if parameter.dtype == torch.float64 else torch.float32
-    return torch.ones(batch, heads, dtype=dtype, device=parameter.device, requires_grad=True)
-
-
 def _size_of_gradient(factor: Tensor) -> Tensor:
     # None where the loss does not look at the heads: the encoder's without cross-attention
     return torch.zeros_like(factor) if factor.grad is None else factor.grad.abs()
-
-
-@contextlib.contextmanager
-def _nothing_learned(model: nn.Module) -> Iterator[None]:
-    """Keep gradients from all parameters."""
-    learned = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    for parameter in learned:
-        parameter.requires_grad_(False)
-    try:
-        yield
-    finally:
-        for parameter in learned:
-            parameter.requires_grad_(True)
-
-
-@contextlib.contextmanager
-def _nothing_recomputed(model: nn.Module) -> Iterator[None]:
-    """Suspend ``--checkpoint-activations``.
-
-    A layer that computes its activations anew gets a gradient only where its input does, and
-    here the first layer's has none.
-    """
-    layers: list[Any] = [m for m in model.modules() if hasattr(m, "precheckpoint_forward")]
-    forwards = [layer.forward for layer in layers]
-    for layer in layers:
-        layer.forward = layer.precheckpoint_forward
-    try:
-        yield
-    finally:
-        for layer, forward in zip(layers, forwards, strict=True):
-            layer.forward = forward
 
 
 def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Tensor:
@@ -130,7 +99,7 @@ def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Te
     target = sample["target"]
     logits, _ = model(**sample["net_input"])
     # fairseq's own likelihoods are float32 whatever the model's precision
-    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    dtype = torch.promote_types(logits.dtype, torch.float32)
     log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
     losses = negative_log_likelihood(log_probs, target, padding_idx)
     return losses.sum(dim=1) / (target != padding_idx).sum(dim=1)

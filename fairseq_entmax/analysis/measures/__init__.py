@@ -9,12 +9,10 @@ import re
 from dataclasses import replace
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import (
-    ImportanceMeasure,
-    Measure,
-    Number,
-    WeightMeasure,
-)
+from fairseq_entmax.analysis.measures.base import ImportanceMeasure as ImportanceMeasure
+from fairseq_entmax.analysis.measures.base import Measure as Measure
+from fairseq_entmax.analysis.measures.base import Number as Number
+from fairseq_entmax.analysis.measures.base import WeightMeasure as WeightMeasure
 from fairseq_entmax.analysis.measures.confidence import Confidence
 from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
@@ -24,17 +22,6 @@ from fairseq_entmax.analysis.measures.linguistic import Dependencies, NamedEntit
 from fairseq_entmax.analysis.measures.offsets import Offsets
 from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, RareWord
 from fairseq_entmax.analysis.measures.subword_merging import SubwordMerging
-
-__all__ = [
-    "ImportanceMeasure",
-    "Measure",
-    "Number",
-    "WeightMeasure",
-    "measures",
-    "numbers_of",
-    "optional_names",
-    "register_measure",
-]
 
 _MEASURES: dict[str, Measure] = {}
 _RESERVED = {"head", "heads", "attention", "layer", "mapping"}
@@ -52,10 +39,10 @@ def register_measure(measure: Measure) -> None:
     if not re.fullmatch("[A-Za-z][A-Za-z0-9_]*", measure.name):
         raise ValueError(f"a measure is called {measure.name!r}: use letters, digits and _")
     names = {number.name for number in measure.numbers}
+    own = {measure.name, *measure.fields(), *measure.layer_fields()}
     for other in _MEASURES.values():
-        fields = {**other.fields(), **other.layer_fields(), other.name: {}}
-        own = {**measure.fields(), **measure.layer_fields(), measure.name: {}}
-        taken = own.keys() & (fields.keys() | _RESERVED) or names & {n.name for n in other.numbers}
+        fields = {other.name, *other.fields(), *other.layer_fields()}
+        taken = own & (fields | _RESERVED) or names & {n.name for n in other.numbers}
         if taken:
             raise ValueError(
                 f"the measure {measure.name} calls something {sorted(taken)[0]!r}, as the measure "
@@ -67,6 +54,11 @@ def register_measure(measure: Measure) -> None:
 def measures() -> list[Measure]:
     """All of them, in the order in which the report has their columns."""
     return list(_MEASURES.values())
+
+
+def importance_measures() -> list[ImportanceMeasure]:
+    """Those of them that take passes of their own."""
+    return [measure for measure in measures() if isinstance(measure, ImportanceMeasure)]
 
 
 def optional_names() -> tuple[str, ...]:

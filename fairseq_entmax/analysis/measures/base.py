@@ -122,29 +122,32 @@ class Measure:
         Made from :attr:`numbers`: each stands in the field itself, or in an object of several.
         A reader without this measure knows the fields that its numbers are in, and no others.
         """
-        return self._fields(number for number in self.numbers if not number.of_layer)
+        return self._fields(of_layer=False)
 
     def layer_fields(self) -> dict[str, JsonSchema]:
         """Likewise the fields of one attention of a layer."""
-        return self._fields(number for number in self.numbers if number.of_layer)
+        return self._fields(of_layer=True)
 
     def about(self) -> str:
         """What the docstring says of it, and its source."""
-        source = f" ({self.source})." if self.source else "."
-        return " ".join((self.__doc__ or "").split()).removesuffix(".") + source
+        return self._sourced(" ".join((self.__doc__ or "").split()))
 
-    def _fields(self, numbers: Iterable[Number]) -> dict[str, JsonSchema]:
-        source = f" ({self.source})." if self.source else "."
+    def _sourced(self, text: str) -> str:
+        return text.removesuffix(".") + (f" ({self.source})." if self.source else ".")
+
+    def _fields(self, of_layer: bool) -> dict[str, JsonSchema]:
         fields: dict[str, JsonSchema] = {}
-        for number in numbers:
+        for number in self.numbers:
             name, *inner = number.place
             text = number.meaning[0].upper() + number.meaning[1:]
+            if number.of_layer != of_layer:
+                continue
             if inner:
                 shape = fields.setdefault(name, object_schema(self.about(), {}))
                 shape["properties"][inner[0]] = number_schema(f"{text}.", number.largest)
                 shape["required"] = list(shape["properties"])
             else:
-                fields[name] = number_schema(text + source, number.largest)
+                fields[name] = number_schema(self._sourced(text), number.largest)
         return fields
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
@@ -220,6 +223,11 @@ class ImportanceMeasure(Measure):
     is_optional = True
     sentences: ClassVar[int]
     at_once: ClassVar[int] = 1
+
+    @property
+    def option(self) -> str:
+        """What parsed options, and the document's settings, call the number of sentences."""
+        return f"{self.name}_sentences"
 
     def check(self, model: Any) -> None:
         """Refuse a model that it cannot be worked out for.

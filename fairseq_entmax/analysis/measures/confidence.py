@@ -32,9 +32,8 @@ class Confidence(WeightMeasure):
 def _largest(weights: Tensor, left_out: Tensor) -> Tensor:
     """The largest weight of each row on keys that are not left out, ``(batch, keys)`` bool."""
     columns = left_out.any(dim=0).nonzero().flatten().tolist()
-    if columns in ([0], [left_out.size(1) - 1]) and bool(left_out[:, columns[0]].all()):
+    last = left_out.size(1) - 1
+    if last and columns in ([0], [last]) and bool(left_out[:, columns[0]].all()):
         # All at one edge, as fairseq pads: a view does, without a copy
-        kept = slice(1, None) if columns == [0] else slice(None, -1)
-        if left_out.size(1) > 1:
-            return weights[..., kept].amax(dim=-1)
+        return weights[..., slice(1, None) if columns == [0] else slice(None, -1)].amax(dim=-1)
     return weights.masked_fill(left_out[:, None, None], 0.0).amax(dim=-1)

@@ -85,11 +85,8 @@ class Dependencies(WeightMeasure):
         largest, looked_at = _between_words(weights.wide, batch).max(dim=-1)
         looked_at = looked_at.masked_fill(largest <= 0, -1)  # (batch, heads, words)
         sums.labels["arcs"] = batch.relations
-        size = len(batch.relations)
-        for direction, query, key in (
-            (TO_HEAD, batch.arc_dependent, batch.arc_head),
-            (TO_DEPENDENT, batch.arc_head, batch.arc_dependent),
-        ):
+        size, words = len(batch.relations), (batch.arc_dependent, batch.arc_head)
+        for direction, (query, key) in ((TO_HEAD, words), (TO_DEPENDENT, words[::-1])):
             right = looked_at[batch.arc_sentence, :, query] == key.unsqueeze(1)  # (arcs, heads)
             hits = weights.wide.new_zeros(size, weights.wide.size(1))
             sums.add(direction, hits.index_add_(0, batch.arc_relation, right.double()).t())

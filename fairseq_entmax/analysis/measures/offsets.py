@@ -102,20 +102,17 @@ class Offsets(WeightMeasure):
         import torch
 
         queries, heads = weights.queries, weights.weights.size(1)
-        device = weights.weights.device
         at, exists = _keys_at_offsets(weights)
         exists = exists & queries.real[:, :, None]
         on_keys = weight_at(weights.weights, at, exists)
         sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))
         sums.add("count", exists.sum(dim=(0, 1)))
-        length = queries.tokens.size(1)
-        places = torch.arange(length, device=device) - queries.start[:, None]
-        offset = weights.maximum - weights.keys.start[:, None, None] - places[:, None]
+        offset = weights.maximum - weights.keys.start[:, None, None] - queries.places[:, None]
         # Bins: below, each offset, above; and one for padding
         bins = len(OFFSETS) + 3
         index = (offset - OFFSETS[0] + 1).clamp(0, bins - 2)
         index = index.masked_fill(~queries.real[:, None], bins - 1)
-        index = index + bins * torch.arange(heads, device=device)[:, None]
+        index = index + bins * torch.arange(heads, device=index.device)[:, None]
         counts = torch.bincount(index.flatten(), minlength=bins * heads)
         sums.add("maximum", counts.view(heads, bins)[:, :-1])
 
@@ -123,14 +120,10 @@ class Offsets(WeightMeasure):
         names = [str(offset) for offset in OFFSETS]
         maximum, counts = sums["maximum"][head], sums["count"].tolist()
         shares = (maximum / maximum.sum()).tolist()
-        hits, weight = maximum[1:-1].tolist(), sums["weight"][head].tolist()
-        offsets = {
-            "maximum": dict(zip(["below", *names, "above"], shares, strict=True)),
-            "share": {n: h / c if c else None for n, h, c in zip(names, hits, counts, strict=True)},
-            "weight": {
-                n: w / c if c else None for n, w, c in zip(names, weight, counts, strict=True)
-            },
-        }
+        offsets = {"maximum": dict(zip(["below", *names, "above"], shares, strict=True))}
+        for key, total in (("share", maximum[1:-1]), ("weight", sums["weight"][head])):
+            means = (one / n if n else None for one, n in zip(total.tolist(), counts, strict=True))
+            offsets[key] = dict(zip(names, means, strict=True))
         return {"offsets": offsets, "positional": positional_role(offsets)}
 
 
@@ -142,10 +135,7 @@ def _keys_at_offsets(weights: LayerWeights) -> tuple[Tensor, Tensor]:
     import torch
 
     queries, attendable = weights.queries, weights.attendable
-    offsets = torch.tensor(OFFSETS, device=queries.tokens.device)
-    index = torch.arange(queries.tokens.size(1), device=queries.tokens.device)
-    places = index - queries.start[:, None]  # (batch, queries)
-    wanted = places[:, :, None] + offsets
+    wanted = queries.places[:, :, None] + torch.tensor(OFFSETS, device=queries.tokens.device)
     exists = (wanted >= 0) & (wanted < attendable[:, :, None])
     last = attendable.clamp(min=1)[:, :, None] - 1
     keys = torch.minimum(wanted.clamp(min=0), last) + weights.keys.start[:, None, None]
@@ -167,9 +157,7 @@ def positional_role(
         for name, share in offsets["share"].items()
         if share is not None and (offsets["maximum"][name] or 0) > 0.5
     ]
-    if not shares:
-        return None
-    share, name = max(shares)
+    share, name = max(shares, default=(0.0, ""))
     if share < POSITIONAL_SHARE:
         return None
     return {"offset": int(name), "share": share, "confidence": offsets["weight"][name]}

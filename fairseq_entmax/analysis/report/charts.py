@@ -11,7 +11,6 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -122,11 +121,6 @@ def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
                 yield place, head
 
 
-def head_values(analysis: Analysis) -> list[Number]:
-    """The numbers of mappings that heads have, such as alpha."""
-    return [number for number in declared(analysis) if number.place[0] == "values"]
-
-
 def head_name(layer: int, head: int) -> str:
     return f"layer {layer}, head {head}"
 
@@ -159,23 +153,22 @@ def top_legend(columns: int = 2, **options: Any) -> alt.Legend:
     return alt.Legend(orient="top", columns=columns, **options)
 
 
-def model_colour(names: Sequence[str], legend: bool = False) -> alt.Color:
-    shown = top_legend() if legend else None
-    return alt.Color("model:N", scale=value_scale(names, COLOURS), title="model", legend=shown)
+def model_colour(names: Sequence[str], legend: alt.Legend | None = None) -> alt.Color:
+    return alt.Color("model:N", scale=value_scale(names, COLOURS), title="model", legend=legend)
 
 
-def model_shape(names: Sequence[str], legend: bool = False) -> alt.Shape:
-    shown = top_legend() if legend else None
-    return alt.Shape("model:N", scale=value_scale(names, SHAPES), title="model", legend=shown)
+def model_shape(names: Sequence[str]) -> alt.Shape:
+    scale = value_scale(names, SHAPES)
+    return alt.Shape("model:N", scale=scale, title="model", legend=top_legend())
 
 
-def model_dash(names: Sequence[str], field: str) -> alt.StrokeDash:
-    """Dashes by a field with the model's place in the analysis.
+def model_dash(names: Sequence[str]) -> alt.StrokeDash:
+    """Dashes by the field ``place``, the model's in the analysis.
 
     By its name they would share a legend with the shapes, and dash their outlines.
     """
     scale = value_scale(range(len(names)), DASHES)
-    return alt.StrokeDash(f"{field}:N", scale=scale, legend=None)
+    return alt.StrokeDash("place:N", scale=scale, legend=None)
 
 
 def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
@@ -188,55 +181,78 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
     ]
 
 
-def panel_width(columns: int, total: int = 660, largest: int = 420) -> int:
+def panel_width(columns: int) -> int:
     """Of one of so many panels side by side."""
-    return min(largest, max(120, total // columns - 20))
+    return min(420, max(120, 660 // columns - 20))
 
 
-def present(rows: Sequence[Row], field: str, order: Sequence[str] = ATTENTIONS) -> list[str]:
+def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
     """The values of a field that occur, in order."""
     found = {row[field] for row in rows}
     return [value for value in order if value in found]
 
 
-def wrapped(chart: Panel, field: str, order: Sequence[str], description: str) -> alt.FacetChart:
+def wrapped(
+    chart: Panel,
+    rows: Sequence[Row],
+    description: str,
+    field: str = "attention",
+    order: Sequence[str] = ATTENTIONS,
+) -> alt.FacetChart:
     """Panels side by side, one for each value of a field; a page may put them below each other."""
-    width = panel_width(len(order))
+    shown = present(rows, field, order)
+    width = panel_width(len(shown))
     panels = chart.properties(width=width, height=200)
-    facet = alt.Facet(f"{field}:N", title=None, sort=list(order), header=_cut_off(width))
-    return panels.facet(facet=facet, columns=len(order)).properties(
-        description=description, usermeta={"columns": len(order), "stretches": True}
-    )
+    return panels.facet(
+        facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=len(shown)
+    ).properties(description=description, usermeta={"columns": len(shown), "stretches": True})
 
 
 def grid(
     chart: Panel,
+    rows: Sequence[Row],
+    description: str,
     row: tuple[str, Sequence[str]],
     column: tuple[str, Sequence[str]],
-    description: str,
     size: tuple[int, int] | None = None,
 ) -> alt.FacetChart:
-    """Panels in rows and columns, each a field with its values in order.
+    """Panels in rows and columns, each a field with its values in order, those that occur.
 
     Args:
         size: width and height of a panel in pixels; without, panels may be stretched.
     """
-    width, height = size or (panel_width(len(column[1])), 130)
+    down, across = present(rows, *row), present(rows, *column)
+    width, height = size or (panel_width(len(across)), 130)
     panels = chart.properties(width=width, height=height)
     return panels.facet(
-        row=alt.Row(f"{row[0]}:N", title=None, sort=list(row[1]), header=_cut_off(height)),
-        column=alt.Column(
-            f"{column[0]}:N", title=None, sort=list(column[1]), header=_cut_off(width)
-        ),
+        row=alt.Row(f"{row[0]}:N", **_side(down, height)),
+        column=alt.Column(f"{column[0]}:N", **_side(across, width)),
     ).properties(
-        description=description,
-        usermeta={"columns": len(column[1]), "stretches": size is None},
+        description=description, usermeta={"columns": len(across), "stretches": size is None}
     )
 
 
-def _cut_off(length: int) -> alt.Header:
+def _side(values: list[str], length: int) -> dict[str, Any]:
     """A long name ends in an ellipsis where its panel ends; a tooltip has the whole."""
-    return alt.Header(labelLimit=max(40, length))
+    header = alt.Header(labelLimit=max(40, length))
+    return {"title": None, "sort": values, "header": header}
+
+
+def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:
+    """Bars of rows with ``from`` and ``to``."""
+    axis = alt.Axis(tickCount=5)
+    x = alt.X("from:Q", bin="binned", title=title, scale=scale, axis=axis)
+    bars = alt.Chart(alt.InlineData(values=rows)).mark_bar(binSpacing=1)
+    return bars.encode(x=x, x2="to:Q", **encodings)
+
+
+# Of an axis that shows shares
+SHARE = alt.Scale(domain=[0, 1])
+
+
+def layered(rows: list[Row], *charts: alt.Chart) -> Panel:
+    """Charts over each other that have their rows in common."""
+    return alt.layer(*charts, data=alt.InlineData(values=rows))
 
 
 def rounded(value: float) -> float:

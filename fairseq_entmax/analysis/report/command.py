@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.files import check_target, refuse_inputs
-from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.files import write_together
 
 DESCRIPTION = (
@@ -71,12 +70,12 @@ def run(options: argparse.Namespace) -> None:
     output = check_target(options.output, "--output", options.overwrite)
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
     refuse_inputs([output], inputs)
-    # Here, as it takes torch: the command's help does not
+    # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
+    from fairseq_entmax.analysis.report.payload import measures_of
 
     analysis = document.read(options.analysis)
-    _check_measure(options.measure, analysis)
-    # Here, because they need the extra and torch: the command's help does not
+    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
     from fairseq_entmax.analysis.report.figures import figures, read_pruning
     from fairseq_entmax.analysis.report.page import render_page
@@ -110,8 +109,7 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     return formats
 
 
-def _check_measure(name: str | None, analysis: dict[str, Any]) -> None:
-    known = [measure.name for measure in measures_of(analysis)]
+def _check_measure(name: str | None, known: list[str]) -> None:
     if name is not None and name not in known:
         # Of families such as weight@-4 to weight@4 one is enough to show the form
         families = {one.partition("@")[0]: one for one in reversed(known)}
@@ -122,16 +120,6 @@ def _check_measure(name: str | None, analysis: dict[str, Any]) -> None:
 def _summary(output: Path, analysis: dict[str, Any]) -> str:
     models = analysis["models"]
     heads = sum(len(layer["heads"]) for model in models for layer in model["attentions"])
-    counts = ", ".join(
-        _count(number, noun)
-        for number, noun in (
-            (len(models), "model"),
-            (heads, "head"),
-            (len(analysis["maps"]), "sentence"),
-        )
-    )
-    return f"{output}: {counts}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
+    counts = {"model": len(models), "head": heads, "sentence": len(analysis["maps"])}
+    words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
+    return f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser"

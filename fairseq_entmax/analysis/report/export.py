@@ -9,7 +9,6 @@ from typing import Any
 
 from fairseq_entmax.analysis.files import check_target
 from fairseq_entmax.analysis.report.charts import Figure
-from fairseq_entmax.files import write_together
 
 try:
     import vl_convert
@@ -32,8 +31,8 @@ FORMATS = tuple(_DRAW)
 def figure_files(
     figures: Sequence[Figure],
     directory: str | os.PathLike[str],
-    formats: Sequence[str] = FORMATS,
-    overwrite: bool = False,
+    formats: Sequence[str],
+    overwrite: bool,
 ) -> dict[Path, tuple[Figure, str]]:
     """The files of figures, ``NAME.FORMAT``, checked before anything is drawn.
 
@@ -67,29 +66,3 @@ def figure_files(
 def drawn(files: Mapping[Path, tuple[Figure, str]]) -> dict[Path, bytes]:
     """What goes into each file."""
     return {file: _DRAW[name](figure.for_paper()) for file, (figure, name) in files.items()}
-
-
-def export_figures(
-    figures: Sequence[Figure],
-    directory: str | os.PathLike[str],
-    formats: Sequence[str] = FORMATS,
-    overwrite: bool = False,
-) -> list[Path]:
-    """Write ``NAME.FORMAT`` for every figure and format; all of them, or none.
-
-    Args:
-        figures: what to write.
-        directory: where; made if there is none.
-        formats: some of ``png``, ``svg`` and ``pdf``.
-        overwrite: replace files that exist.
-
-    Returns:
-        The files written.
-
-    Raises:
-        OSError, ValueError: as :func:`figure_files`; or the files cannot be written. Those that
-            exist stay as they were.
-    """
-    contents = drawn(figure_files(figures, directory, formats, overwrite))
-    write_together(contents)
-    return list(contents)

@@ -4,34 +4,21 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairseq_entmax.analysis.report import figures_density, figures_heads, figures_values
 from fairseq_entmax.analysis.report.charts import Analysis, Figure
-from fairseq_entmax.analysis.report.figures_density import (
-    density_by_layer,
-    density_distribution,
-    diversity_by_layer,
-)
-from fairseq_entmax.analysis.report.figures_heads import (
-    confidence_and_importance,
-    dependency_accuracy,
-    importance_agreement,
-    offset_profile,
-)
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
-from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
-from fairseq_entmax.analysis.report.pruning_table import read_pruning
-
-__all__ = ["Figure", "figures", "read_pruning"]
+from fairseq_entmax.analysis.report.pruning_table import read_pruning as read_pruning
 
 _DRAWN = (
-    trajectories,
-    histograms,
-    density_distribution,
-    density_by_layer,
-    diversity_by_layer,
-    confidence_and_importance,
-    importance_agreement,
-    offset_profile,
-    dependency_accuracy,
+    figures_values.trajectories,
+    figures_values.histograms,
+    figures_density.density_distribution,
+    figures_density.density_by_layer,
+    figures_density.diversity_by_layer,
+    figures_heads.confidence_and_importance,
+    figures_heads.importance_agreement,
+    figures_heads.offset_profile,
+    figures_heads.dependency_accuracy,
 )
 
 

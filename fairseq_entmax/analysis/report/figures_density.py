@@ -2,59 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import operator
 
+from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.analysis.measures.head_values import may_leave_out
-from fairseq_entmax.analysis.report.charts import (
-    Analysis,
-    Figure,
-    Panel,
-    Row,
-    alt,
-    grid,
-    head_tooltip,
-    head_values,
-    heads_of,
-    model_colour,
-    model_dash,
-    model_names,
-    model_shape,
-    present,
-    rounded,
-    wrapped,
-)
-
-_WITHOUT_SOFTMAX = "Models of softmax alone, whose density is 1 everywhere, are left out."
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
+from fairseq_entmax.attentions import ATTENTIONS
 
 
 def sparse_models(analysis: Analysis) -> list[str]:
     """The models that can have weights of zero."""
-    return [
-        model["name"]
-        for model in analysis["models"]
-        if any(may_leave_out(head) for entry in model["attentions"] for head in entry["heads"])
-    ]
+    return list(
+        dict.fromkeys(
+            place["model"] for place, head in charts.heads_of(analysis) if may_leave_out(head)
+        )
+    )
 
 
 def density_distribution(analysis: Analysis) -> list[Figure]:
     """Share of the pairs of a head and a sentence with a density in each bin."""
     names = sparse_models(analysis)
     sums: dict[tuple[str, str], list[int]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["model"] in names and head["density_histogram"]:
             counts = head["density_histogram"]
-            key = (place["model"], place["attention"])
-            sums[key] = [
-                a + b for a, b in zip(sums.get(key, [0] * len(counts)), counts, strict=True)
-            ]
+            known = sums.setdefault((place["model"], place["attention"]), [0] * len(counts))
+            known[:] = map(operator.add, known, counts)
     rows = [
         {
             "model": model,
             "attention": attention,
-            "from": rounded(number / len(counts)),
-            "to": rounded((number + 1) / len(counts)),
+            "from": charts.rounded(number / len(counts)),
+            "to": charts.rounded((number + 1) / len(counts)),
             "count": count,
-            "share": rounded(count / sum(counts)),
+            "share": charts.rounded(count / sum(counts)),
         }
         for (model, attention), counts in sums.items()
         for number, count in enumerate(counts)
@@ -64,33 +46,24 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         return []
     caption = (
         "Share of attendable tokens with a weight above zero, over all heads and sentences "
-        f"(after Correia et al. 2019, figure 4). {_without_softmax(analysis, names)}"
-    ).strip()
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar(binSpacing=1)
-        .encode(
-            x=alt.X(
-                "from:Q",
-                bin="binned",
-                title="density",
-                scale=alt.Scale(domain=[0, 1]),
-                axis=alt.Axis(tickCount=5),
-            ),
-            x2="to:Q",
-            y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
-            color=model_colour(model_names(analysis)),
-            tooltip=[
-                alt.Tooltip("model:N"),
-                alt.Tooltip("attention:N"),
-                alt.Tooltip("from:Q", title="density from"),
-                alt.Tooltip("to:Q"),
-                alt.Tooltip("share:Q", format=".1%"),
-                alt.Tooltip("count:Q", title="heads × sentences"),
-            ],
-        )
+        f"(after Correia et al. 2019, figure 4).{_without_softmax(analysis, names)}"
     )
-    panels = _by_attention_and_model(chart, rows, names, caption)
+    chart = charts.binned_bars(
+        rows,
+        "density",
+        charts.SHARE,
+        y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%", tickCount=4)),
+        color=charts.model_colour(charts.model_names(analysis)),
+        tooltip=[
+            alt.Tooltip("model:N"),
+            alt.Tooltip("attention:N"),
+            alt.Tooltip("from:Q", title="density from"),
+            alt.Tooltip("to:Q"),
+            alt.Tooltip("share:Q", format=".1%"),
+            alt.Tooltip("count:Q", title="heads × sentences"),
+        ],
+    )
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("density_distribution", "Densities of sentences", caption, panels)]
 
 
@@ -98,11 +71,13 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     """The heads of each layer from sparse to dense; a line joins those of the same rank."""
     names = sparse_models(analysis)
     layers: dict[tuple[str, str, int], list[Row]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["model"] in names and head["density"] is not None:
             key = (place["model"], place["attention"], place["layer"])
-            values = {f"value_{name}": rounded(value) for name, value in head["values"].items()}
-            row = {**place, "density": rounded(head["density"]), **values}
+            values = {
+                f"value_{name}": charts.rounded(value) for name, value in head["values"].items()
+            }
+            row = {**place, "density": charts.rounded(head["density"]), **values}
             layers.setdefault(key, []).append(row)
     rows = [
         {**row, "rank": rank}
@@ -113,25 +88,25 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
         return []
     caption = (
         "Mean density of the heads of each layer, sorted; a line joins the heads of the same "
-        f"rank (after Correia et al. 2019, figure 5). {_without_softmax(analysis, names)}"
-    ).strip()
+        f"rank (after Correia et al. 2019, figure 5).{_without_softmax(analysis, names)}"
+    )
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(
-            "density:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(tickCount=3, format=".1f")
-        ),
-        color=model_colour(model_names(analysis)),
+        y=alt.Y("density:Q", scale=charts.SHARE, axis=alt.Axis(tickCount=3, format=".1f")),
+        color=charts.model_colour(charts.model_names(analysis)),
     )
+    # Of the heads' mappings, such as alpha
+    shown = [number for number in declared(analysis) if number.place[0] == "values"]
     lines = base.mark_line(strokeWidth=1, opacity=0.5).encode(detail="rank:O")
     points = base.mark_point(filled=True, size=28, opacity=0.9).encode(
         # Three digits would make 1 of what is nearly 1
-        tooltip=head_tooltip(
+        tooltip=charts.head_tooltip(
             ("density:Q", "density", ".5~f"),
-            *((f"value_{one.name}:Q", one.title, ".3f") for one in head_values(analysis)),
+            *((f"value_{one.name}:Q", one.title, ".3f") for one in shown),
         )
     )
-    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
-    panels = _by_attention_and_model(chart, rows, names, caption)
+    chart = charts.layered(rows, lines, points)
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("density_by_layer", "Density of heads by layer", caption, panels)]
 
 
@@ -143,7 +118,7 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
             "attention": entry["attention"],
             "layer": entry["layer"],
             "place": place,
-            "diversity": rounded(entry["diversity"]),
+            "diversity": charts.rounded(entry["diversity"]),
         }
         for place, model in enumerate(analysis["models"])
         for entry in model["attentions"]
@@ -155,32 +130,21 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         "Jensen-Shannon divergence between the heads of each layer: the higher, the more they "
         "look at different tokens (after Correia et al. 2019, figure 6)."
     )
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
-        color=model_colour(names, legend=True),
+        color=charts.model_colour(names, charts.top_legend()),
     )
-    lines = base.mark_line().encode(strokeDash=model_dash(names, "place"))
+    lines = base.mark_line().encode(strokeDash=charts.model_dash(names))
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
-        shape=model_shape(names, legend=True),
+        shape=charts.model_shape(names),
         tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],
     )
-    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
-    panels = wrapped(chart, "attention", present(rows, "attention"), caption)
+    panels = charts.wrapped(charts.layered(rows, lines, points), rows, caption)
     return [Figure("diversity_by_layer", "Diversity of heads by layer", caption, panels)]
 
 
-def _without_softmax(analysis: Analysis, shown: Sequence[str]) -> str:
-    return _WITHOUT_SOFTMAX if len(shown) < len(analysis["models"]) else ""
-
-
-def _by_attention_and_model(
-    chart: Panel, rows: list[Row], models: list[str], description: str
-) -> alt.FacetChart:
-    return grid(
-        chart,
-        ("attention", present(rows, "attention")),
-        ("model", present(rows, "model", models)),
-        description,
-    )
+def _without_softmax(analysis: Analysis, shown: list[str]) -> str:
+    words = " Models of softmax alone, whose density is 1 everywhere, are left out."
+    return words * (len(shown) < len(analysis["models"]))

@@ -2,29 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import statistics
 from collections.abc import Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.report.charts import (
-    COLOURS,
-    SHAPES,
-    Analysis,
-    Figure,
-    Row,
-    alt,
-    grid,
-    head_tooltip,
-    heads_of,
-    model_colour,
-    model_names,
-    model_shape,
-    present,
-    rounded,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 MOST_RELATIONS = 12
@@ -44,18 +28,16 @@ def confidence_and_importance(analysis: Analysis) -> list[Figure]:
             "the most relevant head is on top. The area of a square is the value, 1 fills a cell; "
             "the number is the head's (after Voita et al. 2019, figure 1 a and b)."
         )
-        name = f"confidence_and_importance-{attention}"
+        chart = _square_chart(rows, charts.model_names(analysis), caption)
         title = f"Importance and confidence: {attention}"
-        figures.append(
-            Figure(name, title, caption, _square_chart(rows, model_names(analysis), caption))
-        )
+        figures.append(Figure(f"confidence_and_importance-{attention}", title, caption, chart))
     return figures
 
 
 def _ranked(analysis: Analysis, attention: str) -> list[Row]:
     """A row for each head and measure, with the head's rank by relevance in its layer."""
     layers: dict[tuple[str, int], list[tuple[Row, dict[str, Any]]]] = {}
-    for place, head in heads_of(analysis):
+    for place, head in charts.heads_of(analysis):
         if place["attention"] == attention and head["relevance"] is not None:
             layers.setdefault((place["model"], place["layer"]), []).append((place, head))
     rows = []
@@ -65,7 +47,9 @@ def _ranked(analysis: Analysis, attention: str) -> list[Row]:
             for measure, title in _TITLES.items():
                 value = head[measure]
                 if value is not None:
-                    rows.append({**place, "rank": rank, "measure": title, "value": rounded(value)})
+                    rows.append(
+                        {**place, "rank": rank, "measure": title, "value": charts.rounded(value)}
+                    )
     return rows
 
 
@@ -75,45 +59,33 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0, grid=False)),
         y=alt.Y("rank:O", title="rank by relevance", axis=alt.Axis(grid=False)),
-        tooltip=head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
+        tooltip=charts.head_tooltip(("value:Q", "value", ".3f"), ("measure:N", "measure", "")),
     )
     squares = base.mark_square(filled=True, opacity=0.35).encode(
-        color=model_colour(names),
+        color=charts.model_colour(names),
         size=alt.Size(
-            "value:Q",
-            scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2]),
-            legend=None,
+            "value:Q", scale=alt.Scale(domain=[0, 1], range=[0, (_CELL - 2) ** 2]), legend=None
         ),
     )
     # In the text's colour, which the page chooses: one that is read on a square and beside it
     numbers = base.mark_text(fontSize=10).encode(text="head:O")
-    chart = alt.layer(squares, numbers, data=alt.InlineData(values=rows))
-    measures = present(rows, "measure", list(_TITLES.values()))
-    return grid(
-        chart,
-        ("measure", measures),
-        ("model", present(rows, "model", names)),
-        description,
-        size=(columns * _CELL, ranks * _CELL),
-    )
+    measures = list(_TITLES.values())
+    size = (columns * _CELL, ranks * _CELL)
+    chart = charts.layered(rows, squares, numbers)
+    return charts.grid(chart, rows, description, ("measure", measures), ("model", names), size)
 
 
 def importance_agreement(analysis: Analysis) -> list[Figure]:
     """Each head by its relevance and by the gradient's measure of its importance."""
     rows = [
-        {
-            **place,
-            "relevance": rounded(head["relevance"]),
-            "gradient": rounded(head["gradient"]),
-        }
-        for place, head in heads_of(analysis)
+        {**place, **{name: charts.rounded(head[name]) for name in ("relevance", "gradient")}}
+        for place, head in charts.heads_of(analysis)
         if head["relevance"] is not None and head["gradient"] is not None
     ]
     if not rows:
         return []
-    names = model_names(analysis)
-    models = present(rows, "model", names)
-    attentions = present(rows, "attention")
+    models = charts.present(rows, "model", charts.model_names(analysis))
+    attentions = charts.present(rows, "attention", ATTENTIONS)
     caption = (
         "Importance of each head by layer-wise relevance propagation (Voita et al. 2019, "
         "section 4) and by the gradient of the loss, as shares of the layer. On the line both "
@@ -123,28 +95,20 @@ def importance_agreement(analysis: Analysis) -> list[Figure]:
     ends = [{"relevance": 0, "gradient": 0}, {"relevance": top, "gradient": top}]
     x = alt.X("relevance:Q", title="relevance (LRP)", axis=alt.Axis(tickCount=4))
     y = alt.Y("gradient:Q", title="gradient", axis=alt.Axis(tickCount=4))
-    points = (
-        alt.Chart()
-        .mark_point(size=45)
-        .encode(
-            x=x,
-            y=y,
-            color=alt.Color("attention:N", scale=value_scale(attentions, COLOURS)),
-            shape=alt.Shape(
-                "attention:N",
-                scale=value_scale(attentions, SHAPES),
-                legend=top_legend(title=None),
-            ),
-            tooltip=head_tooltip(
-                ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
-            ),
-        )
+    shapes, legend = charts.value_scale(attentions, charts.SHAPES), charts.top_legend(title=None)
+    points = alt.Chart().mark_point(size=45)
+    points = points.encode(
+        x=x,
+        y=y,
+        color=alt.Color("attention:N", scale=charts.value_scale(attentions, charts.COLOURS)),
+        shape=alt.Shape("attention:N", scale=shapes, legend=legend),
+        tooltip=charts.head_tooltip(
+            ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
+        ),
     )
-    line = alt.Chart(alt.InlineData(values=ends)).mark_line(
-        color="gray", strokeDash=[4, 4], strokeWidth=1
-    )
-    chart = alt.layer(line.encode(x=x, y=y), points, data=alt.InlineData(values=rows))
-    panels = wrapped(chart, "model", models, caption)
+    line = alt.Chart(alt.InlineData(values=ends)).encode(x=x, y=y)
+    line = line.mark_line(color="gray", strokeDash=[4, 4], strokeWidth=1)
+    panels = charts.wrapped(charts.layered(rows, line, points), rows, caption, "model", models)
     return [Figure("importance_agreement", "Two measures of importance", caption, panels)]
 
 
@@ -152,14 +116,10 @@ def _correlations(rows: list[Row], models: Sequence[str]) -> str:
     """Pearson's, of each model in words."""
     words = []
     for model in models:
-        own = [row for row in rows if row["model"] == model]
-        try:
-            value = statistics.correlation(
-                [row["relevance"] for row in own], [row["gradient"] for row in own]
-            )
-        except statistics.StatisticsError:  # a single head, or all of the same importance
-            continue
-        words.append(f"{model} {value:.2f}")
+        pairs = [(row["relevance"], row["gradient"]) for row in rows if row["model"] == model]
+        # A single head, or all of the same importance, has none
+        with contextlib.suppress(statistics.StatisticsError):
+            words.append(f"{model} {statistics.correlation(*zip(*pairs, strict=True)):.2f}")
     return ", ".join(words) or "not defined"
 
 
@@ -170,16 +130,16 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
             **place,
             "positional": head["positional"]["offset"],
             "offset": int(offset),
-            "weight": rounded(weight),
+            "weight": charts.rounded(weight),
         }
-        for place, head in heads_of(analysis)
+        for place, head in charts.heads_of(analysis)
         if head["positional"] and head["offsets"]
         for offset, weight in head["offsets"]["weight"].items()
         if weight is not None
     ]
     if not rows:
         return []
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     caption = (
         "Mean weight of each positional head at the tokens around the query, a line a head; "
         "positional as in Voita et al. 2019, section 5.1, their confidence as in Correia et al. "
@@ -187,32 +147,23 @@ def offset_profile(analysis: Analysis) -> list[Figure]:
     )
     base = alt.Chart().encode(
         x=alt.X("offset:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y(
-            "weight:Q",
-            title="mean weight",
-            scale=alt.Scale(domain=[0, 1]),
-            axis=alt.Axis(tickCount=3),
-        ),
-        color=model_colour(names),
+        y=alt.Y("weight:Q", title="mean weight", scale=charts.SHARE, axis=alt.Axis(tickCount=3)),
+        color=charts.model_colour(names),
     )
     lines = base.mark_line(strokeWidth=1.3, opacity=0.6).encode(detail="name:N")
     points = base.mark_point(filled=True, size=30, opacity=0.9).encode(
-        tooltip=head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
+        tooltip=charts.head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
     )
-    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
-    panels = grid(
-        chart,
-        ("attention", present(rows, "attention")),
-        ("model", present(rows, "model", names)),
-        caption,
-    )
+    chart = charts.layered(rows, lines, points)
+    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
     return [Figure("offset_profile", "Positional heads", caption, panels)]
 
 
 def dependency_accuracy(analysis: Analysis) -> list[Figure]:
     """The best head of each model for each relation and direction, and the baseline."""
     known = (analysis["annotations"] or {}).get("relations") or {}
-    relations = _frequent(known)
+    ordered = sorted(known.items(), key=lambda item: -item[1]["count"])
+    relations = dict(ordered[:MOST_RELATIONS])
     rows = [
         row
         for relation in relations
@@ -228,64 +179,57 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
         "(after Voita et al. 2019, table 1)."
         + (f" The {len(relations)} most frequent relations are shown." if left_out else "")
     )
-    names = model_names(analysis)
+    names = charts.model_names(analysis)
     order = list(dict.fromkeys(row["direction"] for row in rows))
     row_height = max(22, 9 * len(names) + 8)
     y = alt.Y("direction:N", title=None, sort=order, axis=alt.Axis(labelLimit=260, grid=True))
-    x = alt.X("accuracy:Q", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%", tickCount=5))
-    baseline = (
-        alt.Chart()
-        .mark_bar(opacity=0.35, color="gray", size=row_height - 8)
-        .encode(y=y, x=alt.X("baseline:Q", stack=None, title="accuracy"))
-        .transform_aggregate(baseline="max(baseline)", groupby=["direction"])
+    baseline = alt.Chart().mark_bar(opacity=0.35, color="gray", size=row_height - 8)
+    baseline = baseline.encode(y=y, x=alt.X("baseline:Q", stack=None, title="accuracy"))
+    baseline = baseline.transform_aggregate(baseline="max(baseline)", groupby=["direction"])
+    points = alt.Chart().mark_point(filled=True, size=50, opacity=1)
+    points = points.encode(
+        x=alt.X("accuracy:Q", scale=charts.SHARE, axis=alt.Axis(format="%", tickCount=5)),
+        y=y,
+        # Below each other: models that agree would hide each other
+        yOffset=alt.YOffset("model:N", sort=list(names), scale=alt.Scale(paddingOuter=0.5)),
+        color=charts.model_colour(names, charts.top_legend()),
+        shape=charts.model_shape(names),
+        tooltip=[
+            "direction:N",
+            *charts.head_tooltip(
+                ("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")
+            ),
+            alt.Tooltip("offset:Q", title="its relative position", format="+d"),
+            alt.Tooltip("count:Q", title="relations of this kind"),
+        ],
     )
-    points = (
-        alt.Chart()
-        .mark_point(filled=True, size=50, opacity=1)
-        .encode(
-            x=x,
-            y=y,
-            # Below each other: models that agree would hide each other
-            yOffset=alt.YOffset("model:N", sort=list(names), scale=alt.Scale(paddingOuter=0.5)),
-            color=model_colour(names, legend=True),
-            shape=model_shape(names, legend=True),
-            tooltip=[
-                "direction:N",
-                *head_tooltip(("accuracy:Q", "accuracy", ".1%"), ("baseline:Q", "baseline", ".1%")),
-                alt.Tooltip("offset:Q", title="its relative position", format="+d"),
-                alt.Tooltip("count:Q", title="relations of this kind"),
-            ],
-        )
-    )
-    chart = alt.layer(baseline, points, data=alt.InlineData(values=rows)).properties(
+    chart = charts.layered(rows, baseline, points).properties(
         width=460, height=row_height * len(order), description=caption
     )
     return [Figure("dependency_accuracy", "Dependency relations", caption, chart)]
 
 
-def _frequent(relations: dict[str, Any]) -> dict[str, Any]:
-    ordered = sorted(relations.items(), key=lambda item: -item[1]["count"])
-    return dict(ordered[:MOST_RELATIONS])
-
-
 def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
     """One row a model."""
     known = analysis["annotations"]["relations"][relation]
-    best: dict[str, Row] = {}
-    for place, head in heads_of(analysis):
+    best: dict[str, tuple[float, Row]] = {}
+    for place, head in charts.heads_of(analysis):
         if place["attention"] != ENCODER_SELF or not head["dependencies"]:
             continue
         accuracy = head["dependencies"].get(relation, {}).get(direction)
         if accuracy is None or known[direction]["baseline"] is None:
             continue
-        if place["model"] not in best or accuracy > best[place["model"]]["accuracy"]:
-            words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
-            best[place["model"]] = {
-                **place,
-                "direction": words,
-                "accuracy": accuracy,
-                "baseline": rounded(known[direction]["baseline"]),
-                "offset": known[direction]["offset"],
-                "count": known["count"],
-            }
-    return [{**row, "accuracy": rounded(row["accuracy"])} for row in best.values()]
+        if place["model"] not in best or accuracy > best[place["model"]][0]:
+            best[place["model"]] = accuracy, place
+    words = f"{relation} → head" if direction == "to_head" else f"head → {relation}"
+    return [
+        {
+            **place,
+            "direction": words,
+            "accuracy": charts.rounded(accuracy),
+            "baseline": charts.rounded(known[direction]["baseline"]),
+            "offset": known[direction]["offset"],
+            "count": known["count"],
+        }
+        for accuracy, place in best.values()
+    ]

@@ -4,17 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_entmax.analysis.report.charts import (
-    COLOURS,
-    SHAPES,
-    Figure,
-    Row,
-    alt,
-    present,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS, ENCODER_SELF
 
 ENCODER = "encoder pruned, decoder frozen"
@@ -46,30 +37,30 @@ def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
             axis=alt.Axis(tickCount=5),
         ),
         y=alt.Y("BLEU:Q", scale=alt.Scale(zero=False, padding=10), axis=alt.Axis(tickCount=6)),
-        color=alt.Color("mapping:N", scale=value_scale(mappings, COLOURS), legend=top_legend()),
+        color=alt.Color(
+            "mapping:N",
+            scale=charts.value_scale(mappings, charts.COLOURS),
+            legend=charts.top_legend(),
+        ),
     )
-    lines = (
-        base.mark_line(strokeWidth=1.5)
-        .encode(
-            strokeDash=alt.StrokeDash(
-                "kind:N",
-                scale=alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]]),
-                legend=None,
-            )
-        )
-        .transform_filter("datum.kind == 'pruned' || datum.kind == 'scratch'")
-    )
+    dashes = alt.Scale(domain=["pruned", "scratch"], range=[[1, 0], [3, 3]])
+    lines = base.mark_line(strokeWidth=1.5)
+    lines = lines.encode(strokeDash=alt.StrokeDash("kind:N", scale=dashes, legend=None))
+    lines = lines.transform_filter("datum.kind == 'pruned' || datum.kind == 'scratch'")
     points = base.mark_point(filled=True, size=80, opacity=1).encode(
         shape=alt.Shape(
             "kind:N",
-            scale=value_scale(KINDS, SHAPES),
+            scale=charts.value_scale(KINDS, charts.SHAPES),
             # Neither lost on white nor on black
-            legend=top_legend(title="model", symbolFillColor="gray", symbolStrokeColor="gray"),
+            legend=charts.top_legend(
+                title="model", symbolFillColor="gray", symbolStrokeColor="gray"
+            ),
         ),
         tooltip=["mapping:N", "model:N", "heads:Q", "layers:N", "BLEU:Q", "parameters:Q"],
     )
-    chart = alt.layer(lines, points, data=alt.InlineData(values=rows))
-    panels = wrapped(chart, "panel", present(rows, "panel", (ENCODER, ALL)), caption)
+    panels = charts.wrapped(
+        charts.layered(rows, lines, points), rows, caption, "panel", (ENCODER, ALL)
+    )
     panels = panels.resolve_scale(x="independent")
     return [Figure("bleu_by_heads", "BLEU and heads left", caption, panels)]
 
@@ -83,7 +74,6 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
         is_pruned = kind in ("pruned", "scratch")
         if is_pruned and row["model"].startswith("encoder") != (panel == ENCODER):
             continue
-        layers = "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS)
         rows.append(
             {
                 "panel": panel,
@@ -91,7 +81,7 @@ def _panel(pruning: list[dict[str, Any]], panel: str) -> list[Row]:
                 "model": row["model"],
                 "kind": kind,
                 "heads": sum(sum(row[name]) for name in counted),
-                "layers": layers,
+                "layers": "; ".join(",".join(map(str, row[name])) for name in ATTENTIONS),
                 "BLEU": row["BLEU"],
                 "parameters": row["parameters"],
             }

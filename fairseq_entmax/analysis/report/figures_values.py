@@ -5,29 +5,14 @@ After Correia et al. 2019, figures 2 and 3.
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.measures.head_values import head_value
-from fairseq_entmax.analysis.report.charts import (
-    DASHES,
-    Analysis,
-    Figure,
-    Row,
-    alt,
-    file_name,
-    grid,
-    head_name,
-    heads_of,
-    model_colour,
-    model_names,
-    present,
-    ramp,
-    rounded,
-    top_legend,
-    value_scale,
-    wrapped,
-)
+from fairseq_entmax.analysis.report import charts
+from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
+from fairseq_entmax.attentions import ATTENTIONS
 
 MOST_POINTS = 80
 BINS = 20
@@ -35,31 +20,23 @@ BINS = 20
 
 def trajectories(analysis: Analysis) -> list[Figure]:
     """One figure for each value that training recorded, and each model that it did so for."""
-    names = dict.fromkeys(name for model in analysis["models"] for name in model["records"])
-    return [figure for name in names for figure in _trajectories_of(analysis, name)]
-
-
-def _trajectories_of(analysis: Analysis, name: str) -> list[Figure]:
-    number = head_value(name)
-    models = [model for model in analysis["models"] if name in model["records"]]
     figures = []
-    for place, model in enumerate(models):
-        rows = _rows(model["records"][name])
-        if not rows:
-            continue
-        alone = len(models) == 1
-        caption = (
-            f"{number.title} of every head of {model['name']} while it trained, a line a head; "
-            f"{_words(number)} (after Correia et al. 2019, figure 2)."
-        )
-        figures.append(
-            Figure(
-                f"{name}_trajectories" + ("" if alone else f"-{place}-{file_name(model['name'])}"),
-                f"{number.title} while training" + ("" if alone else f": {model['name']}"),
-                caption,
-                _trajectory_chart(rows, number, caption),
+    for name in dict.fromkeys(name for model in analysis["models"] for name in model["records"]):
+        number = head_value(name)
+        models = [model for model in analysis["models"] if name in model["records"]]
+        for place, model in enumerate(models):
+            rows = _rows(model["records"][name])
+            if not rows:
+                continue
+            caption = (
+                f"{number.title} of every head of {model['name']} while it trained, a line a "
+                f"head; {_words(number)} (after Correia et al. 2019, figure 2)."
             )
-        )
+            file, title = f"{name}_trajectories", f"{number.title} while training"
+            if len(models) > 1:
+                file += f"-{place}-{charts.file_name(model['name'])}"
+                title += f": {model['name']}"
+            figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
     return figures
 
 
@@ -75,20 +52,17 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
         for layer, last in layers.items():
             values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
             for head, final in enumerate(last):
-                known = [
-                    (line["update"], rounded(heads[head]))
-                    for line, heads in zip(kept, values, strict=True)
-                    if head < len(heads)
-                ]
+                pairs = zip(kept, values, strict=True)
+                known = [(line["update"], own[head]) for line, own in pairs if head < len(own)]
                 shared = len(last) == 1
                 rows.append(
                     {
                         "attention": attention,
                         "layer": int(layer),
-                        "name": f"layer {layer}" if shared else head_name(int(layer), head),
-                        "final": rounded(final),
+                        "name": f"layer {layer}" if shared else charts.head_name(int(layer), head),
+                        "final": charts.rounded(final),
                         "update": [update for update, _ in known],
-                        "value": [value for _, value in known],
+                        "value": [charts.rounded(value) for _, value in known],
                     }
                 )
     return rows
@@ -100,7 +74,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     pointed = alt.selection_point(
         name="pointed", fields=["name", "attention"], on="pointerover", empty=False
     )
-    legend = top_legend(columns=6, symbolStrokeWidth=3)
+    legend = charts.top_legend(columns=6, symbolStrokeWidth=3)
     base = alt.Chart().encode(
         x=alt.X("update:Q", title="updates", axis=alt.Axis(tickCount=4, format="~s")),
         y=alt.Y("value:Q", title=number.title, scale=_scale(number.range)),
@@ -109,10 +83,12 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     lines = base.mark_line().encode(
         color=alt.Color(
             "layer:O",
-            scale=alt.Scale(domain=layers, range=ramp(len(layers))),
+            scale=alt.Scale(domain=layers, range=charts.ramp(len(layers))),
             legend=legend,
         ),
-        strokeDash=alt.StrokeDash("layer:O", scale=value_scale(layers, DASHES), legend=legend),
+        strokeDash=alt.StrokeDash(
+            "layer:O", scale=charts.value_scale(layers, charts.DASHES), legend=legend
+        ),
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
@@ -124,10 +100,8 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
             alt.Tooltip("final:Q", title=f"{number.title} at the end", format=".3f"),
         ]
     )
-    chart = alt.layer(
-        lines.add_params(by_layer), targets.add_params(pointed), data=alt.InlineData(values=rows)
-    )
-    panels = wrapped(chart, "attention", present(rows, "attention"), description)
+    chart = charts.layered(rows, lines.add_params(by_layer), targets.add_params(pointed))
+    panels = charts.wrapped(chart, rows, description)
     panels.transform = [alt.FlattenTransform(flatten=["update", "value"])]
     return panels
 
@@ -143,44 +117,34 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
 
 def histograms(analysis: Analysis) -> list[Figure]:
     """How many heads learned which number, in twentieths of its range, a figure for each value."""
-    names = dict.fromkeys(
-        name
-        for model in analysis["models"]
-        for row in model["attentions"]
-        for name in row["learned"]
-    )
-    return [figure for name in names for figure in _histogram(analysis, head_value(name))]
-
-
-def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
-    learned = {
-        (model["name"], entry["attention"], entry["layer"])
-        for model in analysis["models"]
-        for entry in model["attentions"]
-        if number.name in entry["learned"]
-    }
-    values = [
-        (place, head["values"][number.name])
-        for place, head in heads_of(analysis)
-        if (place["model"], place["attention"], place["layer"]) in learned
-        and number.name in head["values"]
+    values: dict[str, list[tuple[str, str, float]]] = {}
+    for model in analysis["models"]:
+        for entry in model["attentions"]:
+            for name in entry["learned"]:
+                own = [head["values"][name] for head in entry["heads"] if name in head["values"]]
+                rows = ((model["name"], entry["attention"], value) for value in own)
+                values.setdefault(name, []).extend(rows)
+    return [
+        _histogram(analysis, head_value(name), known) for name, known in values.items() if known
     ]
-    if not values:
-        return []
-    known = [value for _, value in values]
+
+
+def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, float]]) -> Figure:
+    """Of values with their model and attention."""
+    known = [value for _, _, value in values]
     low, high = number.range or (min(known), max(known))
     width = (high - low or 1) / BINS
-    bins: dict[tuple[str, str, int], int] = {}
-    for place, value in values:
-        # A value on the border of two bins is in the upper one, whatever float makes of it
-        key = place["model"], place["attention"], min(int((value - low) / width + 1e-9), BINS - 1)
-        bins[key] = bins.get(key, 0) + 1
+    # A value on the border of two bins is in the upper one, whatever float makes of it
+    bins: Counter[tuple[str, str, int]] = Counter(
+        (model, attention, min(int((value - low) / width + 1e-9), BINS - 1))
+        for model, attention, value in values
+    )
     rows = [
         {
             "model": model,
             "attention": attention,
-            "from": rounded(low + bin_ * width),
-            "to": rounded(low + (bin_ + 1) * width),
+            "from": charts.rounded(low + bin_ * width),
+            "to": charts.rounded(low + (bin_ + 1) * width),
             "heads": count,
         }
         for (model, attention, bin_), count in sorted(bins.items())
@@ -189,35 +153,14 @@ def _histogram(analysis: Analysis, number: Number) -> list[Figure]:
         f"How many heads of each attention learned which {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
-    return [
-        Figure(
-            f"{number.name}_histogram",
-            f"Learned {number.title}",
-            caption,
-            _histogram_chart(rows, number, model_names(analysis), caption),
-        )
-    ]
-
-
-def _histogram_chart(
-    rows: list[Row], number: Number, names: list[str], description: str
-) -> alt.FacetChart:
-    chart = (
-        alt.Chart(alt.InlineData(values=rows))
-        .mark_bar(binSpacing=1)
-        .encode(
-            x=alt.X(
-                "from:Q",
-                bin="binned",
-                title=number.title,
-                scale=_scale(number.range),
-                axis=alt.Axis(tickCount=5),
-            ),
-            x2="to:Q",
-            y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
-            color=model_colour(names),
-            tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
-        )
+    names = charts.model_names(analysis)
+    chart = charts.binned_bars(
+        rows,
+        number.title,
+        _scale(number.range),
+        y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+        color=charts.model_colour(names),
+        tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
     )
-    models, shown = present(rows, "model", names), present(rows, "attention")
-    return grid(chart, ("model", models), ("attention", shown), description)
+    panels = charts.grid(chart, rows, caption, ("model", names), ("attention", ATTENTIONS))
+    return Figure(f"{number.name}_histogram", f"Learned {number.title}", caption, panels)

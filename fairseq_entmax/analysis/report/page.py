@@ -51,17 +51,20 @@ def render_page(
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
             Vega-Lite specification.
         measure: what the overview shows first, one of
-            :func:`fairseq_entmax.analysis.report.head_measures.measures_of`; None takes the first
-            that tells heads apart.
+            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
+            tells heads apart.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
     library = _library() if figures else ""
+    data = analysis["data"]
+    names = ", ".join(model["name"] for model in analysis["models"])
+    pair = f"{data['source_lang']}-{data['target_lang']}"
     script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {
         "hashes": " ".join(_hash(text) for text in (script, library)),
-        "title": html.escape(_title(analysis)),
+        "title": html.escape(f"Attention heads of {names} on {pair} {data['subset']}"),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
         "data": _json(page_data(analysis, figures, measure)),
@@ -74,12 +77,6 @@ def render_page(
     }
     # One pass: what is put in is not searched for places again
     return re.sub(r"\{\{(\w+)\}\}", lambda match: parts[match[1]], _template("page.html"))
-
-
-def _title(analysis: dict[str, Any]) -> str:
-    data = analysis["data"]
-    names = ", ".join(model["name"] for model in analysis["models"])
-    return f"Attention heads of {names} on {data['source_lang']}-{data['target_lang']} {data['subset']}"
 
 
 def _template(name: str) -> str:

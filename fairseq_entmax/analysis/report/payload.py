@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import base64
 import gzip
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+from fairseq_entmax.analysis.document import rounded
 from fairseq_entmax.analysis.maps import decoded
-from fairseq_entmax.analysis.measures.base import Number
-from fairseq_entmax.analysis.report.head_measures import first_measure, measures_of
+from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report.roles import roles
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -21,6 +22,29 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
+
+
+def measures_of(analysis: dict[str, Any]) -> list[Number]:
+    """The numbers that at least one head has, in the order of the analysis."""
+    return [number for number in declared(analysis) if _values(analysis, number)]
+
+
+def first_measure(analysis: dict[str, Any]) -> str | None:
+    """The name of the first number that tells heads apart, else of the first, if any."""
+    present = measures_of(analysis)
+    telling = [number for number in present if len(_values(analysis, number)) > 1]
+    return next((number.name for number in [*telling, *present]), None)
+
+
+def _values(analysis: dict[str, Any], number: Number) -> set[float]:
+    """The different values that heads have."""
+    values = {
+        number.of(head, layer)
+        for model in analysis["models"]
+        for layer in model["attentions"]
+        for head in layer["heads"]
+    }
+    return values - {None}
 
 
 def page_data(
@@ -34,12 +58,11 @@ def page_data(
         measure: the name of the one shown first; None takes the first that tells heads apart.
     """
     measures = measures_of(analysis)
-    first = first_measure(analysis)
     return {
         "data": analysis["data"],
-        "relations": _short((analysis["annotations"] or {}).get("relations")),
+        "relations": rounded((analysis["annotations"] or {}).get("relations"), DIGITS),
         "attentions": list(ATTENTIONS),
-        "measure": measure or (first and first.name),
+        "measure": measure or first_measure(analysis),
         "measures": [
             {
                 "name": item.name,
@@ -65,7 +88,7 @@ def page_data(
                 "attention": layer["attention"],
                 "layer": layer["layer"],
                 "mapping": layer["mapping"],
-                "diversity": _short(layer["diversity"]),
+                "diversity": rounded(layer["diversity"], DIGITS),
                 "heads": [_head(head, layer, analysis, measures) for head in layer["heads"]],
             }
             for number, model in enumerate(analysis["models"])
@@ -93,44 +116,28 @@ def _head(
     return {
         "head": head["head"],
         "values": {
-            measure.name: _short(measure.of(head, layer))
+            measure.name: rounded(measure.of(head, layer), DIGITS)
             for measure in measures
             if not (measure.group and measure.place[0] in TABLES)
         },
         "roles": roles(head, analysis, layer["attention"]),
-        "offsets": _short(head["offsets"]),
+        "offsets": rounded(head["offsets"], DIGITS),
         "histogram": head["density_histogram"],
-        "dependencies": _short(head["dependencies"]),
+        "dependencies": rounded(head["dependencies"], DIGITS),
     }
-
-
-def _short(value: Any) -> Any:
-    """The same with its numbers rounded."""
-    if isinstance(value, dict):
-        return {key: _short(item) for key, item in value.items()}
-    return float(f"{value:.{DIGITS}g}") if isinstance(value, float) else value
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
     """The tokens of a sentence, and where each attention lies in its block of weights."""
     start = 0
-    models = []
+    models: list[list[dict[str, Any]]] = []
     for attentions in entry["models"]:
-        places = []
+        models.append([])
         for item in attentions:
-            heads, queries, keys = item["shape"]
-            places.append(
-                {
-                    "attention": item["attention"],
-                    "layer": item["layer"],
-                    "heads": heads,
-                    "queries": queries,
-                    "keys": keys,
-                    "start": start,
-                }
-            )
-            start += heads * queries * keys
-        models.append(places)
+            sizes = dict(zip(("heads", "queries", "keys"), item["shape"], strict=True))
+            place = {"attention": item["attention"], "layer": item["layer"], **sizes}
+            models[-1].append({**place, "start": start})
+            start += math.prod(item["shape"])
     return {
         "sentence": entry["sentence"],
         "source": entry["source"],

@@ -65,27 +65,19 @@ def _strongest_first(found: Any) -> list[_Role]:
 
 
 def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
-    positional = head["positional"]
+    positional, shares = head["positional"], (head["offsets"] or {}).get("share", {})
     if positional:
-        place = _place(positional["offset"], "position" if attention == CROSS else "token")
-        yield positional["share"], f"{place}, {_percent(positional['share'])}"
-        return
-    shares = (head["offsets"] or {}).get("share", {})
-    share, offset = max(
-        ((share, int(name)) for name, share in shares.items() if share is not None),
-        default=(0.0, 0),
-    )
-    if share >= OFTEN:
-        place = _place(offset, "position" if attention == CROSS else "token")
-        yield share, f"often {place}, {_percent(share)}"
-
-
-def _place(offset: int, what: str) -> str:
-    """An offset in words. Source and target have places, but no token in common."""
-    if abs(offset) > 1:
-        return f"{what} {abs(offset)} {'back' if offset < 0 else 'ahead'}"
-    here = "current" if what == "token" else "same"
-    return f"{('previous', here, 'next')[offset + 1]} {what}"
+        share, offset = positional["share"], positional["offset"]
+    else:
+        known = [(share, int(name)) for name, share in shares.items() if share is not None]
+        share, offset = max(known, default=(0.0, 0))
+    # Source and target have places, but no token in common
+    what, here = ("position", "same") if attention == CROSS else ("token", "current")
+    place = f"{what} {abs(offset)} {'back' if offset < 0 else 'ahead'}"
+    if abs(offset) <= 1:
+        place = f"{('previous', here, 'next')[offset + 1]} {what}"
+    if positional or share >= OFTEN:
+        yield share, f"{'' if positional else 'often '}{place}, {_percent(share)}"
 
 
 def _of_tokens(head: dict[str, Any]) -> Iterator[_Role]:

@@ -3,8 +3,9 @@ import zlib
 
 import pytest
 
-from fairseq_entmax.analysis.report.export import PNG_SCALE, export_figures
+from fairseq_entmax.analysis.report.export import PNG_SCALE
 from fairseq_entmax.analysis.report.figures import figures
+from tests.analysis.report.exporting import export_figures
 from tests.analysis.report.synthetic import synthetic_analysis
 
 

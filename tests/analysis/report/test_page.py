@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from fairseq_entmax.analysis.report import command, payload
-from fairseq_entmax.analysis.report.head_measures import measures_of
 from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.report.payload import measures_of
 from fairseq_entmax.analysis.report.pruning_table import COLUMNS
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
