@@ -29,19 +29,25 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
             yield attention, number, module
 
 
-def transformer_layers(model: nn.Module) -> Iterator[tuple[str, int, Any]]:
+def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, int, Any]]:
     """Every attention of any fairseq Transformer, with the layer that it is in.
 
     The model may be an encoder and a decoder, a decoder alone, or an encoder alone.
 
+    Args:
+        model: the model, or a module in it.
+        path: of the module in the model, with a dot behind it; empty for the model itself.
+
     Yields:
         (one of the three names, layer from 0, the layer's module).
     """
-    modules = dict(model.named_modules())
-    for path, module in modules.items():
-        found = place_of(path) if isinstance(module, FairseqMultiheadAttention) else None
-        if found is not None and not found[2]:
-            yield *found[0], modules[path.rpartition(".")[0]]
+    for name, module in model.named_children():
+        if isinstance(module, FairseqMultiheadAttention):
+            found = place_of(path + name)
+            if found is not None:
+                yield *found[0], model
+        else:
+            yield from transformer_layers(module, f"{path}{name}.")
 
 
 def give_heads(layer: Any, attention: str, heads: Heads) -> None:
