@@ -1,3 +1,4 @@
+import copy
 import json
 
 import pytest
@@ -105,6 +106,16 @@ def test_a_new_training_in_an_old_folder_starts_its_own_record(tmp_path, trainer
     records = read_record(tmp_path / "alpha.jsonl")
     assert [record["update"] for record in records] == [0]
     assert records[0]["alpha"]["cross"]["0"] == [1.6] * 4
+
+
+def test_a_copy_of_a_model_records_its_own_values(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), alpha_init="1.2")
+    copied = copy.deepcopy(model)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(1)
+    trainer.step(copied)
+    assert read_record(tmp_path / "alpha.jsonl")[0]["alpha"]["cross"]["0"] == [1.2] * 4
 
 
 @pytest.mark.parametrize(
