@@ -197,7 +197,10 @@ def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(
     checkpoint = stock / "checkpoint_best.pt"
     result = train(data, tmp_path, f"{option}={checkpoint}", "--max-epoch=2", "--alpha-init=1.2")
     output = result.stdout + result.stderr
-    assert "has no value for 6 learned parameters; they start as in a new model (--alpha-init 1.2)" in output
+    assert (
+        "has no value for 6 learned parameters; they start as in a new model (--alpha-init 1.2)"
+        in output
+    )
     first = float(logged(result, "train_inner")[0]["loss"])
     fresh = float(
         logged(train(data, tmp_path / "fresh", "--max-update=5"), "train_inner")[0]["loss"]

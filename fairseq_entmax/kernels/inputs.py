@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 
-class AttentionOptions(NamedTuple):
+class ScoreSettings(NamedTuple):
     """What has no gradient, of :meth:`fairseq_entmax.kernels.backends.Attention.attention`."""
 
     key_padding_mask: Tensor | None = None
@@ -24,7 +24,7 @@ def attention_by(
     """:meth:`fairseq_entmax.kernels.backends.Attention.attention` of a backend.
 
     Args:
-        function: of query, key, value, epsilon and :class:`AttentionOptions`, all checked.
+        function: of query, key, value, epsilon and :class:`ScoreSettings`, all checked.
         takes: whether it is for such queries.
         taken: for which, to stand behind "query must be" in an error.
     """
@@ -44,7 +44,7 @@ def attention_by(
                 f"query must be (batch, heads, queries, head_dim) {taken}, not "
                 f"{tuple(query.shape)} in {query.dtype} on {query.device}"
             )
-        options = AttentionOptions(key_padding_mask, attn_mask, causal, scale)
+        options = ScoreSettings(key_padding_mask, attn_mask, causal, scale)
         _check(query, key, value, epsilon, options)
         # Outside of the function, which keeps its inputs for second derivatives
         rows = (dense_rows(tensor) for tensor in (query, key, value))
@@ -54,7 +54,7 @@ def attention_by(
 
 
 def _check(
-    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: AttentionOptions
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
 ) -> None:
     """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
     key_padding_mask, attn_mask, _, _ = options
@@ -96,7 +96,7 @@ def _check(
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
 
 
-def masked_scores(query: Tensor, key: Tensor, options: AttentionOptions) -> Tensor:
+def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
     """The scores that kernels never write: ``(batch, heads, queries, keys)``, float32.
 
     The padding may be of bytes. What a mask leaves out is ``-inf``, even where its score is NaN.

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives
 from fairseq_entmax.kernels.inputs import (
-    AttentionOptions,
+    ScoreSettings,
     attention_by,
     dense_rows,
     positions_first,
@@ -58,7 +58,7 @@ def takes(query: Tensor) -> bool:
     return rows.takes(query) and query.dtype == torch.float32
 
 
-def _as_read(options: AttentionOptions, query: Tensor, key: Tensor) -> AttentionOptions:
+def _as_read(options: ScoreSettings, query: Tensor, key: Tensor) -> ScoreSettings:
     """The masks as the library reads them: one of the future is a mask as any other."""
     padding, mask, causal, scale = options
     queries, keys = query.size(2), key.size(2)
@@ -70,7 +70,7 @@ def _as_read(options: AttentionOptions, query: Tensor, key: Tensor) -> Attention
         for_lanes = mask.new_zeros((keys, _blocks(queries) * library.lanes()), dtype=torch.float32)
         for_lanes[:, :queries] = mask.t()
         mask = for_lanes
-    return AttentionOptions(None if padding is None else padding.contiguous(), mask, False, scale)
+    return ScoreSettings(None if padding is None else padding.contiguous(), mask, False, scale)
 
 
 def _blocks(queries: int) -> int:
@@ -78,7 +78,7 @@ def _blocks(queries: int) -> int:
     return -(-queries // library.lanes())
 
 
-def _shape(query: Tensor, key: Tensor, epsilon: Tensor, options: AttentionOptions) -> _Shape:
+def _shape(query: Tensor, key: Tensor, epsilon: Tensor, options: ScoreSettings) -> _Shape:
     padding, mask, _, scale = options
     return _Shape(
         *(*query.shape[:3], key.size(2), query.size(3), scale),
@@ -99,7 +99,7 @@ class _Attention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         epsilon: float | Tensor,
-        options: AttentionOptions,
+        options: ScoreSettings,
     ) -> Tensor:
         options = _as_read(options, query, key)
         batch, heads, queries, _ = query.shape
@@ -146,9 +146,7 @@ class _Attention(torch.autograd.Function):
             )
             library.check(
                 library.library().entmax_attention_backward(
-                    ctypes.byref(
-                        _shape(query, key, row_epsilon, AttentionOptions(scale=ctx.scale))
-                    ),
+                    ctypes.byref(_shape(query, key, row_epsilon, ScoreSettings(scale=ctx.scale))),
                     ctypes.byref(gradients),
                     library.address(probs),
                     _threads(query, key),

@@ -26,7 +26,7 @@ from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives
 from fairseq_entmax.kernels.inputs import (
-    AttentionOptions,
+    ScoreSettings,
     attention_by,
     dense_rows,
     masked_scores,
@@ -72,7 +72,7 @@ class _Attention(torch.autograd.Function):
         key: Tensor,
         value: Tensor,
         epsilon: float | Tensor,
-        options: AttentionOptions,
+        options: ScoreSettings,
     ) -> Tensor:
         padding, mask, ctx.causal, ctx.scale = options
         padding = None if padding is None else padding.contiguous().view(torch.uint8)
@@ -107,7 +107,7 @@ class _Attention(torch.autograd.Function):
         epsilon = values if ctx.epsilon is None else ctx.epsilon
         if derivatives.are_wanted(grad):
             with torch.no_grad():
-                options = AttentionOptions(padding, mask, ctx.causal, ctx.scale)
+                options = ScoreSettings(padding, mask, ctx.causal, ctx.scale)
                 scores = masked_scores(query, key, options)
                 probs = probabilities(scores, epsilon if given is None else values.view(-1, 1, 1))
             inputs = (query, key, value, epsilon if given is None else given)
