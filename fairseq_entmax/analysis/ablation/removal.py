@@ -224,7 +224,6 @@ class Scorer:
         return self._in_order(texts)
 
     def _references(self) -> list[str]:
-        """The targets as text."""
         pad = self._dictionary.pad()
         texts = []
         try:
