@@ -59,7 +59,7 @@ def compare(
     systems = [finished[name] for name in [(), *names]]
     unchanged: dict[str, float | None] = {LOSS: None, BLEU: None}
     removals: list[dict[str, Any]] = [{"heads": list(name), **unchanged} for name in names]
-    # Of all systems, and of those that are held against the first
+    # Of all systems, and p of those that are held against the first
     scores: dict[str, tuple[list[float], list[float]]] = {}
     tests: dict[str, Any] = {}
     if finished[()].nll is not None:
