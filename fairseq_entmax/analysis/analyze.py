@@ -234,7 +234,6 @@ def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[
 
 
 def _sentences(text: str, size: int) -> list[int]:
-    """The numbers that ``--sentences`` gives."""
     numbers = []
     for part in filter(None, (part.strip() for part in text.split(","))):
         if not (part.isascii() and part.isdigit() and int(part) < size):

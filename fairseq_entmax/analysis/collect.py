@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch, Side
@@ -18,13 +19,6 @@ from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.statistics import ModelStatistics
-from fairseq_entmax.analysis.tokens import (
-    DECLARATIVE,
-    INTERROGATIVE,
-    TokenTable,
-    final_punctuation,
-    rare_tokens,
-)
 
 
 class Tables:
@@ -41,8 +35,8 @@ class Tables:
     ) -> None:
         self.pad: int = task.source_dictionary.pad()
         self.eos: int = task.source_dictionary.eos()
-        self.source = TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
-        self.target = TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
+        self.source = tokens.TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
+        self.target = tokens.TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
         self.annotations = annotations
 
     def batch(self, sample: Any) -> Batch:
@@ -86,14 +80,14 @@ class DataCounts:
             self.annotated.update(batch.annotated)
         source, table = batch.source, batch.table
         assert table is not None
-        _, ending = final_punctuation(table, source.tokens, ~source.real | source.end)
-        _, _, rank = rare_tokens(table, source.tokens)
+        _, ending = tokens.final_punctuation(table, source.tokens, ~source.real | source.end)
+        _, _, rank = tokens.rare_tokens(table, source.tokens)
         counted: dict[str, int | Tensor] = {
             "sentences": len(source.tokens),
             "source_tokens": source.real.sum(),
             "target_tokens": batch.target.real.sum(),
-            "interrogative_sentences": (ending == INTERROGATIVE).sum(),
-            "declarative_sentences": (ending == DECLARATIVE).sum(),
+            "interrogative_sentences": (ending == tokens.INTERROGATIVE).sum(),
+            "declarative_sentences": (ending == tokens.DECLARATIVE).sum(),
             "rare_word_sentences": (rank >= RARE_RANK).sum(),
         }
         self.numbers.update({name: int(number) for name, number in counted.items()})

@@ -23,15 +23,17 @@ def check(analysis: dict[str, Any], name: str) -> None:
     Raises:
         ValueError: names the place.
     """
+    where = ""
     try:
         _check_models(analysis)
         _check_numbers(analysis)
         maps = _checked_maps(analysis)
         total = sum(map_bytes(one["shape"]) for one in maps.values())
         for place, one in maps.items() if total <= LARGEST else ():
-            _check_map(place, one)
+            where = f"{place}: "
+            check_weights(decoded(one))
     except ValueError as error:
-        raise ValueError(f"{name} is damaged at $.{error}") from None
+        raise ValueError(f"{name} is damaged at $.{where}{error}") from None
     if total > LARGEST:
         raise ValueError(
             f"the weights in {name} are {total:,} bytes, and a report shows {LARGEST:,} at most: "
@@ -101,10 +103,3 @@ def _checked_maps(analysis: dict[str, Any]) -> dict[str, dict[str, Any]]:
                     raise ValueError(f"{where}.shape: {shape} does not fit the heads of that layer")
                 maps[where] = one
     return maps
-
-
-def _check_map(place: str, one: dict[str, Any]) -> None:
-    try:
-        check_weights(decoded(one))
-    except ValueError as error:
-        raise ValueError(f"{place}: {error}") from None

@@ -79,7 +79,6 @@ def _parsed(path: str | os.PathLike[str]) -> Any:
 
 
 def _kind(analysis: Any) -> tuple[Any, Any]:
-    """A document's format and its version."""
     found = analysis if isinstance(analysis, dict) else {}
     return found.get("format"), found.get("version")
 

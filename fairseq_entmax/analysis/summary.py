@@ -23,8 +23,7 @@ def as_table(analysis: Mapping[str, Any]) -> str:
     """
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
-    titles = [number.name for number in numbers]
-    rows = [["model", "loss", "attention", *titles, "positional heads"]]
+    rows = [["model", "loss", "attention", *(one.name for one in numbers), "positional heads"]]
     for model in analysis["models"]:
         first = [model["name"], _text(model["loss"])]
         for attention in ATTENTIONS:

@@ -17,7 +17,7 @@ from torch import Tensor
 
 SENTENCEPIECE, SUBWORD_NMT, WORDS = "sentencepiece", "subword_nmt", "words"
 
-_MARK = "\u2581"
+MARK = "\u2581"
 _QUESTIONS = frozenset("?？؟;՞")
 _STOPS = frozenset({".", "。", "．", "…", "...", "।", "։", "۔"})
 # What may stand behind the last punctuation mark of a sentence: quotes and brackets
@@ -34,7 +34,7 @@ def subword_kind(dictionary: Any) -> str:
         ``"sentencepiece"``, ``"subword_nmt"`` or ``"words"``.
     """
     symbols = dictionary.symbols[dictionary.nspecial :]
-    if any(symbol.startswith(_MARK) for symbol in symbols):
+    if any(symbol.startswith(MARK) for symbol in symbols):
         return SENTENCEPIECE
     return SUBWORD_NMT if any(symbol.endswith("@@") for symbol in symbols) else WORDS
 
@@ -71,9 +71,9 @@ class TokenTable:
         """
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
-        bare = [symbol.removeprefix(_MARK).removesuffix("@@") for symbol in symbols]
+        bare = [symbol.removeprefix(MARK).removesuffix("@@") for symbol in symbols]
         begins = [
-            kind != SENTENCEPIECE or index < dictionary.nspecial or symbol.startswith(_MARK)
+            kind != SENTENCEPIECE or index < dictionary.nspecial or symbol.startswith(MARK)
             for index, symbol in enumerate(symbols)
         ]
         goes_on = [kind == SUBWORD_NMT and symbol.endswith("@@") for symbol in symbols]

@@ -18,7 +18,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq import utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from tqdm import tqdm
 
@@ -45,6 +44,7 @@ from fairseq_entmax.analysis.arguments import (
     named_heads,
 )
 from fairseq_entmax.analysis.models import load_models
+from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.head_names import Head
 
@@ -54,7 +54,7 @@ JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
 # Options of fairseq-generate that would be passed over
 WITHOUT_EFFECT = (
     *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
-    *("model_overrides", "results_path"),
+    "results_path",
 )
 
 
@@ -82,19 +82,17 @@ def main(arguments: Sequence[str]) -> None:
     dataset = loading.load_dataset(task, args.gen_subset)
     (loaded,) = load_models(args, task)
     removals = _removals(args, loaded.model)
-    samples = list(loading.batches(args, task, dataset, [loaded.model]))
-    if loading.device_of(args).type == "cuda":
-        samples = [utils.move_to_cuda(sample) for sample in samples]
+    batches, device = loading.batches(args, task, dataset, [loaded.model]), loading.device_of(args)
+    samples = [on_device(sample, device) for sample in batches]
     config = loading.configuration(args)
     scorer = Scorer(loaded.model, task, config, samples, args.scores)
     _check_sentences(args, scorer)
     settings = scoring_settings(args, config, task, dataset, scorer.ids)
-
     os.makedirs(args.output, exist_ok=True)
-    path = os.path.join(args.output, JOURNAL)
-    with Journal(path, settings, args.overwrite, len(scorer.ids)) as journal:
+    folder = Path(args.output)
+    with Journal(str(folder / JOURNAL), settings, args.overwrite, len(scorer.ids)) as journal:
         for name in (JSON, TSV) if args.overwrite else ():
-            Path(args.output, name).unlink(missing_ok=True)
+            (folder / name).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
         compared = results.compare(journal.finished, scorer, metric, args.bootstrap, args.seed)
     data = {
@@ -114,7 +112,6 @@ def main(arguments: Sequence[str]) -> None:
         **compared,
     }
     text = json.dumps(document, indent=1, ensure_ascii=False) + "\n"
-    folder = Path(args.output)
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")

@@ -16,7 +16,7 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, SentenceScores
+from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, Names, SentenceScores
 from fairseq_entmax.head_names import parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
@@ -58,7 +58,7 @@ class Journal:
         self._path = path
         self._sentences = sentences
         self._scores = settings.get("scores")
-        self.finished: dict[tuple[str, ...], SentenceScores] = {}
+        self.finished: dict[Names, SentenceScores] = {}
         if os.path.lexists(path) and not os.path.isfile(path):
             raise ValueError(f"{path} is no ordinary file: choose another --output")
         self._file = open(path, "a+b")  # noqa: SIM115 - closed by __exit__
@@ -93,7 +93,7 @@ class Journal:
     def __exit__(self, *error: object) -> None:
         self._file.close()
 
-    def add(self, heads: tuple[str, ...], scores: SentenceScores) -> None:
+    def add(self, heads: Names, scores: SentenceScores) -> None:
         """Keep the scores of a removal; they are on the disk when this returns.
 
         Raises:
@@ -135,7 +135,7 @@ class Journal:
             size += len(text)
         return lines, size
 
-    def _removal(self, number: int, line: Any) -> tuple[tuple[str, ...], SentenceScores]:
+    def _removal(self, number: int, line: Any) -> tuple[Names, SentenceScores]:
         try:
             heads, nll, translations = line["heads"], line["nll"], line["translations"]
             if not _is_list(heads, str) or any(len(parse_heads(name)) != 1 for name in heads):

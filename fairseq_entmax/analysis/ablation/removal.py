@@ -21,8 +21,9 @@ from fairseq_entmax.modules import attention_modules
 # In references: fairseq's <<unk>> holds what sacreBLEU makes of a hypothesis's <unk>
 UNKNOWN_TARGET = "NOTINDICTIONARY"
 
-# Heads that are removed together, ascending; none for the unchanged model
+# Heads that are removed together, ascending; none for the unchanged model. And their names
 Removal = tuple[Head, ...]
+Names = tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -39,7 +40,7 @@ class SentenceScores:
     translations: list[str] | None
 
 
-def names_of(removal: Removal) -> tuple[str, ...]:
+def names_of(removal: Removal) -> Names:
     """The names of the heads."""
     return tuple(str(head) for head in removal)
 
@@ -224,7 +225,6 @@ class Scorer:
         return self._in_order(texts)
 
     def _references(self) -> list[str]:
-        """The targets as text."""
         pad = self._dictionary.pad()
         texts = []
         try:

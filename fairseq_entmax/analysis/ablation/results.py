@@ -28,7 +28,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from fairseq_entmax.analysis.ablation import significance
-from fairseq_entmax.analysis.ablation.removal import Scorer, SentenceScores, text_of
+from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
 from fairseq_entmax.text_table import text_table
 
@@ -41,11 +41,7 @@ _DIGITS = {LOSS: 4, BLEU: 2}
 
 
 def compare(
-    finished: Mapping[tuple[str, ...], SentenceScores],
-    scorer: Scorer,
-    metric: Any,
-    samples: int,
-    seed: int,
+    finished: Mapping[Names, SentenceScores], scorer: Scorer, metric: Any, samples: int, seed: int
 ) -> dict[str, Any]:
     """Hold every removal against the unchanged model.
 
@@ -63,7 +59,7 @@ def compare(
     systems = [finished[name] for name in [(), *names]]
     unchanged: dict[str, float | None] = {LOSS: None, BLEU: None}
     removals: list[dict[str, Any]] = [{"heads": list(name), **unchanged} for name in names]
-    # Of all systems, and of those that are held against the first
+    # Of all systems, and p of those that are held against the first
     scores: dict[str, tuple[list[float], list[float]]] = {}
     tests: dict[str, Any] = {}
     if finished[()].nll is not None:
@@ -78,7 +74,8 @@ def compare(
         tested = zip(removals, others, p_values, significance.holm(p_values), strict=True)
         for removal, value, p, corrected in tested:
             removal[score] = dict(zip(_FIELDS, (value, value - first, p, corrected), strict=True))
-    removals.sort(key=_harm, reverse=True)
+    score, sign = (LOSS, 1) if LOSS in scores else (BLEU, -1)
+    removals.sort(key=lambda removal: sign * removal[score]["change"], reverse=True)
     return {"significance": tests, "unchanged": unchanged, "removals": removals}
 
 
@@ -87,11 +84,6 @@ def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], lis
     first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
     p_values = [significance.paired_t_test(first, other) for other in others]
     return [sum(row) / sum(tokens) for row in nll], p_values
-
-
-def _harm(removal: dict[str, Any]) -> float:
-    change: float = removal["loss"]["change"] if removal["loss"] else -removal["bleu"]["change"]
-    return change
 
 
 def as_table(document: Mapping[str, Any]) -> str:

@@ -66,9 +66,7 @@ def _search(args: Namespace, config: Any) -> dict[str, Any]:
 
 def _component(config: Any) -> Any:
     """The settings of one of fairseq's components; None where there is none."""
-    if config is None or config._name is None:
-        return None
-    return OmegaConf.to_container(config)
+    return None if config is None or config._name is None else OmegaConf.to_container(config)
 
 
 def _file_hash(path: str) -> str:

@@ -21,9 +21,8 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from fairseq_entmax.analysis.tokens import SENTENCEPIECE, SUBWORD_NMT
+from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT
 
-_MARK = "\u2581"
 _AROUND = 3  # words that an error shows on either side of a difference
 
 UNKNOWN = None
@@ -51,7 +50,7 @@ def subword_letters(symbol: str, kind: str) -> str:
             :func:`fairseq_entmax.analysis.tokens.subword_kind`.
     """
     if kind == SENTENCEPIECE:
-        symbol = symbol.replace(_MARK, " ")
+        symbol = symbol.replace(MARK, " ")
     elif kind == SUBWORD_NMT:
         symbol = symbol.removesuffix("@@")
     return letters(symbol)
@@ -151,10 +150,8 @@ def _segments(subwords: Sequence[str | None]) -> list[_Segment]:
     index = 0
     while index < len(subwords) or not segments:
         first = index
-        while segments and subwords[index] is None:
+        while segments and index < len(subwords) and subwords[index] is None:
             index += 1
-            if index == len(subwords):
-                break
         unknown = index - first
         known: list[str] = []
         while index < len(subwords) and (subword := subwords[index]) is not None:

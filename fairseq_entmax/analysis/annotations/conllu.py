@@ -15,6 +15,7 @@ from __future__ import annotations
 import os
 from array import array
 from collections.abc import Iterator
+from itertools import chain
 from typing import NamedTuple
 
 COLUMNS = 10
@@ -135,7 +136,8 @@ def _blocks(file: Iterator[bytes]) -> Iterator[_Block]:
     """The sentences of a file from where it stands."""
     offset, start, first = 0, 0, 1
     lines: list[bytes] = []
-    for number, line in enumerate(file, start=1):
+    # The last sentence need have no empty line behind it
+    for number, line in enumerate(chain(file, [b""]), start=1):
         if line.strip():
             if not lines:
                 start, first = offset, number
@@ -144,8 +146,6 @@ def _blocks(file: Iterator[bytes]) -> Iterator[_Block]:
             yield _Block(start, first, lines)
             lines = []
         offset += len(line)
-    if lines:
-        yield _Block(start, first, lines)
 
 
 def _parse(block: _Block, path: str) -> Sentence:

@@ -67,7 +67,12 @@ def head_sensitivity(
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
-        losses = _sentence_losses(model, sample, padding_idx)
+        target = sample["target"]
+        logits, _ = model(**sample["net_input"])
+        # fairseq's own likelihoods are float32 whatever the model's precision
+        log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
+        losses = negative_log_likelihood(log_probs, target, padding_idx).sum(dim=1)
+        losses = losses / (target != padding_idx).sum(dim=1)
         # The gradient of a sum: no sentence has to do with the factors of another
         losses.sum().backward()
     return {
@@ -92,14 +97,3 @@ def check_gradient(model: Any) -> None:
 def _size_of_gradient(factor: Tensor) -> Tensor:
     # None where the loss does not look at the heads: the encoder's without cross-attention
     return torch.zeros_like(factor) if factor.grad is None else factor.grad.abs()
-
-
-def _sentence_losses(model: Any, sample: dict[str, Any], padding_idx: int) -> Tensor:
-    """The mean negative log likelihood of each sentence's target tokens, ``(batch,)``."""
-    target = sample["target"]
-    logits, _ = model(**sample["net_input"])
-    # fairseq's own likelihoods are float32 whatever the model's precision
-    dtype = torch.promote_types(logits.dtype, torch.float32)
-    log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
-    losses = negative_log_likelihood(log_probs, target, padding_idx)
-    return losses.sum(dim=1) / (target != padding_idx).sum(dim=1)

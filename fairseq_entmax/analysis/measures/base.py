@@ -206,9 +206,9 @@ class WeightMeasure(Measure):
 
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
         sums = layer.statistics.sums.get(self.name) if layer.statistics else None
-        names = [number.place[0] for number in self.numbers if number.of_layer]
-        means = {name: sums.mean(name) if sums else None for name in names}
-        return {name: None if mean is None else float(mean) for name, mean in means.items()}
+        names = (number.place[0] for number in self.numbers if number.of_layer)
+        means = {name: sums.mean(name) for name in names} if sums else {}
+        return {name: float(mean) for name, mean in means.items() if mean is not None}
 
 
 class ImportanceMeasure(Measure):

@@ -20,7 +20,7 @@ from fairseq_entmax.analysis.measures.base import (
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
 
 if TYPE_CHECKING:
-    from torch import Tensor
+    pass
 
 OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
 POSITIONAL_SHARE = 0.9
@@ -102,8 +102,12 @@ class Offsets(WeightMeasure):
         import torch
 
         queries, heads = weights.queries, weights.weights.size(1)
-        at, exists = _keys_at_offsets(weights)
-        exists = exists & queries.real[:, :, None]
+        # All (batch, queries, offsets); the keys clipped to those there are
+        attendable = weights.attendable[:, :, None]
+        wanted = queries.places[:, :, None] + torch.tensor(OFFSETS, device=attendable.device)
+        exists = (wanted >= 0) & (wanted < attendable) & queries.real[:, :, None]
+        at = torch.minimum(wanted.clamp(min=0), attendable.clamp(min=1) - 1)
+        at = at + weights.keys.start[:, None, None]
         on_keys = weight_at(weights.weights, at, exists)
         sums.add("weight", on_keys.sum(dim=(0, 2), dtype=torch.float64))
         sums.add("count", exists.sum(dim=(0, 1)))
@@ -125,21 +129,6 @@ class Offsets(WeightMeasure):
             means = (one / n if n else None for one, n in zip(total.tolist(), counts, strict=True))
             offsets[key] = dict(zip(names, means, strict=True))
         return {"offsets": offsets, "positional": positional_role(offsets)}
-
-
-def _keys_at_offsets(weights: LayerWeights) -> tuple[Tensor, Tensor]:
-    """The key at each offset from each query, clipped to those there are, and whether there is one.
-
-    Both ``(batch, queries, offsets)``.
-    """
-    import torch
-
-    queries, attendable = weights.queries, weights.attendable
-    wanted = queries.places[:, :, None] + torch.tensor(OFFSETS, device=queries.tokens.device)
-    exists = (wanted >= 0) & (wanted < attendable[:, :, None])
-    last = attendable.clamp(min=1)[:, :, None] - 1
-    keys = torch.minimum(wanted.clamp(min=0), last) + weights.keys.start[:, None, None]
-    return keys, exists
 
 
 def positional_role(

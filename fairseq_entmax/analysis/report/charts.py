@@ -6,7 +6,6 @@ and selection, and by vl-convert as PNG, SVG and PDF, without one.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeAlias
@@ -95,11 +94,6 @@ class Figure:
         # Altair's own is the size of panels, which all have one here
         spec.pop("config", None)
         return spec
-
-
-def file_name(text: str) -> str:
-    """A part of a file's name for a model's name, which may hold anything."""
-    return re.sub(r"[^A-Za-z0-9]+", "-", text).strip("-") or "model"
 
 
 def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:

@@ -210,7 +210,6 @@ def dependency_accuracy(analysis: Analysis) -> list[Figure]:
 
 
 def _best_heads(analysis: Analysis, relation: str, direction: str) -> list[Row]:
-    """One row a model."""
     known = analysis["annotations"]["relations"][relation]
     best: dict[str, tuple[float, Row]] = {}
     for place, head in charts.heads_of(analysis):
