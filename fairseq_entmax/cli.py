@@ -168,7 +168,12 @@ def _import_user_dir(path: str | None) -> None:
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq.utils import import_user_module
 
-    import_user_module(argparse.Namespace(user_dir=path))
+    try:
+        import_user_module(argparse.Namespace(user_dir=path))
+    except Exception as error:  # whatever its code raises
+        raise ValueError(
+            f"--user-dir {path} cannot be imported: {type(error).__name__}: {error}"
+        ) from error
 
 
 def _require_checkpoint(path: str) -> None:

@@ -15,7 +15,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 from fairseq.utils import import_user_module
 
 from fairseq_entmax.analysis import AttentionRecorder, measure
-from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.models.options import read_options
@@ -318,9 +318,78 @@ def test_the_heads_of_a_language_model_are_measured(language_model):
         assert numbers["density"] == pytest.approx(expected[:, head].mean().item(), abs=1e-6)
 
 
-def test_what_a_decoder_alone_does_not_have_is_refused(language_model):
-    with pytest.raises(ValueError, match="this model has no cross attention, only decoder-self"):
-        language_model(head_gates="cross")
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head_gates": "cross"}, "this model has no cross attention, only decoder-self"),
+        (
+            {"cross_attn_heads": "3"},
+            "--cross-attn-heads got '3': this model has no cross attention",
+        ),
+        (
+            {"encoder_self_attn_mapping": "softmax"},
+            "--encoder-self-attn-mapping got 'softmax': this",
+        ),
+        ({"freeze_decoder": True}, "--freeze-decoder leaves a model nothing to train"),
+        ({"decoder_self_attn_heads": "9"}, "as --decoder-attention-heads says, not 9"),
+    ],
+)
+def test_what_a_decoder_alone_does_not_have_is_refused(language_model, options, message):
+    with pytest.raises(ValueError, match=re.escape(message)):
+        language_model(**options)
+
+
+@pytest.mark.slow
+def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(data, tmp_path):
+    user_dir = write_example(tmp_path, "my_lm")
+    prefixes = [f"--{split}pref={data / split}.bpe.en" for split in ("train", "valid")]
+    run("fairseq-preprocess", "--only-source", *prefixes, f"--destdir={tmp_path / 'bin'}")
+    run(
+        "fairseq-train",
+        tmp_path / "bin",
+        "--task=language_modeling",
+        f"--user-dir={user_dir}",
+        "--arch=my_lm",
+        "--decoder-layers=2",
+        "--decoder-embed-dim=32",
+        "--decoder-ffn-embed-dim=32",
+        "--decoder-attention-heads=4",
+        "--criterion=cross_entropy_with_head_l0",
+        "--head-gates=decoder-self",
+        "--target-heads=3",
+        "--optimizer=adam",
+        "--lr=0.003",
+        "--tokens-per-sample=64",
+        "--max-tokens=512",
+        "--max-update=8",
+        "--num-workers=0",
+        f"--save-dir={tmp_path / 'lm'}",
+    )
+    gated, small = tmp_path / "lm" / "checkpoint_last.pt", tmp_path / "small.pt"
+    run("fairseq-entmax", "prune", f"--user-dir={user_dir}", gated, "--output", small)
+    rows = json.loads(
+        run("fairseq-entmax", "alpha", f"--user-dir={user_dir}", small, "--json").stdout
+    )
+    assert [row["attention"] for row in rows] == ["decoder-self"] * 2
+    assert sum(row["heads"] for row in rows) == 3
+    losses = [
+        float(
+            re.search(
+                r"loss \(base 2\): ([\d.]+)",
+                run(
+                    "fairseq-eval-lm",
+                    tmp_path / "bin",
+                    f"--user-dir={user_dir}",
+                    f"--path={path}",
+                    "--gen-subset=valid",
+                    "--task=language_modeling",
+                ).stderr,
+                re.IGNORECASE,
+            )[1]
+        )
+        for path in (gated, small)
+    ]
+    assert losses[0] == pytest.approx(losses[1], abs=1e-3)
 
 
 # -- an encoder alone -------------------------------------------------------------------------
@@ -345,6 +414,14 @@ class Tagger(AdaptiveModel, FairseqEncoderModel):
         model = cls(TransformerEncoderBase(cfg, words, embedding))
         model.take_heads(cls.attention_options_of(args), args)
         return model.eval()
+
+
+def test_a_model_whose_attentions_are_not_where_they_are_looked_for_is_refused():
+    class Hidden(Tagger):
+        attentions = (ENCODER_SELF, CROSS)
+
+    with pytest.raises(ValueError, match="Hidden has no cross attention: it is looked for in"):
+        Hidden.build()
 
 
 def encode(model):

@@ -19,6 +19,7 @@ from fairseq.criterions import (
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
+from fairseq.logging.meters import AverageMeter
 from torch import Tensor
 
 from fairseq_entmax import compat
@@ -148,19 +149,28 @@ class HeadL0Criterion(FairseqCriterion):
         The numbers are those of the stock criterion, the perplexity with them, beside the
         penalty and a loss that includes it.
         """
-        cls.stock.reduce_metrics(
-            [
-                {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
-                for log in logging_outputs
-            ]
-        )
+        without = [
+            {**log, "loss": log.get("loss", 0) - log.get("l0_penalty", 0)}
+            for log in logging_outputs
+        ]
+        # In the units and with the weights of the stock criterion, whichever they are
+        added = cls._logged_loss(logging_outputs) - cls._logged_loss(without)
+        cls.stock.reduce_metrics(without)
         penalty = sum(log.get("l0_penalty", 0) for log in logging_outputs) / math.log(2)
         sample_size = sum(log.get("sample_size", 0) for log in logging_outputs)
         metrics.log_scalar("l0_penalty", penalty / sample_size, sample_size, round=4)
         for meters in metrics.get_active_aggregators():
-            meters["loss"].sum = meters["loss"].sum + penalty
+            if isinstance(meters.get("loss"), AverageMeter):
+                meters["loss"].sum = meters["loss"].sum + added
             if "ppl" in meters and "nll_loss" not in meters:  # so it is made from the loss
                 meters["ppl"].fn = _perplexity
+
+    @classmethod
+    def _logged_loss(cls, logging_outputs: list[dict[str, Any]]) -> Any:
+        """The sum of the losses that the stock criterion logs, as it weights them."""
+        with metrics.aggregate(new_root=True) as meters:
+            cls.stock.reduce_metrics(logging_outputs)
+        return getattr(meters.get("loss"), "sum", 0.0)
 
     def logging_outputs_can_be_summed(self) -> bool:
         """Whether workers may sum what they log: as of the stock criterion."""

@@ -44,12 +44,6 @@ class Mapping(nn.Module):
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
 
-    def __init_subclass__(cls, **kwargs: Any) -> None:
-        super().__init_subclass__(**kwargs)
-        # A kernel for the parent's probabilities is none for those of another forward pass
-        if "forward" in vars(cls) and "fused" not in vars(cls):
-            cls.fused = Mapping.fused  # type: ignore[method-assign]
-
     @classmethod
     def from_text(
         cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
@@ -65,6 +59,18 @@ class Mapping(nn.Module):
             ValueError: a value is not allowed.
         """
         return cls()
+
+    @classmethod
+    def check_text(cls, parameters: dict[str, str]) -> None:
+        """Refuse wrong values as soon as the text is read, when no number of heads is known.
+
+        Builds the mapping of one head unless a class says otherwise.
+
+        Raises:
+            ValueError: a value is not allowed.
+        """
+        # Not with torch's own random numbers, which a check is not to use up
+        cls.from_text(parameters, 1, torch.Generator())
 
     def forward(self, scores: Tensor) -> Tensor:
         """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
@@ -92,6 +98,12 @@ class Mapping(nn.Module):
         None where the mapping is to be called itself: that is so unless a class says otherwise.
         """
         return None
+
+    def is_fused_forward(self) -> bool:
+        """Whether :meth:`fused` speaks of this :meth:`forward`, which nobody has changed since."""
+        kind: Any = type(self)
+        owner = next(base for base in kind.__mro__ if "fused" in vars(base))
+        return kind.forward is owner.forward and "forward" not in vars(self)
 
 
 class Entmax(Mapping):
@@ -139,11 +151,24 @@ class Entmax(Mapping):
         cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
         alpha = check_alpha(parameters["alpha"]) if "alpha" in parameters else None
+        check_alpha_init(parameters.get("init", NORMAL), "init")
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         num_alphas = num_heads if share == SHARE_NONE else 1
         mapping = cls(alpha, num_alphas, parameters.get("init", NORMAL), generator)
         mapping.share = share
         return mapping
+
+    @classmethod
+    def check_text(cls, parameters: dict[str, str]) -> None:
+        super().check_text(parameters)
+        unused = [
+            name for name in ("init", "share") if "alpha" in parameters and name in parameters
+        ]
+        if unused:
+            raise ValueError(
+                f"{' and '.join(unused)} are for an alpha that is learned, and alpha="
+                f"{parameters['alpha']} is fixed: leave one out"
+            )
 
     @property
     def alpha(self) -> float | Tensor:

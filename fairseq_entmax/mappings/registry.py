@@ -106,7 +106,10 @@ def parse_mapping(text: str) -> MappingSpec:
     """
     name, *parts = (part.strip() for part in text.strip().split(":"))
     if name not in MAPPINGS:
-        raise ValueError(f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}")
+        raise ValueError(
+            f"unknown mapping {name!r}; allowed: {', '.join(MAPPINGS)}, and what a folder registers "
+            f"that --user-dir names"
+        )
     known = MAPPINGS[name].takes
     parameters: dict[str, str] = {}
     for part in parts:
@@ -121,8 +124,8 @@ def parse_mapping(text: str) -> MappingSpec:
         parameters[key] = value
     spec = MappingSpec(name, parameters)
     try:
-        # Apart from torch's own random numbers, which a check is not to use up
-        spec.build(generator=torch.Generator())
+        named = MAPPINGS[name]
+        named.mapping.check_text({**named.parameters, **parameters})
     except ValueError as error:
         raise ValueError(f"mapping {text.strip()!r}: {error}") from None
     return spec

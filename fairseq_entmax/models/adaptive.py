@@ -10,16 +10,18 @@ of heads and gates.
 from __future__ import annotations
 
 import logging
-from argparse import Namespace
+from argparse import ArgumentParser, Namespace
+from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
@@ -72,7 +74,18 @@ class AdaptiveModel(nn.Module):
     def add_args(cls, parser: Any) -> None:
         """Add fairseq's options of the model, and this package's."""
         super().add_args(parser)  # type: ignore[misc]
+        # fairseq looks for options in the class alone that was registered, not in its bases
+        options = (vars(base).get("__dataclass") for base in cls.__mro__)
+        dataclass = next(filter(None, options), None)
+        if dataclass is not None and getattr(cls, "__dataclass", None) is None:
+            gen_parser_from_dataclass(parser, dataclass())
         add_arguments(parser)
+
+    @classmethod
+    def _option_names(cls) -> set[str]:
+        parser = ArgumentParser(add_help=False)
+        cls.add_args(parser)
+        return {action.dest for action in parser._actions}
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
@@ -97,9 +110,13 @@ class AdaptiveModel(nn.Module):
             ValueError: an option is wrong; names it, the value, and what is allowed.
         """
         with compat.stopping_command():
-            prepared = _namespace(args) if OmegaConf.is_config(args) else args
+            prepared = _namespace(args, cls._option_names()) if OmegaConf.is_config(args) else args
             set_defaults(prepared)
             check_stock_options(prepared)
+            for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
+                # fairseq's arguments make a list of it, and its models want a text
+                if isinstance(getattr(prepared, name, None), list | tuple):
+                    setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             vars(prepared).update(heads_of_start(prepared))
             options = cls.attention_options_of(prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start
@@ -127,7 +144,17 @@ class AdaptiveModel(nn.Module):
             ValueError: an attention leaves no place for a mapping, or not for so few heads.
         """
         generator = torch.Generator().manual_seed(self.head_seed())
-        for attention, number, layer in transformer_layers(self):
+        layers = list(transformer_layers(self))
+        missing = set(options.heads) - {attention for attention, _, _ in layers}
+        if getattr(args, "no_cross_attention", False):
+            missing.discard(CROSS)
+        if any(options.heads[attention] for attention in missing):
+            raise ValueError(
+                f"{type(self).__name__} has no {', '.join(sorted(missing))} attention: it is looked "
+                f"for in the layers of model.encoder and model.decoder, and the class's attribute "
+                f"'attentions' says which there are"
+            )
+        for attention, number, layer in layers:
             give_heads(layer, attention, options.build_heads(attention, number, generator))
         self._share_parameters()
         self.attention_options = options
@@ -238,9 +265,15 @@ class AdaptiveModel(nn.Module):
             if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
                 continue
             group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
-            for name, parameter in list(mapping.named_parameters(recurse=False)):
-                one = shared.setdefault((type(mapping), group, name), parameter)
-                setattr(mapping, name, one)
+            for name, parameter in list(mapping.named_parameters()):
+                first = shared.setdefault((type(mapping), group, name), parameter)
+                if first.shape != parameter.shape:
+                    raise ValueError(
+                        f"{type(mapping).__name__} cannot share its {name} with the whole {group}: "
+                        f"it has {tuple(first.shape)} numbers here and {tuple(parameter.shape)} there"
+                    )
+                owner, _, leaf = name.rpartition(".")
+                setattr(mapping.get_submodule(owner), leaf, first)
 
     def _draw_gates(self) -> None:
         """Draw the gates of one training pass.
@@ -263,13 +296,13 @@ class AdaptiveModel(nn.Module):
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
 
 
-def _namespace(cfg: Any) -> Namespace:
+def _namespace(cfg: Any, known: Collection[str]) -> Namespace:
     """The ``model`` section of a configuration as options, with where training saves and starts.
 
     Raises:
         ValueError: a name looks like an option of this package, and is none.
     """
-    refuse_unknown(cfg)
+    refuse_unknown(cfg, known)
     names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
     checkpoint = cfg._get_root().get("checkpoint") or {}
     borrowed = {name: checkpoint.get(name) for name in names}

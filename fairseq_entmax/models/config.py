@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
@@ -95,10 +96,16 @@ def _check_sharing(value: Any) -> str:
     return str(value)
 
 
+def _check_flag(value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ValueError(f"must be true or false, not {value!r}")
+    return value
+
+
 def _option(
     default: Any,
     help: str,
-    check: Callable[[Any], Any] = bool,
+    check: Callable[[Any], Any] = _check_flag,
     metavar: str | None = None,
     default_text: str | None = None,
 ) -> Any:
@@ -176,7 +183,7 @@ class AttentionConfig:
     head_gates: str | list[str] | None = _option(
         None,
         f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; train "
-        "them with --criterion label_smoothed_cross_entropy_with_head_l0",
+        "them with --criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
         parse_attentions,
         "ATTENTION,...",
         "none",
@@ -270,7 +277,7 @@ def set_defaults(args: Any) -> None:
             setattr(args, option, default)
 
 
-def refuse_unknown(names: Iterable[Any]) -> None:
+def refuse_unknown(names: Iterable[Any], known: Collection[str]) -> None:
     """Refuse names in a YAML file that look like options of this package and are none.
 
     fairseq ignores names that it does not know, and the experiment would be another one.
@@ -279,7 +286,10 @@ def refuse_unknown(names: Iterable[Any]) -> None:
         ValueError: names the first of them.
     """
     for name in map(str, names):
-        if name not in DEFAULTS and any(word in name for word in _OWN_WORDS):
+        is_like = any(word in name for word in _OWN_WORDS) or get_close_matches(
+            name, DEFAULTS, 1, 0.8
+        )
+        if name not in known and is_like:
             raise ValueError(
                 f"model.{name} is no option of this model; allowed: {', '.join(DEFAULTS)}"
             )

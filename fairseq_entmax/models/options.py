@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, PLACES
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF, PLACES
 from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -77,10 +77,12 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
         ValueError: names the option, what was given, and what is allowed.
     """
     config = AttentionConfig.of(args)
+    _check_attentions(config, attentions)
     specs = {attention: _mappings(config, args, attention) for attention in attentions}
     heads = {attention: _heads(config, args, attention) for attention in attentions}
     gated = config.checked("head_gates") or ()
-    _check_gated(gated, heads, args, bool(config.freeze_decoder))
+    freeze_decoder = config.checked("freeze_decoder")
+    _check_gated(gated, heads, args, freeze_decoder)
     return AttentionOptions(
         specs=specs,
         heads=heads,
@@ -90,13 +92,26 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
             name: config.checked(f"gate_{name}")
             for name in ("temperature", "stretch", "init", "lr_factor")
         },
-        freeze_decoder=bool(config.freeze_decoder),
+        freeze_decoder=freeze_decoder,
         mapping_defaults={
             "init": str(config.checked("alpha_init")),
             "share": config.checked("share_alpha"),
         },
         log_interval=config.checked("alpha_log_interval"),
     )
+
+
+def _check_attentions(config: AttentionConfig, attentions: Sequence[str]) -> None:
+    """Refuse options of attentions that the model does not have."""
+    for options in (MAPPING_OPTIONS, HEADS_OPTIONS):
+        for attention, option in options.items():
+            if attention not in attentions and getattr(config, option) is not None:
+                raise ValueError(
+                    f"{option_name(option)} got {getattr(config, option)!r}: this model has no "
+                    f"{attention} attention, only {', '.join(attentions)}; leave it out"
+                )
+    if config.checked("freeze_decoder") and ENCODER_SELF not in attentions:
+        raise ValueError("--freeze-decoder leaves a model nothing to train that is a decoder alone")
 
 
 def _mappings(config: AttentionConfig, args: Any, attention: str) -> list[MappingSpec]:
@@ -134,7 +149,7 @@ def _heads(config: AttentionConfig, args: Any, attention: str) -> list[int]:
     if max(counts, default=0) > most:
         raise ValueError(
             f"{option_name(option)}: a layer has place for {most} heads at most, as "
-            f"--encoder-attention-heads and --decoder-attention-heads say, not {max(counts)}"
+            f"--{PLACES[attention][0]}-attention-heads says, not {max(counts)}"
         )
     return counts
 
@@ -150,7 +165,8 @@ def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
     """
     side = PLACES[attention][0]
     kept = getattr(args, f"{side}_layers_to_keep", None)
-    return int(getattr(args, f"{side}_layers")), list(map(int, kept.split(","))) if kept else []
+    kept = kept.split(",") if isinstance(kept, str) else kept or []
+    return int(getattr(args, f"{side}_layers")), [int(number) for number in kept]
 
 
 def _of_kept(entries: list[Any], layers: int, kept: list[int]) -> list[Any]:

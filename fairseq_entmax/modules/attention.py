@@ -222,7 +222,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             or mapping._forward_pre_hooks
             or mapping._backward_hooks
             or mapping._backward_pre_hooks
-            or "forward" in vars(mapping)
+            or not mapping.is_fused_forward()
             or nn.modules.module._has_any_global_hook()
         )
 

@@ -250,6 +250,14 @@ def _cut(
     mapping = model.mapping(attention)
     assert mapping is not None
     mapping.keep_heads(kept)
+    defaults = model.options.mapping_defaults
+    wanted = attention.mapping.build(len(kept), defaults=defaults).state_dict()
+    left = mapping.state_dict()
+    if any(value.shape != left[name].shape for name, value in wanted.items()):
+        raise ValueError(
+            f"the mapping {attention.mapping} cannot be pruned to {len(kept)} heads: keep_heads of "
+            f"{type(mapping).__name__} has to leave of its parameters what one of so many heads has"
+        )
     for name, value in mapping.state_dict(prefix="mapping.").items():
         if name in weights:
             weights[name] = value.to(weights[name].dtype)

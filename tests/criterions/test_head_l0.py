@@ -641,3 +641,26 @@ def test_options_come_from_fairseqs_parser(capsys):
     assert options.l0_weight == 0.0
     assert options.l0_multiplier_lr == 0.02
     assert options.l0_warmup_updates == -1
+
+
+class NatsCriterion(CrossEntropyCriterion):
+    """Logs its loss in nats a sentence, with the weight that fairseq gives where none is said."""
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs):
+        loss = sum(log["loss"] for log in logging_outputs)
+        sentences = sum(log["nsentences"] for log in logging_outputs)
+        metrics.log_scalar("loss", loss / sentences)
+
+
+def test_the_logged_loss_has_the_units_and_the_weights_of_the_stock_criterion(monkeypatch):
+    monkeypatch.setitem(CRITERION_REGISTRY, "nats_of_a_test", NatsCriterion)
+    stock = CRITERION_DATACLASS_REGISTRY["cross_entropy"]
+    monkeypatch.setitem(CRITERION_DATACLASS_REGISTRY, "nats_of_a_test", stock)
+    criterion = with_head_l0(NatsCriterion)
+    logs = [{"loss": 36.0, "l0_penalty": 6.0, "sample_size": 12, "nsentences": 3}] * 2
+    with metrics.aggregate(new_root=True) as meters:
+        criterion.reduce_metrics(logs)
+        criterion.reduce_metrics(logs)
+    assert meters["loss"].avg == pytest.approx(12.0)
+    assert meters["l0_penalty"].avg == pytest.approx(0.5 / math.log(2))

@@ -270,16 +270,38 @@ def test_a_kernel_is_told_alpha_and_nothing_of_softmax(alpha, epsilon):
     assert (fused and fused.epsilon) == epsilon
 
 
-def test_a_kernel_takes_the_place_of_no_forward_pass_that_a_subclass_changed():
+def test_a_kernel_takes_the_place_of_no_forward_pass_that_was_changed():
     class Halved(Entmax):
         def forward(self, scores):
             return super().forward(scores) / 2
 
+    class Half:
+        def forward(self, scores):
+            return super().forward(scores) / 2
+
+    class Mixed(Half, Entmax):
+        pass
+
     class Renamed(Entmax):
         pass
 
-    assert Halved(1.5).fused() is None
-    assert Renamed(1.5).fused().epsilon == 0.5
+    class Patched(Entmax):
+        pass
+
+    assert Renamed(1.5).is_fused_forward()
+    assert not Halved(1.5).is_fused_forward()
+    assert not Mixed(1.5).is_fused_forward()
+    Patched.forward = Halved.forward
+    assert not Patched(1.5).is_fused_forward()
+    replaced = Entmax(1.5)
+    replaced.forward = Halved(1.5).forward
+    assert not replaced.is_fused_forward()
+
+
+@pytest.mark.parametrize("text", ["init=1.2", "share=model", "init=1.2:share=layer"])
+def test_a_fixed_alpha_has_neither_start_nor_share_in_its_text(text):
+    with pytest.raises(ValueError, match=r"alpha that is learned, and alpha=1.5 is fixed"):
+        parse_mapping(f"entmax:alpha=1.5:{text}")
 
 
 # -- saving, copying, precision ---------------------------------------------------------------

@@ -67,7 +67,7 @@ def test_build_hands_on_the_generator():
 
 
 def test_a_bad_start_of_a_learned_alpha_is_refused_by_build():
-    with pytest.raises(ValueError, match=r"alpha_init .* strictly between 1 and 2, not 'middle'"):
+    with pytest.raises(ValueError, match=r"init .* strictly between 1 and 2, not 'middle'"):
         parse_mapping("entmax").build(defaults={"init": "middle"})
 
 
@@ -102,6 +102,29 @@ def test_a_registered_mapping_is_built_by_its_name(monkeypatch):
     mapping = parse_mapping("halved").build(2)
     assert type(mapping) is Halved
     assert (mapping.head_values(), mapping.learned, mapping.fused()) == ({}, (), None)
+
+
+class PerHead(Halved):
+    text_parameters = ("starts",)
+
+    @classmethod
+    def check_text(cls, parameters):
+        parameters["starts"].split("/")
+
+    @classmethod
+    def from_text(cls, parameters, num_heads, generator):
+        if len(parameters["starts"].split("/")) != num_heads:
+            raise ValueError("one for each head")
+        return cls()
+
+
+def test_a_text_with_a_value_for_each_head_is_checked_when_their_number_is_known(monkeypatch):
+    monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
+    register_mapping("perhead", PerHead)
+    spec = parse_mapping("perhead:starts=1/2/3")
+    assert type(spec.build(3)) is PerHead
+    with pytest.raises(ValueError, match="one for each head"):
+        spec.build(2)
 
 
 @pytest.mark.parametrize("name", ["softmax", "two words", "a,b", "a:b", "3", ""])

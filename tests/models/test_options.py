@@ -1,13 +1,16 @@
 import argparse
+from argparse import Namespace
 
 import pytest
 import torch
 from omegaconf import OmegaConf
 
-from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.head_names import Head
+from fairseq_entmax.mappings import Entmax, Mapping, register_mapping, registry
 from fairseq_entmax.models.config import add_arguments
 from fairseq_entmax.modules import attention_modules
-from tests.support import build_model, tiny_task
+from fairseq_entmax.pruning import prune_state
+from tests.support import TINY, build_model, tiny_task
 
 
 def mapping_names(model):
@@ -106,6 +109,64 @@ def test_a_number_starts_every_alpha_there():
         torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.25))
 
 
+@pytest.mark.parametrize("kept", ["0,2", [0, 2]])
+def test_the_layers_to_keep_may_be_the_list_that_fairseqs_arguments_make_of_them(kept):
+    model = build_model(encoder_layers=3, encoder_layers_to_keep=kept)
+    assert len(model.encoder.layers) == 2
+
+
+@pytest.mark.parametrize("value", ["no", "false", 1])
+def test_a_flag_in_a_yaml_file_that_is_no_boolean_is_refused(value):
+    with pytest.raises(
+        ValueError, match=rf"--freeze-decoder: must be true or false, not {value!r}"
+    ):
+        build_model(freeze_decoder=value)
+
+
+@pytest.fixture
+def summed(monkeypatch):
+    """A mapping whose parameter, in a module of its own, is one for each head, shared in a model."""
+    monkeypatch.setattr(registry, "MAPPINGS", dict(registry.MAPPINGS))
+
+    class Summed(Mapping):
+        share = "model"
+
+        def __init__(self, heads):
+            super().__init__()
+            self.inner = torch.nn.Module()
+            self.inner.weight = torch.nn.Parameter(torch.rand(heads))
+
+        @classmethod
+        def from_text(cls, parameters, num_heads, generator):
+            return cls(num_heads)
+
+        def forward(self, scores):
+            return scores.softmax(-1)
+
+    register_mapping("summed", Summed)
+
+
+def test_sharing_reaches_the_parameters_of_inner_modules(summed):
+    model = build_model(attn_mapping="summed")
+    weights = {id(module.mapping.inner.weight) for _, _, module in attention_modules(model)}
+    assert len(weights) == 1
+
+
+def test_sharing_between_attentions_of_other_numbers_of_heads_is_refused(summed):
+    with pytest.raises(ValueError, match=r"Summed cannot share its inner.weight .*\(4,\).*\(3,\)"):
+        build_model(attn_mapping="summed", encoder_self_attn_heads="4,3")
+
+
+def test_what_cannot_be_pruned_is_refused_and_not_written(summed):
+    model = build_model(attn_mapping="summed")
+    args = Namespace(**{**TINY, "arch": "entmax_transformer", "attn_mapping": "summed"})
+    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
+    with pytest.raises(
+        ValueError, match=r"summed cannot be pruned to 3 heads: keep_heads of Summed"
+    ):
+        prune_state(state, "some.pt", {Head("cross", 0, 1)})
+
+
 def test_layerdrop_hides_no_layer_from_the_alphas():
     model = build_model(encoder_layerdrop=0.9, decoder_layerdrop=0.9).train()
     assert {name: len(layers) for name, layers in mapping_names(model).items()} == {
@@ -166,6 +227,14 @@ def test_the_command_line_refuses_a_wrong_option_by_itself(arguments, message, c
         parser.parse_args(arguments)
     assert stop.value.code == 2
     assert message in capsys.readouterr().err
+
+
+def test_a_name_in_a_yaml_file_that_is_nearly_an_option_is_refused():
+    from fairseq_entmax.models import EntmaxTransformerModel
+
+    cfg = OmegaConf.create({"_name": "entmax_transformer", "attn_maping": "softmax"})
+    with pytest.raises(ValueError, match=r"model\.attn_maping is no option"):
+        EntmaxTransformerModel.build_model(cfg, tiny_task())
 
 
 def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused():
