@@ -6,6 +6,7 @@ Kept apart from what needs torch and fairseq, so that help and wrong options are
 from __future__ import annotations
 
 import argparse
+import os
 from collections.abc import Sequence
 
 from fairseq_entmax.analysis.measures import importance_measures, optional_names
@@ -199,17 +200,20 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
     )
     parser.add_argument(HELP_FAIRSEQ, action="store_true", help="fairseq's options, too")
     add_options(parser)
+    parser.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
     options, _ = parser.parse_known_args(arguments)
     if options.help_fairseq:
         return
     if not options.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
+    if options.user_dir is not None and not os.path.isdir(options.user_dir):
+        raise ValueError(f"--user-dir: there is no folder {options.user_dir}")
     if not options.output:
         raise ValueError("give --output DIR, where the results go")
     check_counts(options)
     if command == "analyze":
         # A folder of the user's may register more of them
-        if not any(argument.startswith("--user-dir") for argument in arguments):
+        if options.user_dir is None:
             chosen_measures(options.measures)
         return
     chosen_scores(options.scores)

@@ -52,7 +52,12 @@ class LayerStatistics:
         """
         seen = LayerWeights(self.attention, weights, batch)
         for measure in self._measures:
-            measure.update(seen, self.sums[measure.name])
+            try:
+                measure.update(seen, self.sums[measure.name])
+            except Exception as error:
+                raise ValueError(
+                    f"the measure {measure.name} fails: {type(error).__name__}: {error}"
+                ) from error
         return seen.diversity
 
     def results(self) -> Fields:

@@ -35,7 +35,8 @@ class Number:
             stand alone.
         range: what the ends of the colours stand for; None takes the smallest and the largest.
         of_layer: whether it stands in the layer, the same for all its heads.
-        largest: 1 for a share; None for any number from 0 on.
+        largest: 1 for a share; None for any number from ``least`` on.
+        least: None for any number down to what there is.
     """
 
     name: str
@@ -48,6 +49,7 @@ class Number:
     range: tuple[float, float] | None = None
     of_layer: bool = False
     largest: int | None = 1
+    least: int | None = 0
 
     def of(self, head: Fields, layer: Fields) -> Any:
         """What a head of an analysis has there, in its own entry or its layer's; or None."""
@@ -91,6 +93,7 @@ class Measure:
     in_summary: ClassVar[bool] = False
     is_of_layer: ClassVar[bool] = False
     largest: ClassVar[int | None] = 1
+    least: ClassVar[int | None] = 0
     settings: ClassVar[dict[str, Any]] = {}
     is_optional: ClassVar[bool] = False
 
@@ -109,6 +112,7 @@ class Measure:
                 self.in_summary,
                 of_layer=self.is_of_layer,
                 largest=self.largest,
+                least=self.least,
             ),
         )
 
@@ -144,10 +148,12 @@ class Measure:
                 continue
             if inner:
                 shape = fields.setdefault(name, object_schema(self.about(), {}))
-                shape["properties"][inner[0]] = number_schema(f"{text}.", number.largest)
+                shape["properties"][inner[0]] = number_schema(
+                    f"{text}.", number.largest, number.least
+                )
                 shape["required"] = list(shape["properties"])
             else:
-                fields[name] = number_schema(self._sourced(text), number.largest)
+                fields[name] = number_schema(self._sourced(text), number.largest, number.least)
         return fields
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
@@ -253,11 +259,13 @@ class ImportanceMeasure(Measure):
         return [{self.name: share} for share in shares[layer.attention][layer.number].tolist()]
 
 
-def number_schema(description: str, largest: int | None = 1) -> JsonSchema:
-    """A number from 0 on, or null. A share may be above 1 by what rounding adds."""
-    if largest is None:
-        return {"type": ["number", "null"], "minimum": 0, "description": description}
-    return {"$ref": "#/$defs/share_or_null", "description": description}
+def number_schema(description: str, largest: int | None = 1, least: int | None = 0) -> JsonSchema:
+    """A number in a range, or null. A share may be above 1 by what rounding adds."""
+    if (least, largest) == (0, 1):
+        return {"$ref": "#/$defs/share_or_null", "description": description}
+    ends = {"minimum": least, "maximum": largest}
+    bounds = {name: end for name, end in ends.items() if end is not None}
+    return {"type": ["number", "null"], **bounds, "description": description}
 
 
 def object_schema(description: str, properties: dict[str, JsonSchema]) -> JsonSchema:

@@ -10,6 +10,7 @@ import torch
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.analyze import analyse, parser
 from fairseq_entmax.analysis.arguments import chosen_measures
+from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.loading import load_dataset, parse, setup_task
 from fairseq_entmax.analysis.measures import (
     _MEASURES,
@@ -22,12 +23,13 @@ from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
 from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_analyze import _build as build
 from tests.analysis.test_models import save
-from tests.support import spread_scores
+from tests.support import batch, spread_scores, tiny_task
 
 
 class Introspection(WeightMeasure):
@@ -42,6 +44,33 @@ class Introspection(WeightMeasure):
         if weights.attention != CROSS:
             own = weights.weights.diagonal(dim1=2, dim2=3)
             sums.add_mean("introspection", own, weights.queries.real)
+
+
+class Surprise(WeightMeasure):
+    """A number that may be negative."""
+
+    name, title, meaning = "surprise", "Surprise", "logarithm of the first weight"
+    largest, least = 0, None
+
+    def update(self, weights, sums):
+        raise RuntimeError("no surprise")
+
+
+def test_a_number_below_zero_is_allowed_where_its_measure_says_so():
+    (shape,) = Surprise().fields().values()
+    assert (shape["type"], shape["maximum"], "minimum" in shape) == (["number", "null"], 0, False)
+    (number,) = Surprise().numbers
+    assert number.as_json()["least"] is None
+
+
+def test_a_measure_that_fails_is_named(monkeypatch):
+    monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
+    register_measure(Surprise())
+    words = tiny_task().source_dictionary
+    sentences = Batch.of(batch([3], [3]), words.pad(), words.eos())
+    statistics = LayerStatistics(CROSS, 2, ["surprise"])
+    with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
+        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), sentences)
 
 
 class Halves(WeightMeasure):
