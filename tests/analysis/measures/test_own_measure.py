@@ -10,7 +10,7 @@ import torch
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.analyze import analyse, parser
 from fairseq_entmax.analysis.arguments import chosen_measures
-from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.loading import load_dataset, parse, setup_task
 from fairseq_entmax.analysis.measures import (
     _MEASURES,
@@ -29,7 +29,7 @@ from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_analyze import _build as build
 from tests.analysis.test_models import save
-from tests.support import batch, spread_scores, tiny_task
+from tests.support import spread_scores, tiny_task
 
 
 class Introspection(WeightMeasure):
@@ -67,7 +67,9 @@ def test_a_measure_that_fails_is_named(monkeypatch):
     monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
     register_measure(Surprise())
     words = tiny_task().source_dictionary
-    sentences = Batch.of(batch([3], [3]), words.pad(), words.eos())
+    tokens = torch.full((1, 3), words.nspecial)
+    side = Side.of(tokens, words.pad(), words.eos(), None)
+    sentences = Batch(side, side)
     statistics = LayerStatistics(CROSS, 2, ["surprise"])
     with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
         statistics.update(torch.full((1, 2, 3, 3), 1 / 3), sentences)
