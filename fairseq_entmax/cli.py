@@ -44,13 +44,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 after an error, which is printed in one sentence. Wrong
         usage exits with status 2, as argparse does.
     """
-    given = list(sys.argv[1:] if arguments is None else arguments)
-    command = given[0] if given else ""
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    command = words[0] if words else ""
     try:
         if command in MODULES:
-            _run_module(command, given[1:])
+            _run_module(command, words[1:])
         else:
-            options = _parser().parse_args(given)
+            options = _parser().parse_args(words)
             options.run(options)
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):

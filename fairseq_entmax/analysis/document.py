@@ -79,8 +79,8 @@ def _parsed(path: str | os.PathLike[str]) -> Any:
 
 
 def _kind(analysis: Any) -> tuple[Any, Any]:
-    found = analysis if isinstance(analysis, dict) else {}
-    return found.get("format"), found.get("version")
+    content = analysis if isinstance(analysis, dict) else {}
+    return content.get("format"), content.get("version")
 
 
 def _constant(name: str) -> None:
@@ -142,10 +142,10 @@ def validate(analysis: Any, name: str) -> None:
 def _described(analysis: dict[str, Any]) -> list[Number]:
     """The numbers of a document that may be damaged; none where they are."""
     try:
-        found = declared(analysis)
+        numbers = declared(analysis)
     except (KeyError, TypeError):
         return []
-    return [number for number in found if number.place and isinstance(number.place[0], str)]
+    return [number for number in numbers if number.place and isinstance(number.place[0], str)]
 
 
 def check_output(folder: str, overwrite: bool) -> None:

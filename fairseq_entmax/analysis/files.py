@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
 
 from fairseq_entmax.files import clear_leftovers
@@ -27,23 +28,23 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
         FileNotFoundError: there is no folder for it.
         ValueError: it is a folder or a device.
     """
-    given = os.fspath(path)
-    target = Path(os.path.realpath(given))
-    if not given or target.is_dir():
-        raise ValueError(f"{option} got '{given}': give the name of a file")
+    name = os.fspath(path)
+    target = Path(os.path.realpath(name))
+    if not name or target.is_dir():
+        raise ValueError(f"{option} got '{name}': give the name of a file")
     if target.exists() and not target.is_file():
-        raise ValueError(f"{option} got '{given}', which is no ordinary file: give another name")
+        raise ValueError(f"{option} got '{name}', which is no ordinary file: give another name")
     if not target.parent.is_dir():
-        raise FileNotFoundError(f"{option} got '{given}': there is no folder {target.parent}")
+        raise FileNotFoundError(f"{option} got '{name}': there is no folder {target.parent}")
     clear_leftovers([target])
     if target.exists() and not overwrite:
         raise FileExistsError(
-            f"{option} got '{given}', which exists: give another name, or --overwrite"
+            f"{option} got '{name}', which exists: give another name, or --overwrite"
         )
     return target
 
 
-def refuse_inputs(targets: Iterable[Path], inputs: Mapping[str, str | None]) -> None:
+def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) -> None:
     """Refuse to write over what is read, whatever ``--overwrite`` says.
 
     Args:

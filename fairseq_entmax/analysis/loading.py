@@ -116,8 +116,8 @@ def load_task(data: str, source_lang: str | None = None, target_lang: str | None
         ValueError: there is no such folder, or it has no such languages.
     """
     languages = {"--source-lang": source_lang, "--target-lang": target_lang}
-    given = [text for name, one in languages.items() if one for text in (name, one)]
-    args = options.parse_args_and_arch(data_parser(""), [data, *given])
+    arguments = [text for name, one in languages.items() if one for text in (name, one)]
+    args = options.parse_args_and_arch(data_parser(""), [data, *arguments])
     _check_data(args)
     return setup_task(args)
 

@@ -134,13 +134,13 @@ def _padded(name: str, lengths: _Lengths, tokens: Tensor) -> Tensor:
     if lengths is None:
         return tokens
     size, longest = tokens.shape
-    given = torch.as_tensor(lengths, device=tokens.device)
-    if given.shape != (size,) or bool(((given < 1) | (given > longest)).any()):
+    known = torch.as_tensor(lengths, device=tokens.device)
+    if known.shape != (size,) or bool(((known < 1) | (known > longest)).any()):
         raise ValueError(
-            f"{name} got {given.tolist()}: give a number from 1 to {longest} for each of the "
+            f"{name} got {known.tolist()}: give a number from 1 to {longest} for each of the "
             f"{size} sentences"
         )
-    return tokens.where(torch.arange(longest, device=tokens.device) < given[:, None], _PAD)
+    return tokens.where(torch.arange(longest, device=tokens.device) < known[:, None], _PAD)
 
 
 def _check_shapes(attention: Attention, batch: Batch) -> None:
@@ -148,10 +148,10 @@ def _check_shapes(attention: Attention, batch: Batch) -> None:
         queries, keys = batch.sides(name)
         wanted = (*queries.tokens.shape, keys.tokens.size(1))
         for layer, weights in layers.items():
-            given = tuple(weights.shape)
-            if (given[0], *given[2:]) != wanted:
+            shape = tuple(weights.shape)
+            if (shape[0], *shape[2:]) != wanted:
                 raise ValueError(
-                    f"the weights of {name}, layer {layer}, have the shape {given}: they must be "
+                    f"the weights of {name}, layer {layer}, have the shape {shape}: they must be "
                     f"(batch, heads, queries, keys) with {wanted[0]} sentences, {wanted[1]} queries "
                     f"and {wanted[2]} keys"
                 )

@@ -38,7 +38,7 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
             is required; those of a measure that is not registered here may be there, and be
             anything. None is a document by the measures that are registered.
     """
-    found: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
+    document: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
     required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}
     roots = {number.place[0] for number in declared or ()}
@@ -54,10 +54,10 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     for number in declared or ():
         shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
     for name, keys in _FRAME.items():
-        frame = {key: found["$defs"][name]["properties"][key] for key in keys}
-        found["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
-        found["$defs"][name]["required"] = required[name]
-    return found
+        frame = {key: document["$defs"][name]["properties"][key] for key in keys}
+        document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
+        document["$defs"][name]["required"] = required[name]
+    return document
 
 
 def fill(analysis: dict[str, Any]) -> None:

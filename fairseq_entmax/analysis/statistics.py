@@ -90,8 +90,8 @@ class MeasuredLayer:
         layer: Fields = {}
         for measure in (one for one in measures() if isinstance(one, kinds)):
             nothing: Fields = dict.fromkeys(measure.fields())
-            made = (measure.of_heads(self) if heads else None) or [nothing] * number
-            for head, fields in zip(heads, made, strict=True):
+            results = (measure.of_heads(self) if heads else None) or [nothing] * number
+            for head, fields in zip(heads, results, strict=True):
                 head.update(fields)
             layer |= {**dict.fromkeys(measure.layer_fields()), **measure.of_layer(self, heads)}
         return {**layer, "heads": heads}

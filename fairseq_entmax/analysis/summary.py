@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 from fairseq_entmax.analysis.measures.base import declared
@@ -10,7 +11,7 @@ from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.text_table import text_table
 
 
-def as_table(analysis: Mapping[str, Any]) -> str:
+def as_table(analysis: Dictionary[str, Any]) -> str:
     """The table.
 
     Args:
@@ -52,7 +53,7 @@ def _text(value: float | None) -> str:
     return "" if value is None else f"{value:.3f}"
 
 
-def _positional(layers: Iterable[Mapping[str, Any]]) -> str:
+def _positional(layers: Iterable[Dictionary[str, Any]]) -> str:
     return ", ".join(
         f"{layer['layer']}.{head['head']} at {head['positional']['offset']:+d} "
         f"({head['positional']['confidence']:.0%})"

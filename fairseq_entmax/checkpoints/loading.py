@@ -7,7 +7,8 @@ import errno
 import os
 import pickle
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
 from contextlib import contextmanager
 from types import ModuleType
 from typing import Any
@@ -42,7 +43,7 @@ def load_checkpoint(path: str) -> dict[str, Any]:
     return state
 
 
-def model_settings(state: Mapping[str, Any], name: str) -> dict[str, Any]:
+def model_settings(state: Dictionary[str, Any], name: str) -> dict[str, Any]:
     """The options of the model that a loaded checkpoint is of.
 
     Raises:
@@ -78,7 +79,7 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     with explained(path):
         check_pickles(file, path)
         state = torch.load(file, *args, **kwargs)
-        if isinstance(state, Mapping):
+        if isinstance(state, Dictionary):
             check_settings(state, path)
     return state
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 from collections import OrderedDict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError, shortened
@@ -46,7 +47,7 @@ _NAME = re.compile(r"[\w.+-]*")
 _REFERENCE = re.compile(r"\$\{[A-Za-z_][\w.]*\}")
 
 
-def check_settings(state: Mapping[str, Any], path: str) -> None:
+def check_settings(state: Dictionary[str, Any], path: str) -> None:
     """Refuse settings that are more than plain values, or that could run code or fill memory.
 
     Allowed are texts, numbers, True, False, None, and lists, tuples, dictionaries and

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 import torch
@@ -52,7 +53,7 @@ def check_sizes(settings: Iterable[tuple[str, Any]], weights: Any, path: str) ->
                 )
 
 
-def check_transformer(settings: Mapping[Any, Any], weights: Any, path: str) -> None:
+def check_transformer(settings: Dictionary[Any, Any], weights: Any, path: str) -> None:
     """Refuse a Transformer that would have many more parameters than the file.
 
     Args:
@@ -67,7 +68,7 @@ def check_transformer(settings: Mapping[Any, Any], weights: Any, path: str) -> N
     held = sum(number for _, number in _held(weights))
     for side, place in (("encoder", "source"), ("decoder", "target")):
         group = settings.get(side)
-        group = dict(group) if isinstance(group, Mapping) else {}
+        group = dict(group) if isinstance(group, Dictionary) else {}
         group |= {
             str(name).removeprefix(f"{side}_"): value
             for name, value in settings.items()
@@ -141,7 +142,7 @@ def _held(weights: Any) -> list[tuple[int, int]]:
     neither exceeds what is stored.
     """
     held: dict[int, tuple[int, int]] = {}
-    for weight in weights.values() if isinstance(weights, Mapping) else ():
+    for weight in weights.values() if isinstance(weights, Dictionary) else ():
         if not isinstance(weight, Tensor) or weight.layout != torch.strided:
             continue
         storage = weight.untyped_storage()

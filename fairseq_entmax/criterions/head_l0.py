@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping as Dictionary
 from dataclasses import fields, make_dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -80,7 +80,7 @@ class HeadL0Criterion(FairseqCriterion):
         self._reported: int | None = None
 
     @classmethod
-    def check_options(cls, options: Any, gated_heads: Mapping[str, int]) -> None:
+    def check_options(cls, options: Any, gated_heads: Dictionary[str, int]) -> None:
         """Check the options of ``fairseq-train`` when they are read, before anything is made.
 
         Args:
@@ -246,7 +246,7 @@ def with_head_l0(stock: type[FairseqCriterion]) -> type[HeadL0Criterion]:
     return criterion
 
 
-def plain_criterion(settings: Mapping[str, Any]) -> dict[str, Any]:
+def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
     """The settings of the stock criterion in those of one with a penalty.
 
     Args:

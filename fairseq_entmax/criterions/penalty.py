@@ -16,7 +16,8 @@ a`` get the gate 1, the others 0, and the rest of training adapts the model to e
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 
 import torch
@@ -27,7 +28,7 @@ from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 # Attention to layer number to the gates there
-Gates = Mapping[str, Mapping[int, HardConcreteGate]]
+Gates = Dictionary[str, Dictionary[int, HardConcreteGate]]
 
 ALL = "all"
 RHO = 1.0
@@ -91,7 +92,7 @@ class HeadPenalty:
     """
 
     weight: float = 0.0
-    targets: Mapping[str, int] | None = None
+    targets: Dictionary[str, int] | None = None
     warmup_updates: int = 0
     decide_at: int | None = None
     multiplier_lr: float = 0.02
@@ -104,7 +105,7 @@ class HeadPenalty:
         """
         self.check_sizes({name: _size(layers.values()) for name, layers in gates.items()})
 
-    def check_sizes(self, sizes: Mapping[str, int]) -> None:
+    def check_sizes(self, sizes: Dictionary[str, int]) -> None:
         """The same, before there is a model.
 
         Args:

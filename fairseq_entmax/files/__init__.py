@@ -19,7 +19,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import BinaryIO
 
@@ -77,7 +78,7 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
         temporary.discard()
 
 
-def write_together(contents: Mapping[Path, bytes]) -> None:
+def write_together(contents: Dictionary[Path, bytes]) -> None:
     """Write files; when one cannot be written, none of them changes.
 
     All are written under temporary names first, where most that can fail fails: a full disk, no

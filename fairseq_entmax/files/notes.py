@@ -9,7 +9,7 @@ import logging
 import os
 import random
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -45,7 +45,7 @@ class _Entry(NamedTuple):
 
 
 def note_set(
-    staged: list[TemporaryFile], contents: Mapping[Path, bytes], notes: list[TemporaryFile]
+    staged: list[TemporaryFile], contents: Dictionary[Path, bytes], notes: list[TemporaryFile]
 ) -> None:
     """Put a note of the set into each of its folders, before anything is replaced."""
     name = f"{FORMAT}-{random.SystemRandom().randrange(10**12)}.json"

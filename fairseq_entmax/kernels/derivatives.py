@@ -113,8 +113,8 @@ class _Known(torch.autograd.Function):
         for_epsilon = None
         if ctx.needs_input_grad[1]:
             for_epsilon = alpha_gradient(probs, epsilon, grad).sum_to_size(epsilon.shape)
-        given = ctx.epsilon if epsilon is None else epsilon
-        return scores_gradient(probs, given, grad), for_epsilon, None
+        known = ctx.epsilon if epsilon is None else epsilon
+        return scores_gradient(probs, known, grad), for_epsilon, None
 
 
 def attention_gradients(

@@ -67,21 +67,21 @@ def _check(
                 f"is, with as many keys as there are values, not {tuple(tensor.shape)} in "
                 f"{tensor.dtype}"
             )
-    given: dict[str, Tensor] = {"key": key, "value": value}
+    tensors: dict[str, Tensor] = {"key": key, "value": value}
     if isinstance(epsilon, Tensor):
         if epsilon.numel() not in (1, heads) or not epsilon.is_floating_point():
             raise ValueError(
                 f"epsilon must be a number, or floating point of shape ({heads},), one for each "
                 f"head, not {tuple(epsilon.shape)} in {epsilon.dtype}"
             )
-        given["epsilon"] = epsilon
+        tensors["epsilon"] = epsilon
     if key_padding_mask is not None:
         if key_padding_mask.shape != (batch, keys) or key_padding_mask.dtype != torch.bool:
             raise ValueError(
                 f"key_padding_mask must be ({batch}, {keys}) in torch.bool, not "
                 f"{tuple(key_padding_mask.shape)} in {key_padding_mask.dtype}"
             )
-        given["key_padding_mask"] = key_padding_mask
+        tensors["key_padding_mask"] = key_padding_mask
     if attn_mask is not None:
         if attn_mask.shape != (queries, keys) or not attn_mask.is_floating_point():
             raise ValueError(
@@ -90,8 +90,8 @@ def _check(
             )
         if attn_mask.requires_grad:
             raise ValueError("attn_mask takes no gradient, but requires one")
-        given["attn_mask"] = attn_mask
-    for name, tensor in given.items():
+        tensors["attn_mask"] = attn_mask
+    for name, tensor in tensors.items():
         if tensor.device != query.device:
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
 

@@ -141,8 +141,8 @@ def check_alpha(alpha: float | str, name: str = "alpha") -> float:
 def check_dim(scores: Tensor, dim: int) -> None:
     """Raise ValueError unless ``scores`` is floating point and has a dimension ``dim``."""
     if not isinstance(scores, Tensor) or not scores.is_floating_point():
-        given = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
-        raise ValueError(f"scores must be a floating-point tensor, not {given}")
+        kind = scores.dtype if isinstance(scores, Tensor) else type(scores).__name__
+        raise ValueError(f"scores must be a floating-point tensor, not {kind}")
     if scores.dim() == 0:
         raise ValueError("scores must have a dimension for the keys, not be a single number")
     if not -scores.dim() <= dim < scores.dim():

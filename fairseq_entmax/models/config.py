@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, fields
 from difflib import get_close_matches
 from typing import Any
@@ -223,8 +224,8 @@ class AttentionConfig:
     @classmethod
     def of(cls, args: Any) -> AttentionConfig:
         """The options among others, those that are not given with their defaults."""
-        given = {option: getattr(args, option, None) for option in DEFAULTS}
-        return cls(**{option: value for option, value in given.items() if value is not None})
+        values = {option: getattr(args, option, None) for option in DEFAULTS}
+        return cls(**{option: value for option, value in values.items() if value is not None})
 
     def checked(self, option: str) -> Any:
         """What the value of an option means; None where it has none.
@@ -250,12 +251,12 @@ def option_name(option: str) -> str:
     return "--" + option.replace("_", "-")
 
 
-def heads_options(heads: Mapping[str, Sequence[int]]) -> dict[str, str]:
+def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
     """The options for so many heads: of each attention, in each layer, bottom layer first."""
     return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
 
 
-def as_arguments(options: Mapping[str, str]) -> str:
+def as_arguments(options: Dictionary[str, str]) -> str:
     """Options and their values as arguments of ``fairseq-train``."""
     return " ".join(f"{option_name(option)} {value}" for option, value in options.items())
 

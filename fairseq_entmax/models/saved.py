@@ -158,9 +158,9 @@ def _attentions(
 ) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, value in weights.items():
-        found = place_of(key)
-        if found is not None:
-            place, module, name = found
+        located = place_of(key)
+        if located is not None:
+            place, module, name = located
             parts.setdefault((place, module), {})[name] = value
     attentions = []
     for (place, module), own in parts.items():

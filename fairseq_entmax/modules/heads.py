@@ -43,9 +43,9 @@ def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, 
     """
     for name, module in model.named_children():
         if isinstance(module, FairseqMultiheadAttention):
-            found = place_of(path + name)
-            if found is not None:
-                yield *found[0], model
+            located = place_of(path + name)
+            if located is not None:
+                yield *located[0], model
         else:
             yield from transformer_layers(module, f"{path}{name}.")
 

@@ -13,7 +13,8 @@ import fcntl
 import json
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, Names, SentenceScores
@@ -72,16 +73,16 @@ class Journal:
             if overwrite:
                 self._file.truncate(0)
             header = {"format": FORMAT, "version": VERSION, "settings": settings}
-            found, size = self._read()
-            if found:
-                self._check(found[0], header)
-            for number, line in enumerate(found[1:], start=2):
+            lines, size = self._read()
+            if lines:
+                self._check(lines[0], header)
+            for number, line in enumerate(lines[1:], start=2):
                 heads, scores = self._removal(number, line)
                 if self.finished.setdefault(heads, scores) != scores:
                     raise self._damaged(number, f"other scores of {', '.join(heads)} before")
             self._file.truncate(size)
             self._file.seek(0, os.SEEK_END)
-            if not found:
+            if not lines:
                 self._append(header)
         except BaseException:
             self._file.close()
@@ -151,16 +152,16 @@ class Journal:
             raise self._damaged(number, str(error)) from None
         for score, values in ((LOSS, nll), (BLEU, translations)):
             wanted = self._sentences if score in (self._scores or ()) else None
-            found = None if values is None else len(values)
-            if self._sentences and found != wanted:
-                raise self._damaged(number, f"{found} sentences with {score}, not {wanted}")
+            count = None if values is None else len(values)
+            if self._sentences and count != wanted:
+                raise self._damaged(number, f"{count} sentences with {score}, not {wanted}")
         return tuple(heads), SentenceScores(nll, translations)
 
-    def _check(self, found: Any, wanted: dict[str, Any]) -> None:
-        kind = (found.get("format"), found.get("version")) if isinstance(found, dict) else None
+    def _check(self, header: Any, wanted: dict[str, Any]) -> None:
+        kind = (header.get("format"), header.get("version")) if isinstance(header, dict) else None
         if kind != (FORMAT, VERSION):
             raise self._foreign()
-        settings = found.get("settings")
+        settings = header.get("settings")
         if not isinstance(settings, dict):
             raise self._damaged(1, "no settings")
         before, now = dict(_flat(settings)), dict(_flat(wanted["settings"]))
@@ -200,12 +201,12 @@ def _short(value: Any) -> str:
     return text if len(text) <= 200 else f"{text[:200]}…"
 
 
-def _flat(settings: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+def _flat(settings: Dictionary[str, Any]) -> Iterator[tuple[str, Any]]:
     """Nested settings as names with dots between them; without recursion, as files may be deep."""
     left: list[tuple[str, Any]] = list(settings.items())
     while left:
         name, value = left.pop()
-        if isinstance(value, Mapping):
+        if isinstance(value, Dictionary):
             left += [(f"{name}.{key}", inner) for key, inner in value.items()]
         else:
             yield name, value

@@ -24,7 +24,7 @@ change of loss, else of BLEU.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping as Dictionary
 from typing import Any
 
 from fairseq_entmax.analysis.ablation import significance
@@ -41,7 +41,11 @@ _DIGITS = {LOSS: 4, BLEU: 2}
 
 
 def compare(
-    finished: Mapping[Names, SentenceScores], scorer: Scorer, metric: Any, samples: int, seed: int
+    finished: Dictionary[Names, SentenceScores],
+    scorer: Scorer,
+    metric: Any,
+    samples: int,
+    seed: int,
 ) -> dict[str, Any]:
     """Hold every removal against the unchanged model.
 
@@ -86,7 +90,7 @@ def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], lis
     return [sum(row) / sum(tokens) for row in nll], p_values
 
 
-def as_table(document: Mapping[str, Any]) -> str:
+def as_table(document: Dictionary[str, Any]) -> str:
     """The content of ``ablation.json`` as lines of text.
 
     A last one says so where the bootstrap cannot find anything significant.
@@ -117,7 +121,7 @@ def _p_text(p: float) -> str:
     return "<0.001" if p < 0.001 else f"{p:.3f}"
 
 
-def as_tsv(document: Mapping[str, Any]) -> str:
+def as_tsv(document: Dictionary[str, Any]) -> str:
     """The same with all digits and tabs between columns; unknown values are empty."""
     columns = [(score, field) for score in (LOSS, BLEU) for field in _FIELDS]
     lines = ["\t".join(["removed", *(f"{score}_{field}" for score, field in columns)])]

@@ -121,9 +121,9 @@ def paired_bootstrap(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
         )
     signatures, results = test()
-    found: list[Any] = list(results["BLEU"])
-    scores = [float(result.score) for result in found]
-    p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in found[1:]]
+    tests: list[Any] = list(results["BLEU"])
+    scores = [float(result.score) for result in tests]
+    p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in tests[1:]]
     return BleuComparison(scores, p_values, str(signatures["BLEU"]))
 
 

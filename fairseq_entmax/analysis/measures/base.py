@@ -5,7 +5,8 @@ Light: what names a measure is there without torch, which only the work itself i
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Dictionary
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -64,7 +65,7 @@ class Number:
         return {**asdict(self), "place": list(self.place), "range": ends}
 
 
-def declared(analysis: Mapping[str, Any]) -> list[Number]:
+def declared(analysis: Dictionary[str, Any]) -> list[Number]:
     """The numbers that a document says it has.
 
     Raises:

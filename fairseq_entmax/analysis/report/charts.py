@@ -182,8 +182,8 @@ def panel_width(columns: int) -> int:
 
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
     """The values of a field that occur, in order."""
-    found = {row[field] for row in rows}
-    return [value for value in order if value in found]
+    present = {row[field] for row in rows}
+    return [value for value in order if value in present]
 
 
 def wrapped(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import Any
 
@@ -63,6 +64,6 @@ def figure_files(
     }
 
 
-def drawn(files: Mapping[Path, tuple[Figure, str]]) -> dict[Path, bytes]:
+def drawn(files: Dictionary[Path, tuple[Figure, str]]) -> dict[Path, bytes]:
     """What goes into each file."""
     return {file: _DRAW[name](figure.for_paper()) for file, (figure, name) in files.items()}

@@ -56,12 +56,12 @@ def roles(head: dict[str, Any], analysis: dict[str, Any], attention: str) -> lis
     """
     if head["gate"] == 0:
         return [CLOSED]
-    found = [*_positional(head, attention), *_of_tokens(head), *_linguistic(head, analysis)]
-    return [words for _, words in [*_strongest_first(found), *_strongest_first(_shape(head))]]
+    roles = [*_positional(head, attention), *_of_tokens(head), *_linguistic(head, analysis)]
+    return [words for _, words in [*_strongest_first(roles), *_strongest_first(_shape(head))]]
 
 
-def _strongest_first(found: Any) -> list[_Role]:
-    return sorted(found, key=lambda role: -role[0])
+def _strongest_first(roles: Any) -> list[_Role]:
+    return sorted(roles, key=lambda role: -role[0])
 
 
 def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:

@@ -135,13 +135,13 @@ class _Attention(torch.autograd.Function):
         query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
         probs = probs.contiguous()
         grad = dense_rows(grad)  # held until the library has read it
-        made = [positions_first(query), positions_first(key), positions_first(value)]
+        tensors = [positions_first(query), positions_first(key), positions_first(value)]
         for_epsilon = None
         if ctx.needs_input_grad[3]:
             for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64)
         if query.numel() and key.numel():
             gradients = _Gradients(
-                *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *made)),
+                *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *tensors)),
                 library.address(for_epsilon),
             )
             library.check(
@@ -153,10 +153,10 @@ class _Attention(torch.autograd.Function):
                 )
             )
         else:
-            made = [tensor.zero_() for tensor in made]
+            tensors = [tensor.zero_() for tensor in tensors]
         if for_epsilon is not None:
             for_epsilon = for_epsilon.sum(0).sum_to_size(epsilon.shape).to(epsilon.dtype)
-        return (*made, for_epsilon, None)
+        return (*tensors, for_epsilon, None)
 
 
 attention = attention_by(_Attention, takes, "in float32 on a CPU")
