@@ -45,8 +45,14 @@ def register_mapping(
         **parameters: those that the name stands for, such as ``alpha="2"``.
 
     Raises:
-        ValueError: the name is in use, or is not to be told from other text.
+        ValueError: the name is in use, or is not to be told from other text; the mapping's
+            parameters are a text instead of names.
     """
+    if isinstance(mapping.text_parameters, str):
+        raise ValueError(
+            f"text_parameters of {mapping.__name__} must be a tuple of names, such as "
+            f"({mapping.text_parameters!r},), not the text {mapping.text_parameters!r}"
+        )
     if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
         raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
     MAPPINGS[name] = NamedMapping(
@@ -95,7 +101,15 @@ class MappingSpec:
         named = MAPPINGS[self.name]
         known = {key: value for key, value in (defaults or {}).items() if key in named.takes}
         parameters = {**known, **named.parameters, **self.parameters}
-        return named.mapping.from_text(parameters, num_heads, generator)
+        mapping = named.mapping.from_text(parameters, num_heads, generator)
+        for name, values in mapping.head_values().items():
+            if not name.isidentifier() or tuple(values.shape) not in ((1,), (num_heads,)):
+                raise ValueError(
+                    f"head_values of {named.mapping.__name__} must give a number for each of "
+                    f"{num_heads} heads, ({num_heads},), or one for all, (1,), under a word as its "
+                    f"name, not {tuple(values.shape)} under {name!r}"
+                )
+        return mapping
 
 
 def parse_mapping(text: str) -> MappingSpec:

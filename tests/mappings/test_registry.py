@@ -127,6 +127,32 @@ def test_a_text_with_a_value_for_each_head_is_checked_when_their_number_is_known
         spec.build(2)
 
 
+@pytest.mark.parametrize(("name", "shape"), [("strength", (3, 1, 1)), ("two words", (3,))])
+def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refused(
+    name, shape, monkeypatch
+):
+    monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
+
+    class Valued(Halved):
+        def head_values(self):
+            return {name: torch.ones(shape)}
+
+    register_mapping("valued", Valued)
+    message = (
+        f"head_values of Valued .* each of 3 heads, .*not {re.escape(str(shape))} under '{name}'"
+    )
+    with pytest.raises(ValueError, match=message):
+        parse_mapping("valued").build(3)
+
+
+def test_parameters_whose_tuple_has_lost_its_comma_are_refused():
+    class Started(Halved):
+        text_parameters = "start"
+
+    with pytest.raises(ValueError, match=r"Started must be a tuple of names, such as \('start',\)"):
+        register_mapping("started", Started)
+
+
 @pytest.mark.parametrize("name", ["softmax", "two words", "a,b", "a:b", "3", ""])
 def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name):
     with pytest.raises(ValueError, match=re.escape(f"cannot be named {name!r}")):
