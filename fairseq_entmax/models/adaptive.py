@@ -21,7 +21,7 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS, CROSS
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
@@ -189,7 +189,9 @@ class AdaptiveModel(nn.Module):
         if self.monitor is not None:
             self.monitor.is_trained = True
 
-    def load_state_dict(self, state_dict: Any, *args: Any, **kwargs: Any) -> Any:
+    def load_state_dict(
+        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
         """Load a checkpoint of this model or of its stock counterpart.
 
         What the checkpoint lacks keeps its starting value; the log names it.
@@ -198,10 +200,13 @@ class AdaptiveModel(nn.Module):
             ValueError: the checkpoint has head gates where the model has none, other numbers of
                 heads, or NaN in a mapping.
         """
+        if _places(state_dict) == _places(self.state_dict()):
+            # fairseq would take --encoder-layers-to-keep out of the layers kept once more
+            model_cfg = args = None
         with compat.stopping_command():
             self._check_state(state_dict)
             try:
-                result = super().load_state_dict(state_dict, *args, **kwargs)
+                result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
                 if "size mismatch" not in str(error) or "_proj.weight" not in str(error):
                     raise
@@ -294,6 +299,12 @@ class AdaptiveModel(nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def _places(state_dict: Collection[str]) -> set[Place]:
+    """The attentions that a state dict has weights of."""
+    located = map(place_of, state_dict)
+    return {place for place, _, _ in filter(None, located)}
 
 
 def _namespace(cfg: Any, known: Collection[str]) -> Namespace:

@@ -115,6 +115,23 @@ def test_the_layers_to_keep_may_be_the_list_that_fairseqs_arguments_make_of_them
     assert len(model.encoder.layers) == 2
 
 
+def test_the_layers_kept_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one_of_them():
+    # fairseq wants both: of the side that is not named it keeps none
+    kept_layers = {"encoder_layers_to_keep": "0,2", "decoder_layers_to_keep": "0,1"}
+    options = {"encoder_layers": 3, **kept_layers}
+    settings = Namespace(arch="entmax_transformer", **options)
+    whole = build_model(encoder_layers=3, seed=1).state_dict()
+    kept = build_model(**options, seed=2)
+    kept.load_state_dict(dict(whole), model_cfg=settings)
+    weights = kept.state_dict()
+    assert torch.equal(weights["encoder.layers.1.fc1.weight"], whole["encoder.layers.2.fc1.weight"])
+    again = build_model(**options, seed=3)
+    again.load_state_dict(dict(weights), model_cfg=settings)
+    assert torch.equal(
+        again.state_dict()["encoder.layers.1.fc1.weight"], weights["encoder.layers.1.fc1.weight"]
+    )
+
+
 @pytest.mark.parametrize("value", ["no", "false", 1])
 def test_a_flag_in_a_yaml_file_that_is_no_boolean_is_refused(value):
     with pytest.raises(
