@@ -53,6 +53,59 @@ class Rows(Protocol):
         """
 
 
+class StructuredRows(Protocol):
+    """Mappings with structure along the last dimension, and their gradients.
+
+    Parameters are those of :class:`fairseq_entmax.kernels.structure.Structure`. Each may be a
+    number, or a tensor that broadcasts against the scores with a last dimension of size 1.
+    """
+
+    def takes(self, scores: Tensor, kind: str) -> bool:
+        """Whether the backend is for this kind on scores of this device, dtype and layout."""
+
+    def probabilities(
+        self, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
+    ) -> Tensor:
+        """Map scores to probabilities.
+
+        Args:
+            scores: ``(..., keys)``; ``-inf`` marks a masked key, which is as if it was not there,
+                but that it parts its neighbours.
+            kind, epsilon, strength: what is computed.
+
+        Returns:
+            ``(..., keys)``; keys of a group have the same number, to the bit. A row with every key
+            masked is all zeros; any other that has a NaN parameter, or NaN or ``+inf`` among its
+            scores, is all NaN.
+        """
+
+    def gradients(
+        self,
+        probs: Tensor,
+        kind: str,
+        epsilon: float | Tensor,
+        strength: float | Tensor,
+        masked: Tensor | None,
+        grad: Tensor,
+        wanted: tuple[bool, bool, bool],
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Gradients with respect to the scores, to epsilon and to the strength.
+
+        Args:
+            probs: ``(..., keys)``, what :meth:`probabilities` returned.
+            kind, epsilon, strength: as given there.
+            masked: ``(..., keys)``, bool, true at masked keys; None where there are none. Only
+                needed where :data:`~fairseq_entmax.kernels.structure.TV` wants the gradient of its
+                strength.
+            grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
+            wanted: which of the three.
+
+        Returns:
+            ``(..., keys)``, ``(..., 1)`` and ``(..., 1)``: a number for each row, to be summed
+            over the rows that share a parameter. None for what is not wanted.
+        """
+
+
 class Attention(Protocol):
     """The whole of attention as one function, without scores in memory: what a backend may have."""
 
