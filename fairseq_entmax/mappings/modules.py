@@ -39,10 +39,13 @@ class Mapping(nn.Module):
             ``entmax:alpha=1.5``.
         share: how far its parameters reach, one of :data:`SHARING`. Beyond one layer, the
             model makes mappings of the same class use the same parameters.
+        needs_words_alone: whether keys have to be words in their order, so that an attention with
+            ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
+    needs_words_alone = False
 
     @classmethod
     def from_text(
@@ -180,6 +183,11 @@ class Entmax(Mapping):
         # Not in half precision, even where the model is: alpha near 1 needs the digits
         return 1.0 + torch.sigmoid(logit if logit.dtype == torch.float64 else logit.float())
 
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is softmax whatever it is trained with."""
+        return self.fixed_alpha == 1.0
+
     def forward(self, scores: Tensor) -> Tensor:
         alpha = self.alpha
         if isinstance(alpha, Tensor):
@@ -194,10 +202,8 @@ class Entmax(Mapping):
             self.alpha_logit = nn.Parameter(self.alpha_logit.detach()[list(indices)].clone())
 
     def fused(self) -> FusedEntmax | None:
-        alpha = self.alpha
         # Softmax has torch's own kernels, and is to give fairseq's numbers
-        is_softmax = isinstance(alpha, float) and alpha == 1.0
-        return None if is_softmax else FusedEntmax(alpha - 1.0)
+        return None if self.is_softmax else FusedEntmax(self.alpha - 1.0)
 
     def extra_repr(self) -> str:
         if self.alpha_logit is None:
