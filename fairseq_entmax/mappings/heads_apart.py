@@ -27,6 +27,8 @@ class HeadsApart(Mapping):
         ValueError: a mapping has no head, or a head no mapping.
     """
 
+    _where: Tensor
+
     def __init__(self, parts: Iterable[Mapping], part_of: Sequence[int]) -> None:
         super().__init__()
         self.parts: nn.ModuleList = nn.ModuleList(parts)

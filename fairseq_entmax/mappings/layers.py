@@ -60,9 +60,7 @@ class HeadsSpec:
         if len(specs) == 1:
             return self.heads[0].build(num_heads, generator, defaults)
         texts = [str(spec) for spec in self.heads]
-        parts = [
-            spec.build(texts.count(text), generator, defaults) for text, spec in specs.items()
-        ]
+        parts = [spec.build(texts.count(text), generator, defaults) for text, spec in specs.items()]
         for text, part in zip(specs, parts, strict=True):
             if any(True for _ in part.parameters()):
                 _check_share(part.share, text)

@@ -117,10 +117,11 @@ class AdaptiveModel(nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            vars(prepared).update(heads_of_start(prepared))
+            of_start = heads_of_start(prepared)
+            vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start
-        heads = heads_options(options.heads)
+        heads = {**of_start, **heads_options(options.heads)}
         vars(prepared).update(heads)
         if prepared is not args:
             with open_dict(args):

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, fields
@@ -16,9 +17,8 @@ from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
-from fairseq_entmax.mappings import parse_mappings
+from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
-from fairseq_entmax.mappings.registry import MappingSpec
 from fairseq_entmax.modules import gates
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
@@ -29,7 +29,7 @@ HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENT
 _OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads")
 
 
-def parse_mapping_option(value: Any) -> list[MappingSpec]:
+def parse_mapping_option(value: Any) -> list[LayerSpec]:
     """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have.
 
     Raises:
@@ -256,9 +256,16 @@ def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
     return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
 
 
+def mapping_options(specs: Dictionary[str, Sequence[LayerSpec]]) -> dict[str, str]:
+    """The options for such mappings: of each attention, in each layer, bottom layer first."""
+    return {MAPPING_OPTIONS[name]: layers_text(layers) for name, layers in specs.items()}
+
+
 def as_arguments(options: Dictionary[str, str]) -> str:
-    """Options and their values as arguments of ``fairseq-train``."""
-    return " ".join(f"{option_name(option)} {value}" for option, value in options.items())
+    """Options and their values as arguments of ``fairseq-train``, as a shell reads them."""
+    return shlex.join(
+        word for option, value in options.items() for word in (option_name(option), value)
+    )
 
 
 def add_arguments(parser: Any) -> None:
