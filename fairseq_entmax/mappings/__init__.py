@@ -4,6 +4,7 @@ from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparse
 from fairseq_entmax.mappings.heads_apart import HeadsApart
 from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
 from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.pnorm import SqPNormMax
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,
     MappingSpec,
@@ -25,6 +26,7 @@ __all__ = [
     "HeadsSpec",
     "Mapping",
     "MappingSpec",
+    "SqPNormMax",
     "entmax",
     "entmax15",
     "fusedmax",

@@ -1,4 +1,5 @@
-"""Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``.
+"""Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``,
+``fusedmax``, ``oscarmax:oscar=0.05``, ``entmax:tv=learned``, ``sqpnormmax``.
 
 The text form is the same in a command, a YAML file and Python. How texts of several layers and
 heads are made of it is in :mod:`fairseq_entmax.mappings.layers`.
@@ -14,6 +15,7 @@ from dataclasses import dataclass, field
 import torch
 
 from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.pnorm import SqPNormMax
 
 
 @dataclass(frozen=True)
@@ -65,6 +67,11 @@ register_mapping("softmax", Entmax, takes=(), alpha="1")
 register_mapping("sparsemax", Entmax, takes=(), alpha="2")
 register_mapping("entmax15", Entmax, takes=(), alpha="1.5")
 register_mapping("entmax", Entmax)
+register_mapping("fusedmax", Entmax, ("alpha", "tv", "tv_init", "share"), alpha="2", tv="0.1")
+register_mapping(
+    "oscarmax", Entmax, ("alpha", "oscar", "oscar_init", "share"), alpha="2", oscar="0.01"
+)
+register_mapping("sqpnormmax", SqPNormMax)
 
 
 @dataclass(frozen=True)

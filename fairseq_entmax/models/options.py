@@ -89,6 +89,7 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
     defaults = {
         "init": str(config.checked("alpha_init")),
         "share": config.checked("share_alpha"),
+        **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
     for attention in attentions:
         _check_heads_apart(config, attention, specs[attention], heads[attention], defaults)

@@ -202,7 +202,10 @@ def test_an_unknown_name_is_refused_with_the_names_allowed(text):
         parse_mapping(text)
 
 
-ENTMAX = "entmax:alpha=VALUE, entmax:init=VALUE, entmax:share=VALUE"
+ENTMAX = ", ".join(
+    f"entmax:{name}=VALUE"
+    for name in ("alpha", "init", "share", "tv", "tv_init", "oscar", "oscar_init")
+)
 
 
 @pytest.mark.parametrize(
