@@ -17,7 +17,7 @@ enum { DISTANCES, POWERS, FORWARD_ARRAYS };
 enum { PROBS, GRADS, SENSITIVITIES, LOGS, WEIGHTS, BACKWARD_ARRAYS };
 
 typedef struct {
-    vec *memory, *array[5];
+    vec *memory, *array[6];
     ivec *places;
     int32_t counts[LANES];
     long length;
