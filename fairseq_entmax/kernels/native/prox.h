@@ -95,76 +95,51 @@ static void prox_tv(Block *block, vec strength, const int32_t *listed)
 
 /* --- OSCAR ---------------------------------------------------------------------------------- */
 
+/* Sorts each lane, the largest first, and with it where its numbers were: Batcher's odd-even merges (Knuth,
+ * The Art of Computer Programming 3, 5.2.2 M), which compare at the same places whatever the numbers */
+static void sort_lanes(vec *restrict numbers, ivec *restrict places, long n)
+{
+    long half = 1;
+    while (2 * half < n) half *= 2;
+    for (long i = 0; i < n; i++) places[i] = (int32_t)i - (ivec){0};
+    for (long part = half; part > 0; part /= 2)
+        for (long width = half, rest = 0, apart = part;; apart = width - part, width /= 2, rest = part) {
+            for (long first = rest; first < n - apart; first += 2 * part)
+                for (long i = first; i < smaller(first + part, n - apart); i++) {
+                    vec a = numbers[i], b = numbers[i + apart];
+                    ivec place_a = places[i], place_b = places[i + apart], swap = b > a;
+                    numbers[i] = WHERE(swap, b, a);
+                    numbers[i + apart] = WHERE(swap, a, b);
+                    places[i] = (swap & place_b) | (~swap & place_a);
+                    places[i + apart] = (swap & place_a) | (~swap & place_b);
+                }
+            if (width == part) break;
+        }
+}
+
 typedef struct {
     double sum, mean;
     int32_t first; /* rank */
 } Pool;
 
-/* Ascending, in place; `spare` is as long. Runs are sorted by insertion, and merged. */
-static void sort_numbers(uint64_t *numbers, uint64_t *spare, long n)
+/* How many of the sorted distances of a lane can have a probability: each of those above rises by its rank
+ * times the strength at the most, and the largest never falls */
+static long count_candidates(const float (*sorted)[LANES], int k, long n, double least, double strength)
 {
-    const long run = 16;
-    for (long first = 0; first < n; first += run)
-        for (long i = first + 1; i < smaller(first + run, n); i++) {
-            uint64_t number = numbers[i];
-            long j = i;
-            for (; j > first && numbers[j - 1] > number; j--) numbers[j] = numbers[j - 1];
-            numbers[j] = number;
-        }
-    for (long width = run; width < n; width *= 2) {
-        for (long first = 0; first < n; first += 2 * width) {
-            long left = first, middle = smaller(first + width, n), right = middle, end = smaller(first + 2 * width, n);
-            for (long i = first; i < end; i++) {
-                int is_left = left < middle && (right >= end || numbers[left] <= numbers[right]);
-                spare[i] = numbers[is_left ? left : right];
-                left += is_left;
-                right += !is_left;
-            }
-        }
-        memcpy(numbers, spare, n * sizeof *numbers);
-    }
-}
-
-/* What ascends as a number of 0 or more does, with its place in the lower half */
-static inline uint64_t with_place(float number, long place)
-{
-    uint32_t bits;
-    memcpy(&bits, &number, sizeof bits);
-    return (uint64_t)bits << 32 | (uint64_t)place;
-}
-
-/* The places of the distances of a lane that can have a probability, from the largest on: each of those
- * above rises by its rank times the strength at the most, and the largest never falls. */
-static long sort_candidates(const Block *block, int k, double least, double strength, uint64_t *numbers,
-                            uint64_t *spare)
-{
-    const float(*cells)[LANES] = (const float(*)[LANES])block->array[DISTANCES];
-    long kept = 0, before;
-    double lowest = least - strength * (block->length - 1);
-    for (long i = 0; i < block->length; i++) {
-        numbers[kept] = with_place(0.0f - cells[i][k], i);
-        kept += cells[i][k] > lowest;
-    }
-    do {
-        before = kept;
-        lowest = least - strength * (before - 1);
-        kept = 0;
-        for (long i = 0; i < before; i++) {
-            numbers[kept] = numbers[i];
-            kept += cells[(uint32_t)numbers[i]][k] > lowest;
-        }
-    } while (kept < before);
-    sort_numbers(numbers, spare, kept);
-    return kept;
+    long count = n;
+    while (count && !(sorted[count - 1][k] > least - strength * (count - 1))) count--;
+    return count;
 }
 
 /* Distances of a lane to the isotonic regression of distance + rank strength, by pooling adjacent violators */
-static void pool_lane(const Block *block, int k, double least, double strength, uint64_t *numbers, Pool *pools)
+static void pool_lane(const Block *block, int k, double least, double strength, Pool *pools)
 {
     Lanes cells = (Lanes)block->array[DISTANCES];
-    long kept = sort_candidates(block, k, least, strength, numbers, numbers + block->length), number = 0;
+    const float(*sorted)[LANES] = (const float(*)[LANES])block->array[SCRATCH];
+    Places places = (Places)block->array[SCRATCH + 1];
+    long kept = count_candidates(sorted, k, block->length, least, strength), number = 0;
     for (long rank = 0; rank < kept; rank++) {
-        double score = cells[(uint32_t)numbers[rank]][k] + strength * rank;
+        double score = sorted[rank][k] + strength * rank;
         Pool pool = {score, score, rank};
         while (number && pool.mean > pools[number - 1].mean) {
             pool.sum += pools[--number].sum;
@@ -173,18 +148,19 @@ static void pool_lane(const Block *block, int k, double least, double strength, 
         }
         pools[number++] = pool;
     }
-    for (long i = 0; i < block->length; i++) cells[i][k] = -INFINITY;
     for (long pool = 0; pool < number; pool++) {
         long end = pool + 1 < number ? pools[pool + 1].first : kept;
-        for (long rank = pools[pool].first; rank < end; rank++)
-            cells[(uint32_t)numbers[rank]][k] = pools[pool].mean - pools[0].mean;
+        float z = pools[pool].mean - pools[0].mean;
+        for (long rank = pools[pool].first; rank < end; rank++) cells[places[rank][k]][k] = z;
     }
+    for (long rank = kept; rank < block->length; rank++) cells[places[rank][k]][k] = -INFINITY;
 }
 
 static void prox_oscar(Block *block, vec epsilon, vec strength)
 {
-    uint64_t *numbers = (uint64_t *)block->array[SCRATCH];
-    Pool *pools = (Pool *)block->array[SCRATCH + 1]; /* 24 bytes a key, and 16 for the numbers */
-    for (int k = 0; k < LANES; k++)
-        pool_lane(block, k, -1.0 / epsilon[k], strength[k] < FLT_MAX ? strength[k] : FLT_MAX, numbers, pools);
+    memcpy(block->array[SCRATCH], block->array[DISTANCES], block->length * sizeof(vec));
+    sort_lanes(block->array[SCRATCH], (ivec *)block->array[SCRATCH + 1], block->length);
+    for (int k = 0; k < LANES; k++) /* pools: 24 bytes for a key, of 8 LANES */
+        pool_lane(block, k, -1.0 / epsilon[k], strength[k] < FLT_MAX ? strength[k] : FLT_MAX,
+                  (Pool *)block->array[SCRATCH + 2]);
 }

@@ -92,34 +92,30 @@ static vec strength_of_runs(const Block *block, const ivec *seen, const int32_t 
     return sum;
 }
 
-/* The same of OSCAR for a lane, of which the gradient of the strength is returned */
-static double mean_of_clusters(const Block *block, int k, int is_single, uint64_t *numbers, uint64_t *spare)
+/* The same of OSCAR for a lane of sorted probabilities, of which the gradient of the strength is returned */
+static double mean_of_clusters(const Block *block, int k, int is_single)
 {
-    const float(*p)[LANES] = (const float(*)[LANES])block->array[PROBS];
+    const float(*sorted)[LANES] = (const float(*)[LANES])block->array[LOGS];
+    Places places = (Places)block->array[WEIGHTS];
     Lanes grad = (Lanes)block->array[SENSITIVITIES];
-    long kept = 0;
     double sum = 0;
-    for (long i = 0; i < block->length; i++) {
-        numbers[kept] = with_place(-p[i][k], i) ^ (uint64_t)UINT32_MAX << 32; /* the largest first */
-        kept += p[i][k] > 0.0f;
-    }
-    sort_numbers(numbers, spare, kept);
-    for (long first = 0, end; first < kept; first = end) {
+    for (long first = 0, end; first < block->length && sorted[first][k] > 0.0f; first = end) {
         double total = 0;
-        for (end = first; end < kept && numbers[end] >> 32 == numbers[first] >> 32; end++)
-            total += grad[(uint32_t)numbers[end]][k];
+        for (end = first; end < block->length && sorted[end][k] == sorted[first][k]; end++)
+            total += grad[places[end][k]][k];
         sum += 0.5 * (first + end - 1) * total;
-        for (long rank = first; !is_single && rank < end; rank++)
-            grad[(uint32_t)numbers[rank]][k] = total / (end - first);
+        if (is_single || end == first + 1) continue;
+        for (long rank = first; rank < end; rank++) grad[places[rank][k]][k] = total / (end - first);
     }
     return sum;
 }
 
 static vec mean_of_all_clusters(const Block *block, vec strength)
 {
-    uint64_t *numbers = (uint64_t *)block->array[LOGS], *spare = (uint64_t *)block->array[WEIGHTS];
     vec sums;
-    for (int k = 0; k < LANES; k++) sums[k] = mean_of_clusters(block, k, strength[k] == 0.0f, numbers, spare);
+    memcpy(block->array[LOGS], block->array[PROBS], block->length * sizeof(vec));
+    sort_lanes(block->array[LOGS], (ivec *)block->array[WEIGHTS], block->length);
+    for (int k = 0; k < LANES; k++) sums[k] = mean_of_clusters(block, k, strength[k] == 0.0f);
     return sums;
 }
 
