@@ -26,7 +26,7 @@ NOT_INTERPRETED = (
 
 
 # What they test computes no probabilities
-OF_NO_BACKEND = ("test_registry",)
+OF_NO_BACKEND = ("test_registry", "test_structured_prox")
 
 
 def pytest_generate_tests(metafunc):
