@@ -48,7 +48,9 @@ def probabilities(
     if kind == PNORM:
         probs = _pnorm(numbers, epsilon, strength)
     elif kind == TV:
-        values, runs = prox_tv(numbers, strength, masked)
+        # Further below no key is in the support, and sums over a run are to stay finite
+        least = -math.sqrt(torch.finfo(scores.dtype).max)
+        values, runs = prox_tv(numbers.clamp(min=least), strength, masked)
         probs = _of_groups(torch_ops.probabilities(values, epsilon), runs)
     else:
         order = numbers.argsort(dim=-1, descending=True, stable=True)
