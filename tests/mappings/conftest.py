@@ -26,7 +26,7 @@ NOT_INTERPRETED = (
 
 
 # What they test computes no probabilities
-OF_NO_BACKEND = ("test_registry", "test_structured_prox")
+OF_NO_BACKEND = ("test_registry", "test_structured_prox", "test_structured_values", "test_structured_gradients")
 
 
 def pytest_generate_tests(metafunc):

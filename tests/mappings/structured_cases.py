@@ -65,7 +65,9 @@ CASES = {
     ),
 }
 every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-structured = pytest.mark.parametrize("case", [CASES["fusedmax"], CASES["oscarmax"]], ids=str)
+penalised = pytest.mark.parametrize(
+    "case", [CASES["fusedmax"], CASES["oscarmax"]], ids=["fusedmax", "oscarmax"]
+)
 
 
 def size_of(scores):
@@ -109,7 +111,7 @@ def gapped_rows(keys=12):
     scores[2, 3:5] = -INF
     scores[3, ::2] = -INF
     scores[4] = -INF
-    scores[4, 6] = 0.5
+    scores[4, keys // 2] = 0.5
     scores[5] = -INF
     return scores
 
