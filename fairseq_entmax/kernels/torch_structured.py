@@ -403,7 +403,8 @@ def _pnorm_gradients(
     Everything is said in ``v``, of which the probabilities tell all but a scale that drops out.
     """
     inside = probs > 0
-    top = probs.detach().amax(-1, keepdim=True)
+    # Rows of no keys at all have no maximum
+    top = probs.detach().amax(-1, keepdim=True) if probs.numel() else probs.detach().sum(-1, True)
     # Rows without keys: all is to be 0, whatever the parameters are
     empty = top == 0
     level = torch.where(empty, 1.0, _as(gamma, probs))
