@@ -6,6 +6,8 @@ OSCAR by scipy's isotonic regression; sq-pnorm-max by bisection. What they are c
 held to the optimality conditions of the problem that it is to solve.
 """
 
+import functools
+import itertools
 import math
 from fractions import Fraction
 
@@ -107,22 +109,23 @@ def oscar_prox(row, strength):
 def chains(row):
     """Slices of a row between its masked keys."""
     ends = [-1, *np.flatnonzero(np.isneginf(np.asarray(row))), len(row)]
-    pairs = zip(ends[:-1], ends[1:], strict=True)
+    pairs = itertools.pairwise(ends)
     return [slice(left + 1, right) for left, right in pairs if right > left + 1]
 
 
 def for_rows(function):
     """Of a function of one row and a strength, one of tensors: rows in, float64 rows out."""
 
+    @functools.lru_cache(maxsize=4096)  # tests of several precisions ask for the same
+    def of_row(row, strength):
+        return torch.tensor(np.asarray(function(np.frombuffer(row), strength)))
+
     def apply(scores, strength):
         scores = scores.detach().double()
         strengths = torch.as_tensor(strength, dtype=torch.float64).expand(*scores.shape[:-1], 1)
-        result = torch.empty_like(scores).reshape(-1, scores.shape[-1])
-        for number, (row, own) in enumerate(
-            zip(scores.reshape(result.shape), strengths.reshape(-1), strict=True)
-        ):
-            result[number] = torch.tensor(np.asarray(function(row.numpy(), own.item())))
-        return result.view(scores.shape)
+        rows = scores.reshape(-1, scores.shape[-1]).numpy()
+        pairs = zip(rows, strengths.reshape(-1).tolist(), strict=True)
+        return torch.stack([of_row(row.tobytes(), own) for row, own in pairs]).view(scores.shape)
 
     return apply
 

@@ -17,9 +17,6 @@ from tests.mappings.structured_cases import (
     tied_rows,
 )
 
-# Wide of the kinks: of the strengths of a case, and the sizes that the scores have
-SCALES = (0.3, 1.5)
-
 
 def parameters(case, shape=()):
     """Alpha or p, and the strength, that require gradients."""
@@ -33,10 +30,9 @@ def parameters(case, shape=()):
 
 
 @every_case
-@pytest.mark.parametrize("scale", SCALES)
-@pytest.mark.parametrize("shape", [(), (3, 1), (2, 1, 1), (2, 3, 1)])
-def test_gradcheck_holds_for_scores_and_both_parameters(case, scale, shape):
-    scores = random_rows(6, 6, scale, seed=1).view(2, 3, 6).requires_grad_()
+@pytest.mark.parametrize(("shape", "scale"), [((), 0.3), ((3, 1), 1.5), ((2, 3, 1), 0.3)])
+def test_gradcheck_holds_for_scores_and_both_parameters(case, shape, scale):
+    scores = random_rows(6, 5, scale, seed=1).view(2, 3, 5).requires_grad_()
     inputs = (scores, *parameters(case, shape))
     assert torch.autograd.gradcheck(case.function, inputs, atol=1e-6, rtol=1e-5)
 
@@ -45,8 +41,11 @@ def test_gradcheck_holds_for_scores_and_both_parameters(case, scale, shape):
 @pytest.mark.parametrize("strength", [0.01, 0.05, 0.6])
 @pytest.mark.parametrize("shape", [1.15, 1.5, 1.9])
 def test_gradcheck_holds_for_other_parameters(case, shape, strength):
-    scores = random_rows(5, 7, 0.4, seed=2).requires_grad_()
-    inputs = (scores, *(torch.tensor(value).double().requires_grad_() for value in (shape, strength)))
+    scores = random_rows(3, 7, 0.4, seed=2).requires_grad_()
+    inputs = (
+        scores,
+        *(torch.tensor(value).double().requires_grad_() for value in (shape, strength)),
+    )
     assert torch.autograd.gradcheck(case.function, inputs, atol=1e-6, rtol=1e-5)
 
 
@@ -86,7 +85,7 @@ def test_tied_scores_move_together_where_they_are_penalised(case, alpha):
 
 @every_case
 def test_gradgradcheck_holds_for_scores_and_both_parameters(case):
-    scores = random_rows(6, 5, 0.5, seed=4).view(2, 3, 5).requires_grad_()
+    scores = random_rows(3, 5, 0.5, seed=4).view(1, 3, 5).requires_grad_()
     inputs = (scores, *parameters(case, (3, 1)))
     assert torch.autograd.gradgradcheck(case.function, inputs, atol=1e-5, rtol=1e-4)
 
@@ -138,8 +137,12 @@ def test_each_gradient_comes_alone_if_only_one_is_asked_for(case):
 def test_a_parameter_gets_the_sum_over_the_rows_that_share_it(case, shape):
     scores = random_rows(6, 7, 1.0, seed=1).view(2, 3, 7)
     grad = random_rows(6, 7, 1.0, seed=2).view(2, 3, 7)
-    apart = gradients_of(case.function, grad, scores, *(p.detach() for p in parameters(case, (2, 3, 1))))
-    shared = gradients_of(case.function, grad, scores, *(p.detach() for p in parameters(case, shape)))
+    apart = gradients_of(
+        case.function, grad, scores, *(p.detach() for p in parameters(case, (2, 3, 1)))
+    )
+    shared = gradients_of(
+        case.function, grad, scores, *(p.detach() for p in parameters(case, shape))
+    )
     for rows, ours in zip(apart[1:], shared[1:], strict=True):
         assert ours.shape == shape
         assert ours.abs().max() > 0.0
@@ -170,7 +173,9 @@ def test_a_strength_of_zero_has_the_gradients_of_entmax(case, alpha):
         alphas = torch.full((len(scores), 1), alpha, dtype=torch.float64)
         expected = gradients_of(entmax, grad, scores, alphas)
         for zero in (0.0, torch.zeros(()), torch.zeros(len(scores), 1)):
-            ours = gradients_of(lambda z, a, zero=zero: case.function(z, a, zero), grad, scores, alphas)
+            ours = gradients_of(
+                lambda z, a, zero=zero: case.function(z, a, zero), grad, scores, alphas
+            )
             for one, other in zip(ours, expected, strict=True):
                 torch.testing.assert_close(one, other, atol=1e-13, rtol=1e-11)
 

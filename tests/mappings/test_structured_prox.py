@@ -72,14 +72,15 @@ def test_it_equals_the_sequential_algorithm(prox, truth, penalty, strength, dtyp
 
 
 @every_prox
-@pytest.mark.parametrize("strength", [0.0, 0.125, 1.0, 30.0, 1e6])
+@pytest.mark.parametrize(
+    ("keys", "strength"),
+    [(2, 1.0), (17, 0.125), (130, 0.0), (130, 1.0), (130, 1e6), (1024, 0.125), (1024, 30.0)],
+)
 @every_precision
-def test_ties_are_no_trap(prox, truth, penalty, strength, dtype, tolerance):
-    for keys in (2, 17, 130, 1024):
-        for scores in tied_rows(keys).values():
-            error = largest_error(
-                prox(scores[:2].to(dtype), strength), truth(scores[:2], strength)
-            )
+def test_ties_are_no_trap(prox, truth, penalty, keys, strength, dtype, tolerance):
+    for scores in tied_rows(keys).values():
+        for row in scores[:2]:
+            error = largest_error(prox(row.to(dtype), strength), truth(row, strength))
             assert error <= tolerance * size_of(scores)
 
 
@@ -111,7 +112,7 @@ def test_prox_oscar_keeps_signs_and_joins_by_absolute_value():
 
 
 def test_prox_tv_gives_a_group_of_exact_fractions_one_number_to_the_bit():
-    for keys in (3, 20, 200):
+    for keys in (3, 20, 90):
         for scores in tied_rows(keys).values():
             for row in scores[:2]:
                 exact = exact_tv_row(row.numpy(), 0.5)
