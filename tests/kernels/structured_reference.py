@@ -18,8 +18,8 @@ def entmax(scores, epsilon):
         return powers / powers.sum()
 
     def powers_at(threshold):
-        base = epsilon * (scaled - threshold)
-        return np.where(base > -1, np.exp(np.log1p(np.maximum(base, -1 + 1e-300)) / epsilon), 0.0)
+        base = np.maximum(epsilon * (scaled - threshold), -1 + 1e-16)
+        return np.where(base > -1 + 1e-15, np.exp(np.log1p(base) / epsilon), 0.0)
 
     low, high = 0.0, 1.0 / epsilon
     high = min(high, np.log(max(len(scores), 2)) + 1.0)
