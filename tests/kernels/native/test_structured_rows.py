@@ -33,13 +33,10 @@ def some_scores(rows, keys, spread=2.0, masked=0.1, seed=0):
 
 def truth(scores, kind, epsilon, strength):
     """By the reference, with the parameters as they are in float32."""
-    mapping = reference.MAPPINGS[kind]
-    epsilon, strength = (
-        torch.as_tensor(value, dtype=torch.float32).expand(len(scores)).double().tolist()
-        for value in (epsilon, strength)
-    )
-    rows = zip(scores.double().numpy(), epsilon, strength, strict=True)
-    return torch.from_numpy(np.stack([mapping(*row) for row in rows]))
+    parameters = [
+        torch.as_tensor(value, dtype=torch.float32).double().numpy() for value in (epsilon, strength)
+    ]
+    return torch.from_numpy(reference.probabilities(kind, scores.double().numpy(), *parameters))
 
 
 def test_the_reference_is_the_bounded_least_squares_of_scipy():
@@ -58,7 +55,7 @@ def test_probabilities_are_those_of_float64(keys, kind, strength):
     epsilons = torch.tensor(EPSILONS * 4)[:, None]  # no multiple of the vector width
     scores = some_scores(len(epsilons), keys)
     probs = native.probabilities(scores, kind, epsilons, strength)
-    expected = truth(scores, kind, epsilons.squeeze(-1), strength)
+    expected = truth(scores, kind, epsilons, strength)
     torch.testing.assert_close(probs.double(), expected, atol=2e-6, rtol=0)
 
 
