@@ -23,7 +23,12 @@ from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, HeadsSpec, Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
-from fairseq_entmax.models.config import heads_options, mapping_options
+from fairseq_entmax.models.config import (
+    AttentionConfig,
+    heads_options,
+    mapping_options,
+    parse_mapping_option,
+)
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
@@ -48,8 +53,8 @@ class PruningReport:
         weight_bytes_after: the same, of the result.
         undecided: heads whose gate is strictly between 0 and 1, with the gate. It was folded
             into the output projection.
-        mappings_after: the mappings of the layers of each attention that has heads apart, of the
-            result.
+        mappings_after: the mappings of the layers of each attention whose heads are apart, or
+            were before pruning, of the result.
     """
 
     heads_before: HeadCounts
@@ -189,7 +194,7 @@ def checkpoint_heads(path: str) -> HeadCounts:
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings]:
-    """The same, and the mappings of the layers of each attention that has heads apart.
+    """The same, and the mappings of the layers of each attention whose heads are, or were, apart.
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
@@ -212,11 +217,12 @@ def _counts(model: SavedModel) -> HeadCounts:
 
 
 def _heads_apart(model: SavedModel) -> Mappings:
-    """The mappings of each attention that has a layer whose heads are apart."""
+    """The mappings of each attention whose heads are apart, or were before it was pruned."""
+    of_all = parse_mapping_option(AttentionConfig.of(model.args).attn_mapping)
     return {
         attention: list(model.options.specs[attention])
         for attention in _counts(model)
-        if any(isinstance(spec, HeadsSpec) for spec in model.options.specs[attention])
+        if any(isinstance(spec, HeadsSpec) for spec in [*of_all, *model.options.specs[attention]])
     }
 
 
