@@ -113,6 +113,14 @@ def test_it_can_be_pruned_again_until_one_mapping_is_left():
     torch.testing.assert_close(logits(rebuilt(second)), expected, atol=1e-5, rtol=0)
 
 
+def test_a_checkpoint_with_other_numbers_of_heads_than_its_text_names_is_refused():
+    options = {"attn_mapping": "softmax|sparsemax*3"}
+    state = state_of(varied(**options), **options)
+    state["cfg"]["model"].attn_mapping = "softmax|sparsemax*2"
+    with pytest.raises(ValueError, match="names 3 heads, the layer has 4"):
+        prune_state(state, "some.pt", GONE)
+
+
 def test_closed_heads_take_their_mappings_with_them():
     options = {"attn_mapping": "sparsemax|entmax:tv=learned*3", "head_gates": ALL}
     gated = varied(**options)
