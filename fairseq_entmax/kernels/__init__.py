@@ -25,11 +25,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import torch_ops
-from fairseq_entmax.kernels.backends import Attention, Rows
+from fairseq_entmax.kernels import torch_ops, torch_structured
+from fairseq_entmax.kernels.backends import Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.native import rows as native_rows
+from fairseq_entmax.kernels.structure import Structure
 
 logger = logging.getLogger(__name__)
 
@@ -39,8 +40,8 @@ CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 # Kernels call functions that older releases do not have
 LEAST_TRITON = (3, 0)
 # The modules of a package of kernels, and what they offer
-ROWS, ATTENTION = "rows", "attention"
-NATIVE_PARTS: dict[str, Rows | Attention] = {ROWS: native_rows, ATTENTION: native_attention}
+ROWS, STRUCTURED, ATTENTION = "rows", "structured", "attention"
+NATIVE_PARTS: dict[str, Any] = {ROWS: native_rows, ATTENTION: native_attention}
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
 INSTEAD_OF = {
@@ -88,50 +89,85 @@ def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
         RuntimeError: it asks for one that cannot be had here.
     """
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    # What stands for many numbers at once, in torch.func, has no memory that a kernel could read
-    is_wrapped = isinstance(epsilon, Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(
-        epsilon
-    )
-    if is_softmax or is_wrapped:
+    if is_softmax or _is_wrapped(epsilon):
         return torch_ops
     backend: Rows | None = _kernel(ROWS, scores)
     return torch_ops if backend is None else backend
 
 
-def attention_for(query: Tensor, dtype: torch.dtype, head_dim: int) -> Callable[..., Tensor] | None:
-    """The whole of attention as one function, for a :class:`FusedEntmax`, where there is a kernel.
+def structured_for(
+    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
+) -> StructuredRows:
+    """The backend for a mapping with structure, as :func:`backend_for`.
+
+    Args:
+        scores: what will be mapped, keys last.
+        kind, epsilon, strength: as of :class:`fairseq_entmax.kernels.structure.Structure`.
+
+    Raises:
+        ValueError, RuntimeError: as :func:`backend_for`.
+    """
+    if _is_wrapped(epsilon) or _is_wrapped(strength):
+        return torch_structured
+    backend: StructuredRows | None = _kernel(STRUCTURED, scores, kind)
+    return torch_structured if backend is None else backend
+
+
+def _is_wrapped(parameter: float | Tensor) -> bool:
+    """Whether it stands for many numbers at once, as in torch.func: no kernel could read it."""
+    if not isinstance(parameter, Tensor):
+        return False
+    return bool(torch._C._functorch.is_functorch_wrapped_tensor(parameter))
+
+
+def attention_for(
+    query: Tensor, dtype: torch.dtype, head_dim: int, formula: FusedEntmax | Structure
+) -> Callable[..., Tensor] | None:
+    """The whole of attention as one function, where there is a kernel.
 
     Args:
         query: on the device of what will be attended with.
         dtype: what it will be computed in.
         head_dim: size of a head.
+        formula: from scores to weights; parameters are numbers, or tensors ``(heads,)`` or ``(1,)``.
 
     Returns:
-        :meth:`fairseq_entmax.kernels.backends.Attention.attention`, or None where scores, mapping
-        and weighted sum are to be computed apart.
+        A function of query, key, value and the masks, with the arguments of
+        :meth:`fairseq_entmax.kernels.backends.Attention.attention` but for epsilon, or None where
+        scores, mapping and weighted sum are to be computed apart.
 
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
     backend = _kernel(ATTENTION, query.new_empty((1, 1, 1, head_dim), dtype=dtype))
-    return None if backend is None else backend.attention
+    if isinstance(formula, Structure):
+        attention = getattr(backend, "structured_attention", None)
+        parameters = formula._asdict()
+    else:
+        attention = getattr(backend, "attention", None)
+        parameters = {"epsilon": formula.epsilon}
+    return None if attention is None else functools.partial(attention, **parameters)
 
 
-def _kernel(part: str, tensor: Tensor) -> Any:
+def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     """The module of kernels for a part of the work on such a tensor; None for torch's operations.
 
     Args:
-        part: :data:`ROWS` or :data:`ATTENTION`, a module of each package of kernels.
+        part: :data:`ROWS`, :data:`STRUCTURED` or :data:`ATTENTION`, a module of each package of
+            kernels.
         tensor: what the kernels will be given, or another of its kind.
+        *kind: of structure, where the part has some.
     """
     asked = chosen()
     if _is_traced():
         return None
+    if part == STRUCTURED and (part not in NATIVE_PARTS):
+        return None  # TODO native, triton
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
-    if name == NATIVE and not NATIVE_PARTS[part].takes(tensor):
+    if name == NATIVE and not NATIVE_PARTS[part].takes(tensor, *kind):
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
             _say(WITHOUT_KERNEL, f"{tensor.dtype} on {tensor.device.type}")
         return None
@@ -150,7 +186,7 @@ def _kernel(part: str, tensor: Tensor) -> Any:
             f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )
-    if not kernels.takes(tensor):
+    if not kernels.takes(tensor, *kind):
         return None
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)

@@ -10,6 +10,13 @@ from fairseq_entmax.mappings.registry import (
     parse_mappings,
     register_mapping,
 )
+from fairseq_entmax.mappings.structured import (
+    fusedmax,
+    oscarmax,
+    prox_oscar,
+    prox_tv,
+    sq_pnorm_max,
+)
 
 __all__ = [
     "MAPPINGS",
@@ -18,10 +25,15 @@ __all__ = [
     "MappingSpec",
     "entmax",
     "entmax15",
+    "fusedmax",
     "mappings_for_layers",
+    "oscarmax",
     "parse_mapping",
     "parse_mappings",
+    "prox_oscar",
+    "prox_tv",
     "register_mapping",
     "softmax",
     "sparsemax",
+    "sq_pnorm_max",
 ]

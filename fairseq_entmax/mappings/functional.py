@@ -22,6 +22,7 @@ the other transforms of ``torch.func`` are refused by torch with an error.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -90,11 +91,7 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
         Proposition 1.
     """
     check_dim(scores, dim)
-    if isinstance(alpha, Tensor):
-        _check_alpha_tensor(alpha, scores, dim)
-    else:
-        alpha = check_alpha(alpha)
-    return map_scores(scores, alpha, dim)
+    return map_scores(scores, checked(alpha, check_alpha, "alpha", scores, dim), dim)
 
 
 def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
@@ -152,25 +149,40 @@ def check_dim(scores: Tensor, dim: int) -> None:
         )
 
 
-def _check_alpha_tensor(alpha: Tensor, scores: Tensor, dim: int) -> None:
-    if not alpha.is_floating_point():
-        raise ValueError(f"alpha must be a floating-point tensor, not {alpha.dtype}")
+def checked(
+    value: float | Tensor, check: Callable[..., float], name: str, scores: Tensor, dim: int
+) -> float | Tensor:
+    """Return a parameter, a number or a tensor of numbers, that a mapping of ``scores`` can have.
+
+    Args:
+        value: the parameter.
+        check: returns one number as a float, or raises ValueError; what it allows is an interval.
+        name: of the parameter.
+        scores, dim: what it must broadcast against, with size 1 at ``dim``.
+
+    Raises:
+        ValueError: as ``check``; a tensor is not floating point, or does not broadcast.
+    """
+    if not isinstance(value, Tensor):
+        return check(value, name)
+    if not value.is_floating_point():
+        raise ValueError(f"{name} must be a floating-point tensor, not {value.dtype}")
     keys_last = list(scores.shape)
     keys_last[dim] = 1
     try:
-        fits = torch.broadcast_shapes(alpha.shape, keys_last) == torch.Size(keys_last)
+        fits = torch.broadcast_shapes(value.shape, keys_last) == torch.Size(keys_last)
     except RuntimeError:
         fits = False
     if not fits:
         raise ValueError(
-            f"alpha of shape {tuple(alpha.shape)} does not broadcast to {tuple(keys_last)}, the "
+            f"{name} of shape {tuple(value.shape)} does not broadcast to {tuple(keys_last)}, the "
             f"shape of the scores with size 1 at dim {dim}"
         )
-    if alpha.numel() > 0:
-        # aminmax hands on NaN, and check_alpha refuses it
-        smallest, largest = torch.aminmax(alpha.detach())
-        check_alpha(smallest.item())
-        check_alpha(largest.item())
+    if value.numel() > 0:
+        # aminmax hands on NaN, which no interval has
+        for number in torch.aminmax(value.detach()):
+            check(number.item(), name)
+    return value
 
 
 def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
@@ -207,11 +219,11 @@ class _Entmax(torch.autograd.Function):
             # Not the epsilon that was kept, which has no history
             gradients, epsilon = derivatives.gradients, _epsilon(alpha, probs.dtype)
         grad_scores, rows = gradients(probs, epsilon, grad, *ctx.needs_input_grad)
-        return grad_scores, None if rows is None else _sum_to(rows, alpha.shape).to(alpha.dtype)
+        return grad_scores, None if rows is None else sum_to(rows, alpha.shape).to(alpha.dtype)
 
 
-def _sum_to(rows: Tensor, shape: torch.Size) -> Tensor:
-    """Sum over the rows that share an alpha, in float64 where the device has it."""
+def sum_to(rows: Tensor, shape: torch.Size) -> Tensor:
+    """Sum over the rows that share a parameter, in float64 where the device has it."""
     shared = [dim for dim, size in enumerate(shape) if size == 1 and rows.size(dim) != 1]
     if not shared:
         return rows

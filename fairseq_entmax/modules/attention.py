@@ -252,10 +252,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
             return None
         if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
             return None
-        entmax = self.mapping.fused()
-        if entmax is None:
+        formula = self.mapping.fused()
+        if formula is None:
             return None
-        attention = kernels.attention_for(query, compat.computing_dtype(query), self.head_dim)
+        dtype = compat.computing_dtype(query)
+        attention = kernels.attention_for(query, dtype, self.head_dim, formula)
         if attention is None:
             return None
         if self.self_attention:
@@ -271,7 +272,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
             split_heads(self.q_proj(query), self.num_heads),
             split_heads(self.k_proj(key), self.num_heads),
             split_heads(self.v_proj(value), self.num_heads),
-            entmax.epsilon,
             key_padding_mask=key_padding_mask,
             attn_mask=None if causal else attn_mask,
             causal=causal,

@@ -1,0 +1,363 @@
+"""Mappings with structure, as functions: neighbours, or equals, get the same probability.
+
+Fusedmax smooths the scores along the words before alpha-entmax, so that a run of neighbours is
+chosen as one; oscarmax pulls scores together that are near each other, wherever they stand;
+sq-pnorm-max has the squared p-norm where sparsemax has the 2-norm (Niculae and Blondel 2017). The paper has alpha = 2 only. The composition with every alpha is the regularised argmax
+
+    argmax_p  z.p - Omega_alpha(p) - R(p)        on the simplex,
+
+as its optimality conditions are the same. The rules of :mod:`fairseq_entmax.mappings.functional`
+for masks, dtypes, NaN and gradients hold here. A masked key is as if it was not there, but that it
+parts its neighbours: a gap in the mask leaves two chains. Where several scores are equal, or a
+difference is just as large as the strength, one of the one-sided derivatives is taken.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from fairseq_entmax import kernels
+from fairseq_entmax.kernels import derivatives, torch_structured
+from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
+from fairseq_entmax.mappings.functional import (
+    check_alpha,
+    check_dim,
+    checked,
+    map_scores,
+    sum_to,
+)
+
+
+def fusedmax(
+    scores: Tensor, tv: float | Tensor = 0.1, alpha: float | Tensor = 2.0, dim: int = -1
+) -> Tensor:
+    """Fusedmax: alpha-entmax with a penalty on the total variation along the keys.
+
+    Args:
+        scores: any shape; ``-inf`` masks a key.
+        tv: strength of the penalty, 0 or more and finite, in units of the scores: a number, or a
+            floating-point tensor that broadcasts against ``scores`` with size 1 at ``dim``, which
+            may require a gradient. At 0 this is :func:`entmax`. The paper's is 0.1.
+        alpha: as for :func:`entmax`; 2, the default, is the paper's.
+        dim: the dimension of the keys, in the order of the words.
+
+    Returns:
+        Probabilities of the shape and dtype of ``scores``, each row summing to 1. Runs of
+        neighbours have the same number.
+
+    Raises:
+        ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``tv`` or ``alpha``
+            is out of range or does not broadcast.
+
+    Source:
+        Niculae and Blondel 2017, *A Regularized Framework for Sparse and Structured Neural
+        Attention*, section 3.2.
+    """
+    return _smoothed(TV, scores, tv, "tv", alpha, dim)
+
+
+def oscarmax(
+    scores: Tensor, oscar: float | Tensor = 0.01, alpha: float | Tensor = 2.0, dim: int = -1
+) -> Tensor:
+    """Oscarmax: alpha-entmax with a penalty on the larger of each two probabilities.
+
+    Keys with scores near each other get the same probability, wherever they stand. On the simplex
+    the signs of OSCAR drop out, so the penalty is one on ranks: sorted scores get ``oscar * i`` and
+    are pooled until they fall. The paper's Proposition 2, read literally, takes absolute values
+    first and is wrong where scores have mixed signs: for (0.5, 0.1, -0.3) and 0.1 it gives (0.567,
+    0.367, 0.067), of which the objective is 0.0800, and the minimum is 0.0767, at (0.633, 0.333,
+    0.033).
+
+    Args:
+        scores, alpha, dim: as for :func:`fusedmax`; the order of the keys does not matter.
+        oscar: strength of the penalty, as ``tv`` there. The paper's is 0.01.
+
+    Returns, Raises:
+        As :func:`fusedmax`.
+
+    Source:
+        Niculae and Blondel 2017, section 3.2, Bondell and Reich 2008.
+    """
+    return _smoothed(OSCAR, scores, oscar, "oscar", alpha, dim)
+
+
+def sq_pnorm_max(
+    scores: Tensor, p: float | Tensor = 1.5, gamma: float | Tensor = 1.0, dim: int = -1
+) -> Tensor:
+    """sq-pnorm-max: ``argmax_y z.y - gamma / 2 ||y||_p ** 2`` on the simplex.
+
+    With p = 2 and gamma = 1 it is sparsemax. Only keys less than ``gamma`` below the
+    largest score are in the support; the smaller p is, the more of them are, with the less weight.
+
+    Args:
+        scores, dim: as for :func:`fusedmax`; the order of the keys does not matter.
+        p: in (1, 2]: a number or a tensor, as ``tv`` there; the paper's is 1.5.
+        gamma: above 0 and finite, in units of the scores: a number or a tensor; the paper's is 1.
+
+    Returns, Raises:
+        As :func:`fusedmax`.
+
+    Source:
+        Niculae and Blondel 2017, section 3.1. Here by Newton's method on the threshold instead of
+        projected gradients, and with gradients for p and gamma.
+    """
+    check_dim(scores, dim)
+    p = checked(p, check_p, "p", scores, dim)
+    gamma = checked(gamma, check_gamma, "gamma", scores, dim)
+    return map_structured(scores, Structure(PNORM, p - 1.0, gamma), dim)
+
+
+def prox_tv(scores: Tensor, tv: float | Tensor = 0.1, dim: int = -1) -> Tensor:
+    """The proximal operator of total variation, also known as fused lasso signal approximator.
+
+    ``argmin_z 1/2 ||z - x||^2 + tv * sum_i |z_i+1 - z_i|``, exactly, for all rows at once.
+
+    Args:
+        scores, tv, dim: as for :func:`fusedmax`.
+
+    Returns:
+        z, of the shape and dtype of ``scores``, differentiable in both arguments to any order.
+        Masked keys stay ``-inf`` and part their neighbours.
+
+    Raises:
+        ValueError: as :func:`fusedmax`.
+    """
+    return _prox(TV, scores, tv, "tv", dim)
+
+
+def prox_oscar(scores: Tensor, oscar: float | Tensor = 0.01, dim: int = -1) -> Tensor:
+    """The proximal operator of OSCAR's pairwise penalty.
+
+    ``argmin_z 1/2 ||z - x||^2 + oscar * sum_i<j max(|z_i|, |z_j|)``: absolute values are sorted,
+    lowered by ``oscar * (n - i)``, pooled until they fall, cut at 0, and get their signs back
+    (Zhong and Kwok 2012). :func:`oscarmax` is not this and then sparsemax: see there.
+
+    Arguments, result and errors are those of :func:`prox_tv`.
+    """
+    return _prox(OSCAR, scores, oscar, "oscar", dim)
+
+
+def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tensor:
+    """A mapping with structure, without a look at the values of its parameters.
+
+    For callers whose parameters are in range by construction; outside, the result is undefined.
+
+    Args:
+        scores, dim: as for :func:`fusedmax`.
+        structure: which mapping, and its parameters: numbers, or tensors that broadcast against
+            ``scores`` with size 1 at ``dim``.
+    """
+    kind, epsilon, strength = structure
+    if kind != PNORM and isinstance(strength, float) and strength == 0.0:
+        return map_scores(scores, 1.0 + epsilon, dim)
+
+    def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
+        moving = any(
+            isinstance(value, Tensor) and value.requires_grad for value in (wide, epsilon, strength)
+        )
+        # Forward-mode differentiation is refused by the function, and not to be passed over
+        if (moving and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
+            probs: Tensor = _Structured.apply(wide, kind, epsilon, strength)
+            return probs
+        epsilon, strength = _to(epsilon, wide), _to(strength, wide)
+        backend = kernels.structured_for(wide, kind, epsilon, strength)
+        return backend.probabilities(wide, kind, epsilon, strength)
+
+    return _keys_last(apply, scores, dim, epsilon, strength)
+
+
+def check_strength(value: float | str, name: str = "strength") -> float:
+    """Return the strength of a penalty as a float.
+
+    Raises:
+        ValueError: it is not a finite number of 0 or more.
+    """
+    return _in_range(value, name, lambda number: 0.0 <= number < math.inf, "a number, 0 or more")
+
+
+def check_p(value: float | str, name: str = "p") -> float:
+    """Return the p of sq-pnorm-max as a float.
+
+    Raises:
+        ValueError: it is not a number above 1, and 2 at the most.
+    """
+    allowed = "a number above 1, and 2 (sparsemax) at the most"
+    return _in_range(value, name, lambda number: 1.0 < number <= 2.0, allowed)
+
+
+def check_gamma(value: float | str, name: str = "gamma") -> float:
+    """Return the gamma of sq-pnorm-max as a float.
+
+    Raises:
+        ValueError: it is not a finite number above 0.
+    """
+    return _in_range(value, name, lambda number: 0.0 < number < math.inf, "a number above 0")
+
+
+def _in_range(
+    value: float | str, name: str, is_allowed: Callable[[float], bool], allowed: str
+) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        raise ValueError(f"{name} must be {allowed}, not {value!r}") from None
+    if not is_allowed(number):
+        raise ValueError(f"{name} must be {allowed}, not {number}")
+    return number
+
+
+def _smoothed(
+    kind: str,
+    scores: Tensor,
+    strength: float | Tensor,
+    name: str,
+    alpha: float | Tensor,
+    dim: int,
+) -> Tensor:
+    check_dim(scores, dim)
+    strength = checked(strength, check_strength, name, scores, dim)
+    alpha = checked(alpha, check_alpha, "alpha", scores, dim)
+    if isinstance(strength, float) and strength == 0.0:
+        return map_scores(scores, alpha, dim)
+    return map_structured(scores, Structure(kind, alpha - 1.0, strength), dim)
+
+
+def _prox(kind: str, scores: Tensor, strength: float | Tensor, name: str, dim: int) -> Tensor:
+    check_dim(scores, dim)
+    strength = checked(strength, check_strength, name, scores, dim)
+
+    def apply(wide: Tensor, strength: float | Tensor) -> Tensor:
+        values: Tensor = _Prox.apply(wide, kind, strength)
+        return values
+
+    return _keys_last(apply, scores, dim, strength)
+
+
+def _keys_last(
+    function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
+) -> Tensor:
+    """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
+    check_dim(scores, dim)
+    fitted = []
+    for parameter in parameters:
+        if isinstance(parameter, Tensor):
+            missing = scores.dim() - parameter.dim()
+            parameter = parameter.view((1,) * missing + tuple(parameter.shape))
+            parameter = parameter.transpose(dim, -1)
+        fitted.append(parameter)
+    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
+
+
+def _to(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
+    return parameter.to(scores.dtype) if isinstance(parameter, Tensor) else parameter
+
+
+def _summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
+    """The gradient of a parameter, from what each row gives."""
+    return None if rows is None else sum_to(rows, parameter.shape).to(parameter.dtype)
+
+
+class _Structured(torch.autograd.Function):
+    """Keys last, in float32 or float64; parameters numbers, or tensors of as many dimensions."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
+    ) -> Tensor:
+        ctx.kind = kind
+        parameters = _to(epsilon, scores), _to(strength, scores)
+        ctx.backend = kernels.structured_for(scores, kind, *parameters)
+        probs: Tensor = ctx.backend.probabilities(scores, kind, *parameters)
+        masked = None
+        if kind == TV and ctx.needs_input_grad[3]:
+            masked = scores == -math.inf
+            # Not kept where there is nothing, unless to look would wait for a device
+            if masked.device.type == "cpu" and not masked.any():
+                masked = None
+        tensors = [value if isinstance(value, Tensor) else None for value in (epsilon, strength)]
+        ctx.numbers = [
+            None if isinstance(value, Tensor) else value for value in (epsilon, strength)
+        ]
+        ctx.save_for_backward(probs, masked, *tensors)
+        return probs
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        probs, masked, *tensors = ctx.saved_tensors
+        given = [
+            number if tensor is None else tensor
+            for number, tensor in zip(ctx.numbers, tensors, strict=True)
+        ]
+        backend = torch_structured if derivatives.are_wanted(grad) else ctx.backend
+        needs = ctx.needs_input_grad
+        for_scores, *rows = backend.gradients(
+            probs,
+            ctx.kind,
+            *(_to(parameter, probs) for parameter in given),
+            masked,
+            grad,
+            (needs[0], needs[2], needs[3]),
+        )
+        return for_scores, None, *map(_summed, rows, given)
+
+
+class _Prox(torch.autograd.Function):
+    """The proximal operators by themselves; arguments as for :class:`_Structured`."""
+
+    @staticmethod
+    def forward(ctx: Any, scores: Tensor, kind: str, strength: float | Tensor) -> Tensor:
+        masked = scores == -math.inf
+        level = _to(strength, scores)
+        broken = (scores.isnan() | (scores == math.inf)).any(-1, keepdim=True)
+        numbers = scores.masked_fill(broken, 0.0)
+        if scores.numel() == 0:
+            values = scores.clone()
+        elif kind == TV:
+            # Around 0 a row has its digits
+            top = numbers.amax(-1, keepdim=True)
+            top = top.masked_fill(top == -math.inf, 0.0)
+            values = torch_structured.prox_tv(numbers - top, level, masked)[0] + top
+        else:
+            values = torch_structured.prox_oscar(numbers, level, masked)
+        values = values.masked_fill(broken, math.nan)
+        ctx.kind = kind
+        is_tensor = isinstance(strength, Tensor)
+        ctx.number = None if is_tensor else strength
+        ctx.save_for_backward(values, scores.sign(), masked, strength if is_tensor else None)
+        return values
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        values, sign, masked, tensor = ctx.saved_tensors
+        strength = ctx.number if tensor is None else tensor
+        moved = torch.where(masked, 0.0, grad)
+        alone = masked | (torch.as_tensor(strength, device=values.device) == 0.0)
+        if ctx.kind == TV:
+            for_scores, rows = torch_structured.tv_gradients(values, alone, masked, moved)
+        else:
+            for_scores, rows = _oscar_gradients(values, sign, alone, masked, moved)
+        if not ctx.needs_input_grad[2]:
+            return for_scores, None, None
+        return for_scores, None, _summed(rows, strength)
+
+
+def _oscar_gradients(
+    values: Tensor, sign: Tensor, alone: Tensor, masked: Tensor, moved: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Gradients through the proximal operator of OSCAR, for scores and strength."""
+    sizes = values.detach().abs().masked_fill(masked, -math.inf)
+    is_cut = (sizes == 0.0) & ~alone
+    sign = torch.where(is_cut, 0.0, sign)
+    ranked = torch_structured.rank_gradients(sizes, alone | is_cut, sign * moved)
+    # A group pays for the keys behind each of its own, of which rank i has n - 1 - i
+    behind = (~masked).sum(-1, keepdim=True) - 1
+    for_strength = ranked[1] - behind * (sign * moved).sum(-1, keepdim=True)
+    zero_strength = alone & ~masked & ~is_cut & (sign == 0.0)
+    return torch.where(zero_strength, moved, sign * ranked[0]), for_strength
