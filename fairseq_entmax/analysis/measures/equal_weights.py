@@ -101,7 +101,7 @@ class EqualWeights(WeightMeasure):
             sums.add(length, _by_head(support, real))
             sums.add(f"{length}/count", _by_head(groups, real))
             shares = rows.new_zeros(support.shape)
-            shares[is_tied] = tied.where(in_group(equal), tied.new_zeros(())).sum(dim=-1)
+            shares[is_tied] = (tied * in_group(equal)).sum(dim=-1)
             sums.add_mean(weight, shares, real)
 
 
@@ -114,16 +114,17 @@ def equal_to_left(rows: Tensor) -> Tensor:
     Returns:
         ``(…, keys)`` bool; false at the first key.
     """
-    from torch.nn.functional import pad
-
-    return pad((rows[..., 1:] == rows[..., :-1]) & (rows[..., 1:] != 0), (1, 0))
+    equal = rows != 0
+    equal[..., :1] = False
+    equal[..., 1:] &= rows[..., 1:] == rows[..., :-1]
+    return equal
 
 
 def in_group(equal: Tensor) -> Tensor:
     """Whether each key is one of two or more, by what :func:`equal_to_left` gives."""
-    from torch.nn.functional import pad
-
-    return equal | pad(equal[..., 1:], (0, 1))
+    member = equal.clone()
+    member[..., :-1] |= equal[..., 1:]
+    return member
 
 
 def _ascending(rows: Tensor) -> Tensor:
