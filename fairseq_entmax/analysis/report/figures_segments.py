@@ -124,12 +124,12 @@ def _segments(head: HeadMap, queries: list[str], keys: list[str]) -> Iterator[Ro
 
 
 def _chart(rows: list[Row], queries: list[str], keys: list[str]) -> Panel:
+    # The same in every layer: Vega-Lite makes one axis of them all
+    across = _tokens(keys, orient="top", labelAngle=-90)
+    down = _tokens(queries, is_falling=True)
     base = alt.Chart()
     boxes = base.encode(
-        x=alt.X("from:Q", **_tokens(keys, orient="top", labelAngle=-90)),
-        x2="to:Q",
-        y=alt.Y("top:Q", **_tokens(queries, is_falling=True)),
-        y2="bottom:Q",
+        x=alt.X("from:Q", **across), x2="to:Q", y=alt.Y("top:Q", **down), y2="bottom:Q"
     )
     # Not linear, so that small weights are seen; as in the page's maps
     opacity = alt.FillOpacity(
@@ -149,8 +149,8 @@ def _chart(rows: list[Row], queries: list[str], keys: list[str]) -> Panel:
     )
     outlines = boxes.mark_rect(filled=False, stroke=charts.COLOURS[1], strokeWidth=1.75)
     marks = base.mark_point(filled=True, size=36, opacity=1, color=charts.COLOURS[1]).encode(
-        x="x:Q",
-        y="y:Q",
+        x=alt.X("x:Q", **across),
+        y=alt.Y("y:Q", **down),
         shape=alt.Shape("mark:N", scale=charts.value_scale(range(len(MARKS)), MARKS), legend=None),
     )
     runs = "datum.to - datum.from > 1"

@@ -48,19 +48,22 @@ function groupText(map, query, key) {
 
 /* Borders around segments and none inside, strong ones around those of several keys; marks. */
 function paintSegments(context, map, left, top, cell) {
+  const ink = isDark() ? "#fff" : "#000";
   context.save();
-  context.strokeStyle = isDark() ? "#fff" : "#000";
+  context.lineWidth = 1;
   for (let query = 0; query < map.queries; query += 1) {
     for (const { from, to, mark } of segmentsOf(map, query)) {
       const [x, y, width] = [left + from * cell, top + query * cell, (to - from) * cell];
       const isJoined = to - from > 1;
-      const inset = isJoined ? 1 : 0.5;
-      context.lineWidth = 2 * inset;
-      context.globalAlpha = isJoined ? 1 : 0.25;
-      context.strokeRect(x + inset, y + inset, width - 2 * inset, cell - 2 * inset);
+      const colour = textOn(rampColour(map.bytes[query * map.keys + from] / 255));
+      // Two lines, of which one stands out from the page, and one from the box
+      for (const [line, inset] of isJoined ? [[ink, 0.5], [colour, 1.5]] : [[colour, 0.5]]) {
+        context.strokeStyle = line;
+        context.globalAlpha = isJoined ? 1 : 0.25;
+        context.strokeRect(x + inset, y + inset, width - 2 * inset, cell - 2 * inset);
+      }
       context.globalAlpha = 1;
       if (mark !== null) {
-        const colour = textOn(rampColour(map.bytes[query * map.keys + from] / 255));
         paintMark(context, mark, x + width / 2, y + cell / 2, 0.24 * cell, colour);
       }
     }
