@@ -45,7 +45,7 @@ require_positive_integer() {
 
 # The characters of a mapping text; require_known_mapping judges what it means.
 require_mapping() {
-    [[ $2 =~ ^[A-Za-z0-9_][A-Za-z0-9_.,:=*+-]*$ ]] ||
+    [[ $2 =~ ^[A-Za-z0-9_\(][A-Za-z0-9_.,:=*+|\(\)-]*$ ]] ||
         usage_error "$1 got '$2': give a mapping such as softmax, entmax15, entmax or entmax:alpha=1.33"
 }
 
@@ -63,6 +63,8 @@ absolute_path() {
 mapping_name() {
     local mapping=${1//:/_}
     mapping=${mapping//\*/x}
+    mapping=${mapping//|/--}
+    mapping=${mapping//[()]/_}
     printf '%s\n' "${mapping//,/+}"
 }
 

@@ -42,7 +42,7 @@ parse_run_options() {
 # The part of --help that the scripts share
 help_on_runs() {
     cat <<TEXT
-  MAPPING        softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...
+  MAPPING        softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the run is in DIR/runs/
   $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)

@@ -40,7 +40,7 @@ def built(name: str, task: Any, options: argparse.Namespace) -> Any:
     )
     shape = {f"{side}_{key}": value for side, (key, value) in sides}
     arch = "transformer" if name == STOCK else "entmax_transformer"
-    mapping = {} if name == STOCK else {"attn_mapping": MAPPINGS.get(name, "softmax")}
+    mapping = {} if name == STOCK else {"attn_mapping": "softmax" if name == BISECT else name}
     args = Namespace(arch=arch, share_all_embeddings=True, **mapping, **shape)
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(1)

@@ -4,8 +4,9 @@
     python scripts/benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
 
 DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. The contenders are
-fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here; and what a user would
-write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head.
+fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here, or what ``--mapping`` names,
+such as ``--mapping fusedmax --mapping "softmax --cross-attn-mapping fusedmax"``; and what a user
+would write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head.
 Each is a fairseq Trainer of its own; they take turns, each on the same batches, several rounds.
 The table has medians over the rounds of target tokens per second, ratios to stock fairseq in the
 same round, and on a GPU the peak of memory on top of weights and optimizer state. Options that it
@@ -54,7 +55,7 @@ MODELS = {
     "wmt_en_de": ("transformer_wmt_en_de", "--dropout 0.1 --share-decoder-input-output-embed"),
 }
 STOCK, BISECT = "stock fairseq", "entmax_bisect"
-MAPPINGS = {"softmax": "softmax", "1.5-entmax": "entmax15", "alpha-entmax": "entmax"}
+MAPPINGS = ("softmax", "entmax15", "entmax")
 SETTINGS = (
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam "
     "--adam-betas (0.9,0.98) --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000 "
@@ -90,9 +91,10 @@ def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str
     if name == STOCK:
         words += ["--arch", arch]
     else:
-        words += ["--arch", f"entmax_{arch}", "--attn-mapping", MAPPINGS.get(name, "softmax")]
+        mapping = ["softmax"] if name == BISECT else name.split()
+        words += ["--arch", f"entmax_{arch}", "--attn-mapping", *mapping]
     words += [*model_options.split(), *SETTINGS.split(), "--max-tokens", str(options.max_tokens)]
-    words += ["--save-dir", f"{folder}/{name}", *([] if options.cuda else ["--cpu"]), *rest]
+    words += ["--save-dir", folder, *([] if options.cuda else ["--cpu"]), *rest]
     parser = fairseq_options.get_training_parser()
     config = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
     torch.manual_seed(1)
@@ -141,7 +143,7 @@ def kernel(device: str) -> str:
 
 
 def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[dict[str, Any]]:
-    names = [STOCK, *MAPPINGS, *([] if options.no_bisect else [BISECT])]
+    names = [STOCK, *(options.mapping or MAPPINGS), *([] if options.no_bisect else [BISECT])]
     trainers = {name: trainer(name, options, rest, folder) for name in names}
     samples = batches(trainers[STOCK], options.rounds * options.updates)
     needed = options.rounds * options.updates
@@ -183,6 +185,12 @@ def main() -> None:
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=8, help="updates of each in a round")
+    parser.add_argument(
+        "--mapping",
+        metavar="SPEC",
+        action="append",
+        help=f"a mapping, and options of its model behind it; default: {', '.join(MAPPINGS)}",
+    )
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     parser.add_argument("--json", metavar="FILE", default="training.json", help="the numbers")
     options, rest = parser.parse_known_args()
@@ -196,10 +204,13 @@ def main() -> None:
         rows = measure(options, rest, folder)
     device = "cuda" if options.cuda else "cpu"
     print(f"alpha-entmax runs on {kernel(device)}")
-    print(f"{'model':<14}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda)
+    width = max(len(row["model"]) for row in rows)
+    print(f"{'model':<{width}}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda)
     for row in rows:
         peak = f"  {row['peak_memory_bytes'] / 2**20:>8.0f}" if options.cuda else ""
-        print(f"{row['model']:<14}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}")
+        print(
+            f"{row['model']:<{width}}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}"
+        )
     settings = {
         **vars(options),
         "fairseq_options": rest,

@@ -88,10 +88,12 @@ def test_a_run_set_aside_never_overwrites_another(tmp_path: Path) -> None:
 
 def test_the_run_name_tells_mappings_and_epochs_apart(tmp_path: Path) -> None:
     texts = ["entmax", "entmax15", "entmax:alpha=1.5", "sparsemax*2", "sparsemax,softmax"]
+    texts += ["sparsemax|softmax", "(sparsemax|softmax*7)*3,softmax", "entmax:tv=learned"]
+    texts += ["sparsemax|softmax*7,softmax"]
     script = "".join(f"run_name '{text}' {epochs} epochs;" for text in texts for epochs in (1, 11))
     names = shell(script, tmp_path).stdout.split()
     assert len(set(names)) == 2 * len(texts)
-    assert not any(set(name) & set("/:*, ") for name in names)
+    assert not any(set(name) & set("/:*, |()") for name in names)
 
 
 # --- scores ------------------------------------------------------------------

@@ -11,7 +11,9 @@ import pytest
 from tests.kernels.native.support import needs_compiler
 
 FOLDER = Path(__file__).parents[3] / "scripts" / "benchmarks"
-ALL = ["stock fairseq", "softmax", "1.5-entmax", "alpha-entmax", "entmax_bisect"]
+ALL = ["stock fairseq", "softmax", "entmax15", "entmax", "entmax_bisect"]
+
+OTHER = ["softmax --cross-attn-mapping sparsemax"]
 
 
 def run(name, *arguments):
@@ -61,11 +63,12 @@ def test_growth_is_the_exponent_of_the_cost():
 def test_every_model_trains_on_the_same_batches(data, tmp_path):
     out = tmp_path / "training.json"
     sizes = ["--rounds", 2, "--updates", 1, "--max-tokens", 600]
-    result = run("training", data / "bin", *sizes, "--json", out, "--decoder-layers", 1)
+    mappings = [word for spec in (*ALL[1:-1], *OTHER) for word in ("--mapping", spec)]
+    result = run("training", data / "bin", *sizes, "--json", out, "--decoder-layers", 1, *mappings)
     assert result.returncode == 0, result.stderr[-2000:]
     report = json.loads(out.read_text(encoding="utf-8"))
     assert report["settings"]["fairseq_options"] == ["--decoder-layers", "1"]
-    assert [row["model"] for row in report["models"]] == ALL
+    assert [row["model"] for row in report["models"]] == [*ALL[:-1], *OTHER, ALL[-1]]
     for row in report["models"]:
         assert len(row["speeds"]) == 2
         assert f"{row['model']:<14}" in result.stdout
