@@ -11,7 +11,7 @@ from tests.analysis.report.synthetic import encode_weights
 
 # The strength's name and value, and the mapping with it
 RUNS = ("tv", 0.4, lambda scores: fusedmax(scores, tv=0.4))
-CLUSTERS = ("oscar", 0.04, lambda scores: oscarmax(scores, oscar=0.04))
+CLUSTERS = ("oscar", 0.03, lambda scores: oscarmax(0.6 * scores, oscar=0.03))
 
 
 def give_groups(analysis, model, made, seed=0):
