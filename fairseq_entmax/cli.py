@@ -200,7 +200,7 @@ def _prune(options: argparse.Namespace) -> None:
     from fairseq_entmax.pruning import text
 
     if options.output is None:
-        print(text.as_options(pruning.checkpoint_heads(options.checkpoint)))
+        print(text.as_options(*pruning.checkpoint_layers(options.checkpoint)))
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
@@ -214,7 +214,7 @@ def _prune(options: argparse.Namespace) -> None:
     shown = sys.stderr if options.print_config else sys.stdout
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
-        print(text.as_options(report.heads_after))
+        print(text.as_options(report.heads_after, report.mappings_after))
 
 
 if __name__ == "__main__":

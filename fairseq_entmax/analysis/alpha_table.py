@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,6 +11,9 @@ from fairseq_entmax.models.saved import read_model
 ALPHA = "alpha"
 TITLES = {
     ALPHA: "alpha of each head (1 = softmax, 2 = sparsemax; learned unless marked 'fixed')",
+    "tv": "tv, the strength of total variation, of each head (learned unless marked 'fixed')",
+    "oscar": "oscar, the strength of clustering, of each head (learned unless marked 'fixed')",
+    "p": "p of each head (2 = sparsemax; learned unless marked 'fixed')",
 }
 
 
@@ -24,7 +28,7 @@ class LayerValues:
         learned: the names of the values that are learned.
         heads: the number of heads; a pruned layer may have none.
         values: name, such as ``alpha``, to a number for each head; a single one where all heads
-            share what is learned.
+            share what is learned; None where heads are apart, for those without such a value.
     """
 
     attention: str
@@ -32,7 +36,7 @@ class LayerValues:
     mapping: str
     learned: tuple[str, ...]
     heads: int
-    values: dict[str, list[float]]
+    values: dict[str, list[float | None]]
 
 
 def checkpoint_values(path: str) -> list[LayerValues]:
@@ -46,10 +50,11 @@ def checkpoint_values(path: str) -> list[LayerValues]:
     for saved in model.attentions:
         mapping, heads = model.mapping(saved), saved.heads
         learned = () if mapping is None else mapping.learned
-        values: dict[str, list[float]] = {}
+        values: dict[str, list[float | None]] = {}
         for name, tensor in {} if mapping is None else mapping.head_values().items():
             is_shared = len(tensor) == 1 and name in learned
-            values[name] = (tensor if is_shared else tensor.expand(heads)).tolist()
+            numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
+            values[name] = [None if math.isnan(number) else number for number in numbers]
         place = saved.attention, saved.layer, str(saved.mapping)
         rows.append(LayerValues(*place, learned, heads, values))
     return rows
@@ -92,14 +97,15 @@ def _table(rows: list[LayerValues], name: str) -> str:
     lines = [title, f"{'attention':<13} layer  {'mapping':<{mapping_width}}{heads}"]
     for row in rows:
         own = row.values.get(name, [])
-        values = "".join(f"{value:9.4f}" for value in own)
+        values = "".join("-".rjust(9) if value is None else f"{value:9.4f}" for value in own)
         is_shared = name in row.learned and len(own) == 1 < row.heads
         shared = "  for all heads" * is_shared
         mapping = _mapping_text(row, name)
         lines.append(
             f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
         )
-    learned = [value for row in rows if name in row.learned for value in row.values[name]]
+    values_learned = (value for row in rows if name in row.learned for value in row.values[name])
+    learned = [value for value in values_learned if value is not None]
     if learned:
         mean = sum(learned) / len(learned)
         lines.append(f"learned: mean {mean:.4f}, from {min(learned):.4f} to {max(learned):.4f}")

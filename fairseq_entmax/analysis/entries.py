@@ -68,7 +68,7 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
     try:
         for line in read_record(path, name):
             rows = (row for layers in line[name].values() for row in layers.values())
-            if not all(low <= value <= high for row in rows for value in row):
+            if not all(value is None or low <= value <= high for row in rows for value in row):
                 raise ValueError(
                     f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
                 )

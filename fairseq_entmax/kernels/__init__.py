@@ -30,6 +30,7 @@ from fairseq_entmax.kernels.backends import Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.native import rows as native_rows
+from fairseq_entmax.kernels.native import structured as native_structured
 from fairseq_entmax.kernels.structure import Structure
 
 logger = logging.getLogger(__name__)
@@ -41,7 +42,11 @@ CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 LEAST_TRITON = (3, 0)
 # The modules of a package of kernels, and what they offer
 ROWS, STRUCTURED, ATTENTION = "rows", "structured", "attention"
-NATIVE_PARTS: dict[str, Any] = {ROWS: native_rows, ATTENTION: native_attention}
+NATIVE_PARTS: dict[str, Any] = {
+    ROWS: native_rows,
+    STRUCTURED: native_structured,
+    ATTENTION: native_attention,
+}
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
 INSTEAD_OF = {
@@ -161,8 +166,6 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     asked = chosen()
     if _is_traced():
         return None
-    if part == STRUCTURED and (part not in NATIVE_PARTS):
-        return None  # TODO native, triton
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None

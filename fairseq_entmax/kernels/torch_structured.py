@@ -48,7 +48,9 @@ def probabilities(
     if kind == PNORM:
         probs = _pnorm(numbers, epsilon, strength)
     elif kind == TV:
-        values, runs = prox_tv(numbers, strength, masked)
+        # Further below no key is in the support, and sums over a run are to stay finite
+        least = -math.sqrt(torch.finfo(scores.dtype).max)
+        values, runs = prox_tv(numbers.clamp(min=least), strength, masked)
         probs = _of_groups(torch_ops.probabilities(values, epsilon), runs)
     else:
         order = numbers.argsort(dim=-1, descending=True, stable=True)
@@ -400,19 +402,20 @@ def _pnorm_gradients(
 
     Everything is said in ``v``, of which the probabilities tell all but a scale that drops out.
     """
-    level = _as(gamma, probs)
-    epsilon = _as(epsilon, probs).clamp(min=SMALLEST_P_EPSILON)
-    power = 1.0 / epsilon
     inside = probs > 0
-    top = probs.detach().amax(-1, keepdim=True)
+    # Rows of no keys at all have no maximum
+    top = probs.detach().amax(-1, keepdim=True) if probs.numel() else probs.detach().sum(-1, True)
+    # Rows without keys: all is to be 0, whatever the parameters are
+    empty = top == 0
+    level = torch.where(empty, 1.0, _as(gamma, probs))
+    epsilon = torch.where(empty, 1.0, _as(epsilon, probs)).clamp(min=SMALLEST_P_EPSILON)
+    power = 1.0 / epsilon
     logs = (torch.where(inside, probs, 1.0) / torch.where(inside, top, 1.0)).log()
     base = logs.exp() * inside  # v ** r
     values = (epsilon * logs).exp() * inside
     below = ((1.0 - epsilon) * logs).exp() * inside  # v ** (r - 1)
     b, c = base.sum(-1, keepdim=True), below.sum(-1, keepdim=True)
     a = (base * values).sum(-1, keepdim=True)
-    # Rows without keys: all is to be 0
-    empty = top == 0
     a, b, c = (total.masked_fill(empty, 1.0) for total in (a, b, c))
     norm = a ** ((1.0 - power) / (1.0 + power))
     for_scores = for_epsilon = for_gamma = None

@@ -1,13 +1,14 @@
 """Scores to probabilities: functions, modules, and their text form. Needs torch only."""
 
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
+from fairseq_entmax.mappings.heads_apart import HeadsApart
+from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
 from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.pnorm import SqPNormMax
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,
     MappingSpec,
-    mappings_for_layers,
     parse_mapping,
-    parse_mappings,
     register_mapping,
 )
 from fairseq_entmax.mappings.structured import (
@@ -21,8 +22,11 @@ from fairseq_entmax.mappings.structured import (
 __all__ = [
     "MAPPINGS",
     "Entmax",
+    "HeadsApart",
+    "HeadsSpec",
     "Mapping",
     "MappingSpec",
+    "SqPNormMax",
     "entmax",
     "entmax15",
     "fusedmax",

@@ -15,11 +15,22 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
-from fairseq_entmax.mappings.functional import (
-    check_alpha,
-    logit_of_alpha,
-    map_scores,
+from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
+from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
+from fairseq_entmax.mappings.strengths import (
+    LEARNED,
+    OSCAR_INIT,
+    TV_INIT,
+    check_starts,
+    check_strength_init,
+    for_scores,
+    kept,
+    learned_strength,
+    number_or_learned,
+    raw_strength,
+    wide,
 )
+from fairseq_entmax.mappings.structured import check_strength, map_structured
 
 NORMAL = "normal"
 
@@ -39,10 +50,13 @@ class Mapping(nn.Module):
             ``entmax:alpha=1.5``.
         share: how far its parameters reach, one of :data:`SHARING`. Beyond one layer, the
             model makes mappings of the same class use the same parameters.
+        needs_words_alone: whether keys have to be words in their order, so that an attention with
+            ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
+    needs_words_alone = False
 
     @classmethod
     def from_text(
@@ -92,7 +106,7 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> FusedEntmax | None:
+    def fused(self) -> FusedEntmax | Structure | None:
         """What a kernel for the whole of attention needs to do what this mapping does.
 
         None where the mapping is to be called itself: that is so unless a class says otherwise.
@@ -107,29 +121,37 @@ class Mapping(nn.Module):
 
 
 class Entmax(Mapping):
-    """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3).
+    """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3), and structure.
 
     A learned alpha is ``1 + sigmoid(a)`` (eq. 10), so that it is in range whatever the
     optimiser does. With alpha fixed at 1 it is softmax, at 2 sparsemax (Martins and Astudillo
-    2016), at 1.5 the 1.5-entmax of Peters et al. 2019.
+    2016), at 1.5 the 1.5-entmax of Peters et al. 2019. With a strength of total variation or of
+    OSCAR it is fusedmax or oscarmax with any alpha (Niculae and Blondel 2017); a learned strength
+    is ``softplus(l)``.
 
     Args:
         alpha: a number in [1, 2] that stays; ``None`` learns it.
-        num_alphas: how many are learned: the number of heads, or 1 for all heads together.
+        num_alphas: how many are learned, of alpha and of a strength: the number of heads, or 1
+            for all heads together.
         alpha_init: where they start: ``"normal"`` draws ``a`` from N(0, 1), the paper's
             choice; a number strictly between 1 and 2 starts every alpha there. Unused when
             alpha is fixed.
         generator: where the draws come from; None is torch's own.
+        tv: strength of total variation, 0 or more and fixed, or ``"learned"``; None for no such
+            penalty, which 0 comes to as well.
+        oscar: likewise of OSCAR; not together with ``tv``.
+        tv_init, oscar_init: where a learned strength starts, above 0.
 
     Attributes:
         alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10; ``None`` when alpha
             is fixed.
+        raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength; or None.
 
     Raises:
-        ValueError: ``alpha``, ``num_alphas`` or ``alpha_init`` is out of range.
+        ValueError: an argument is out of range, or both strengths are given.
     """
 
-    text_parameters = ("alpha", "init", "share")
+    text_parameters = ("alpha", "init", "share", TV, "tv_init", OSCAR, "oscar_init")
 
     def __init__(
         self,
@@ -137,14 +159,34 @@ class Entmax(Mapping):
         num_alphas: int = 1,
         alpha_init: str | float = NORMAL,
         generator: torch.Generator | None = None,
+        tv: float | str | None = None,
+        oscar: float | str | None = None,
+        tv_init: float | str = TV_INIT,
+        oscar_init: float | str = OSCAR_INIT,
     ) -> None:
         super().__init__()
         self.fixed_alpha = None if alpha is None else check_alpha(alpha)
         self.alpha_logit: nn.Parameter | None = None
+        if tv is not None and oscar is not None:
+            raise ValueError(
+                f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
+            )
+        self._kind = TV if tv is not None else OSCAR if oscar is not None else None
+        strength = tv if oscar is None else oscar
+        self.fixed_strength: float | None = None
+        self.raw_tv: nn.Parameter | None = None
+        self.raw_oscar: nn.Parameter | None = None
+        if num_alphas < 1 and (alpha is None or strength == LEARNED):
+            raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
         if self.fixed_alpha is None:
-            if num_alphas < 1:
-                raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
             self.alpha_logit = nn.Parameter(_initial_logits(num_alphas, alpha_init, generator))
+        if strength == LEARNED:
+            start = tv_init if self._kind == TV else oscar_init
+            start = check_strength_init(start, f"{self._kind}_init")
+            setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas))
+        elif self._kind is not None and strength is not None:
+            checked = number_or_learned(strength, self._kind, check_strength)
+            self.fixed_strength = float(checked)
 
     @classmethod
     def from_text(
@@ -153,22 +195,26 @@ class Entmax(Mapping):
         alpha = check_alpha(parameters["alpha"]) if "alpha" in parameters else None
         check_alpha_init(parameters.get("init", NORMAL), "init")
         share = check_share(parameters.get("share", SHARE_NONE), "share")
-        num_alphas = num_heads if share == SHARE_NONE else 1
-        mapping = cls(alpha, num_alphas, parameters.get("init", NORMAL), generator)
+        mapping = cls(
+            alpha,
+            num_heads if share == SHARE_NONE else 1,
+            parameters.get("init", NORMAL),
+            generator,
+            tv=parameters.get(TV),
+            oscar=parameters.get(OSCAR),
+            tv_init=check_strength_init(parameters.get("tv_init", TV_INIT), "tv_init"),
+            oscar_init=check_strength_init(parameters.get("oscar_init", OSCAR_INIT), "oscar_init"),
+        )
         mapping.share = share
         return mapping
 
     @classmethod
     def check_text(cls, parameters: dict[str, str]) -> None:
         super().check_text(parameters)
-        unused = [
-            name for name in ("init", "share") if "alpha" in parameters and name in parameters
-        ]
-        if unused:
-            raise ValueError(
-                f"{' and '.join(unused)} are for an alpha that is learned, and alpha="
-                f"{parameters['alpha']} is fixed: leave one out"
-            )
+        learned = [name for name in (TV, OSCAR) if parameters.get(name) == LEARNED]
+        learned += [] if "alpha" in parameters else ["alpha"]
+        starts = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
+        check_starts(parameters, starts, learned)
 
     @property
     def alpha(self) -> float | Tensor:
@@ -176,33 +222,68 @@ class Entmax(Mapping):
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.fixed_alpha
-        logit = self.alpha_logit
-        # Not in half precision, even where the model is: alpha near 1 needs the digits
-        return 1.0 + torch.sigmoid(logit if logit.dtype == torch.float64 else logit.float())
+        return 1.0 + torch.sigmoid(wide(self.alpha_logit))
+
+    @property
+    def strength(self) -> float | Tensor | None:
+        """The strength in use: a number, ``(num_alphas,)`` where it is learned, or None."""
+        raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
+        return self.fixed_strength if raw is None else learned_strength(raw)
+
+    @property
+    def is_softmax(self) -> bool:
+        """Whether it is softmax whatever it is trained with."""
+        return self.fixed_alpha == 1.0 and not self.is_structured
+
+    @property
+    def is_structured(self) -> bool:
+        """Whether a strength is above 0, or may become so."""
+        return self._kind is not None and self.fixed_strength != 0.0
+
+    @property
+    def needs_words_alone(self) -> bool:  # type: ignore[override]
+        return self.is_structured
 
     def forward(self, scores: Tensor) -> Tensor:
-        alpha = self.alpha
-        if isinstance(alpha, Tensor):
-            alpha = alpha.view(-1, 1, 1)
-        return map_scores(scores, alpha)
+        alpha, strength = for_scores(self.alpha), self.strength
+        if self._kind is None or strength is None or not self.is_structured:
+            return map_scores(scores, alpha)
+        return map_structured(scores, Structure(self._kind, alpha - 1.0, for_scores(strength)))
 
     def head_values(self) -> dict[str, Tensor]:
-        return {"alpha": torch.as_tensor(self.alpha, dtype=torch.float64).view(-1)}
+        values = {"alpha": self.alpha}
+        if self._kind is not None and self.strength is not None:
+            values[self._kind] = self.strength
+        return {
+            name: torch.as_tensor(value, dtype=torch.float64).view(-1)
+            for name, value in values.items()
+        }
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        parameters = {"alpha": self.alpha_logit, TV: self.raw_tv, OSCAR: self.raw_oscar}
+        return tuple(name for name, parameter in parameters.items() if parameter is not None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
-        if self.alpha_logit is not None and self.share == SHARE_NONE:
-            self.alpha_logit = nn.Parameter(self.alpha_logit.detach()[list(indices)].clone())
+        for name in ("alpha_logit", "raw_tv", "raw_oscar"):
+            parameter = getattr(self, name)
+            if parameter is not None and self.share == SHARE_NONE:
+                setattr(self, name, kept(parameter, indices))
 
-    def fused(self) -> FusedEntmax | None:
-        alpha = self.alpha
+    def fused(self) -> FusedEntmax | Structure | None:
+        strength = self.strength
+        if self._kind is not None and strength is not None and self.is_structured:
+            return Structure(self._kind, self.alpha - 1.0, strength)
         # Softmax has torch's own kernels, and is to give fairseq's numbers
-        is_softmax = isinstance(alpha, float) and alpha == 1.0
-        return None if is_softmax else FusedEntmax(alpha - 1.0)
+        return None if self.is_softmax else FusedEntmax(self.alpha - 1.0)
 
     def extra_repr(self) -> str:
-        if self.alpha_logit is None:
-            return f"alpha={self.fixed_alpha}"
-        return f"alpha learned, {self.alpha_logit.numel()} values"
+        fixed = {"alpha": self.fixed_alpha, self._kind: self.fixed_strength}
+        texts = [f"{name}={value}" for name, value in fixed.items() if value is not None]
+        count = sum(parameter.numel() for parameter in self.parameters())
+        if self.learned:
+            texts.append(f"{' and '.join(self.learned)} learned, {count} values")
+        return ", ".join(texts)
 
 
 def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:

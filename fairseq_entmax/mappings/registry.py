@@ -1,18 +1,21 @@
-"""Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``.
+"""Mappings by name: ``softmax``, ``sparsemax``, ``entmax15``, ``entmax``, ``entmax:alpha=1.33``,
+``fusedmax``, ``oscarmax:oscar=0.05``, ``entmax:tv=learned``, ``sqpnormmax``.
 
-The text form is the same in a command, a YAML file and Python. A list, bottom layer
-first, gives each layer its own: ``sparsemax*5,softmax``.
+The text form is the same in a command, a YAML file and Python. How texts of several layers and
+heads are made of it is in :mod:`fairseq_entmax.mappings.layers`.
 """
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import torch
 
 from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.pnorm import SqPNormMax
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def register_mapping(
     """Give a mapping its name, for every option, file and table.
 
     Args:
-        name: what users write: without commas, colons and asterisks.
+        name: what users write: a word of letters, digits, ``_``, ``.`` and ``-``.
         mapping: the class.
         takes: which of its ``text_parameters`` may stand behind the name; None for all.
         **parameters: those that the name stands for, such as ``alpha="2"``.
@@ -64,6 +67,11 @@ register_mapping("softmax", Entmax, takes=(), alpha="1")
 register_mapping("sparsemax", Entmax, takes=(), alpha="2")
 register_mapping("entmax15", Entmax, takes=(), alpha="1.5")
 register_mapping("entmax", Entmax)
+register_mapping("fusedmax", Entmax, ("alpha", "tv", "tv_init", "share"), alpha="2", tv="0.1")
+register_mapping(
+    "oscarmax", Entmax, ("alpha", "oscar", "oscar_init", "share"), alpha="2", oscar="0.01"
+)
+register_mapping("sqpnormmax", SqPNormMax)
 
 
 @dataclass(frozen=True)
@@ -80,6 +88,10 @@ class MappingSpec:
 
     def __str__(self) -> str:
         return ":".join([self.name, *(f"{key}={value}" for key, value in self.parameters.items())])
+
+    def keep_heads(self, indices: Sequence[int]) -> MappingSpec:
+        """Of a layer without all heads but these: the same, as all have it."""
+        return self
 
     def build(
         self,
@@ -143,41 +155,3 @@ def parse_mapping(text: str) -> MappingSpec:
     except ValueError as error:
         raise ValueError(f"mapping {text.strip()!r}: {error}") from None
     return spec
-
-
-def parse_mappings(text: str) -> list[MappingSpec]:
-    """Read a list of mappings; ``NAME*3`` stands for three layers of ``NAME``.
-
-    Raises:
-        ValueError: as :func:`parse_mapping`; a repeat count that is not 1 or more.
-    """
-    specs: list[MappingSpec] = []
-    for item in text.split(","):
-        mapping, star, count = item.partition("*")
-        repeats = 1
-        if star:
-            if not re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", count):
-                raise ValueError(
-                    f"the count behind '*' must be a whole number of layers, 1 to 9999, not "
-                    f"{count!r} in {text!r}"
-                )
-            repeats = int(count)
-        specs += [parse_mapping(mapping)] * repeats
-    return specs
-
-
-def mappings_for_layers(text: str, num_layers: int) -> list[MappingSpec]:
-    """Read the mappings of all layers, bottom first; a single one serves every layer.
-
-    Raises:
-        ValueError: as :func:`parse_mappings`; a list whose length is not ``num_layers``.
-    """
-    specs = parse_mappings(text)
-    if len(specs) == 1 and "*" not in text:
-        return specs * num_layers
-    if len(specs) != num_layers:
-        raise ValueError(
-            f"{text!r} names {len(specs)} layers, the model has {num_layers}; give one mapping "
-            f"for all layers, or one for each"
-        )
-    return specs

@@ -27,6 +27,7 @@ from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     add_arguments,
     heads_options,
+    option_name,
     refuse_unknown,
     set_defaults,
 )
@@ -49,6 +50,15 @@ from fairseq_entmax.modules import (
 from fairseq_entmax.modules import gates as gates_module
 
 logger = logging.getLogger(__name__)
+
+# Of what mappings of this package learn: the parameter's name, the option of its start, and what
+# a mapping's text calls that
+_STARTS = (
+    ("alpha_logit", "alpha_init", "init"),
+    ("raw_tv", "tv_init", "tv_init"),
+    ("raw_oscar", "oscar_init", "oscar_init"),
+    ("p_logit", "p_init", "p_init"),
+)
 
 
 class AdaptiveModel(nn.Module):
@@ -117,10 +127,11 @@ class AdaptiveModel(nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            vars(prepared).update(heads_of_start(prepared))
+            of_start = heads_of_start(prepared)
+            vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start
-        heads = heads_options(options.heads)
+        heads = {**of_start, **heads_options(options.heads)}
         vars(prepared).update(heads)
         if prepared is not args:
             with open_dict(args):
@@ -254,11 +265,17 @@ class AdaptiveModel(nn.Module):
         attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
         filled = [name for attention in attentions for name in attention.filled]
         if filled:
+            defaults = self.attention_options.mapping_defaults
+            starts = (
+                f"{option_name(option)} {defaults[key]}"
+                for leaf, option, key in _STARTS
+                if any(name.endswith(f".{leaf}") for name in filled)
+            )
             logger.warning(
                 "the checkpoint has no value for %d learned parameters; they start as in a new "
-                "model (--alpha-init %s): %s",
+                "model (%s): %s",
                 len(filled),
-                self.attention_options.mapping_defaults["init"],
+                ", ".join(starts) or "as their mapping says",
                 ", ".join(filled),
             )
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import re
+import shlex
 from collections.abc import Callable, Collection, Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass, field, fields
@@ -16,9 +17,15 @@ from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
-from fairseq_entmax.mappings import parse_mappings
+from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
-from fairseq_entmax.mappings.registry import MappingSpec
+from fairseq_entmax.mappings.strengths import (
+    OSCAR_INIT,
+    P_INIT,
+    TV_INIT,
+    check_p_init,
+    check_strength_init,
+)
 from fairseq_entmax.modules import gates
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
@@ -26,10 +33,10 @@ from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
 HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
 # What looks like an option of this package, and is refused where it is none
-_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads")
+_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "p_init")
 
 
-def parse_mapping_option(value: Any) -> list[MappingSpec]:
+def parse_mapping_option(value: Any) -> list[LayerSpec]:
     """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have.
 
     Raises:
@@ -149,8 +156,10 @@ class AttentionConfig:
     attn_mapping: str | list[str] = _option(
         "entmax",
         "mapping of all attentions from scores to weights: softmax, sparsemax, entmax15, entmax "
-        "(alpha learned per head) or entmax:alpha=1.33 (fixed); or a list, bottom layer first, "
-        "such as sparsemax*5,softmax",
+        "(alpha learned per head) or entmax:alpha=1.33 (fixed); fusedmax, oscarmax, sqpnormmax, "
+        "fusedmax:tv=0.3, entmax:tv=learned, entmax:oscar=learned or sqpnormmax:p=learned; or a "
+        "list, bottom layer first, such as sparsemax*5,softmax; 'sparsemax|softmax*7' gives each "
+        "of 8 heads its own, and '(sparsemax|softmax*7)*3,softmax*3' the heads of three layers",
         parse_mapping_option,
         "SPEC",
     )
@@ -164,10 +173,30 @@ class AttentionConfig:
         lambda value: check_alpha_init(value, "the start of alpha"),
         "normal|NUMBER",
     )
+    tv_init: float = _option(
+        TV_INIT,
+        "start of a learned strength of total variation, entmax:tv=learned, above 0; a mapping's "
+        "own, entmax:tv=learned:tv_init=0.3, comes first",
+        lambda value: check_strength_init(value, "the start of tv"),
+        "NUMBER",
+    )
+    oscar_init: float = _option(
+        OSCAR_INIT,
+        "start of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
+        lambda value: check_strength_init(value, "the start of oscar"),
+        "NUMBER",
+    )
+    p_init: float = _option(
+        P_INIT,
+        "start of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
+        lambda value: check_p_init(value, "the start of p"),
+        "NUMBER",
+    )
     share_alpha: str = _option(
         SHARE_NONE,
-        "one learned alpha per head (none), per layer and attention (layer), per attention "
-        "(attention), or one in all (model); a mapping's own, entmax:share=layer, comes first",
+        "one learned alpha, or whatever else a mapping learns, such as tv, oscar and p, per head "
+        "(none), per layer and attention (layer), per attention (attention), or one in all (model); "
+        "a mapping's own, entmax:share=layer, comes first",
         _check_sharing,
         "|".join(SHARING),
     )
@@ -256,9 +285,16 @@ def heads_options(heads: Dictionary[str, Sequence[int]]) -> dict[str, str]:
     return {HEADS_OPTIONS[name]: ",".join(map(str, counts)) for name, counts in heads.items()}
 
 
+def mapping_options(specs: Dictionary[str, Sequence[LayerSpec]]) -> dict[str, str]:
+    """The options for such mappings: of each attention, in each layer, bottom layer first."""
+    return {MAPPING_OPTIONS[name]: layers_text(layers) for name, layers in specs.items()}
+
+
 def as_arguments(options: Dictionary[str, str]) -> str:
-    """Options and their values as arguments of ``fairseq-train``."""
-    return " ".join(f"{option_name(option)} {value}" for option, value in options.items())
+    """Options and their values as arguments of ``fairseq-train``, as a shell reads them."""
+    return shlex.join(
+        word for option, value in options.items() for word in (option_name(option), value)
+    )
 
 
 def add_arguments(parser: Any) -> None:

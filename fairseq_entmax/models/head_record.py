@@ -7,7 +7,8 @@ name: ``alpha.jsonl`` has one JSON object a line, in the order of updates, each 
 
 ``update`` is the number of optimiser steps behind the values: 0 is the start of training.
 ``alpha`` holds, for each attention that learns alpha, each layer (from 0, the bottom) with
-the alpha of each head; a single value where the heads share one.
+the alpha of each head; a single value where the heads share one. Where the heads of a layer have
+mappings apart, it is null for those that have no such value.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ class HeadMonitor:
             for name in module.mapping.learned:
                 path = record_path(save_dir, name) if save_dir and interval else None
                 learned = self._learned.setdefault(name, _Learned(name, path))
-                learned.mappings.setdefault(attention, {})[layer] = module.mapping
+                learned.add(attention, layer, module.mapping)
         self._interval = interval
         self.is_trained = False
 
@@ -90,14 +91,28 @@ class _Learned:
 
     def __init__(self, name: str, path: Path | None) -> None:
         self.mappings: dict[str, dict[int, Mapping]] = {}
+        # Heads without it; a NaN that comes later is of a training that diverged
+        self._missing: dict[tuple[str, int], list[bool]] = {}
         self._name = name
         self._path = path
         self._last: int | None = None  # the update of the last line
 
-    def values(self, attention: str) -> dict[str, list[float]]:
+    def add(self, attention: str, layer: int, mapping: Mapping) -> None:
+        """Watch a mapping, which is as it was built."""
+        self.mappings.setdefault(attention, {})[layer] = mapping
+        self._missing[attention, layer] = mapping.head_values()[self._name].isnan().tolist()
+
+    def values(self, attention: str) -> dict[str, list[float | None]]:
         """The present values of one attention: layer to those of its heads."""
         return {
-            str(layer): [round(x, DIGITS) for x in mapping.head_values()[self._name].tolist()]
+            str(layer): [
+                None if is_missing else round(value, DIGITS)
+                for value, is_missing in zip(
+                    mapping.head_values()[self._name].tolist(),
+                    self._missing[attention, layer],
+                    strict=True,
+                )
+            ]
             for layer, mapping in self.mappings[attention].items()
         }
 
@@ -145,11 +160,11 @@ class _Learned:
 def _over_heads(
     attention: str, function: Callable[[list[float]], float], *learned: _Learned
 ) -> float:
-    """A number over the heads of one attention; NaN where the model is gone."""
+    """A number over the heads of one attention that have it; NaN where the model is gone."""
     if not learned:
         return float("nan")
     layers = learned[0].values(attention).values()
-    return round(function([value for heads in layers for value in heads]), 4)
+    return round(function([value for heads in layers for value in heads if value is not None]), 4)
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
@@ -201,4 +216,6 @@ def _are_values(value: Any) -> bool:
 
 
 def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(isinstance(value, float | int) for value in values)
+    return isinstance(values, list) and all(
+        value is None or isinstance(value, float | int) for value in values
+    )

@@ -13,7 +13,13 @@ from typing import Any
 import torch
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF, PLACES
-from fairseq_entmax.mappings.registry import MappingSpec, mappings_for_layers
+from fairseq_entmax.mappings.layers import (
+    HeadsSpec,
+    LayerSpec,
+    layers_text,
+    mappings_for_layers,
+    names_layers,
+)
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -40,7 +46,7 @@ class AttentionOptions:
         log_interval: updates between two lines of the record of head values; 0 for none.
     """
 
-    specs: dict[str, list[MappingSpec]]
+    specs: dict[str, list[LayerSpec]]
     heads: dict[str, list[int]]
     places: dict[str, int]
     gated: tuple[str, ...]
@@ -80,6 +86,13 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
     _check_attentions(config, attentions)
     specs = {attention: _mappings(config, args, attention) for attention in attentions}
     heads = {attention: _heads(config, args, attention) for attention in attentions}
+    defaults = {
+        "init": str(config.checked("alpha_init")),
+        "share": config.checked("share_alpha"),
+        **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
+    }
+    for attention in attentions:
+        _check_heads_apart(config, attention, specs[attention], heads[attention], defaults)
     gated = config.checked("head_gates") or ()
     freeze_decoder = config.checked("freeze_decoder")
     _check_gated(gated, heads, args, freeze_decoder)
@@ -93,10 +106,7 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
             for name in ("temperature", "stretch", "init", "lr_factor")
         },
         freeze_decoder=freeze_decoder,
-        mapping_defaults={
-            "init": str(config.checked("alpha_init")),
-            "share": config.checked("share_alpha"),
-        },
+        mapping_defaults=defaults,
         log_interval=config.checked("alpha_log_interval"),
     )
 
@@ -114,21 +124,43 @@ def _check_attentions(config: AttentionConfig, attentions: Sequence[str]) -> Non
         raise ValueError("--freeze-decoder leaves a model nothing to train that is a decoder alone")
 
 
-def _mappings(config: AttentionConfig, args: Any, attention: str) -> list[MappingSpec]:
+def _mapping_option(config: AttentionConfig, attention: str) -> str:
+    """The option that names the mapping of an attention."""
+    own = MAPPING_OPTIONS[attention]
+    return "attn_mapping" if getattr(config, own) is None else own
+
+
+def _mappings(config: AttentionConfig, args: Any, attention: str) -> list[LayerSpec]:
     """The mapping of each layer of an attention."""
-    option = MAPPING_OPTIONS[attention]
-    if getattr(config, option) is None:
-        option = "attn_mapping"
+    option = _mapping_option(config, attention)
     layers, kept = _layers(args, attention)
     try:
         text = mapping_text(getattr(config, option))
-        if kept and ("," in text or "*" in text):
-            specs = config.checked(option)
-            text = ",".join(str(spec) for spec in _of_kept(specs, layers, kept))
+        if kept and names_layers(text):
+            text = layers_text(_of_kept(config.checked(option), layers, kept))
         return mappings_for_layers(text, len(kept) if kept else layers)
     except ValueError as error:
         message = str(error).removeprefix(f"{option_name(option)}: ")
         raise ValueError(f"{option_name(option)} ({attention} attention): {message}") from None
+
+
+def _check_heads_apart(
+    config: AttentionConfig,
+    attention: str,
+    specs: Sequence[LayerSpec],
+    heads: Sequence[int],
+    defaults: dict[str, str],
+) -> None:
+    """Refuse heads apart that are not those of their layer, or share what they cannot share."""
+    for layer, (spec, number) in enumerate(zip(specs, heads, strict=True)):
+        if not isinstance(spec, HeadsSpec) or number == 0:
+            continue
+        try:
+            # Not with torch's own random numbers, which a check is not to use up
+            spec.build(number, torch.Generator(), defaults)
+        except ValueError as error:
+            option = option_name(_mapping_option(config, attention))
+            raise ValueError(f"{option} ({attention} attention, layer {layer}): {error}") from None
 
 
 def _heads(config: AttentionConfig, args: Any, attention: str) -> list[int]:

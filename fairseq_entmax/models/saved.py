@@ -14,8 +14,16 @@ from torch import Tensor
 
 from fairseq_entmax import checkpoints
 from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
-from fairseq_entmax.mappings import Mapping, MappingSpec
-from fairseq_entmax.models.config import HEADS_OPTIONS, as_arguments, heads_options
+from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
+from fairseq_entmax.models.config import (
+    HEADS_OPTIONS,
+    MAPPING_OPTIONS,
+    as_arguments,
+    heads_options,
+    mapping_text,
+    parse_mapping_option,
+)
 from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.modules import HardConcreteGate
 
@@ -41,7 +49,7 @@ class SavedAttention:
     layer: int
     path: str
     heads: int
-    mapping: MappingSpec
+    mapping: LayerSpec
     weights: dict[str, Tensor]
 
     def part(self, name: str) -> dict[str, Tensor]:
@@ -181,6 +189,9 @@ def _attentions(
 def heads_of_start(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
+    Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
+    that of the model which was pruned.
+
     Nothing where options say how many heads there are, and where training starts from
     nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
     says so when it loads it).
@@ -196,9 +207,23 @@ def heads_of_start(args: Any) -> dict[str, str]:
         return {}
     if not start.is_pruned:
         return {}
-    heads = heads_options(start.options.heads)
+    heads = {**_mappings_of_start(args, start), **heads_options(start.options.heads)}
     logger.info("the heads of each layer are those of %s: %s", path, as_arguments(heads))
     return heads
+
+
+def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
+    text = getattr(args, "attn_mapping", None)
+    if text != start.args.attn_mapping or not any(
+        isinstance(spec, HeadsSpec) for spec in parse_mapping_option(text)
+    ):
+        return {}
+    left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
+    return {
+        option: mapping_text(value)
+        for option, value in left.items()
+        if value is not None and getattr(args, option, None) is None
+    }
 
 
 def _start_of(args: Any) -> str | None:

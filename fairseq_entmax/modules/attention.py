@@ -66,7 +66,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
 
     Raises:
         ValueError: an xFormers attention is asked for, which would bypass the mapping; the
-            number of heads, mapping and gate do not fit each other.
+            number of heads, mapping and gate do not fit each other; keys are not words alone,
+            where the mapping needs that.
     """
 
     # Linear layers; what stands in for them where there are no heads
@@ -131,6 +132,17 @@ class MultiheadAttention(FairseqMultiheadAttention):
             raise ValueError(f"{self.num_heads} heads do not fit the mapping {heads.mapping!r}")
         if heads.gate is not None and heads.gate.num_heads != self.num_heads:
             raise ValueError(f"{self.num_heads} heads do not fit {heads.gate.num_heads} gates")
+        if (
+            heads.mapping is not None
+            and heads.mapping.needs_words_alone
+            and (self.bias_k is not None or self.add_zero_attn)
+        ):
+            option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
+            raise ValueError(
+                f"an attention with {option} has a key that is no word, and no place for a mapping "
+                f"by the order and number of words, such as fusedmax: drop {option}, or use another "
+                f"mapping than {heads.mapping!r}"
+            )
         self.mapping = heads.mapping
         self.gate = heads.gate
         self.filled: list[str] = []
@@ -218,10 +230,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         mapping: Any = self.mapping
         return bool(
             self._observers
-            or mapping._forward_hooks
-            or mapping._forward_pre_hooks
-            or mapping._backward_hooks
-            or mapping._backward_pre_hooks
+            or any(map(_has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
             or nn.modules.module._has_any_global_hook()
         )
@@ -297,3 +306,12 @@ class MultiheadAttention(FairseqMultiheadAttention):
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _has_hook(module: Any) -> bool:
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )

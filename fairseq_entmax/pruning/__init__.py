@@ -5,6 +5,7 @@ from fairseq_entmax.pruning.surgery import (
     HeadCounts,
     PruningReport,
     checkpoint_heads,
+    checkpoint_layers,
     prune_checkpoint,
     prune_state,
 )
@@ -14,6 +15,7 @@ __all__ = [
     "HeadCounts",
     "PruningReport",
     "checkpoint_heads",
+    "checkpoint_layers",
     "parse_heads",
     "prune_checkpoint",
     "prune_state",

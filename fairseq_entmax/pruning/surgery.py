@@ -10,7 +10,7 @@ from __future__ import annotations
 import copy
 from argparse import Namespace
 from collections.abc import Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +21,9 @@ from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.criterions import plain_criterion
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.models.config import heads_options
+from fairseq_entmax.mappings import HeadsApart, HeadsSpec, Mapping
+from fairseq_entmax.mappings.layers import LayerSpec
+from fairseq_entmax.models.config import heads_options, mapping_options
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
@@ -29,6 +31,8 @@ STATE = "pruning_state."
 
 # Attention to the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]
+# Attention to the mapping of each layer, bottom layer first
+Mappings = dict[str, list[LayerSpec]]
 
 
 @dataclass(frozen=True)
@@ -44,6 +48,8 @@ class PruningReport:
         weight_bytes_after: the same, of the result.
         undecided: heads whose gate is strictly between 0 and 1, with the gate. It was folded
             into the output projection.
+        mappings_after: the mappings of the layers of each attention that has heads apart, of the
+            result.
     """
 
     heads_before: HeadCounts
@@ -53,6 +59,7 @@ class PruningReport:
     weight_bytes_before: int
     weight_bytes_after: int
     undecided: dict[Head, float]
+    mappings_after: Mappings = field(default_factory=dict)
 
 
 def prune_checkpoint(
@@ -127,6 +134,7 @@ def _prune(
         _check_budget(model)
     weights = {key: value for key, value in state["model"].items() if not key.startswith(STATE)}
     before, after = _counts(model), _counts(model)
+    mappings = _heads_apart(model)
     between: dict[Head, float] = {}
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
@@ -134,6 +142,8 @@ def _prune(
         kept = [
             head for head, gate in enumerate(gates) if gate > 0 and Head(*place, head) not in heads
         ]
+        if place[0] in mappings and attention.heads:
+            mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
         between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
         after[attention.attention][attention.layer] = len(kept)
         cut = _cut(model, attention, kept, gates)
@@ -143,11 +153,12 @@ def _prune(
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
+    options = {**heads_options(after), **mapping_options(mappings)}
     pruned = {
         **state,
         "model": weights,
-        "cfg": _settings(state.get("cfg"), model, after),
-        "args": _model_settings(copy.deepcopy(state.get("args")), model, after),
+        "cfg": _settings(state.get("cfg"), model, options),
+        "args": _model_settings(copy.deepcopy(state.get("args")), model, options),
         "criterion": None,
         "last_optimizer_state": None,
         "extra_state": _without_history(state.get("extra_state")),
@@ -156,7 +167,14 @@ def _prune(
     parameters_before, bytes_before = size_of(state["model"], shared)
     parameters_after, bytes_after = size_of(weights, shared)
     report = PruningReport(
-        before, after, parameters_before, parameters_after, bytes_before, bytes_after, between
+        before,
+        after,
+        parameters_before,
+        parameters_after,
+        bytes_before,
+        bytes_after,
+        between,
+        mappings,
     )
     return pruned, report
 
@@ -167,18 +185,39 @@ def checkpoint_heads(path: str) -> HeadCounts:
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
     """
+    return checkpoint_layers(path)[0]
+
+
+def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings]:
+    """The same, and the mappings of the layers of each attention that has heads apart.
+
+    Raises:
+        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
+    """
     model = read_model(path)
-    counts = _counts(model)
+    counts, mappings = _counts(model), _heads_apart(model)
     for attention in model.attentions:
-        is_open = sum(gate > 0 for gate in model.gates(attention))
-        counts[attention.attention][attention.layer] = is_open
-    return counts
+        place = (attention.attention, attention.layer)
+        is_open = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
+        counts[place[0]][place[1]] = len(is_open)
+        if place[0] in mappings and attention.heads:
+            mappings[place[0]][place[1]] = attention.mapping.keep_heads(is_open)
+    return counts, mappings
 
 
 def _counts(model: SavedModel) -> HeadCounts:
     """The heads of the attentions that the model has; ``--no-cross-attention`` leaves one out."""
     present = dict.fromkeys(attention.attention for attention in model.attentions)
     return {attention: list(model.options.heads[attention]) for attention in present}
+
+
+def _heads_apart(model: SavedModel) -> Mappings:
+    """The mappings of each attention that has a layer whose heads are apart."""
+    return {
+        attention: list(model.options.specs[attention])
+        for attention in _counts(model)
+        if any(isinstance(spec, HeadsSpec) for spec in model.options.specs[attention])
+    }
 
 
 def _check_heads(heads: Collection[Head], model: SavedModel) -> None:
@@ -247,38 +286,52 @@ def _cut(
         weights["out_proj.weight"] = wide[:, rows] * factors
     else:
         weights["out_proj.weight"] = output[:, rows].clone()
+    others = {name: value for name, value in weights.items() if not name.startswith("mapping.")}
+    return {**others, **_cut_mapping(model, attention, kept)}
+
+
+def _cut_mapping(
+    model: SavedModel, attention: SavedAttention, kept: list[int]
+) -> dict[str, Tensor]:
+    """What is saved of the mapping of an attention with these of its heads."""
+    saved = attention.part("mapping")
     mapping = model.mapping(attention)
     assert mapping is not None
     mapping.keep_heads(kept)
+    left: Mapping = mapping.simplest() if isinstance(mapping, HeadsApart) else mapping
     defaults = model.options.mapping_defaults
-    wanted = attention.mapping.build(len(kept), defaults=defaults).state_dict()
-    left = mapping.state_dict()
-    if any(value.shape != left[name].shape for name, value in wanted.items()):
+    wanted = attention.mapping.keep_heads(kept).build(len(kept), defaults=defaults).state_dict()
+    values = left.state_dict()
+    if any(value.shape != values[name].shape for name, value in wanted.items()):
         raise ValueError(
             f"the mapping {attention.mapping} cannot be pruned to {len(kept)} heads: keep_heads of "
             f"{type(mapping).__name__} has to leave of its parameters what one of so many heads has"
         )
-    for name, value in mapping.state_dict(prefix="mapping.").items():
-        if name in weights:
-            weights[name] = value.to(weights[name].dtype)
-    return weights
+    if not saved:
+        return {}
+    # Of heads apart the names have others in front of them, with the numbers that are left
+    dtypes = {name.rpartition(".")[2]: value.dtype for name, value in saved.items()}
+    return {
+        f"mapping.{name}": value.to(dtypes[name.rpartition(".")[2]])
+        for name, value in values.items()
+    }
 
 
 def _settings(
-    cfg: dict[str, Any] | None, model: SavedModel, counts: HeadCounts
+    cfg: dict[str, Any] | None, model: SavedModel, options: dict[str, str]
 ) -> dict[str, Any] | None:
-    """The checkpoint's settings, for a model of these heads."""
+    """The checkpoint's settings, for a model with these options."""
     if cfg is None:
         return None
     cfg = copy.deepcopy(cfg)
-    cfg["model"] = _model_settings(cfg["model"], model, counts)
+    cfg["model"] = _model_settings(cfg["model"], model, options)
     if isinstance(cfg.get("criterion"), dict):
         cfg["criterion"] = plain_criterion(cfg["criterion"])
     return cfg
 
 
-def _model_settings(settings: Any, model: SavedModel, counts: HeadCounts) -> Any:
-    """The settings of a model with these heads and no gates."""
+def _model_settings(settings: Any, model: SavedModel, options: dict[str, str]) -> Any:
+    """The settings of a model with these options and no gates."""
     if settings is None:
         return None
     values = vars(settings) if isinstance(settings, Namespace) else settings
@@ -287,7 +340,7 @@ def _model_settings(settings: Any, model: SavedModel, counts: HeadCounts) -> Any
         for key in ("arch", "_name"):
             if values.get(key) == model.architecture:
                 values[key] = model.args.arch
-    values |= {**heads_options(counts), "head_gates": None, "freeze_decoder": False}
+    values |= {**options, "head_gates": None, "freeze_decoder": False}
     if isinstance(values.get("criterion"), str):
         values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
     return settings

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
-from fairseq_entmax.models.config import as_arguments, heads_options
-from fairseq_entmax.pruning.surgery import HeadCounts, PruningReport
+from fairseq_entmax.models.config import as_arguments, heads_options, mapping_options
+from fairseq_entmax.pruning.surgery import HeadCounts, Mappings, PruningReport
 from fairseq_entmax.text_table import text_table
 
 
-def as_options(counts: HeadCounts) -> str:
-    """Options of ``fairseq-train`` that build a model with these heads."""
-    return as_arguments(heads_options(counts))
+def as_options(counts: HeadCounts, mappings: Mappings | None = None) -> str:
+    """Options of ``fairseq-train`` that build a model with these heads, as a shell reads them.
+
+    Args:
+        counts: the heads of each layer.
+        mappings: those of attentions whose heads are apart, which other heads have other texts of.
+    """
+    return as_arguments({**heads_options(counts), **mapping_options(mappings or {})})
 
 
 def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:

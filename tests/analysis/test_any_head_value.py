@@ -101,7 +101,8 @@ def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
     assert not may_leave_out({"values": {"alpha": 1.0}})
     assert may_leave_out({"values": {"alpha": 1.01}})
     assert may_leave_out({"values": {}})
-    assert head_value("tv").title == "tv"
+    assert may_leave_out({"values": {"alpha": None}})
+    assert head_value("strength").title == "strength"
 
 
 def test_values_that_heads_share_are_those_of_each_of_them():

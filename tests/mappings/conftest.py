@@ -15,7 +15,13 @@ from fairseq_entmax import kernels
 from tests.kernels.native.support import needs_compiler
 
 ALL_RUN_HERE = [kernels.TORCH, pytest.param(kernels.NATIVE, marks=needs_compiler)]
-INTERPRETED = ("test_functional", "test_gradients", "test_nan", "test_second_derivatives")
+INTERPRETED = (
+    "test_functional",
+    "test_gradients",
+    "test_nan",
+    "test_second_derivatives",
+    "test_structured_float32",
+)
 NOT_INTERPRETED = (
     # of torch's own iteration
     "test_the_steps_taken_where_no_value_is_looked_at_are_enough",
@@ -26,12 +32,14 @@ NOT_INTERPRETED = (
 
 
 # What they test computes no probabilities
-OF_NO_BACKEND = ("test_registry",)
+OF_NO_BACKEND = ("test_registry", "test_layers")
+# They compute in float64, which is torch's alone where there is structure
+IN_FLOAT64 = ("test_structured_prox", "test_structured_values", "test_structured_gradients")
 
 
 def pytest_generate_tests(metafunc):
     backends = list(ALL_RUN_HERE)
-    if metafunc.module.__name__.rpartition(".")[2] in OF_NO_BACKEND:
+    if metafunc.module.__name__.rpartition(".")[2] in OF_NO_BACKEND + IN_FLOAT64:
         backends = [kernels.TORCH]
     if (
         importlib.util.find_spec("triton")

@@ -1,4 +1,4 @@
-"""The text form of mappings: one, a list, and every way to get it wrong."""
+"""The text form of one mapping, and every way to get it wrong."""
 
 import re
 
@@ -12,19 +12,10 @@ from fairseq_entmax.mappings import (
     Entmax,
     Mapping,
     MappingSpec,
-    mappings_for_layers,
     parse_mapping,
-    parse_mappings,
     register_mapping,
     registry,
 )
-
-
-def names(specs):
-    return [str(spec) for spec in specs]
-
-
-# -- one mapping ------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -159,14 +150,21 @@ def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name
         register_mapping(name, Halved)
 
 
-@pytest.mark.parametrize("name", ["softmax", "sparsemax", "entmax15", "entmax"])
+@pytest.mark.parametrize(
+    "name",
+    ["softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "sqpnormmax"],
+)
 def test_every_documented_name_is_registered(name):
     assert name in MAPPINGS
     assert parse_mapping(name) == MappingSpec(name)
 
 
 @pytest.mark.parametrize(
-    "text", ["softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.33", "entmax:alpha=2"]
+    "text",
+    [
+        *("softmax", "sparsemax", "entmax15", "entmax", "entmax:alpha=1.33", "entmax:alpha=2"),
+        *("fusedmax:tv=0.3", "entmax:alpha=1.5:tv=learned", "sqpnormmax:p=learned:gamma=2"),
+    ],
 )
 def test_a_mapping_prints_as_the_text_it_was_read_from(text):
     spec = parse_mapping(text)
@@ -191,7 +189,7 @@ def test_spaces_around_the_parts_mean_nothing(text):
 
 def test_reading_a_text_leaves_torchs_random_state_untouched():
     before = torch.get_rng_state()
-    parse_mappings("entmax*3,softmax")
+    parse_mapping("entmax:tv=learned")
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -202,7 +200,10 @@ def test_an_unknown_name_is_refused_with_the_names_allowed(text):
         parse_mapping(text)
 
 
-ENTMAX = "entmax:alpha=VALUE, entmax:init=VALUE, entmax:share=VALUE"
+ENTMAX = ", ".join(
+    f"entmax:{name}=VALUE"
+    for name in ("alpha", "init", "share", "tv", "tv_init", "oscar", "oscar_init")
+)
 
 
 @pytest.mark.parametrize(
@@ -243,79 +244,3 @@ def test_an_alpha_that_is_no_number_is_refused_with_the_range(value):
     message = rf"'entmax:alpha={value}': alpha must be a number from 1 .* to 2 .*, not '{value}'"
     with pytest.raises(ValueError, match=message):
         parse_mapping(f"entmax:alpha={value}")
-
-
-# -- a list -----------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("softmax", ["softmax"]),
-        ("softmax,sparsemax", ["softmax", "sparsemax"]),
-        ("softmax*1", ["softmax"]),
-        ("sparsemax*5,softmax", ["sparsemax"] * 5 + ["softmax"]),
-        ("entmax:alpha=1.33*2,entmax*03", ["entmax:alpha=1.33"] * 2 + ["entmax"] * 3),
-        (" softmax * 2 , entmax : alpha = 1.5 ", ["softmax", "softmax", "entmax:alpha=1.5"]),
-        ("softmax*10", ["softmax"] * 10),
-    ],
-)
-def test_a_list_is_read_in_order_with_its_repeats(text, expected):
-    assert names(parse_mappings(text)) == expected
-
-
-@pytest.mark.parametrize("count", ["0", "-1", "x", "", "1.5", "00", "+2", "2*3", " "])
-def test_a_count_that_is_not_a_whole_number_from_one_is_refused(count):
-    text = f"softmax,entmax15*{count}"
-    message = rf"whole number of layers, 1 to 9999, not {count!r} in {text!r}"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        parse_mappings(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "name"),
-    [
-        ("softmax,", ""),
-        (",softmax", ""),
-        ("softmax,,entmax", ""),
-        ("softmax;entmax", "softmax;entmax"),
-        ("*3", ""),
-        ("softmax,sofmax*2", "sofmax"),
-    ],
-)
-def test_a_list_with_an_unknown_name_is_refused(text, name):
-    with pytest.raises(ValueError, match=f"unknown mapping {name!r}.*softmax, sparsemax"):
-        parse_mappings(text)
-
-
-def test_a_list_with_a_bad_alpha_is_refused():
-    with pytest.raises(ValueError, match=r"'entmax:alpha=3'.*from 1 .* to 2 .*not 3\.0"):
-        parse_mappings("softmax*2,entmax:alpha=3")
-
-
-# -- a model's layers ---------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("text", ["entmax", " sparsemax ", "entmax:alpha=1.33"])
-def test_a_single_mapping_serves_every_layer(text):
-    assert mappings_for_layers(text, 6) == [parse_mapping(text)] * 6
-
-
-@pytest.mark.parametrize("text", ["sparsemax*5,softmax", "sparsemax,sparsemax*4,softmax*1"])
-def test_a_list_gives_each_layer_its_own_from_the_bottom(text):
-    assert names(mappings_for_layers(text, 6)) == ["sparsemax"] * 5 + ["softmax"]
-
-
-@pytest.mark.parametrize(
-    ("text", "length", "layers"),
-    [("softmax,entmax", 2, 6), ("softmax*7", 7, 6), ("softmax*1", 1, 6), ("softmax,entmax", 2, 1)],
-)
-def test_a_list_of_another_length_is_refused_with_both_lengths(text, length, layers):
-    message = f"{text!r} names {length} layers, the model has {layers}; give one mapping"
-    with pytest.raises(ValueError, match=re.escape(message)):
-        mappings_for_layers(text, layers)
-
-
-def test_an_error_in_one_layer_is_told_before_the_length():
-    with pytest.raises(ValueError, match="unknown mapping 'sofmax'"):
-        mappings_for_layers("softmax,sofmax", 6)

@@ -3,14 +3,14 @@ from argparse import Namespace
 import pytest
 import torch
 
-from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+from tests.support import EVERY_MAPPING, batch, build_model, spread_scores, tiny_task
 
 
 def sample():
     return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
 
 
-@pytest.mark.parametrize("mapping", [*MAPPINGS, "sparsemax,softmax"])
+@pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
 def test_incremental_decoding_equals_the_full_forward_pass(mapping):
     model = spread_scores(build_model(attn_mapping=mapping)).double()
     net_input = sample()["net_input"]
@@ -29,7 +29,7 @@ def test_incremental_decoding_equals_the_full_forward_pass(mapping):
     )
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
+@pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax", "sparsemax|softmax*3"])
 def test_reordering_the_beam_reorders_the_cache(mapping):
     model = spread_scores(build_model(attn_mapping=mapping)).double()
     net_input = sample()["net_input"]
@@ -50,7 +50,7 @@ def test_reordering_the_beam_reorders_the_cache(mapping):
 
 
 @pytest.mark.parametrize("left_pad_source", [True, False])
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping, left_pad_source):
     model = spread_scores(build_model(attn_mapping=mapping)).double()
     together = batch([9, 4], [8, 5], left_pad_source=left_pad_source, left_pad_target=False)
@@ -65,7 +65,7 @@ def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping, left_pad
     torch.testing.assert_close(among[short, : len(target)], alone[0], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax"])
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax", "fusedmax", "oscarmax"])
 def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     task = tiny_task()

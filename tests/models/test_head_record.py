@@ -1,5 +1,6 @@
 import copy
 import json
+import math
 
 import pytest
 import torch
@@ -163,6 +164,50 @@ def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer, vali
         assert logged[f"alpha_{attention}_mean"] == pytest.approx(alphas.mean().item(), abs=1e-4)
         assert logged[f"alpha_{attention}_min"] == pytest.approx(alphas.min().item(), abs=1e-4)
         assert logged[f"alpha_{attention}_max"] == pytest.approx(alphas.max().item(), abs=1e-4)
+
+
+APART = {"attn_mapping": "sqpnormmax:p=learned|entmax:tv=learned*2|softmax", "alpha_init": "1.5"}
+
+
+def test_heads_without_a_value_are_null_in_its_record(tmp_path, trainer):
+    model = build_model(save_dir=str(tmp_path), **APART)
+    trainer.step(model)
+    first = {}
+    for name in ("alpha", "tv", "p"):
+        text = (tmp_path / f"{name}.jsonl").read_text()
+        assert "NaN" not in text
+        (record,) = read_record(tmp_path / f"{name}.jsonl", name)
+        first[name] = record[name]["cross"]["0"]
+    assert first == {
+        "alpha": [None, 1.5, 1.5, 1.0],
+        "tv": [None, 0.1, 0.1, None],
+        "p": [1.5, None, None, None],
+    }
+    trainer.updates = 0
+    trainer.step(build_model(save_dir=str(tmp_path), **APART))
+    assert updates(tmp_path) == [0]
+
+
+def test_the_logs_are_of_the_heads_that_have_a_value(trainer):
+    model = build_model(**APART)
+    model.set_num_updates(0)
+    with metrics.aggregate(new_root=True) as meters:
+        trainer.validate(model)
+        logged = meters.get_smoothed_values()
+    found = {name: logged[f"{name}_cross_mean"] for name in ("alpha", "tv", "p")}
+    assert found == pytest.approx({"alpha": (1.5 + 1.5 + 1) / 3, "tv": 0.1, "p": 1.5}, abs=1e-4)
+    assert logged["alpha_cross_min"] == 1.0
+    assert "gamma_cross_mean" not in logged
+
+
+def test_a_value_that_became_nan_is_not_taken_for_one_that_is_missing(trainer):
+    model = build_model(**APART)
+    with torch.no_grad():
+        model.decoder.layers[0].encoder_attn.mapping.parts[1].raw_tv[0] = torch.nan
+    model.set_num_updates(0)
+    with metrics.aggregate(new_root=True) as meters:
+        trainer.validate(model)
+        assert math.isnan(meters.get_smoothed_values()["tv_cross_mean"])
 
 
 def test_a_damaged_record_is_named_with_its_line(tmp_path):

@@ -109,6 +109,60 @@ def test_a_number_starts_every_alpha_there():
         torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.25))
 
 
+def test_options_start_every_learned_strength_and_p():
+    starts = {"tv_init": "0.7", "oscar_init": 0.3, "p_init": "1.2"}
+    own = {"cross_attn_mapping": "sqpnormmax:p=learned", "decoder_self_attn_mapping": "fusedmax"}
+    texts = ["entmax:tv=learned", "oscarmax:oscar=learned"]
+    model = build_model(encoder_self_attn_mapping=texts, **own, **starts)
+    values = {
+        (attention, layer): module.mapping.head_values()
+        for attention, layer, module in attention_modules(model)
+    }
+    assert values["encoder-self", 0]["tv"].tolist() == pytest.approx([0.7] * 4)
+    assert values["encoder-self", 1]["oscar"].tolist() == pytest.approx([0.3] * 4)
+    assert values["decoder-self", 0]["tv"].tolist() == [0.1]
+    assert values["cross", 1]["p"].tolist() == pytest.approx([1.2] * 4)
+
+
+@pytest.mark.parametrize(
+    ("share", "expected"), [("none", 48), ("layer", 12), ("attention", 6), ("model", 2)]
+)
+def test_strengths_are_shared_as_far_as_alpha(share, expected):
+    model = build_model(attn_mapping="entmax:tv=learned", share_alpha=share)
+    assert sum(p.numel() for n, p in model.named_parameters() if ".mapping." in n) == expected
+
+
+def test_each_head_of_a_layer_gets_its_mapping():
+    text = "(sparsemax|entmax*3),softmax"
+    model = build_model(attn_mapping=text, cross_attn_mapping="fusedmax|softmax*3")
+    alphas = {
+        (attention, layer): module.mapping.head_values()["alpha"].tolist()
+        for attention, layer, module in attention_modules(model)
+    }
+    assert [alpha < 2 for alpha in alphas["encoder-self", 0]] == [False, True, True, True]
+    assert alphas["decoder-self", 1] == [1.0]
+    assert alphas["cross", 0] == alphas["cross", 1] == [2.0, 1.0, 1.0, 1.0]
+    assert num_alphas(model) == 6
+
+
+def test_a_layer_without_heads_has_no_heads_to_name():
+    options = {"attn_mapping": "sparsemax|softmax*3", "cross_attn_heads": "4,0"}
+    modules = [module.mapping for _, _, module in attention_modules(build_model(**options))]
+    assert [mapping is None for mapping in modules] == [False] * 3 + [False] * 2 + [True]
+
+
+def test_heads_apart_stay_with_the_layers_that_are_kept():
+    model = build_model(
+        attn_mapping="softmax,sparsemax|softmax*3,softmax|sparsemax*3",
+        encoder_layers=3,
+        encoder_layers_to_keep="0,2",
+        decoder_layers=3,
+    )
+    specs = model.attention_options.specs
+    assert list(map(str, specs["encoder-self"])) == ["softmax", "softmax|sparsemax*3"]
+    assert len(specs["cross"]) == 3
+
+
 @pytest.mark.parametrize("kept", ["0,2", [0, 2]])
 def test_the_layers_to_keep_may_be_the_list_that_fairseqs_arguments_make_of_them(kept):
     model = build_model(encoder_layers=3, encoder_layers_to_keep=kept)
@@ -208,6 +262,23 @@ def test_layerdrop_hides_no_layer_from_the_alphas():
             {"head_gates": "cross,encoder-self", "decoder_layerdrop": 0.2},
             r"--head-gates: --decoder-layerdrop 0.2 leaves layers.*leave it out",
         ),
+        (
+            {"attn_mapping": "sparsemax|softmax*9"},
+            r"--attn-mapping \(encoder-self attention, layer 0\): 'sparsemax\|softmax\*9' names 10 "
+            r"heads, the layer has 4; give one mapping for all heads, or one for each",
+        ),
+        (
+            {"cross_attn_mapping": "softmax,sparsemax|softmax*3", "cross_attn_heads": "4,3"},
+            r"--cross-attn-mapping \(cross attention, layer 1\): .*names 4 heads, the layer has 3",
+        ),
+        (
+            {"attn_mapping": "entmax|softmax*3", "share_alpha": "model"},
+            r"--attn-mapping .*'entmax' among heads apart shares .*with the whole model",
+        ),
+        ({"attn_mapping": "fusedmax:tv=-1"}, r"--attn-mapping.*: tv must be a number, 0 or more"),
+        ({"tv_init": 0}, r"--tv-init: the start of tv must be a number above 0, not 0"),
+        ({"oscar_init": "x"}, r"--oscar-init: the start of oscar must be .*, not 'x'"),
+        ({"p_init": "2"}, r"--p-init: the start of p must lie strictly between 1 and 2"),
         ({"alpha_init": "2"}, r"--alpha-init: .*strictly between 1 and 2.*not 2"),
         ({"alpha_init": "often"}, r"--alpha-init: .*'normal' or a number.*'often'"),
         ({"share_alpha": "all"}, r"--share-alpha: .*none, layer, attention, model, not 'all'"),
@@ -232,7 +303,9 @@ def test_a_wrong_option_is_named_with_its_value_and_what_is_allowed(options, mes
     [
         (["--attn-mapping", "hardmax"], "argument --attn-mapping: unknown mapping 'hardmax'"),
         (["--cross-attn-mapping", "softmax*0"], "argument --cross-attn-mapping: the count"),
+        (["--cross-attn-mapping", "a|b"], "argument --cross-attn-mapping: unknown mapping 'a'"),
         (["--alpha-init", "3"], "argument --alpha-init: "),
+        (["--tv-init", "-1"], "argument --tv-init: the start of tv must be a number, 0 or more"),
         (["--share-alpha", "some"], "argument --share-alpha: must be one of none, layer"),
         (["--alpha-log-interval", "x"], "argument --alpha-log-interval: the number of updates"),
     ],

@@ -260,7 +260,9 @@ class ImportanceMeasure(Measure):
         return [{self.name: share} for share in shares[layer.attention][layer.number].tolist()]
 
 
-def number_schema(description: str, largest: int | None = 1, least: int | None = 0) -> JsonSchema:
+def number_schema(
+    description: str, largest: float | None = 1, least: float | None = 0
+) -> JsonSchema:
     """A number in a range, or null. A share may be above 1 by what rounding adds."""
     if (least, largest) == (0, 1):
         return {"$ref": "#/$defs/share_or_null", "description": description}

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from fairseq_entmax.analysis.measures.base import Fields, JsonSchema, Measure, Number
+from fairseq_entmax.analysis.measures.base import (
+    Fields,
+    JsonSchema,
+    Measure,
+    Number,
+    number_schema,
+)
 
 # Values whose meaning is known; of any other the name is all there is to say
 KNOWN = {
@@ -17,7 +24,43 @@ KNOWN = {
         is_main=True,
         in_summary=True,
         range=(1.0, 2.0),
-    )
+    ),
+    "tv": Number(
+        "tv",
+        "λ of TV",
+        "strength of total variation: the higher, the longer the runs of words of equal weight",
+        ("values", "tv"),
+        is_main=True,
+        in_summary=True,
+        largest=None,
+    ),
+    "oscar": Number(
+        "oscar",
+        "λ of OSCAR",
+        "strength of clustering: the higher, the more words of equal weight, wherever they are",
+        ("values", "oscar"),
+        is_main=True,
+        in_summary=True,
+        largest=None,
+    ),
+    "p": Number(
+        "p",
+        "p",
+        "exponent of the norm of sq-pnorm-max: 2 is sparsemax",
+        ("values", "p"),
+        is_main=True,
+        in_summary=True,
+        largest=None,
+        least=None,
+    ),
+    "gamma": Number(
+        "gamma",
+        "γ",
+        "strength of the norm of sq-pnorm-max: the higher, the more words have a weight",
+        ("values", "gamma"),
+        largest=None,
+        least=None,
+    ),
 }
 # A number of a head with which no weight is zero, whatever the scores
 _DENSE = {"alpha": 1.0}
@@ -36,19 +79,22 @@ def may_leave_out(head: Fields) -> bool:
 
 
 class HeadValues(Measure):
-    """The numbers of a head's mapping, by name: learned ones, and those that stay as they are."""
+    """The numbers of a head's mapping, by name: learned ones, and those that stay as they are.
+
+    Null where other heads of the layer have one and this one's mapping does not.
+    """
 
     name = "values"
 
     def fields(self) -> dict[str, JsonSchema]:
         known = {}
         for name, number in KNOWN.items():
-            low, high = number.range or (None, None)
-            ends = {"minimum": low, "maximum": high, "description": f"{number.meaning}."}
-            known[name] = {"type": "number", **ends}
+            low, high = number.range or (number.least, number.largest)
+            known[name] = number_schema(f"{number.meaning}.", high, low)
         shape = {"type": "object", "description": self.about(), "properties": known}
         names = {"propertyNames": {"$ref": "#/$defs/value_name"}}
-        return {"values": {**shape, **names, "additionalProperties": {"type": "number"}}}
+        other = {"type": ["number", "null"]}
+        return {"values": {**shape, **names, "additionalProperties": other}}
 
     def layer_fields(self) -> dict[str, JsonSchema]:
         names = {"type": "array", "items": {"$ref": "#/$defs/value_name"}}
@@ -62,7 +108,10 @@ class HeadValues(Measure):
     def of_heads(self, layer: Any) -> list[Fields]:
         mapping, heads = layer.module.mapping, layer.module.num_heads
         values = {
-            name: value.detach().double().expand(heads).tolist()
+            name: [
+                None if math.isnan(number) else number
+                for number in value.detach().double().expand(heads).tolist()
+            ]
             for name, value in mapping.head_values().items()
         }
         return [

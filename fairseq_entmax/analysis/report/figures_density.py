@@ -75,7 +75,9 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
         if place["model"] in names and head["density"] is not None:
             key = (place["model"], place["attention"], place["layer"])
             values = {
-                f"value_{name}": charts.rounded(value) for name, value in head["values"].items()
+                f"value_{name}": charts.rounded(value)
+                for name, value in head["values"].items()
+                if value is not None
             }
             row = {**place, "density": charts.rounded(head["density"]), **values}
             layers.setdefault(key, []).append(row)

@@ -55,8 +55,14 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
         for layer, last in layers.items():
             values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
             for head, final in enumerate(last):
+                if final is None:
+                    continue
                 pairs = zip(kept, values, strict=True)
-                known = [(line["update"], own[head]) for line, own in pairs if head < len(own)]
+                known = [
+                    (line["update"], own[head])
+                    for line, own in pairs
+                    if head < len(own) and own[head] is not None
+                ]
                 shared = len(last) == 1
                 rows.append(
                     {
@@ -124,8 +130,9 @@ def histograms(analysis: Analysis) -> list[Figure]:
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for name in entry["learned"]:
-                own = [head["values"][name] for head in entry["heads"] if name in head["values"]]
-                rows = ((model["name"], entry["attention"], value) for value in own)
+                own = (head["values"].get(name) for head in entry["heads"])
+                known = (value for value in own if value is not None)
+                rows = ((model["name"], entry["attention"], value) for value in known)
                 values.setdefault(name, []).extend(rows)
     return [
         _histogram(analysis, head_value(name), known) for name, known in values.items() if known

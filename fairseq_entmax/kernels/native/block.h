@@ -17,7 +17,7 @@ enum { DISTANCES, POWERS, FORWARD_ARRAYS };
 enum { PROBS, GRADS, SENSITIVITIES, LOGS, WEIGHTS, BACKWARD_ARRAYS };
 
 typedef struct {
-    vec *memory, *array[5];
+    vec *memory, *array[6];
     ivec *places;
     int32_t counts[LANES];
     long length;
@@ -131,9 +131,42 @@ static inline vec first_tau(const Block *block, vec epsilon)
     return ZERO_UNLESS(tau > 0.0f, tau);
 }
 
+/* Sum that keeps what is rounded away: that of many equal numbers is the same each time */
+static inline vec exact_sum(const vec *restrict numbers, long n)
+{
+    vec total = {0}, rest = {0};
+    for (long i = 0; i < n; i++) {
+        vec next = numbers[i] - rest, sum = total + next;
+        rest = (sum - total) - next;
+        total = sum;
+    }
+    return total;
+}
+
+/* A last step, of the probabilities, in the place of a division by their sum: many keys of the same distance
+ * have the same rounding error, so that the sum is far from 1 at the best threshold there is */
+static inline void balance(const Block *block, vec epsilon, vec slope, int is_half, int is_one)
+{
+    vec *restrict p = block->array[POWERS], total = exact_sum(p, block->length), exponent = 1.0f - epsilon;
+    vec excess = total - 1.0f, step = excess / WHERE(slope > 0.0f, slope, all(1.0f));
+    ivec is_near = (excess < 1e-3f) & (excess > -1e-3f);
+    step = ZERO_UNLESS(is_near, step);
+    vec factor = WHERE(is_near | (total == 0.0f), all(1.0f), 1.0f / total);
+    for (long i = 0; i < block->length; i++) {
+        ivec inside = p[i] >= 1.1754944e-38f;
+        vec sensitivity = all(1.0f);
+        if (is_half)
+            for (int k = 0; k < LANES; k++) sensitivity[k] = sqrtf(p[i][k]);
+        else if (!is_one)
+            sensitivity = exp2_of(log2_of(WHERE(inside, p[i], all(1.0f)), p[i] - 1.0f) * exponent);
+        vec moved = p[i] * factor - step * sensitivity;
+        p[i] = ZERO_UNLESS(inside & (moved > 0.0f), moved);
+    }
+}
+
 /* Newton's method on the norm, from below: `length` distances from the largest score in each lane, of
  * which `counts` can have a probability, to probabilities. */
-static inline void solve(const Block *block, vec epsilon)
+static inline void solve_to(const Block *block, vec epsilon, int with_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
     vec tau = first_tau(block, epsilon), *restrict p = block->array[POWERS];
@@ -150,9 +183,16 @@ static inline void solve(const Block *block, vec epsilon)
         if (!any(far)) break;
         tau = WHERE(far, moved, tau);
     }
+    if (with_ties) {
+        balance(block, epsilon, sums.slope, is_half, is_one);
+        return;
+    }
     vec inverse = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
     for (long i = 0; i < block->length; i++) p[i] *= inverse;
 }
+
+static inline void solve(const Block *block, vec epsilon) { solve_to(block, epsilon, 0); }
+static inline void solve_with_ties(const Block *block, vec epsilon) { solve_to(block, epsilon, 1); }
 
 /* --- backward ------------------------------------------------------------------------------ */
 

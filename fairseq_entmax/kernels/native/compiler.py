@@ -12,7 +12,10 @@ from pathlib import Path
 
 SOURCES = tuple(
     Path(__file__).parent / name
-    for name in ("kernels.c", "vectors.h", "block.h", "rows_f32.h", "rows_f64.h", "attention.h")
+    for name in (
+        *("kernels.c", "vectors.h", "block.h", "rows_f32.h", "rows_f64.h"),
+        *("prox_tv.h", "prox.h", "pnorm.h", "structured.h", "rows_structured.h", "attention.h"),
+    )
 )
 COMPILERS = ("cc", "gcc", "clang")
 FLAGS = (

@@ -1,10 +1,12 @@
 /* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
  *
  * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
- * (rows_f64.h). In float32 there is also the whole of attention (attention.h).
+ * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
+ * mathematics: prox.h, pnorm.h), and the whole of attention with all of these (attention.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
+#include <float.h>
 #include <math.h>
 #include <stdint.h>
 #include <stdlib.h>
@@ -14,7 +16,11 @@
 
 #include "vectors.h"
 #include "block.h"
+#include "prox.h"
+#include "pnorm.h"
+#include "structured.h"
 #include "rows_f32.h"
+#include "rows_structured.h"
 #include "rows_f64.h"
 #include "attention.h"
 
@@ -93,6 +99,67 @@ int entmax_backward_f64(const double *probs, const double *epsilon, long inner, 
                 backward_row(probs + row * n, grad + row * n, n, epsilon[row / inner % count], grad_scores ? grad_scores + row * n : 0,
                              grad_alpha ? grad_alpha + row : 0, buffer, buffer + n);
         free(buffer);
+    }
+    return failed;
+}
+
+/* Mappings with structure, in float32, as above. kind: of structured.h; strength has its own inner and count.
+ * masked: (rows, n), or null where no key is masked. */
+
+typedef struct {
+    const float *epsilon;
+    long inner, count;
+    const float *strength;
+    long strength_inner, strength_count;
+    int kind;
+} OfRows;
+
+static inline Structure load_structure(const OfRows *of, long row)
+{
+    return make_structure(of->kind, load_numbers(of->epsilon, row, of->inner, of->count),
+                          load_numbers(of->strength, row, of->strength_inner, of->strength_count));
+}
+
+int entmax_structured_forward(const float *scores, const OfRows *of, float *probs, long rows, long n, int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Block block = make_block(n, STRUCTURED_ARRAYS);
+        failed = !block.memory;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row += LANES) {
+            if (failed) continue;
+            Structure structure = load_structure(of, row);
+            structured_forward_block(scores + row * n, &structure, probs + row * n, smaller(rows - row, LANES), n,
+                                     &block);
+        }
+        free(block.memory);
+    }
+    return failed;
+}
+
+int entmax_structured_backward(const float *probs, const OfRows *of, const uint8_t *masked, const float *grad,
+                               float *grad_scores, float *grad_epsilon, float *grad_strength, long rows, long n,
+                               int threads)
+{
+    int failed = 0;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Block block = make_block(n, BACKWARD_ARRAYS);
+        ivec *seen = aligned_alloc(sizeof(ivec), (n + 2) * sizeof(ivec));
+        failed = !block.memory || !seen;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row += LANES) {
+            if (failed) continue;
+            Structure structure = load_structure(of, row);
+            structured_backward_block(probs + row * n, &structure, masked ? masked + row * n : 0, grad + row * n,
+                                      grad_scores ? grad_scores + row * n : 0, grad_epsilon ? grad_epsilon + row : 0,
+                                      grad_strength ? grad_strength + row : 0, smaller(rows - row, LANES), n, seen,
+                                      &block);
+        }
+        free(block.memory);
+        free(seen);
     }
     return failed;
 }

@@ -154,17 +154,23 @@ static inline ivec keep_scores(const float *scores, int count, long n, vec epsil
     return broken | (top == INFINITY);
 }
 
-/* Epsilon of the rows from `first` on: row r has number (r / inner) mod count */
-static inline vec load_epsilon(const float *epsilon, long first, long inner, long count)
+/* Numbers of the rows from `first` on: row r has number (r / inner) mod count */
+static inline vec load_numbers(const float *numbers, long first, long inner, long count)
 {
     vec loaded;
     long entry = first / inner % count, rest = inner - first % inner;
     for (int k = 0; k < LANES; k++) {
-        loaded[k] = epsilon[entry];
+        loaded[k] = numbers[entry];
         if (--rest) continue;
         rest = inner;
         if (++entry == count) entry = 0;
     }
+    return loaded;
+}
+
+static inline vec load_epsilon(const float *epsilon, long first, long inner, long count)
+{
+    vec loaded = load_numbers(epsilon, first, inner, count);
     return WHERE(loaded < LEAST_EPSILON, all(LEAST_EPSILON), loaded);
 }
 

@@ -35,7 +35,7 @@ from fairseq_entmax.kernels.triton.math import (
 
 
 @triton.jit
-def _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
+def epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
     """Epsilon of each row: entry ``row // inner % entries``; never 0, and NaN where it is NaN."""
     if KIND == HALF:
         return tl.full(row.shape, 0.5, tl.float32)
@@ -47,7 +47,7 @@ def _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
 
 
 @triton.jit
-def _tile(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr):
+def tile_at(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr):
     """Rows, which of them there are, keys of the first block, and where they are in memory."""
     row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
     key = tl.arange(0, CHUNKS)[:, None, None] * LANES + tl.arange(0, LANES)[None, None, :]
@@ -55,7 +55,7 @@ def _tile(rows, keys, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.conste
 
 
 @triton.jit
-def _scores(scores_ptr, at, start, keys, key, is_row):
+def load_scores(scores_ptr, at, start, keys, key, is_row):
     """The tile of scores from the key ``start`` on, ``-inf`` outside, and where it is inside."""
     inside = is_row[None, :, None] & (start + key < keys)
     scores = tl.load(scores_ptr + at + start, mask=inside, other=float("-inf"))
@@ -68,7 +68,7 @@ def _largest(scores_ptr, at, keys, key, is_row, BLOCK: tl.constexpr, ROWS: tl.co
     top = tl.full([ROWS], float("-inf"), tl.float32)
     broken = tl.zeros([ROWS], tl.int32)
     for start in range(0, keys, BLOCK):
-        scores, _ = _scores(scores_ptr, at, start, keys, key, is_row)
+        scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
         scores, is_broken = numbers_of(scores)
         broken = tl.maximum(broken, is_broken)
         top = tl.maximum(top, max_keys(scores))
@@ -83,12 +83,12 @@ def forward_kernel(
 ):  # fmt: skip
     """Probabilities of ``ROWS`` rows; scores and probabilities ``(rows, keys)``, contiguous."""
     BLOCK: tl.constexpr = CHUNKS * LANES
-    row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
-    given = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    row, is_row, key, at = tile_at(rows, keys, CHUNKS, ROWS, LANES)
+    given = epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
     epsilon = any_for(given)
     inverse = LOG2_E / epsilon
     if WHOLE:
-        scores, inside = _scores(scores_ptr, at, 0, keys, key, is_row)
+        scores, inside = load_scores(scores_ptr, at, 0, keys, key, is_row)
         scores, broken = numbers_of(scores)
         top = max_keys(scores)
         broken = or_without(broken, given, top)
@@ -110,7 +110,7 @@ def forward_kernel(
             total = tl.zeros([ROWS], tl.float32)
             slope = tl.zeros([ROWS], tl.float32)
             for start in range(0, keys, BLOCK):
-                scores, _ = _scores(scores_ptr, at, start, keys, key, is_row)
+                scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
                 distance = scores - origin[None, :, None]
                 p, slopes, _ = power_at(last, distance, epsilon, inverse, KIND)
                 total += sum_keys(p)
@@ -119,14 +119,14 @@ def forward_kernel(
             step += 1
         share = share_of(total, broken)
         for start in range(0, keys, BLOCK):
-            scores, inside = _scores(scores_ptr, at, start, keys, key, is_row)
+            scores, inside = load_scores(scores_ptr, at, start, keys, key, is_row)
             distance = scores - origin[None, :, None]
             p, _, _ = power_at(last, distance, epsilon, inverse, KIND)
             tl.store(probs_ptr + at + start, p * share[None, :, None], mask=inside)
 
 
 @triton.jit
-def _of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
+def of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
     """``p ** (1 - epsilon)``, log p and ``p ** -epsilon`` on the support; 0, 0, 1 outside.
 
     NaN stays NaN in the first. The others are not computed where they are not needed.
@@ -149,8 +149,8 @@ def _of_probs(p, epsilon, KIND: tl.constexpr, FOR_ALPHA: tl.constexpr):
 
 
 @triton.jit
-def _load(probs_ptr, grad_ptr, at, start, keys, key, is_row):
-    """The tiles of probabilities and their gradients, as :func:`_scores`, but 0 outside."""
+def load_gradients(probs_ptr, grad_ptr, at, start, keys, key, is_row):
+    """The tiles of probabilities and their gradients, as :func:`load_scores`, but 0 outside."""
     inside = is_row[None, :, None] & (start + key < keys)
     p = tl.load(probs_ptr + at + start, mask=inside, other=0.0).to(tl.float32)
     return p, tl.load(grad_ptr + at + start, mask=inside, other=0.0).to(tl.float32), inside
@@ -164,12 +164,12 @@ def backward_kernel(
 ):  # fmt: skip
     """Gradients of ``ROWS`` rows; tensors ``(rows, keys)``, contiguous, and alpha's ``(rows,)``."""
     BLOCK: tl.constexpr = CHUNKS * LANES
-    row, is_row, key, at = _tile(rows, keys, CHUNKS, ROWS, LANES)
-    epsilon = _epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
+    row, is_row, key, at = tile_at(rows, keys, CHUNKS, ROWS, LANES)
+    epsilon = epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
     per_row = epsilon[None, :, None]
     if WHOLE:
-        p, grad, inside = _load(probs_ptr, grad_ptr, at, 0, keys, key, is_row)
-        s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
+        p, grad, inside = load_gradients(probs_ptr, grad_ptr, at, 0, keys, key, is_row)
+        s, logs, inverse_power = of_probs(p, per_row, KIND, FOR_ALPHA)
         if FOR_SCORES:
             weights = sum_keys(s)
             middle = sum_keys(s * grad) / tl.where(weights == 0.0, 1.0, weights)
@@ -184,16 +184,16 @@ def backward_kernel(
         weighted = tl.zeros([ROWS], tl.float32)
         mean = tl.zeros([ROWS], tl.float32)
         for start in range(0, keys, BLOCK):
-            p, grad, _ = _load(probs_ptr, grad_ptr, at, start, keys, key, is_row)
-            s, _, _ = _of_probs(p, per_row, KIND, False)
+            p, grad, _ = load_gradients(probs_ptr, grad_ptr, at, start, keys, key, is_row)
+            s, _, _ = of_probs(p, per_row, KIND, False)
             weights += sum_keys(s)
             weighted += sum_keys(s * grad)
             mean += sum_keys(p * grad)
         middle = weighted / tl.where(weights == 0.0, 1.0, weights)
         entropy, weight, from_weight, from_mean, from_log = no_alpha_sums(mean)
         for start in range(0, keys, BLOCK):
-            p, grad, inside = _load(probs_ptr, grad_ptr, at, start, keys, key, is_row)
-            s, logs, inverse_power = _of_probs(p, per_row, KIND, FOR_ALPHA)
+            p, grad, inside = load_gradients(probs_ptr, grad_ptr, at, start, keys, key, is_row)
+            s, logs, inverse_power = of_probs(p, per_row, KIND, FOR_ALPHA)
             if FOR_SCORES:
                 tl.store(
                     grad_scores_ptr + at + start, s * (grad - middle[None, :, None]), mask=inside

@@ -1,0 +1,164 @@
+/* sq-pnorm-max on a block of rows, one in each lane: y that is most in z.y - gamma / 2 |y|_p^2 on the simplex,
+ * Niculae and Blondel 2017. With epsilon = p - 1, r = 1 / epsilon, and v = u / max u of u = [z - tau]_+, which
+ * is 1 - w with w = (max z - z) / s, the largest u, s, is where
+ *
+ *     phi(s) = s A^((1 - r) / (1 + r)) B = gamma        A = sum v^(r + 1), B = sum v^r
+ *
+ * and y = v^r / B. Differences of sums that are nearly the same are written as sums of w.
+ */
+
+#define MOST_PNORM_STEPS 40
+
+typedef struct {
+    vec a, b, first, second; /* sums of v^(r + 1), v^r, v^r w, v^(r - 1) w^2 */
+} Spread;
+
+static inline Spread spread_of(const vec *restrict distances, vec *restrict y, long first, long end, vec inverse,
+                               vec exponent, int is_half, int is_one)
+{
+    Spread sums = {{0}, {0}, {0}, {0}};
+    for (long i = first; i < end; i++) {
+        vec w = -inverse * distances[i];
+        ivec inside = w < 1.0f;
+        w = ZERO_UNLESS(inside, w);
+        vec v = 1.0f - w, power = v;
+        if (is_one) power = all(1.0f);
+        else if (!is_half) power = exp2_of(log2_of(v, -w) * exponent);
+        power = ZERO_UNLESS(inside, power);
+        vec share = power * v;
+        y[i] = share;
+        sums.a += share * v;
+        sums.b += share;
+        sums.first += share * w;
+        sums.second += power * w * w;
+    }
+    return sums;
+}
+
+static Spread spread(const Block *block, vec epsilon, vec inverse, int is_half, int is_one)
+{
+    Spread sums = {{0}, {0}, {0}, {0}};
+    vec exponent = 1.0f / epsilon - 1.0f;
+    for (long first = 0; first < block->length; first += CHUNK) {
+        Spread part = spread_of(block->array[DISTANCES], block->array[POWERS], first,
+                                smaller(first + CHUNK, block->length), inverse, exponent, is_half, is_one);
+        sums.a += part.a;
+        sums.b += part.b;
+        sums.first += part.first;
+        sums.second += part.second;
+    }
+    return sums;
+}
+
+/* (1 - r) B^2 / A + r sum v^(r - 1), which is B^2 / A at the least */
+static inline vec curvature_of(const Spread *sums, vec epsilon)
+{
+    vec ratio = sums->first / sums->a, rest = sums->second - sums->first * ratio;
+    return sums->b * sums->b / sums->a + ZERO_UNLESS(rest > 0.0f, rest) / epsilon;
+}
+
+/* A^((1 - r) / (1 + r)) */
+static inline vec norm_power(vec a, vec epsilon)
+{
+    return exp2_of(log2_of(a, a - 1.0f) * ((epsilon - 1.0f) / (epsilon + 1.0f)));
+}
+
+/* Newton's method from the largest s there can be, gamma, kept between bounds: distances from the largest
+ * score in each lane to probabilities */
+static void solve_pnorm(const Block *block, vec epsilon, vec gamma)
+{
+    int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
+    vec high = gamma, low, s = gamma, count;
+    for (int k = 0; k < LANES; k++) count[k] = block->counts[k] > 0 ? block->counts[k] : 1;
+    low = gamma * 0.999f * exp2_of(log2_of(count, count - 1.0f) * (-2.0f * epsilon / (1.0f + epsilon)));
+    Spread sums;
+    for (int step = 0;; step++) {
+        sums = spread(block, epsilon, 1.0f / s, is_half, is_one);
+        if (step == MOST_PNORM_STEPS) break;
+        vec power = norm_power(sums.a, epsilon), excess = s * power * sums.b - gamma;
+        vec moved = s - excess / (power * curvature_of(&sums, epsilon));
+        high = WHERE(excess > 0.0f, s, high);
+        low = WHERE(excess < 0.0f, s, low);
+        ivec within = (moved >= low) & (moved <= high);
+        moved = WHERE(within, moved, 0.5f * (low + high));
+        vec change = WHERE(moved > s, moved - s, s - moved);
+        ivec far = change > 1.5e-7f * s;
+        if (!any(far)) break;
+        s = WHERE(far, moved, s);
+    }
+    vec inverse = 1.0f / WHERE(sums.b > 0.0f, sums.b, all(1.0f));
+    for (long i = 0; i < block->length; i++) block->array[POWERS][i] *= inverse;
+}
+
+/* --- backward ------------------------------------------------------------------------------- */
+
+typedef struct {
+    vec for_epsilon, for_strength;
+} OfParameters;
+
+/* v, v^r, w and log v of each probability: in LOGS log v, in WEIGHTS w, in SENSITIVITIES v^(r - 1) */
+static inline Spread shares_of(const Block *block, vec epsilon, vec top)
+{
+    const vec *restrict y = block->array[PROBS];
+    vec *restrict power = block->array[SENSITIVITIES], *restrict logs = block->array[LOGS],
+        *restrict weights = block->array[WEIGHTS], inverse = 1.0f / WHERE(top > 0.0f, top, all(1.0f));
+    Spread sums = {{0}, {0}, {0}, {0}};
+    for (long i = 0; i < block->length; i++) {
+        vec share = y[i] * inverse;
+        ivec inside = share >= LEAST_NORMAL;
+        share = WHERE(inside, share, all(1.0f));
+        share = WHERE(share > 1.0f, all(1.0f), share);
+        vec log = log2_of(share, share - 1.0f) * epsilon * LN_2, w = one_minus_exp(-log), v = 1.0f - w;
+        share = ZERO_UNLESS(inside, share);
+        power[i] = share / v;
+        logs[i] = log;
+        weights[i] = w;
+        sums.a += share * v;
+        sums.b += share;
+        sums.first += share * w;
+        sums.second += power[i] * w * w;
+    }
+    return sums;
+}
+
+/* The gradients of `length` probabilities in each lane: with respect to the scores, in the place of the
+ * sensitivities, and to epsilon and gamma. A gradient of NaN in the support, or a probability, stays so. */
+static OfParameters differentiate_pnorm(const Block *block, vec epsilon, vec gamma)
+{
+    const vec *restrict y = block->array[PROBS], *restrict grad = block->array[GRADS],
+              *restrict logs = block->array[LOGS], *restrict weights = block->array[WEIGHTS];
+    vec *restrict power = block->array[SENSITIVITIES], top = {0}, mean = {0};
+    for (long i = 0; i < block->length; i++) {
+        top = WHERE(y[i] > top, y[i], top);
+        mean += y[i] * grad[i];
+    }
+    Spread sums = shares_of(block, epsilon, top);
+    vec r = 1.0f / epsilon, a = WHERE(sums.a > 0.0f, sums.a, all(1.0f)), ratio = sums.first / a;
+    vec b = WHERE(sums.b > 0.0f, sums.b, all(1.0f)), total = {0}, log_a = {0}, log_b = {0}, moved = {0};
+    sums.a = a;
+    sums.b = b;
+    for (long i = 0; i < block->length; i++) {
+        vec centred = grad[i] - mean, share = power[i] * (1.0f - weights[i]);
+        total += power[i] * weights[i] * centred;
+        log_a += share * (1.0f - weights[i]) * logs[i];
+        log_b += share * logs[i];
+        moved += share * logs[i] * centred;
+    }
+    vec curvature = curvature_of(&sums, epsilon), norm = norm_power(a, epsilon);
+    /* With sum v^r g = 0: H g = norm / gamma r v^(r - 1) g, and H 1 = norm / gamma times what follows */
+    vec factor = norm / gamma, share_of_one = total * r / curvature, for_gamma = {0};
+    for (long i = 0; i < block->length; i++) {
+        vec v = 1.0f - weights[i];
+        vec one = power[i] * (r * (weights[i] - v * ratio) + v * b / a);
+        vec result = factor * (r * power[i] * (grad[i] - mean) - share_of_one * one);
+        result = WHERE(y[i] == y[i], result, y[i]);
+        for_gamma += result * weights[i];
+        power[i] = result;
+    }
+    log_a /= a;
+    log_b /= b;
+    vec shrunk = epsilon / (1.0f + epsilon); /* 1 / (1 + r) */
+    vec slope = 2.0f * shrunk * shrunk * log2_of(a, a - 1.0f) * LN_2;
+    slope = (slope - (epsilon - 1.0f) / (epsilon + 1.0f) * log_a - log_b) * b / curvature;
+    return (OfParameters){-r * r * (moved / b + slope * r * total / b), for_gamma / (norm * b)};
+}

@@ -1,0 +1,73 @@
+/* The proximal operator of total variation, for a row in each lane: z that is least in
+ * 1/2 |z - x|^2 + strength sum |z_i+1 - z_i|. In numbers of one kind: this file is read once for each.
+ *
+ * All lanes take the same steps. A segment starts as a chain of keys. Those of its keys that end above its
+ * mean are told from the others by the flux over each boundary, which is bounded by the strength: a pass
+ * forward finds the flux, one backward the sides. Where two sides meet the segment is cut, and the flux
+ * there is the strength for good. A segment on one side has its mean as z.
+ *
+ * V is a vector of such numbers, M of whole numbers as wide, NAME(f) what a function f is called.
+ */
+
+#define PICK(mask, a, b) ((V)(((mask) & (M)(a)) | (~(mask) & (M)(b))))
+
+/* The flux into each key where a chain starts, NaN where none does; the mean of each chain, where it starts */
+static inline void NAME(find_chains)(const V *restrict x, V *restrict enter, V *restrict means,
+                                     const int32_t *listed, long n)
+{
+    V none = (V){0}, total = none, count = none;
+    M masked_next = (M)none - 1;
+    enter[n] = none;
+    for (long i = n - 1; i >= 0; i--) {
+        M masked = x[i] == -INFINITY, ends = masked | masked_next;
+        if (listed && i + 1 < n && listed[i + 1] != listed[i] + 1) ends |= -1;
+        if (i + 1 < n) {
+            enter[i + 1] = PICK(ends, none, none + (REAL)NAN);
+            means[i + 1] = total / count;
+        }
+        total = x[i] + PICK(ends, none, total);
+        count = (REAL)1 + PICK(ends, none, count);
+        masked_next = masked;
+    }
+    enter[0] = none;
+    means[0] = total / count;
+}
+
+/* The flux out of each key, within the bounds, but for that of the key itself */
+static inline void NAME(flow)(const V *restrict x, const V *restrict enter, const V *restrict means,
+                              V *restrict flux, V strength, long n)
+{
+    V f = (V){0}, mean = f;
+    for (long i = 0; i < n; i++) {
+        M starts = enter[i] == enter[i];
+        f = PICK(starts, enter[i], f);
+        mean = PICK(starts, means[i], mean);
+        V moved = f + (mean - x[i]);
+        flux[i] = moved;
+        f = PICK(moved < -strength, -strength, PICK(moved > strength, strength, moved));
+    }
+}
+
+/* Cuts each segment where two sides meet. Returns in which lanes one was. */
+static inline M NAME(cut)(const V *restrict x, V *restrict enter, V *restrict means, const V *restrict flux,
+                          V strength, long n)
+{
+    V none = (V){0}, bound = none, total = none, count = none + (REAL)1;
+    M cuts = (M)none;
+    for (long i = n - 1; i >= 0; i--) {
+        V next = enter[i + 1];
+        M ends = next == next;
+        V side = PICK(flux[i] < PICK(ends, next, bound), strength, -strength);
+        M meets = ~ends & (side != bound), starts_next = ends | meets;
+        next = PICK(meets, -side, next);
+        enter[i + 1] = next;
+        means[i + 1] = (total - next) / count;
+        total = x[i] + PICK(starts_next, next, total);
+        count = (REAL)1 + PICK(starts_next, none, count);
+        bound = side;
+        cuts |= meets;
+    }
+    means[0] = total / count;
+    return cuts;
+}
+#undef PICK

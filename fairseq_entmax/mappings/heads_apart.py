@@ -1,0 +1,142 @@
+"""Heads of one layer, each with a mapping of its own: ``sparsemax|softmax*7``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.kernels import FusedEntmax
+from fairseq_entmax.mappings.modules import Entmax, Mapping
+
+
+class HeadsApart(Mapping):
+    """Scores to probabilities, by a mapping for each head or for several heads.
+
+    What is learned has the names ``parts.0.…``, ``parts.1.…``, in the order of ``parts``.
+
+    Args:
+        parts: the mappings, each for as many heads as ``part_of`` says, in the order of heads.
+        part_of: for each head the number of its mapping, such as ``(0, 1, 1, 1)``.
+
+    Attributes:
+        parts, part_of: as given.
+
+    Raises:
+        ValueError: a mapping has no head, or a head no mapping.
+    """
+
+    _where: Tensor
+
+    def __init__(self, parts: Iterable[Mapping], part_of: Sequence[int]) -> None:
+        super().__init__()
+        self.parts: nn.ModuleList = nn.ModuleList(parts)
+        if set(part_of) != set(range(len(self.parts))):
+            raise ValueError(f"{len(self.parts)} mappings do not fit heads of {sorted(part_of)}")
+        self.part_of = tuple(part_of)
+        # Says on which device it is, also without parameters
+        self.register_buffer("_where", torch.zeros(1, dtype=torch.uint8), persistent=False)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        runs = self._runs()
+        probs = []
+        for part, own in zip(self.parts, runs, strict=True):
+            pieces = [scores[:, first:end] for first, end in own]
+            probs.append(part(pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)))
+        return _joined(probs, runs, 1)
+
+    def head_values(self) -> dict[str, Tensor]:
+        """``(heads,)`` for each name; NaN at heads whose mapping has no such value."""
+        values, runs = [part.head_values() for part in self._mappings()], self._runs()
+        sizes = [sum(end - first for first, end in own) for own in runs]
+        names = dict.fromkeys(name for own in values for name in own)
+        device = self._where.device
+        missing = torch.full((1,), torch.nan, dtype=torch.float64, device=device)
+        return {
+            name: _joined(
+                [
+                    own.get(name, missing).to(device, torch.float64).expand(size)
+                    for own, size in zip(values, sizes, strict=True)
+                ],
+                runs,
+                0,
+            )
+            for name in names
+        }
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return tuple(dict.fromkeys(name for part in self._mappings() for name in part.learned))
+
+    def keep_heads(self, indices: Sequence[int]) -> None:
+        part_of = [self.part_of[head] for head in indices]
+        used = list(dict.fromkeys(part_of))
+        for number in used:
+            heads = [head for head, part in enumerate(self.part_of) if part == number]
+            kept = [heads.index(head) for head in indices if self.part_of[head] == number]
+            self._mappings()[number].keep_heads(kept)
+        self.parts = nn.ModuleList(self.parts[number] for number in used)
+        self.part_of = tuple(used.index(number) for number in part_of)
+
+    def simplest(self) -> Mapping:
+        """The mapping itself where all heads have the same one, as pruning may leave it."""
+        return self._mappings()[0] if len(self.parts) == 1 else self
+
+    def fused(self) -> FusedEntmax | None:
+        """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
+        epsilons = [_epsilon(part) for part in self._mappings()]
+        runs, rows = self._runs(), []
+        for epsilon, own in zip(epsilons, runs, strict=True):
+            if epsilon is None:
+                return None
+            size = sum(end - first for first, end in own)
+            if not isinstance(epsilon, Tensor):
+                # Filled on the device: nothing waits for a copy
+                epsilon = torch.full((1,), epsilon, device=self._where.device)
+            rows.append(epsilon.expand(size))
+        return FusedEntmax(_joined(rows, runs, 0))
+
+    def is_fused_forward(self) -> bool:
+        return super().is_fused_forward() and all(
+            part.is_fused_forward() for part in self._mappings()
+        )
+
+    @property
+    def needs_words_alone(self) -> bool:  # type: ignore[override]
+        return any(part.needs_words_alone for part in self._mappings())
+
+    def extra_repr(self) -> str:
+        return f"part_of={self.part_of}"
+
+    def _mappings(self) -> list[Mapping]:
+        return [part for part in self.parts if isinstance(part, Mapping)]
+
+    def _runs(self) -> list[list[tuple[int, int]]]:
+        """For each part its runs of adjacent heads, each the first head and the one behind it."""
+        runs: list[list[tuple[int, int]]] = [[] for _ in self.parts]
+        for head, number in enumerate(self.part_of):
+            own = runs[number]
+            if own and own[-1][1] == head:
+                own[-1] = own[-1][0], head + 1
+            else:
+                own.append((head, head + 1))
+        return runs
+
+
+def _joined(results: Sequence[Tensor], runs: Sequence[list[tuple[int, int]]], dim: int) -> Tensor:
+    """Results of parts, whose heads lie along ``dim``, as one, in the order of heads."""
+    pieces: dict[int, Tensor] = {}
+    for result, own in zip(results, runs, strict=True):
+        sizes = [end - first for first, end in own]
+        firsts = (first for first, _ in own)
+        pieces.update(zip(firsts, result.split(sizes, dim), strict=True))
+    return torch.cat([pieces[first] for first in sorted(pieces)], dim)
+
+
+def _epsilon(part: Mapping) -> float | Tensor | None:
+    """alpha - 1 of a mapping that is alpha-entmax; None of any other."""
+    if isinstance(part, Entmax) and part.is_softmax:
+        return 0.0
+    fused = part.fused()
+    return fused.epsilon if isinstance(fused, FusedEntmax) else None

@@ -1,0 +1,179 @@
+"""The mappings of a model's layers as text, and of the heads of one layer.
+
+A list, bottom layer first, gives each layer its own mapping: ``sparsemax*5,softmax``. Bars
+give each head of a layer its own, head 0 first: ``sparsemax|softmax*7``; in brackets, such a layer
+can be repeated: ``(sparsemax|softmax*7)*3,softmax*3``.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Sequence
+from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass
+
+import torch
+
+from fairseq_entmax.mappings.heads_apart import HeadsApart
+from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_LAYER, SHARE_MODEL, Mapping
+from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
+
+_BRACKETS = re.compile(r"\(([^()]*)\)\s*(?:\*(.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class HeadsSpec:
+    """The heads of one layer apart, as a text names them.
+
+    Attributes:
+        heads: the mapping of each, head 0 first.
+    """
+
+    heads: tuple[MappingSpec, ...]
+
+    def __str__(self) -> str:
+        text = _with_repeats(map(str, self.heads), "|")
+        return text if "|" in text else f"({text})"
+
+    def build(
+        self,
+        num_heads: int = 1,
+        generator: torch.Generator | None = None,
+        defaults: Dictionary[str, str] | None = None,
+    ) -> Mapping:
+        """Make the module; heads of the same text have one mapping together.
+
+        Args:
+            num_heads, generator, defaults: as for :meth:`MappingSpec.build`.
+
+        Raises:
+            ValueError: as there; there are not ``num_heads`` heads; what one of them learns is to
+                be shared beyond the layer.
+        """
+        if num_heads != len(self.heads):
+            raise ValueError(
+                f"{str(self)!r} names {len(self.heads)} heads, the layer has {num_heads}; give one "
+                f"mapping for all heads, or one for each"
+            )
+        specs = {str(spec): spec for spec in self.heads}
+        if len(specs) == 1:
+            return self.heads[0].build(num_heads, generator, defaults)
+        texts = [str(spec) for spec in self.heads]
+        parts = [spec.build(texts.count(text), generator, defaults) for text, spec in specs.items()]
+        for text, part in zip(specs, parts, strict=True):
+            if any(True for _ in part.parameters()):
+                _check_share(part.share, text)
+        return HeadsApart(parts, [list(specs).index(text) for text in texts])
+
+    def keep_heads(self, indices: Sequence[int]) -> LayerSpec:
+        """Of the layer without all heads but these; a single mapping where they have the same."""
+        kept = tuple(self.heads[head] for head in indices)
+        return HeadsSpec(kept) if len(set(map(str, kept))) > 1 else (kept or self.heads)[0]
+
+
+# What a text says of one layer
+LayerSpec = MappingSpec | HeadsSpec
+
+
+def parse_mappings(text: str) -> list[LayerSpec]:
+    """Read a list of layers; ``NAME*3`` stands for three layers of ``NAME``.
+
+    Raises:
+        ValueError: as :func:`parse_mapping`; a repeat count that is not 1 or more; heads
+            apart that share beyond the layer.
+    """
+    return [spec for spec, count in _items(text) for _ in range(count or 1)]
+
+
+def names_layers(text: str) -> bool:
+    """Whether a text is a list of layers, and not one for all of them.
+
+    Raises:
+        ValueError: as :func:`parse_mappings`.
+    """
+    items = _items(text)
+    return len(items) > 1 or items[0][1] is not None
+
+
+def mappings_for_layers(text: str, num_layers: int) -> list[LayerSpec]:
+    """Read the mappings of all layers, bottom first; a single one serves every layer.
+
+    Raises:
+        ValueError: as :func:`parse_mappings`; a list whose length is not ``num_layers``.
+    """
+    specs = parse_mappings(text)
+    if not names_layers(text):
+        return specs * num_layers
+    if len(specs) != num_layers:
+        raise ValueError(
+            f"{text!r} names {len(specs)} layers, the model has {num_layers}; give one mapping "
+            f"for all layers, or one for each"
+        )
+    return specs
+
+
+def layers_text(specs: Iterable[LayerSpec]) -> str:
+    """The text that :func:`parse_mappings` reads as these layers."""
+    texts = [str(spec) for spec in specs]
+    return _with_repeats((f"({text})" if "|" in text else text for text in texts), ",")
+
+
+def _items(text: str) -> list[tuple[LayerSpec, int | None]]:
+    """What stands between commas, each with its number of layers; None where it says none."""
+    items: list[tuple[LayerSpec, int | None]] = []
+    for item in text.split(","):
+        if item.strip().startswith("("):
+            match = _BRACKETS.fullmatch(item.strip())
+            if match is None:
+                raise ValueError(
+                    f"the heads of one layer stand in one pair of brackets, such as "
+                    f"(sparsemax|softmax*7)*3, not {item.strip()!r} in {text!r}"
+                )
+            spec, count = _parse_heads(match[1], text), match[2]
+        elif "|" in item:
+            spec, count = _parse_heads(item, text), None
+        else:
+            mapping, star, repeat = item.partition("*")
+            spec, count = parse_mapping(mapping), repeat if star else None
+        items.append((spec, None if count is None else _count(count, "layers", text)))
+    return items
+
+
+def _parse_heads(heads: str, text: str) -> LayerSpec:
+    specs: list[MappingSpec] = []
+    if "|" not in heads and "*" not in heads:
+        return parse_mapping(heads)
+    for item in heads.split("|"):
+        mapping, star, count = item.partition("*")
+        spec = parse_mapping(mapping)
+        specs += [spec] * (_count(count, "heads", text) if star else 1)
+    apart = {str(spec): spec for spec in specs}
+    for name, spec in apart.items():
+        if len(apart) > 1:
+            _check_share(spec.parameters.get("share", SHARE_LAYER), name)
+    return HeadsSpec(tuple(specs))
+
+
+def _count(count: str, what: str, text: str) -> int:
+    if not re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", count):
+        raise ValueError(
+            f"the count behind '*' must be a whole number of {what}, 1 to 9999, not "
+            f"{count!r} in {text!r}"
+        )
+    return int(count)
+
+
+def _check_share(share: str, text: str) -> None:
+    if share in (SHARE_ATTENTION, SHARE_MODEL):
+        raise ValueError(
+            f"mapping {text!r} among heads apart shares what it learns with the whole {share}: "
+            f"heads apart can share with those of their layer alone; allowed are {text.split(':')[0]}:"
+            f"share=none and share=layer"
+        )
+
+
+def _with_repeats(texts: Iterable[str], between: str) -> str:
+    """``a``, ``b``, ``b`` to ``a,b*2``."""
+    runs = ((text, len(list(own))) for text, own in itertools.groupby(texts))
+    return between.join(text if count == 1 else f"{text}*{count}" for text, count in runs)

@@ -1,0 +1,126 @@
+"""sq-pnorm-max as a module."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.kernels.structure import PNORM, Structure
+from fairseq_entmax.mappings.modules import SHARE_NONE, Mapping, check_share
+from fairseq_entmax.mappings.strengths import (
+    GAMMA,
+    LEARNED,
+    P_INIT,
+    check_p_init,
+    check_starts,
+    for_scores,
+    kept,
+    number_or_learned,
+    wide,
+)
+from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
+
+
+class SqPNormMax(Mapping):
+    """sq-pnorm-max (Niculae and Blondel 2017), with p fixed or learned.
+
+    A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does.
+
+    Args:
+        p: in (1, 2] and fixed, or ``"learned"``. With 2 and gamma = 1 it is sparsemax.
+        num_ps: how many are learned: the number of heads, or 1 for all heads together.
+        p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
+        gamma: above 0, in units of the scores; fixed.
+
+    Attributes:
+        p_logit: parameter ``(num_ps,)``, the b above; None when p is fixed.
+
+    Raises:
+        ValueError: an argument is out of range.
+    """
+
+    text_parameters = ("p", "p_init", "gamma", "share")
+    needs_words_alone = True
+
+    def __init__(
+        self,
+        p: float | str = P_INIT,
+        num_ps: int = 1,
+        p_init: float | str = P_INIT,
+        gamma: float | str = GAMMA,
+    ) -> None:
+        super().__init__()
+        self.gamma = check_gamma(gamma)
+        checked = number_or_learned(p, "p", check_p)
+        self.fixed_p = None if isinstance(checked, str) else checked
+        self.p_logit: nn.Parameter | None = None
+        if self.fixed_p is None:
+            if num_ps < 1:
+                raise ValueError(f"num_ps must be at least 1, not {num_ps}")
+            start = check_p_init(p_init, "p_init")
+            logit = math.log(start - 1.0) - math.log(2.0 - start)
+            self.p_logit = nn.Parameter(torch.full((num_ps,), logit))
+
+    @classmethod
+    def from_text(
+        cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
+    ) -> SqPNormMax:
+        share = check_share(parameters.get("share", SHARE_NONE), "share")
+        mapping = cls(
+            parameters.get("p", P_INIT),
+            num_heads if share == SHARE_NONE else 1,
+            check_p_init(parameters.get("p_init", P_INIT), "p_init"),
+            parameters.get("gamma", GAMMA),
+        )
+        mapping.share = share
+        return mapping
+
+    @classmethod
+    def check_text(cls, parameters: dict[str, str]) -> None:
+        super().check_text(parameters)
+        written = {"p": f"{P_INIT:g}", **parameters}
+        check_starts(written, {"p_init": "p"}, ["p"] if written["p"] == LEARNED else [])
+
+    @property
+    def p(self) -> float | Tensor:
+        """The p in use: a number, or ``(num_ps,)`` where it is learned."""
+        epsilon = self._epsilon
+        return epsilon + 1.0 if self.fixed_p is None else self.fixed_p
+
+    @property
+    def _epsilon(self) -> float | Tensor:
+        """p - 1: not by a subtraction, which would leave nothing near 1."""
+        if self.p_logit is None:
+            assert self.fixed_p is not None
+            return self.fixed_p - 1.0
+        return torch.sigmoid(wide(self.p_logit))
+
+    def forward(self, scores: Tensor) -> Tensor:
+        return map_structured(scores, Structure(PNORM, for_scores(self._epsilon), self.gamma))
+
+    def head_values(self) -> dict[str, Tensor]:
+        values = {"p": self.p, "gamma": self.gamma}
+        return {
+            name: torch.as_tensor(value, dtype=torch.float64).view(-1)
+            for name, value in values.items()
+        }
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return () if self.p_logit is None else ("p",)
+
+    def keep_heads(self, indices: Sequence[int]) -> None:
+        if self.p_logit is not None and self.share == SHARE_NONE:
+            self.p_logit = kept(self.p_logit, indices)
+
+    def fused(self) -> Structure:
+        return Structure(PNORM, self._epsilon, self.gamma)
+
+    def extra_repr(self) -> str:
+        p = f"p={self.fixed_p}"
+        if self.p_logit is not None:
+            p = f"p learned, {self.p_logit.numel()} values"
+        return f"{p}, gamma={self.gamma}"

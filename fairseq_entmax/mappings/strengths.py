@@ -1,0 +1,120 @@
+"""Numbers of a mapping that a text fixes or leaves to be learned, and where learned ones start."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Collection
+from collections.abc import Mapping as Dictionary
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairseq_entmax.mappings.structured import check_p, check_strength
+
+# What a text says in the place of a number
+LEARNED = "learned"
+
+# The paper's, with scores of about its size (Niculae and Blondel 2017, section 4)
+TV_INIT, OSCAR_INIT, P_INIT, GAMMA = 0.1, 0.01, 1.5, 1.0
+
+
+def number_or_learned(
+    value: float | str, name: str, check: Callable[[float | str, str], float]
+) -> float | str:
+    """A number that ``check`` takes, or :data:`LEARNED`.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    if value == LEARNED:
+        return LEARNED
+    try:
+        return check(value, name)
+    except ValueError as error:
+        raise ValueError(f"{error}; or {name}={LEARNED}") from None
+
+
+def check_strength_init(value: float | str, name: str) -> float:
+    """Return the start of a learned strength as a float.
+
+    Raises:
+        ValueError: it is not a finite number above 0.
+    """
+    number = check_strength(value, name)
+    if number == 0.0:
+        raise ValueError(
+            f"{name} must be a number above 0, not {number}: a learned strength that starts at 0 "
+            f"never leaves it"
+        )
+    return number
+
+
+def check_p_init(value: float | str, name: str) -> float:
+    """Return the start of a learned p as a float.
+
+    Raises:
+        ValueError: it is not strictly between 1 and 2.
+    """
+    number = check_p(value, name)
+    if number == 2.0:
+        raise ValueError(
+            f"{name} must lie strictly between 1 and 2, not be {number}: a learned p that starts "
+            f"at an end never leaves it"
+        )
+    return number
+
+
+def check_starts(
+    parameters: Dictionary[str, str], starts: Dictionary[str, str], learned: Collection[str]
+) -> None:
+    """Refuse in a text what is for learned values alone where they are fixed.
+
+    Args:
+        parameters: of the text, and those that its name stands for.
+        starts: parameters that say where a learned value starts, with the value's name.
+        learned: the names of the values that are learned.
+
+    Raises:
+        ValueError: names what is of no use.
+    """
+    for start, name in starts.items():
+        if start in parameters and name not in learned:
+            if name not in parameters:
+                raise ValueError(f"{start} is for {name}={LEARNED}: write both, or neither")
+            raise ValueError(
+                f"{start} is for a value of {name} that is learned, and {name}={parameters[name]} "
+                f"is fixed: leave one out"
+            )
+    if "share" in parameters and not learned:
+        fixed = [f"{name}={parameters[name]}" for name in starts.values() if name in parameters]
+        verb = "is" if len(fixed) == 1 else "are"
+        raise ValueError(
+            f"share is for what is learned, and {' and '.join(fixed)} {verb} fixed: leave one out"
+        )
+
+
+def raw_strength(strength: float, count: int) -> nn.Parameter:
+    """The parameter ``(count,)`` with ``softplus`` of which strengths start."""
+    # log(exp(strength) - 1), of small and of large strengths alike
+    return nn.Parameter(torch.full((count,), strength + math.log(-math.expm1(-strength))))
+
+
+def learned_strength(raw: Tensor) -> Tensor:
+    """The strengths, above 0, of what :func:`raw_strength` made, in float32 at least."""
+    return functional.softplus(wide(raw))
+
+
+def kept(parameter: nn.Parameter, indices: Collection[int]) -> nn.Parameter:
+    """A parameter ``(heads,)`` without all heads but these."""
+    return nn.Parameter(parameter.detach()[list(indices)].clone())
+
+
+def wide(parameter: Tensor) -> Tensor:
+    """Not in half precision, even where the model is: alpha near 1 needs the digits."""
+    return parameter if parameter.dtype == torch.float64 else parameter.float()
+
+
+def for_scores(value: float | Tensor) -> float | Tensor:
+    """``(heads,)`` or ``(1,)`` as it broadcasts against ``(batch, heads, queries, keys)``."""
+    return value.view(-1, 1, 1) if isinstance(value, Tensor) else value

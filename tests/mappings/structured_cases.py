@@ -1,0 +1,148 @@
+"""The mappings with structure under one form, each with its reference, and rows to try them on."""
+
+import math
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import pytest
+import torch
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+
+from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
+from fairseq_entmax.mappings import fusedmax, oscarmax, sq_pnorm_max
+from tests.mappings.reference import random_rows
+from tests.mappings.structured_reference import fusedmax_rows, oscarmax_rows, pnorm_rows
+
+INF, NAN = math.inf, math.nan
+
+
+# Fixed examples: a run says the same today and tomorrow
+steady = settings(
+    derandomize=True,
+    deadline=None,
+    max_examples=30,
+    database=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
+# Dtypes, and what an error may be relative to the size of the scores
+PRECISIONS = ((torch.float32, 4e-6), (torch.float64, 2e-12))
+# float32 holds them, so that both precisions are asked for the same
+strengths = st.one_of(
+    st.sampled_from((0.0, 0.125, 1.0, 64.0, 1e6)), st.floats(2.0**-10, 5.0, width=32)
+)
+
+
+class Case(NamedTuple):
+    """A mapping with its two parameters: ``shape`` is alpha or p, ``strength`` lambda or gamma."""
+
+    kind: str
+    function: Callable[..., torch.Tensor]  # scores, shape, strength, dim
+    truth: Callable[..., torch.Tensor]  # scores, shape, strength
+    shape_name: str
+    strength_name: str
+    shapes: tuple[float, ...]
+    strengths: tuple[float, ...]
+    shape: float  # one of each that is away from the ends
+    strength: float
+
+
+CASES = {
+    "fusedmax": Case(
+        TV,
+        lambda scores, alpha, tv, dim=-1: fusedmax(scores, tv, alpha, dim),
+        lambda scores, alpha, tv: fusedmax_rows(scores, tv, alpha),
+        "alpha",
+        "tv",
+        (1.0, 1.01, 1.33, 1.5, 1.75, 2.0),
+        (0.0, 0.01, 0.1, 0.7, 10.0, 1e6),
+        1.4,
+        0.2,
+    ),
+    "oscarmax": Case(
+        OSCAR,
+        lambda scores, alpha, oscar, dim=-1: oscarmax(scores, oscar, alpha, dim),
+        lambda scores, alpha, oscar: oscarmax_rows(scores, oscar, alpha),
+        "alpha",
+        "oscar",
+        (1.0, 1.01, 1.33, 1.5, 1.75, 2.0),
+        (0.0, 0.001, 0.01, 0.1, 1.0, 1e6),
+        1.4,
+        0.1,
+    ),
+    "sq_pnorm_max": Case(
+        PNORM,
+        lambda scores, p, gamma, dim=-1: sq_pnorm_max(scores, p, gamma, dim),
+        pnorm_rows,
+        "p",
+        "gamma",
+        (1.01, 1.1, 1.33, 1.5, 1.75, 2.0),
+        (1e-3, 0.1, 1.0, 5.0, 1e3, 1e6),
+        1.6,
+        0.8,
+    ),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+penalised = pytest.mark.parametrize(
+    "case", [CASES["fusedmax"], CASES["oscarmax"]], ids=["fusedmax", "oscarmax"]
+)
+
+
+def size_of(scores):
+    """The largest score that is not masked, and 1 at least: what errors are relative to."""
+    return max(1.0, scores.masked_fill(scores == -INF, 0.0).abs().max().item())
+
+
+def largest_error(result, truth):
+    """Of keys that are not masked; masked ones are to be the same in both."""
+    assert result.shape == truth.shape
+    result, masked = result.double(), truth == -INF
+    assert torch.equal(result == -INF, masked)
+    return (result - truth).masked_fill(masked, 0.0).abs().max().item()
+
+
+def in_bfloat16(scores):
+    """Rounded to numbers that bfloat16 holds, of which many are equal; float64 all the same."""
+    return scores.bfloat16().double()
+
+
+def tied_rows(keys):
+    """Rows of float64 that hold many equal scores, by name."""
+    steps = random_rows(4, keys, 1.0, seed=keys + 1).sign()
+    ramp = torch.arange(keys, dtype=torch.float64)
+    return {
+        "normal": in_bfloat16(random_rows(4, keys, 1.0, seed=keys)),
+        "large": in_bfloat16(random_rows(4, keys, 30.0, seed=keys)),
+        "whole numbers": random_rows(4, keys, 2.0, seed=keys).round(),
+        "constants": torch.tensor([[0.0], [-3.25], [0.1]], dtype=torch.float64).repeat(1, keys),
+        "ramps": in_bfloat16(torch.stack([ramp / 16, -ramp / 64, (ramp / 8).floor()])),
+        "random walks": in_bfloat16(steps.cumsum(-1) / 4),
+        "stairs": random_rows(4, keys // 8 + 1, 1.0, seed=keys).repeat_interleave(8, -1)[:, :keys],
+    }
+
+
+def gapped_rows(keys=12):
+    """``(6, keys)``: padding behind, before, gaps, lone keys, one key, all masked."""
+    scores = random_rows(6, keys, 1.0, seed=5)
+    scores[0, -3:] = -INF
+    scores[1, :4] = -INF
+    scores[2, 3:5] = -INF
+    scores[3, ::2] = -INF
+    scores[4] = -INF
+    scores[4, keys // 2] = 0.5
+    scores[5] = -INF
+    return scores
+
+
+def gradients_of(function, grad, *inputs: Any):
+    """Gradients of ``(function(*inputs) * grad).sum()`` with respect to every input."""
+    leaves = [value.clone().requires_grad_() for value in inputs]
+    function(*leaves).backward(grad)
+    return [leaf.grad for leaf in leaves]
+
+
+def differs_by(first, second, scores):
+    """Relative to the size of the scores; masked keys are to be the same."""
+    assert torch.equal(first == -INF, second == -INF)
+    difference = (first - second).masked_fill(first == -INF, 0.0)
+    return difference.abs().max().item() / size_of(scores)

@@ -1,0 +1,299 @@
+"""Independent references for the mappings with structure: definitions, solved slowly in float64.
+
+Nothing here is shared with the package. The proximal operator of total variation is found by
+Condat's sequential algorithm in exact fractions, and by bounded least squares on its dual;
+OSCAR by scipy's isotonic regression; sq-pnorm-max by bisection. What they are composed to is
+held to the optimality conditions of the problem that it is to solve.
+"""
+
+import functools
+import itertools
+import math
+from fractions import Fraction
+
+import numpy as np
+import torch
+from scipy.optimize import isotonic_regression, lsq_linear
+
+from tests.mappings.reference import bisection
+
+# -- total variation -------------------------------------------------------------------------
+
+
+def tv_condat(row, strength):
+    """``argmin 1/2 |z - x|^2 + strength sum |z_{i+1} - z_i|`` in fractions, without rounding.
+
+    Condat 2013, *A direct algorithm for 1D total variation denoising*: a segment grows while some
+    value between ``low`` and ``high`` keeps its dual variable, a running sum, inside the strength.
+
+    Args:
+        row: fractions, at least one.
+        strength: a fraction, 0 or more.
+    """
+    result, last = [None] * len(row), len(row) - 1
+    here = start = low_end = high_end = 0
+    low, high, low_sum, high_sum = row[0] - strength, row[0] + strength, strength, -strength
+    while True:
+        at_end = here == last
+        if (at_end and low_sum < 0) or (not at_end and row[here + 1] + low_sum < low - strength):
+            result[start : low_end + 1] = [low] * (low_end + 1 - start)
+            here = start = low_end = low_end + 1
+            low, low_sum = row[here], strength
+            if at_end:
+                high_sum = row[here] + strength - high
+            else:
+                high_end, high, high_sum = here, row[here] + 2 * strength, -strength
+        elif (at_end and high_sum > 0) or (
+            not at_end and row[here + 1] + high_sum > high + strength
+        ):
+            result[start : high_end + 1] = [high] * (high_end + 1 - start)
+            here = start = high_end = high_end + 1
+            high, high_sum = row[here], -strength
+            if at_end:
+                low_sum = row[here] - strength - low
+            else:
+                low_end, low, low_sum = here, row[here] - 2 * strength, strength
+        elif at_end:
+            count = here - start + 1
+            result[start:] = [low + low_sum / count] * count
+            return result
+        else:
+            here += 1
+            count = here - start + 1
+            low_sum, high_sum = low_sum + row[here] - low, high_sum + row[here] - high
+            if low_sum >= strength:
+                low, low_sum, low_end = low + (low_sum - strength) / count, strength, here
+            if high_sum <= -strength:
+                high, high_sum, high_end = high + (high_sum + strength) / count, -strength, here
+
+
+def tv_least_squares(row, strength):
+    """The same by its dual: ``min |x - D' u|`` over ``|u_i| <= strength``, and ``z = x - D' u``."""
+    row = np.asarray(row, dtype=np.float64)
+    if strength == 0.0 or len(row) == 1:
+        return row
+    differences = np.diff(np.eye(len(row)), axis=0)
+    dual = lsq_linear(
+        differences.T, row, (-strength, strength), method="bvls", tol=1e-15, max_iter=1000
+    )
+    return row - differences.T @ dual.x
+
+
+# -- OSCAR -----------------------------------------------------------------------------------
+
+
+def oscar_on_simplex(row, strength):
+    """Ranks, without signs: what OSCAR is where no weight is negative."""
+    row = np.asarray(row, dtype=np.float64)
+    order = np.argsort(-row, kind="stable")
+    result = np.empty_like(row)
+    fit = isotonic_regression(row[order] + strength * np.arange(len(row)), increasing=False)
+    result[order] = fit.x
+    return result
+
+
+def oscar_prox(row, strength):
+    """``argmin 1/2 |z - x|^2 + strength sum_{i<j} max(|z_i|, |z_j|)`` (Zeng, Figueiredo 2014)."""
+    row = np.asarray(row, dtype=np.float64)
+    order = np.argsort(-np.abs(row), kind="stable")
+    weights = strength * np.arange(len(row) - 1, -1, -1)
+    fit = isotonic_regression(np.abs(row)[order] - weights, increasing=False)
+    result = np.empty_like(row)
+    result[order] = np.maximum(fit.x, 0.0)
+    return np.sign(row) * result
+
+
+# -- whole rows --------------------------------------------------------------------------------
+
+
+def chains(row):
+    """Slices of a row between its masked keys."""
+    ends = [-1, *np.flatnonzero(np.isneginf(np.asarray(row))), len(row)]
+    pairs = itertools.pairwise(ends)
+    return [slice(left + 1, right) for left, right in pairs if right > left + 1]
+
+
+def for_rows(function):
+    """Of a function of one row and a strength, one of tensors: rows in, float64 rows out."""
+
+    @functools.lru_cache(maxsize=4096)  # tests of several precisions ask for the same
+    def of_row(row, strength):
+        return torch.tensor(np.asarray(function(np.frombuffer(row), strength)))
+
+    def apply(scores, strength):
+        scores = scores.detach().double()
+        strengths = torch.as_tensor(strength, dtype=torch.float64).expand(*scores.shape[:-1], 1)
+        rows = scores.reshape(-1, scores.shape[-1]).numpy()
+        pairs = zip(rows, strengths.reshape(-1).tolist(), strict=True)
+        return torch.stack([of_row(row.tobytes(), own) for row, own in pairs]).view(scores.shape)
+
+    return apply
+
+
+def exact_tv_row(row, strength):
+    """:func:`tv_condat` of each chain; fractions, and -inf at masked keys."""
+    result = [-math.inf] * len(row)
+    for chain in chains(row):
+        values = [Fraction(float(score)) for score in row[chain]]
+        result[chain] = tv_condat(values, Fraction(strength))
+    return result
+
+
+def _oscar_of_kept(function):
+    def apply(row, strength):
+        kept = ~np.isneginf(row)
+        result = np.full_like(row, -math.inf)
+        result[kept] = function(row[kept], strength)
+        return result
+
+    return apply
+
+
+prox_tv_rows = for_rows(lambda row, own: [float(value) for value in exact_tv_row(row, own)])
+prox_oscar_rows = for_rows(_oscar_of_kept(oscar_prox))
+oscar_on_simplex_rows = for_rows(_oscar_of_kept(oscar_on_simplex))
+
+
+def fusedmax_rows(scores, tv, alpha):
+    return bisection(prox_tv_rows(scores, tv), alpha)
+
+
+def oscarmax_rows(scores, oscar, alpha):
+    return bisection(oscar_on_simplex_rows(scores, oscar), alpha)
+
+
+def pnorm_rows(scores, p, gamma):
+    """``argmax x.y - gamma/2 |y|_p^2`` on the simplex, by bisection on the threshold.
+
+    Where the derivative in y vanishes, ``gamma |y|_p^(2-p) y^(p-1) = [x - t]_+``; times y and
+    summed, ``gamma |y|_p^2 = y.[x - t]_+``, of which the right side falls as t grows.
+    """
+    scores = scores.detach().double()
+    p, gamma = (torch.as_tensor(value, dtype=torch.float64) for value in (p, gamma))
+    top = scores.amax(-1, keepdim=True)
+    all_masked = top == -math.inf
+    distance = scores - torch.where(all_masked, 0.0, top)
+
+    def at(below):
+        above = (distance + below).clamp(min=0.0)
+        power = torch.exp(torch.log(above / below) / (p - 1.0))
+        return above, power / power.sum(-1, keepdim=True)
+
+    low, high = torch.zeros_like(top), torch.ones_like(top) * gamma
+    for _ in range(120):
+        middle = (low + high) / 2
+        above, probs = at(middle)
+        norm = (probs**p).sum(-1, keepdim=True) ** (2.0 / p)
+        too_low = (above * probs).sum(-1, keepdim=True) < gamma * norm
+        low, high = torch.where(too_low, middle, low), torch.where(too_low, high, middle)
+    return torch.where(all_masked, 0.0, at(high)[1])
+
+
+# -- what is optimal -----------------------------------------------------------------------------
+
+
+def total_variation(probs):
+    return probs.diff(dim=-1).abs().sum(-1)
+
+
+def oscar_penalty(probs):
+    """Sum over pairs of the larger absolute value, as it is written."""
+    first, second = torch.combinations(torch.arange(probs.shape[-1])).T
+    return torch.maximum(probs[..., first].abs(), probs[..., second].abs()).sum(-1)
+
+
+def entropy_term(probs, alpha):
+    """The Omega of alpha-entmax, up to a constant: Shannon's negative entropy at 1."""
+    if alpha == 1.0:
+        return torch.special.entr(probs).sum(-1).neg()
+    return (probs**alpha).sum(-1) / (alpha * (alpha - 1.0))
+
+
+def slope(probs, alpha):
+    """Its derivative in each probability, up to a constant."""
+    return probs.log() if alpha == 1.0 else probs ** (alpha - 1.0) / (alpha - 1.0)
+
+
+def fused_residual(scores, probs, tv, alpha):
+    """How far a row of probabilities is from the optimality conditions of fusedmax.
+
+    There are to be a threshold and dual variables u, at most ``tv`` in size and ``tv`` times the
+    sign of the step where there is one, with ``x - slope + diff(u)`` equal to the threshold on the
+    support and at most that outside. The values that each u can have are an interval, narrowed
+    from left to right.
+    """
+    support = probs > 0
+    steps = probs.diff().sign()
+    force = torch.where(support, scores - slope(probs.clamp(min=1e-300), alpha), scores)
+    bound = torch.cat([torch.zeros(1), tv * steps, torch.zeros(1)]).double()
+    inner = support.double()
+    # Inside a group the unknown u cancel: the bounds are 0 there and known at its ends
+    threshold = ((force + bound.diff()) * inner).sum() / inner.sum()
+    low = high = worst = 0.0
+    for key in range(len(scores)):
+        room = (threshold - force[key]).item()
+        high = high + room
+        low = low + room if support[key] else -math.inf
+        step = 0.0 if key == len(scores) - 1 else steps[key].item()
+        known = step != 0.0 or key == len(scores) - 1
+        floor, ceiling = (tv * step, tv * step) if known else (-tv, tv)
+        worst = max(worst, floor - high, low - ceiling)
+        low, high = max(low, floor), min(high, ceiling)
+        if low > high:
+            low = high = min(max((low + high) / 2, floor), ceiling)
+    return worst
+
+
+def oscar_residual(scores, probs, oscar, alpha):
+    """How far a row is from the optimality conditions of oscarmax.
+
+    In a group of equal weights, what is left of the scores is to be majorised by the weights of
+    the group's ranks; of those without weight, only the sums are to be no larger.
+    """
+    support = probs > 0
+    left = torch.where(support, scores - slope(probs.clamp(min=1e-300), alpha), scores)
+    ranks = oscar * torch.arange(len(scores) - 1, -1, -1, dtype=torch.float64)
+    count = int(support.sum())
+    threshold = (left[support].sum() - ranks[:count].sum()) / count
+    worst, start = 0.0, 0
+    for value in probs.unique().flip(0):
+        group = (left[probs == value] - threshold).sort(descending=True).values
+        excess = (group - ranks[start : start + len(group)]).cumsum(0)
+        worst = max(worst, excess.max().item())
+        if value > 0:
+            worst = max(worst, abs(excess[-1].item()))
+        start += len(group)
+    return worst
+
+
+def pnorm_residual(scores, probs, p, gamma):
+    """How far rows are from the optimality conditions of sq-pnorm-max."""
+    norm = (probs**p).sum(-1, keepdim=True) ** ((2.0 - p) / p)
+    force = scores - gamma * norm * probs ** (p - 1.0)
+    support = probs > 0
+    threshold = torch.where(support, force, 0.0).sum(-1, keepdim=True) / support.sum(-1, True)
+    off = torch.where(support, (force - threshold).abs(), (force - threshold).clamp(min=0.0))
+    return off.max().item()
+
+
+# -- derivatives -----------------------------------------------------------------------------------
+
+
+def change(function, value, direction, step, low=-math.inf, high=math.inf):
+    """Derivative of ``function(value + t direction)`` at t = 0, by differences of second order.
+
+    Central; from the side that is allowed where a step would leave a number's range.
+    """
+    has_ends = low > -math.inf or high < math.inf
+    if not has_ends or (value - step >= low and value + step <= high):
+        ahead, behind = function(value + step * direction), function(value - step * direction)
+        return (ahead - behind) / (2 * step)
+    inward = step if value - step < low else -step
+    here, near, far = (function(value + k * inward * direction) for k in (0, 1, 2))
+    return (4 * near - 3 * here - far) / (2 * inward)
+
+
+def smooth_change(function, value, direction, low=-math.inf, high=math.inf, step=1e-6):
+    """:func:`change` with two steps: derivatives, and where both agree, which is far from a kink."""
+    long, short = (change(function, value, direction, s, low, high) for s in (step, step / 8))
+    return long, (long - short).abs() <= 1e-6 * (1.0 + long.abs())

@@ -1,0 +1,120 @@
+"""Heads of one layer, each with a mapping of its own, against these mappings by themselves."""
+
+import math
+
+import pytest
+import torch
+
+from fairseq_entmax.mappings import HeadsApart, parse_mapping, parse_mappings
+from tests.mappings.reference import random_rows
+
+TEXTS = ["sparsemax", "softmax", "entmax:init=1.3", "fusedmax", "softmax", "sqpnormmax:p=learned"]
+ENTMAX_ALONE = ["entmax:init=1.3", "softmax", "softmax", "sparsemax", "entmax:init=1.3"]
+
+
+def build(texts, **options):
+    (spec,) = parse_mappings("|".join(texts))
+    return spec.build(len(texts), torch.Generator().manual_seed(0), **options)
+
+
+def scores_of(heads, dtype=torch.float32):
+    scores = random_rows(2 * heads * 3, 9, 2.0, dtype=dtype).view(2, heads, 3, 9)
+    scores[0, ..., 4] = -math.inf
+    scores[1, :, 0] = -math.inf
+    return scores
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_each_head_is_mapped_by_its_own_mapping(dtype):
+    scores = scores_of(len(TEXTS), dtype)
+    probs = build(TEXTS).to(dtype)(scores)
+    assert (probs.shape, probs.dtype) == (scores.shape, dtype)
+    for head, text in enumerate(TEXTS):
+        alone = parse_mapping(text).build(1).to(dtype)
+        assert torch.equal(probs[:, head : head + 1], alone(scores[:, head : head + 1]))
+
+
+def test_every_parameter_and_score_gets_the_gradient_of_its_heads_mapping():
+    scores = scores_of(len(TEXTS)).requires_grad_()
+    grad = random_rows(2 * len(TEXTS) * 3, 9, 1.0, dtype=torch.float32).view(scores.shape)
+    mapping = build(TEXTS)
+    mapping(scores).backward(grad)
+    for head, text in enumerate(TEXTS):
+        alone = parse_mapping(text).build(1)
+        own = scores.detach()[:, head : head + 1].requires_grad_()
+        alone(own).backward(grad[:, head : head + 1])
+        assert torch.equal(scores.grad[:, head : head + 1], own.grad)
+        learned = dict(alone.named_parameters())
+        part = mapping.parts[mapping.part_of[head]]
+        for name, parameter in part.named_parameters():
+            torch.testing.assert_close(parameter.grad, learned[name].grad)
+
+
+def test_a_value_that_a_heads_mapping_does_not_have_is_nan():
+    values = build(TEXTS).head_values()
+    missing = {name: value.isnan().tolist() for name, value in values.items()}
+    only_last = [True] * 5 + [False]
+    assert missing == {
+        "alpha": [False] * 5 + [True],
+        "tv": [True, True, True, False, True, True],
+        "p": only_last,
+        "gamma": only_last,
+    }
+    assert values["alpha"][:5].tolist() == pytest.approx([2, 1, 1.3, 2, 1], abs=2e-7)
+    assert {value.dtype for value in values.values()} == {torch.float64}
+    assert build(TEXTS).learned == ("alpha", "p")
+
+
+def test_names_in_the_state_dict_follow_the_order_of_heads():
+    assert list(build(TEXTS).state_dict()) == ["parts.2.alpha_logit", "parts.4.p_logit"]
+
+
+def test_a_mapping_that_all_its_heads_share_says_its_value_of_each():
+    mapping = build(["entmax", "softmax", "entmax"], defaults={"init": "1.5", "share": "layer"})
+    assert mapping.head_values()["alpha"].tolist() == [1.5, 1.0, 1.5]
+
+
+@pytest.mark.parametrize("kept", [[0, 2, 3], [5, 4, 2], [1, 4], [3], list(range(6))])
+def test_the_heads_kept_are_mapped_as_before_to_the_bit(kept):
+    scores = scores_of(len(TEXTS))
+    whole, cut = build(TEXTS), build(TEXTS)
+    cut.keep_heads(kept)
+    assert torch.equal(cut(scores[:, kept]), whole(scores)[:, kept])
+    again = build([TEXTS[head] for head in kept]) if len(kept) > 1 else cut.simplest()
+    assert {k: v.shape for k, v in cut.simplest().state_dict().items()} == {
+        k: v.shape for k, v in again.state_dict().items()
+    }
+
+
+def test_of_several_learned_alphas_those_of_the_heads_kept_are_left():
+    mapping = build(["entmax", "softmax", "entmax", "entmax"], defaults={"init": "normal"})
+    before = mapping.head_values()["alpha"]
+    mapping.keep_heads([3, 1, 0])
+    assert torch.equal(mapping.head_values()["alpha"], before[[3, 1, 0]])
+    mapping.keep_heads([2, 0])
+    assert torch.equal(mapping.simplest().alpha.double(), before[[0, 3]])
+
+
+def test_heads_of_entmax_alone_are_one_entmax_with_an_epsilon_each():
+    epsilon = build(ENTMAX_ALONE).fused().epsilon
+    assert epsilon.tolist() == pytest.approx([0.3, 0, 0, 1, 0.3], abs=2e-7)
+    assert build(["softmax", "sparsemax"]).half().fused().epsilon.tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("other", ["fusedmax", "sqpnormmax", "entmax:oscar=learned"])
+def test_heads_with_structure_are_mapped_by_themselves(other):
+    assert build(["softmax", other]).fused() is None
+    assert build(["softmax", other]).needs_words_alone
+    assert not build(ENTMAX_ALONE).needs_words_alone
+
+
+def test_a_kernel_takes_the_place_of_no_head_whose_forward_pass_was_changed():
+    mapping = build(ENTMAX_ALONE)
+    assert mapping.is_fused_forward()
+    mapping.parts[0].forward = lambda scores: scores
+    assert not mapping.is_fused_forward()
+
+
+def test_mappings_without_heads_are_refused():
+    with pytest.raises(ValueError, match="2 mappings do not fit heads"):
+        HeadsApart([parse_mapping("softmax").build(1)] * 2, [0, 0])
