@@ -92,6 +92,7 @@ def test_a_run_is_one_box_without_borders_inside(opened, grouped, attention, sch
             assert (edge[:, :3] == ink).all() == (len(run) > 1), "an outline around several"
             several += len(run) > 1
     assert several > 2
+    point_at(page, FUSEDMAX, 0, 0)  # so that the map is seen
     save_screenshot(page, f"segments-{attention}-{scheme}", tmp_path)
 
 
