@@ -314,9 +314,12 @@ class _Prox(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, scores: Tensor, kind: str, strength: float | Tensor) -> Tensor:
         masked = scores == -math.inf
-        level = _to(strength, scores)
         broken = (scores.isnan() | (scores == math.inf)).any(-1, keepdim=True)
+        # Sums over a thousand keys would leave three digits of float32
+        has_float64 = scores.device.type in ("cpu", "cuda")
         numbers = scores.masked_fill(broken, 0.0)
+        numbers = numbers.double() if has_float64 else numbers
+        level = _to(strength, numbers)
         if scores.numel() == 0:
             values = scores.clone()
         elif kind == TV:
@@ -326,6 +329,7 @@ class _Prox(torch.autograd.Function):
             values = torch_structured.prox_tv(numbers - top, level, masked)[0] + top
         else:
             values = torch_structured.prox_oscar(numbers, level, masked)
+        values = values.to(scores.dtype)
         values = values.masked_fill(broken, math.nan)
         ctx.kind = kind
         is_tensor = isinstance(strength, Tensor)

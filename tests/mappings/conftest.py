@@ -20,7 +20,7 @@ INTERPRETED = (
     "test_gradients",
     "test_nan",
     "test_second_derivatives",
-    "test_structured_float32",
+    "test_structured_edges",
 )
 NOT_INTERPRETED = (
     # of torch's own iteration
