@@ -239,10 +239,17 @@ def test_a_row_without_masks_needs_no_mask(epsilon):
     grad = torch.randn(4, 12, generator=torch.Generator().manual_seed(2))
     rows = torch.full((4, 1), epsilon), torch.full((4, 1), 0.2)
     expected = run_back(probs, TV, *rows, scores == -inf, grad)
-    for result, truth in zip(
-        run_back(probs, TV, epsilon, 0.2, None, grad), expected, strict=True
-    ):
+    for result, truth in zip(run_back(probs, TV, epsilon, 0.2, None, grad), expected, strict=True):
         assert_same(result, truth, 1e-6)
+
+
+@pytest.mark.parametrize("keys", [6, 40])
+def test_the_largest_scores_and_strengths_are_no_nan(keys):
+    scores = some_scores(2, keys, masked=0.0)
+    scores[:, 1], scores[:, 3] = 3e38, -3e38
+    probs = run(scores, TV, 1.0, torch.tensor([0.1, inf])[:, None])
+    assert_same(probs[0], torch.eye(keys)[1], 1e-6)
+    assert_same(probs[1], torch.full((keys,), 1 / keys), 1e-6)
 
 
 # --- the squared p-norm --------------------------------------------------------------------------
