@@ -386,3 +386,23 @@ def test_the_kernels_compile_for_an_a100_and_an_h100():
     results = compile_for_h100(cases)
     assert len(results) == len(cases)
     assert all(code > 0 and memory <= 163 * 1024 for code, memory in results)
+
+
+@pytest.mark.skipif(not structured.THREADS_HAVE_ROWS, reason="Triton deals the tile otherwise")
+def test_a_thread_has_a_short_row_for_itself():
+    tile = structured.tv_tile_of(30, 1000)
+    constants = {"KIND": 0, "CHUNKS": tile.chunks, "ROWS": tile.rows, "LANES": tile.lanes}
+    case = {
+        "module": "fairseq_entmax.kernels.triton.tv_kernels",
+        "kernel": "tv_forward_kernel",
+        "pointer": "*fp32",
+        "types": {},
+        "constants": constants,
+        "options": {"num_warps": tile.warps},
+        "aligned": False,
+        "in_words": True,
+    }
+    ((_, shared, program),) = compile_for_h100([case])
+    assert shared == 0
+    assert "threadsPerWarp = [1, 32, 1]" in program
+    assert "threadsPerWarp = [32, 1, 1]" not in program
