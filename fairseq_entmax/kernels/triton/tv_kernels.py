@@ -46,8 +46,9 @@ from fairseq_entmax.kernels.triton.rows_kernels import (
 NOTHING, HIGH, LOW, CHAIN = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2), tl.constexpr(3)
 # Added to the number of keys where a segment starts: above any number of keys
 STARTS = tl.constexpr(1 << 20)
-# More than any score or strength that matters; sums of a row of them are inside float32
-HUGE = tl.constexpr(1e30)
+# Sums over a row of the first are inside float32, and never above the second
+MOST_DISTANCE = tl.constexpr(1e25)
+MOST_STRENGTH = tl.constexpr(1e30)
 
 
 @triton.jit
@@ -183,10 +184,10 @@ def tv_forward_kernel(
     # Distances keep their digits where all scores are far from 0
     distance = scores - of_rows(tl.where(top == float("-inf"), 0.0, top), scores)
     masked = scores == float("-inf")
-    distance = tl.where(masked, 0.0, tl.maximum(distance, -HUGE))
+    distance = tl.where(masked, 0.0, tl.maximum(distance, -MOST_DISTANCE))
     strength = of_rows(strength, scores)
     moves = strength > 0.0
-    strength = tl.minimum(tl.where(moves, strength, 1.0), HUGE)
+    strength = tl.minimum(tl.where(moves, strength, 1.0), MOST_STRENGTH)
     is_end = masked | (after == float("-inf")) | (moves == 0)
     z = _prox(distance, tl.where(is_end, CHAIN, NOTHING), strength, AXIS)
     # A mean of one number may have been rounded
@@ -242,7 +243,7 @@ def tv_backward_kernel(
         right = tl.load(probs_ptr + at + 1, mask=has_right, other=-1.0)
         # Without a strength nothing is shared
         apart = of_rows(strength == 0.0, p)
-        shared = _means(alone, apart | (left != p), apart | (right != p), AXIS)
+        shared = _means(alone, left != p, right != p, AXIS)
         shared = tl.where(apart, alone, shared)
         if FOR_SCORES:
             tl.store(grad_scores_ptr + at, shared, mask=inside)

@@ -40,7 +40,8 @@ for case in json.load(sys.stdin):
         target=GPUTarget("cuda", case.get("architecture", 90), 32),
         options=case["options"],
     )
-    print(json.dumps([len(made.asm["cubin"]), made.metadata.shared]))
+    result = [len(made.asm["cubin"]), made.metadata.shared]
+    print(json.dumps(result + [made.asm["ttgir"]] * case.get("in_words", False)))
 """
 
 
@@ -51,6 +52,7 @@ def compile_for_h100(cases):
         cases: dicts of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
             ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers,
             ``aligned``, and the ``architecture`` if another than an H100's is meant, as 80.
+            With ``in_words`` the result has a third, the program with its layouts.
 
     Returns:
         For each the bytes of its code, and those of shared memory that a program takes.

@@ -239,10 +239,17 @@ def test_a_row_without_masks_needs_no_mask(epsilon):
     grad = torch.randn(4, 12, generator=torch.Generator().manual_seed(2))
     rows = torch.full((4, 1), epsilon), torch.full((4, 1), 0.2)
     expected = run_back(probs, TV, *rows, scores == -inf, grad)
-    for result, truth in zip(
-        run_back(probs, TV, epsilon, 0.2, None, grad), expected, strict=True
-    ):
+    for result, truth in zip(run_back(probs, TV, epsilon, 0.2, None, grad), expected, strict=True):
         assert_same(result, truth, 1e-6)
+
+
+@pytest.mark.parametrize("keys", [6, 40])
+def test_the_largest_scores_and_strengths_are_no_nan(keys):
+    scores = some_scores(2, keys, masked=0.0)
+    scores[:, 1], scores[:, 3] = 3e38, -3e38
+    probs = run(scores, TV, 1.0, torch.tensor([0.1, inf])[:, None])
+    assert_same(probs[0], torch.eye(keys)[1], 1e-6)
+    assert_same(probs[1], torch.full((keys,), 1 / keys), 1e-6)
 
 
 # --- the squared p-norm --------------------------------------------------------------------------
@@ -379,3 +386,23 @@ def test_the_kernels_compile_for_an_a100_and_an_h100():
     results = compile_for_h100(cases)
     assert len(results) == len(cases)
     assert all(code > 0 and memory <= 163 * 1024 for code, memory in results)
+
+
+@pytest.mark.skipif(not structured.THREADS_HAVE_ROWS, reason="Triton deals the tile otherwise")
+def test_a_thread_has_a_short_row_for_itself():
+    tile = structured.tv_tile_of(30, 1000)
+    constants = {"KIND": 0, "CHUNKS": tile.chunks, "ROWS": tile.rows, "LANES": tile.lanes}
+    case = {
+        "module": "fairseq_entmax.kernels.triton.tv_kernels",
+        "kernel": "tv_forward_kernel",
+        "pointer": "*fp32",
+        "types": {},
+        "constants": constants,
+        "options": {"num_warps": tile.warps},
+        "aligned": False,
+        "in_words": True,
+    }
+    ((_, shared, program),) = compile_for_h100([case])
+    assert shared == 0
+    assert "threadsPerWarp = [1, 32, 1]" in program
+    assert "threadsPerWarp = [32, 1, 1]" not in program
