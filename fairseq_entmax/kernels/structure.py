@@ -10,7 +10,7 @@ the scores with a last dimension of size 1:
 * :data:`PNORM`: ``argmax z.y - gamma/2 ||y||_p^2`` on the simplex (sq-pnorm-max);
   ``(epsilon, gamma)`` with ``epsilon = p - 1``.
 
-Source: Niculae and Blondel 2017; compositions with every alpha: ``docs/attention.md``.
+Source: Niculae and Blondel 2017; compositions with every alpha: ``docs/structured.md``.
 """
 
 from __future__ import annotations

@@ -251,7 +251,9 @@ def structured_attention(
             f"each head, not {tuple(strength.shape)} in {strength.dtype}"
         )
     bound = _Bound(kind, strength)
-    attend = attention_by(cast("type[torch.autograd.Function]", bound), takes, "in float32 on a CPU")
+    attend = attention_by(
+        cast("type[torch.autograd.Function]", bound), takes, "in float32 on a CPU"
+    )
     return attend(query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale)
 
 

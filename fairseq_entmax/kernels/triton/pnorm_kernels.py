@@ -10,7 +10,6 @@ from v, which is 1 at the largest score, whatever the size of scores and gamma.
 """
 
 # Triton's language in Python's clothes: what is in a kernel has other types than it seems
-# mypy: ignore-errors
 
 from __future__ import annotations
 

@@ -7,12 +7,11 @@ a row for itself and scans it without another thread; long rows are one chunk.
 What a key has to know of its neighbours comes by scans too, since a tile cannot be moved along an
 axis otherwise; where it is in memory, it is loaded again.
 
-The algorithm is that of ``docs/attention.md``: a chain is cut, again and again, between the keys
+The algorithm is that of ``docs/structured.md``: a chain is cut, again and again, between the keys
 whose value will be above the mean of their segment and those whose value will be below.
 """
 
 # Triton's language in Python's clothes: what is in a kernel has other types than it seems
-# mypy: ignore-errors
 
 from __future__ import annotations
 
