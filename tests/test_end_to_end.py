@@ -248,6 +248,15 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
         ("--attn-mapping=hardmax", "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
         ("--attn-mapping=softmax*3", "'softmax*3' names 3 layers, the model has 2"),
         ("--alpha-init=1", "must lie strictly between 1 and 2"),
+        (
+            "--attn-mapping=sparsemax|softmax*9",
+            "--attn-mapping (encoder-self attention, layer 0): 'sparsemax|softmax*9' names 10 heads, "
+            "the layer has 4",
+        ),
+        (
+            "--attn-mapping=fusedmax:tv=-1",
+            "tv must be a number, 0 or more, not -1.0; or tv=learned",
+        ),
     ],
 )
 def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, option, message):

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fairseq_entmax.mappings import HeadsApart
 from fairseq_entmax.models.saved import read_model
 
 ALPHA = "alpha"
@@ -29,6 +30,7 @@ class LayerValues:
         heads: the number of heads; a pruned layer may have none.
         values: name, such as ``alpha``, to a number for each head; a single one where all heads
             share what is learned; None where heads are apart, for those without such a value.
+        learned_values: of these those that are learned.
     """
 
     attention: str
@@ -37,6 +39,7 @@ class LayerValues:
     learned: tuple[str, ...]
     heads: int
     values: dict[str, list[float | None]]
+    learned_values: dict[str, list[float]]
 
 
 def checkpoint_values(path: str) -> list[LayerValues]:
@@ -51,12 +54,19 @@ def checkpoint_values(path: str) -> list[LayerValues]:
         mapping, heads = model.mapping(saved), saved.heads
         learned = () if mapping is None else mapping.learned
         values: dict[str, list[float | None]] = {}
+        of_learned: dict[str, list[float]] = {}
         for name, tensor in {} if mapping is None else mapping.head_values().items():
             is_shared = len(tensor) == 1 and name in learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
             values[name] = [None if math.isnan(number) else number for number in numbers]
+            learns = [name in learned] * len(numbers)
+            if isinstance(mapping, HeadsApart):
+                learns = mapping.learns(name)
+            of_learned[name] = [
+                number for number, is_own in zip(numbers, learns, strict=True) if is_own
+            ]
         place = saved.attention, saved.layer, str(saved.mapping)
-        rows.append(LayerValues(*place, learned, heads, values))
+        rows.append(LayerValues(*place, learned, heads, values, of_learned))
     return rows
 
 
@@ -104,8 +114,7 @@ def _table(rows: list[LayerValues], name: str) -> str:
         lines.append(
             f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
         )
-    values_learned = (value for row in rows if name in row.learned for value in row.values[name])
-    learned = [value for value in values_learned if value is not None]
+    learned = [value for row in rows for value in row.learned_values.get(name, [])]
     if learned:
         mean = sum(learned) / len(learned)
         lines.append(f"learned: mean {mean:.4f}, from {min(learned):.4f} to {max(learned):.4f}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairseq_entmax.analysis.groups import check_groups, decoded_groups
 from fairseq_entmax.analysis.maps import LARGEST, check_weights, decoded, map_bytes
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
@@ -31,7 +32,10 @@ def check(analysis: dict[str, Any], name: str) -> None:
         total = sum(map_bytes(one["shape"]) for one in maps.values())
         for place, one in maps.items() if total <= LARGEST else ():
             where = f"{place}: "
-            check_weights(decoded(one))
+            weights, groups = decoded(one), decoded_groups(one)
+            check_weights(weights)
+            if groups is not None:
+                check_groups(groups, weights)
     except ValueError as error:
         raise ValueError(f"{name} is damaged at $.{where}{error}") from None
     if total > LARGEST:

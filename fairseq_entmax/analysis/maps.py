@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import base64
 import heapq
 import math
-import zlib
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from typing import Any
@@ -13,6 +11,9 @@ from typing import Any
 import numpy
 import torch
 from torch import Tensor
+
+from fairseq_entmax.analysis.groups import encode_groups, numbered_groups
+from fairseq_entmax.analysis.packing import packed, unpacked
 
 # The lengths, in tokens, of sentences that are chosen by themselves: long enough to show
 # what heads do, short enough to be read
@@ -71,7 +72,7 @@ def encode_weights(weights: Tensor) -> str:
     exact = weights.detach().float().cpu().numpy()
     half = exact.astype("<f2")
     half[(half == 0) & (exact > 0)] = _SMALLEST
-    return base64.b64encode(zlib.compress(half.tobytes(), 9)).decode("ascii")
+    return packed(half)
 
 
 def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
@@ -88,17 +89,13 @@ def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
             is of more than :data:`LARGEST` bytes. No more than the shape asks for is inflated.
     """
     size = map_bytes(entry["shape"])
-    inflated = zlib.decompressobj()
     try:
         if size > LARGEST:
             raise ValueError(f"they are {size:,} bytes, more than {LARGEST:,}")
-        # A byte more, so that the end of the data is reached, and what is behind it noticed
-        data = inflated.decompress(base64.b64decode(entry["weights"], validate=True), size + 1)
-        if len(data) != size or not inflated.eof or inflated.unused_data:
-            raise ValueError(f"they are not the {size:,} bytes of it, and nothing else")
-        return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
-    except (ValueError, zlib.error) as error:
+        data = unpacked(entry["weights"], size)
+    except ValueError as error:
         raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
+    return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
 
 
 def check_weights(weights: numpy.ndarray) -> None:
@@ -122,19 +119,28 @@ def decode_weights(entry: Dictionary[str, Any]) -> Tensor:
     return torch.from_numpy(decoded(entry).astype("<f4"))
 
 
-def sentence_maps(attention: Dictionary[str, Dictionary[int, Tensor]]) -> list[dict[str, Any]]:
+def sentence_maps(
+    attention: Dictionary[str, Dictionary[int, Tensor]],
+    kinds: Dictionary[tuple[str, int], Sequence[str | None]] | None = None,
+) -> list[dict[str, Any]]:
     """The weights of every head on one sentence.
 
     Args:
         attention: attention to layer to weights ``(1, heads, queries, keys)``.
+        kinds: (attention, layer) to the groups that the mapping of each head makes, for layers
+            where one does, as :func:`numbered_groups` takes them.
     """
-    return [
-        {
-            "attention": name,
-            "layer": layer,
-            "shape": list(weights.shape[1:]),
-            "weights": encode_weights(weights[0]),
-        }
-        for name, layers in attention.items()
-        for layer, weights in sorted(layers.items())
-    ]
+    entries = []
+    for name, layers in attention.items():
+        for layer, weights in sorted(layers.items()):
+            entry = {
+                "attention": name,
+                "layer": layer,
+                "shape": list(weights.shape[1:]),
+                "weights": encode_weights(weights[0]),
+            }
+            if kinds and (name, layer) in kinds:
+                groups = numbered_groups(weights[0], kinds[name, layer])
+                entry["groups"] = encode_groups(groups)
+            entries.append(entry)
+    return entries

@@ -10,8 +10,11 @@ from fairseq import utils
 
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
+from fairseq_entmax.analysis.measures.equal_weights import groups_made
+from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 from fairseq_entmax.modules import attention_modules
 
@@ -96,6 +99,7 @@ def maps_of(
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
     source, target = task.source_dictionary, task.target_dictionary
     device = next(models[0].model.parameters()).device
+    kinds = [group_kinds(loaded.model) for loaded in models]
     entries = []
     for number in sentences:
         (sample,) = samples(dataset, [number], device)
@@ -106,10 +110,23 @@ def maps_of(
                 "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
                 "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
                 "targets": [target[token] for token in sample["target"][0].tolist()],
-                "models": [sentence_maps(record_attention(m.model, sample)[0]) for m in models],
+                "models": [
+                    sentence_maps(record_attention(loaded.model, sample)[0], of_model)
+                    for loaded, of_model in zip(models, kinds, strict=True)
+                ],
             }
         )
     return entries
+
+
+def group_kinds(model: Any) -> dict[tuple[str, int], list[str | None]]:
+    """(attention, layer) to the groups of equal weight that each head's mapping makes, if any does."""
+    kinds = {}
+    for attention, layer, module in attention_modules(model):
+        if module.mapping is not None:
+            heads = HeadValues().of_heads(MeasuredLayer(attention, layer, None, module))
+            kinds[attention, layer] = [groups_made(head["values"]) for head in heads]
+    return {place: of_heads for place, of_heads in kinds.items() if any(of_heads)}
 
 
 def on_device(sample: Any, device: torch.device) -> Any:

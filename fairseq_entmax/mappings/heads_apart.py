@@ -69,6 +69,10 @@ class HeadsApart(Mapping):
     def learned(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for part in self._mappings() for name in part.learned))
 
+    def learns(self, name: str) -> list[bool]:
+        """Of each head whether training changes its value of this name."""
+        return [name in self._mappings()[number].learned for number in self.part_of]
+
     def keep_heads(self, indices: Sequence[int]) -> None:
         part_of = [self.part_of[head] for head in indices]
         used = list(dict.fromkeys(part_of))

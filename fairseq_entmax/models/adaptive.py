@@ -34,6 +34,7 @@ from fairseq_entmax.models.config import (
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.options import (
     AttentionOptions,
+    check_heads_apart,
     check_stock_options,
     read_options,
     seed_of_its_own,
@@ -130,6 +131,7 @@ class AdaptiveModel(nn.Module):
             of_start = heads_of_start(prepared)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
+            check_heads_apart(options, prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start
         heads = {**of_start, **heads_options(options.heads)}
         vars(prepared).update(heads)

@@ -29,7 +29,13 @@ from torch import Tensor, nn
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
-from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
+from fairseq_entmax.models.options import (
+    AttentionOptions,
+    check_heads_apart,
+    read_options,
+    seed_of_its_own,
+)
+from fairseq_entmax.models.saved import start_of_heads
 from fairseq_entmax.modules import mark_future_mask
 
 fairseq_changes.install()
@@ -116,6 +122,8 @@ def check_command(args: Namespace, options: AttentionOptions) -> None:
         ValueError: the environment, the criterion or the data; names what is wrong.
     """
     kernels.chosen()
+    if start_of_heads(args) is None:
+        check_heads_apart(options, args)
     if getattr(args, "save_dir", None) is None:  # no training
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))

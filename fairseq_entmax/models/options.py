@@ -79,6 +79,8 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
         args: options of the model, fairseq's and ours: an object with an attribute for each.
         attentions: those that the model has.
 
+    Whether heads apart are as many as their layer has, :func:`check_heads_apart` says.
+
     Raises:
         ValueError: names the option, what was given, and what is allowed.
     """
@@ -91,8 +93,6 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
         "share": config.checked("share_alpha"),
         **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
-    for attention in attentions:
-        _check_heads_apart(config, attention, specs[attention], heads[attention], defaults)
     gated = config.checked("head_gates") or ()
     freeze_decoder = config.checked("freeze_decoder")
     _check_gated(gated, heads, args, freeze_decoder)
@@ -109,6 +109,32 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
         mapping_defaults=defaults,
         log_interval=config.checked("alpha_log_interval"),
     )
+
+
+def check_heads_apart(options: AttentionOptions, args: Any) -> None:
+    """Refuse heads apart that are not those of their layer, or share what they cannot share.
+
+    Not as soon as options are read: the numbers of heads may be those of a pruned checkpoint.
+
+    Args:
+        options: what :func:`read_options` made.
+        args: of them.
+
+    Raises:
+        ValueError: names the option, the layer, what was given, and what is allowed.
+    """
+    config = AttentionConfig.of(args)
+    for attention, specs in options.specs.items():
+        for layer, (spec, number) in enumerate(zip(specs, options.heads[attention], strict=True)):
+            if not isinstance(spec, HeadsSpec) or number == 0:
+                continue
+            try:
+                # Not with torch's own random numbers, which a check is not to use up
+                spec.build(number, torch.Generator(), options.mapping_defaults)
+            except ValueError as error:
+                option = option_name(_mapping_option(config, attention))
+                where = f"{option} ({attention} attention, layer {layer})"
+                raise ValueError(f"{where}: {error}") from None
 
 
 def _check_attentions(config: AttentionConfig, attentions: Sequence[str]) -> None:
@@ -142,25 +168,6 @@ def _mappings(config: AttentionConfig, args: Any, attention: str) -> list[LayerS
     except ValueError as error:
         message = str(error).removeprefix(f"{option_name(option)}: ")
         raise ValueError(f"{option_name(option)} ({attention} attention): {message}") from None
-
-
-def _check_heads_apart(
-    config: AttentionConfig,
-    attention: str,
-    specs: Sequence[LayerSpec],
-    heads: Sequence[int],
-    defaults: dict[str, str],
-) -> None:
-    """Refuse heads apart that are not those of their layer, or share what they cannot share."""
-    for layer, (spec, number) in enumerate(zip(specs, heads, strict=True)):
-        if not isinstance(spec, HeadsSpec) or number == 0:
-            continue
-        try:
-            # Not with torch's own random numbers, which a check is not to use up
-            spec.build(number, torch.Generator(), defaults)
-        except ValueError as error:
-            option = option_name(_mapping_option(config, attention))
-            raise ValueError(f"{option} ({attention} attention, layer {layer}): {error}") from None
 
 
 def _heads(config: AttentionConfig, args: Any, attention: str) -> list[int]:

@@ -24,7 +24,7 @@ from fairseq_entmax.models.config import (
     mapping_text,
     parse_mapping_option,
 )
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
 from fairseq_entmax.modules import HardConcreteGate
 
 logger = logging.getLogger(__name__)
@@ -144,6 +144,7 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
         )
     ARCH_CONFIG_REGISTRY[args.arch](args)
     options = model_class.attention_options_of(args)
+    check_heads_apart(options, args)
     attentions = _attentions(state["model"], options, path)
     return SavedModel(path, state, architecture, model_class, args, options, attentions)
 
@@ -196,10 +197,8 @@ def heads_of_start(args: Any) -> dict[str, str]:
     nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
     says so when it loads it).
     """
-    path = _start_of(args)
-    if path is None or any(
-        getattr(args, name, None) is not None for name in HEADS_OPTIONS.values()
-    ):
+    path = start_of_heads(args)
+    if path is None:
         return {}
     try:
         start = read_model(path)
@@ -224,6 +223,13 @@ def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
         for option, value in left.items()
         if value is not None and getattr(args, option, None) is None
     }
+
+
+def start_of_heads(args: Any) -> str | None:
+    """The checkpoint whose heads training may have to take; None where options say how many."""
+    if any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values()):
+        return None
+    return _start_of(args)
 
 
 def _start_of(args: Any) -> str | None:

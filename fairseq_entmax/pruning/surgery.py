@@ -8,7 +8,6 @@ between 0 and 1 is a factor on its columns. The result has no gates and gives th
 from __future__ import annotations
 
 import copy
-from argparse import Namespace
 from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -18,13 +17,18 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.attentions import PLACES
-from fairseq_entmax.criterions import plain_criterion
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, HeadsSpec, Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
-from fairseq_entmax.models.config import heads_options, mapping_options
+from fairseq_entmax.models.config import (
+    AttentionConfig,
+    heads_options,
+    mapping_options,
+    parse_mapping_option,
+)
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
+from fairseq_entmax.pruning.settings import model_settings, settings_of, without_history
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
 STATE = "pruning_state."
@@ -48,8 +52,8 @@ class PruningReport:
         weight_bytes_after: the same, of the result.
         undecided: heads whose gate is strictly between 0 and 1, with the gate. It was folded
             into the output projection.
-        mappings_after: the mappings of the layers of each attention that has heads apart, of the
-            result.
+        mappings_after: the mappings of the layers of each attention whose heads are apart, or
+            were before pruning, of the result.
     """
 
     heads_before: HeadCounts
@@ -157,11 +161,11 @@ def _prune(
     pruned = {
         **state,
         "model": weights,
-        "cfg": _settings(state.get("cfg"), model, options),
-        "args": _model_settings(copy.deepcopy(state.get("args")), model, options),
+        "cfg": settings_of(state.get("cfg"), model, options),
+        "args": model_settings(copy.deepcopy(state.get("args")), model, options),
         "criterion": None,
         "last_optimizer_state": None,
-        "extra_state": _without_history(state.get("extra_state")),
+        "extra_state": without_history(state.get("extra_state")),
     }
     shared = shared_names(model)
     parameters_before, bytes_before = size_of(state["model"], shared)
@@ -189,7 +193,7 @@ def checkpoint_heads(path: str) -> HeadCounts:
 
 
 def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings]:
-    """The same, and the mappings of the layers of each attention that has heads apart.
+    """The same, and the mappings of the layers of each attention whose heads are, or were, apart.
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
@@ -212,11 +216,12 @@ def _counts(model: SavedModel) -> HeadCounts:
 
 
 def _heads_apart(model: SavedModel) -> Mappings:
-    """The mappings of each attention that has a layer whose heads are apart."""
+    """The mappings of each attention whose heads are apart, or were before it was pruned."""
+    of_all = parse_mapping_option(AttentionConfig.of(model.args).attn_mapping)
     return {
         attention: list(model.options.specs[attention])
         for attention in _counts(model)
-        if any(isinstance(spec, HeadsSpec) for spec in model.options.specs[attention])
+        if any(isinstance(spec, HeadsSpec) for spec in [*of_all, *model.options.specs[attention]])
     }
 
 
@@ -315,40 +320,3 @@ def _cut_mapping(
         f"mapping.{name}": value.to(dtypes[name.rpartition(".")[2]])
         for name, value in values.items()
     }
-
-
-def _settings(
-    cfg: dict[str, Any] | None, model: SavedModel, options: dict[str, str]
-) -> dict[str, Any] | None:
-    """The checkpoint's settings, for a model with these options."""
-    if cfg is None:
-        return None
-    cfg = copy.deepcopy(cfg)
-    cfg["model"] = _model_settings(cfg["model"], model, options)
-    if isinstance(cfg.get("criterion"), dict):
-        cfg["criterion"] = plain_criterion(cfg["criterion"])
-    return cfg
-
-
-def _model_settings(settings: Any, model: SavedModel, options: dict[str, str]) -> Any:
-    """The settings of a model with these options and no gates."""
-    if settings is None:
-        return None
-    values = vars(settings) if isinstance(settings, Namespace) else settings
-    if model.args.arch != model.architecture:  # a stock model, which has become one of this package
-        values["attn_mapping"] = model.args.attn_mapping
-        for key in ("arch", "_name"):
-            if values.get(key) == model.architecture:
-                values[key] = model.args.arch
-    values |= {**options, "head_gates": None, "freeze_decoder": False}
-    if isinstance(values.get("criterion"), str):
-        values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
-    return settings
-
-
-def _without_history(extra_state: Any) -> Any:
-    """fairseq's extra state without moving averages, and without what training logged."""
-    if not isinstance(extra_state, dict):
-        return extra_state
-    gone = ("ema", "metrics", "best")
-    return {key: value for key, value in extra_state.items() if not key.startswith(gone)}

@@ -124,3 +124,43 @@ def rare_word(found, head, ranks, limit):
             rarest.append(rank == different[0])
             two.append(rank in different[:2])
     return {"rarest": mean(rarest), "two_rarest": mean(two)}
+
+
+def runs(row):
+    """Lists of neighbouring places with equal weight above zero."""
+    found = []
+    for place, weight in enumerate(row):
+        if weight == 0:
+            continue
+        if found and found[-1][-1] == place - 1 and row[place - 1] == weight:
+            found[-1].append(place)
+        else:
+            found.append([place])
+    return found
+
+
+def clusters(row):
+    """Lists of places with equal weight above zero, the heaviest first."""
+    weights = sorted({weight for weight in row if weight > 0}, reverse=True)
+    return [[place for place, other in enumerate(row) if other == weight] for weight in weights]
+
+
+def equal_weights(found, head):
+    """All four numbers of ``equal_weights``."""
+    rows = [row for sentence in found for row in sentence[head]]
+
+    def size(groups_of):
+        return mean(len(group) for row in rows for group in groups_of(row))
+
+    def weight(groups_of):
+        return mean(
+            sum(row[place] for group in groups_of(row) if len(group) > 1 for place in group)
+            for row in rows
+        )
+
+    return {
+        "run_length": size(runs),
+        "run_weight": weight(runs),
+        "cluster_size": size(clusters),
+        "cluster_weight": weight(clusters),
+    }

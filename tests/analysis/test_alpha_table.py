@@ -45,6 +45,32 @@ def test_fixed_mappings_are_shown_with_the_alpha_they_stand_for(tmp_path):
     assert not rows["cross", 0].learned
 
 
+def test_heads_apart_have_a_dash_and_null_where_they_have_no_such_value(tmp_path, capsys):
+    _, path = checkpoint(tmp_path, attn_mapping="entmax:init=1.5|sqpnormmax|fusedmax*2")
+    assert main(["alpha", path]) == 0
+    tables = capsys.readouterr().out.split("\n\n")
+    assert [table.split(maxsplit=1)[0].rstrip(",") for table in tables] == [
+        *("alpha", "p", "gamma", "tv")
+    ]
+    text = "entmax:init=1.5|sqpnormmax|fusedmax*2"
+    row = next(line for line in tables[0].splitlines() if line.startswith("cross"))
+    assert row.split() == ["cross", "0", text, "1.5000", "-", "2.0000", "2.0000"]
+    row = next(line for line in tables[3].splitlines() if line.startswith("cross"))
+    assert row.split() == ["cross", "0", text, "(fixed)", "-", "-", "0.1000", "0.1000"]
+    assert "learned: mean 1.5000, from 1.5000 to 1.5000" in tables[0]
+    assert main(["alpha", "--json", path]) == 0
+    printed = json.loads(capsys.readouterr().out)
+    assert printed[0]["p"] == [None, 1.5, None, None]
+
+
+def test_learned_strengths_have_a_table_of_their_own(tmp_path, capsys):
+    _, path = checkpoint(tmp_path, attn_mapping="fusedmax:tv=learned", tv_init="0.25")
+    assert main(["alpha", path]) == 0
+    alphas, strengths = capsys.readouterr().out.split("\n\n")
+    assert alphas.splitlines()[-1] == "no alpha is learned in this model"
+    assert strengths.splitlines()[-1] == "learned: mean 0.2500, from 0.2500 to 0.2500"
+
+
 def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
     _, path = checkpoint(tmp_path, "transformer")
     rows = alpha_table.checkpoint_values(path)

@@ -97,6 +97,35 @@ def test_a_known_value_out_of_its_range_is_refused_and_an_unknown_one_is_not():
         document.validate(analysis, "a.json")
 
 
+def without_first_heads():
+    """A document in which no first head of a layer has an alpha, as where heads are apart."""
+    analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
+    model = analysis["models"][2]
+    for layer in model["attentions"]:
+        layer["mapping"] = "sqpnormmax|entmax*2"
+        layer["heads"][0]["values"]["alpha"] = None
+    for line in model["records"]["alpha"]:
+        for layers in line["values"].values():
+            for row in layers.values():
+                row[0] = None
+    return analysis
+
+
+def test_heads_without_a_value_that_others_have_are_left_out_of_figures_and_means():
+    analysis = without_first_heads()
+    document.validate(analysis, "a.json")
+    drawn = {figure.name: figure.for_page() for figure in figures(analysis)}
+    (lines,) = drawn["alpha_trajectories"]["datasets"].values()
+    assert {row["name"].rpartition("head ")[2] for row in lines} == {"1", "2"}
+    (bars,) = drawn["alpha_histogram"]["datasets"].values()
+    assert sum(row["heads"] for row in bars) == 3 * 2 * 2
+    page = embedded(render_page(analysis, figures(analysis)))
+    heads = next(row for row in page["layers"] if row["model"] == 2)["heads"]
+    assert [head["values"]["alpha"] is None for head in heads] == [True, False, False]
+    summed = summary.as_table(analysis).splitlines()[-1]
+    assert "nan" not in summed.lower()
+
+
 def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
     assert not may_leave_out({"values": {"alpha": 1.0}})
     assert may_leave_out({"values": {"alpha": 1.01}})
@@ -121,6 +150,28 @@ def test_values_that_heads_share_are_those_of_each_of_them():
         {"values": {"strength": 0.5, "rank": 2.0}},
     ]
     assert HeadValues().of_layer(layer, [{}, {}]) == {"learned": ["strength"]}
+
+
+def test_heads_apart_without_a_value_have_null():
+    model = build_model(attn_mapping="sqpnormmax|fusedmax*2|softmax")
+    module = model.encoder.layers[0].self_attn
+    layer = MeasuredLayer("encoder-self", 0, None, module)
+    nothing = {"alpha": None, "tv": None, "p": None, "gamma": None}
+    assert [head["values"] for head in HeadValues().of_heads(layer)] == [
+        {**nothing, "p": 1.5, "gamma": 1.0},
+        *[{**nothing, "alpha": 2.0, "tv": 0.1}] * 2,
+        {**nothing, "alpha": 1.0},
+    ]
+
+
+def test_a_record_of_heads_apart_has_null_for_heads_without_the_value(tmp_path):
+    model = build_model(attn_mapping="entmax|sqpnormmax*3")
+    (tmp_path / "alpha.jsonl").write_text(
+        '{"update": 3, "alpha": {"cross": {"0": [1.5, null, null, null]}}}\n'
+    )
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
+    (line,) = training_records(loaded)["alpha"]
+    assert line["values"] == {"cross": {"0": [1.5, None, None, None]}}
 
 
 def test_records_are_read_by_the_names_that_mappings_have(tmp_path, caplog):

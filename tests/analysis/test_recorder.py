@@ -7,7 +7,7 @@ import torch
 from fairseq.hub_utils import GeneratorHubInterface
 
 from fairseq_entmax.analysis import AttentionRecorder, LoadedModel, record_attention
-from tests.support import MAPPINGS, batch, build_model, spread_scores, tiny_task
+from tests.support import EVERY_MAPPING, batch, build_model, spread_scores, tiny_task
 
 SHAPES = {"encoder-self": (3, 4, 7, 7), "decoder-self": (3, 4, 6, 6), "cross": (3, 4, 6, 7)}
 
@@ -16,7 +16,7 @@ def sample():
     return batch([7, 5, 2], [6, 3, 4])
 
 
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_every_head_of_every_layer_is_recorded(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     recorded, _ = record_attention(model, sample())
@@ -27,7 +27,7 @@ def test_every_head_of_every_layer_is_recorded(mapping):
             assert not weights.requires_grad
 
 
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_the_weights_are_those_that_fairseq_returns(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     net_input = sample()["net_input"]
@@ -60,7 +60,7 @@ def test_rows_are_probabilities_with_nothing_on_padding_or_the_future():
                 assert weights[hidden].eq(0).all()
 
 
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_recording_changes_no_result_and_leaves_no_trace(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     hooks = sum(len(m._forward_hooks) for m in model.modules())

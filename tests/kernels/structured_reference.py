@@ -1,33 +1,28 @@
-"""Mappings with structure in float64 with numpy, a row at a time, by other algorithms than the kernels'.
+"""Mappings with structure in float64 with numpy, by other algorithms than the kernels'.
 
-All take a row of scores, of which ``-inf`` are masked, and give its probabilities. Gradients are
-differences of these.
+Of the scores ``-inf`` are masked. Gradients are differences of the probabilities.
 """
 
 import numpy as np
 
 
 def entmax(scores, epsilon):
-    """Alpha-entmax by bisection of its threshold, Correia et al. 2019, eq. 6."""
-    top = scores.max()
-    if top == -np.inf:
-        return np.zeros_like(scores)
-    scaled = scores - top
-    if epsilon < 1e-12:
-        powers = np.exp(scaled)
-        return powers / powers.sum()
+    """Alpha-entmax by bisection of its threshold, Correia et al. 2019, eq. 6: (rows, keys), (rows, 1)."""
+    top = scores.max(-1, keepdims=True)
+    scaled = scores - np.where(top == -np.inf, 0.0, top)
 
     def powers_at(threshold):
-        base = epsilon * (scaled - threshold)
-        return np.where(base > -1, np.exp(np.log1p(np.maximum(base, -1 + 1e-300)) / epsilon), 0.0)
+        base = np.maximum(epsilon * (scaled - threshold), -1 + 1e-16)
+        return np.where(base > -1 + 1e-15, np.exp(np.log1p(base) / epsilon), 0.0)
 
-    low, high = 0.0, 1.0 / epsilon
-    high = min(high, np.log(max(len(scores), 2)) + 1.0)
-    for _ in range(100):
+    low = np.zeros_like(top)
+    high = np.minimum(1.0 / epsilon, np.log(max(scores.shape[-1], 2)) + 1.0)
+    for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (middle, high) if powers_at(middle).sum() > 1 else (low, middle)
+        is_low = powers_at(middle).sum(-1, keepdims=True) > 1
+        low, high = np.where(is_low, middle, low), np.where(is_low, high, middle)
     powers = powers_at(low)
-    return powers / powers.sum()
+    return powers / np.where(top == -np.inf, 1.0, powers.sum(-1, keepdims=True))
 
 
 def chain_prox(scores, strength):
@@ -105,58 +100,61 @@ def prox_oscar(scores, strength):
 
 
 def fusedmax(scores, epsilon, strength):
-    return entmax(prox_tv(scores, strength), epsilon)
+    rows = zip(scores, strength[:, 0], strict=True)
+    return entmax(np.stack([prox_tv(*row) for row in rows]), epsilon)
 
 
 def oscarmax(scores, epsilon, strength):
-    return entmax(prox_oscar(scores, strength), epsilon)
+    rows = zip(scores, strength[:, 0], strict=True)
+    return entmax(np.stack([prox_oscar(*row) for row in rows]), epsilon)
 
 
 def sq_pnorm_max(scores, epsilon, gamma):
     """By bisection of the threshold, Niculae and Blondel 2017: |u|_q^(2-q) sum u^(q-1) = gamma."""
-    top = scores.max()
-    if top == -np.inf:
-        return np.zeros_like(scores)
+    top = scores.max(-1, keepdims=True)
     q = 1.0 + 1.0 / epsilon
-    distances = (top - scores) / gamma
+    distances = (np.where(top == -np.inf, 0.0, top) - scores) / gamma
 
     def shares(size):  # u / max u
         return np.maximum(1.0 - distances / size, 0.0)
 
     def norm(size):
         v = shares(size)
-        return size * (v**q).sum() ** ((2.0 - q) / q) * (v ** (q - 1.0)).sum()
+        total = np.maximum((v**q).sum(-1, keepdims=True), 1e-300)
+        return size * total ** ((2.0 - q) / q) * (v ** (q - 1.0)).sum(-1, keepdims=True)
 
-    low, high = 0.5 * len(scores) ** (-2.0 / q), 1.0
-    for _ in range(100):
+    low, high = 0.5 * scores.shape[-1] ** (-2.0 / q), np.ones_like(top)
+    for _ in range(60):
         middle = 0.5 * (low + high)
-        low, high = (low, middle) if norm(middle) > 1 else (middle, high)
+        is_high = norm(middle) > 1
+        low, high = np.where(is_high, low, middle), np.where(is_high, middle, high)
     powers = shares(high) ** (q - 1.0)
-    return powers / powers.sum()
+    return powers / np.where(top == -np.inf, 1.0, powers.sum(-1, keepdims=True))
 
 
 MAPPINGS = {"tv": fusedmax, "oscar": oscarmax, "pnorm": sq_pnorm_max}
 
 
+def probabilities(kind, scores, epsilon, strength):
+    """Of rows ``(rows, keys)``, with numbers or ``(rows, 1)`` as parameters."""
+    parameters = [np.broadcast_to(p, (len(scores), 1)).astype(float) for p in (epsilon, strength)]
+    return MAPPINGS[kind](scores, *parameters)
+
+
 def gradients(kind, scores, epsilon, strength, grad, step=1e-5):
     """By central differences: with respect to the scores, to epsilon and to the strength.
 
-    That of a masked key is 0.
+    Args:
+        scores: (keys,), of which not all are masked; the gradient of a masked key is 0.
+        epsilon, strength: numbers.
+        grad: (keys,), with respect to the probabilities.
     """
-    mapping = MAPPINGS[kind]
-
-    def difference(above, below):
-        return ((mapping(*above) - mapping(*below)) * grad).sum() / (2 * step)
-
-    for_scores = np.zeros(len(scores))
-    for key in np.flatnonzero(scores > -np.inf):
-        move = np.zeros(len(scores))
-        move[key] = step
-        for_scores[key] = difference(
-            (scores + move, epsilon, strength), (scores - move, epsilon, strength)
-        )
-    for_epsilon = difference((scores, epsilon + step, strength), (scores, epsilon - step, strength))
-    for_strength = difference(
-        (scores, epsilon, strength + step), (scores, epsilon, strength - step)
+    moves = np.diag(np.where(scores == -np.inf, 0.0, step))
+    moves = np.pad(moves, ((0, 2), (0, 2)))
+    moves[-2, -2] = moves[-1, -1] = step
+    moves = np.concatenate([moves, -moves])
+    probs = probabilities(
+        kind, scores + moves[:, :-2], epsilon + moves[:, -2:-1], strength + moves[:, -1:]
     )
-    return for_scores, for_epsilon, for_strength
+    above, below = np.split(probs @ grad / (2 * step), 2)
+    return (above - below)[:-2], *(above - below)[-2:]

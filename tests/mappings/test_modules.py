@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from fairseq_entmax.mappings import Entmax, Mapping, parse_mapping
+from fairseq_entmax.mappings import Entmax, Mapping, SqPNormMax, parse_mapping, parse_mappings
 from fairseq_entmax.mappings.modules import check_alpha_init
 from tests.mappings.reference import bisection, random_rows, scores_derivative
 
@@ -403,6 +403,8 @@ EVERY_MODULE = {
     "sparsemax": parse_mapping("sparsemax").build,
     "entmax-1.33": lambda: Entmax(alpha=1.33),
     "entmax-learned": lambda: Entmax(num_alphas=4),
+    "sqpnormmax-learned": lambda: SqPNormMax("learned", 4),
+    "apart": lambda: parse_mappings("entmax|softmax*2|sqpnormmax")[0].build(4),
 }
 
 

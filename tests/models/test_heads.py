@@ -20,7 +20,7 @@ from fairseq_entmax.models import config as model_options
 from fairseq_entmax.models import saved as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.modules import attention_modules
-from tests.support import MAPPINGS, TINY, batch, build_model, spread_scores, tiny_task
+from tests.support import MAPPINGS, STRUCTURED, TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
 UNEVEN = {
@@ -150,7 +150,7 @@ def test_a_layer_norm_that_nothing_would_look_at_is_left_out(before):
     assert gone == (names if before else set())
 
 
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@pytest.mark.parametrize("mapping", [*MAPPINGS, *STRUCTURED])
 @pytest.mark.parametrize("heads", [UNEVEN, dict.fromkeys(UNEVEN, 0)])
 def test_decoding_step_by_step_equals_the_full_forward_pass(mapping, heads):
     model = spread_scores(build_model(attn_mapping=mapping, **heads)).double()

@@ -5,7 +5,7 @@ import torch
 from entmax import entmax_bisect
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
-from fairseq_entmax.mappings import parse_mapping
+from fairseq_entmax.mappings import parse_mappings
 from fairseq_entmax.modules import MultiheadAttention
 from tests.support import MAPPINGS
 
@@ -20,7 +20,8 @@ KINDS = {
 
 def make(kind, mapping="entmax", dtype=torch.float64, **options):
     torch.manual_seed(0)
-    module = parse_mapping(mapping).build(num_heads=HEADS)
+    (spec,) = parse_mappings(mapping)
+    module = spec.build(num_heads=HEADS)
     attention = MultiheadAttention(WIDTH, HEADS, module, **KINDS[kind], **options)
     with torch.no_grad():
         attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_entmax.mappings import Entmax, parse_mapping
+from fairseq_entmax.mappings import Entmax, parse_mapping, parse_mappings
 from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention
 from tests.modules.test_attention import (
     BATCH,
@@ -268,6 +268,14 @@ def test_half_precision_keeps_its_dtype(dtype, kept_heads, gated):
         ({"mapping": None}, r"4 heads do not fit the mapping None"),
         ({"kept_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4 gates"),
         ({"kept_heads": 2, "add_bias_kv": True}, r"add_bias_kv keeps all its heads"),
+        *(
+            (
+                {option: True, "mapping": parse_mappings(text)[0].build(HEADS)},
+                rf"attention with {option} has a key that is no word, .*: drop {option}, or use",
+            )
+            for option in ("add_bias_kv", "add_zero_attn")
+            for text in ("fusedmax", "entmax:oscar=learned", "sqpnormmax", "fusedmax|softmax*3")
+        ),
     ],
 )
 def test_what_does_not_fit_together_is_refused(options, message):

@@ -54,7 +54,7 @@ def backend(request):
 
 
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mapping", SPARSE)
+@pytest.mark.parametrize("mapping", [*SPARSE, "sparsemax|entmax|softmax|entmax"])
 @pytest.mark.parametrize("pads", [False, True])
 def test_output_and_gradients_are_those_of_the_parts(
     kind, mapping, pads, backend, calls, monkeypatch
@@ -119,6 +119,15 @@ def test_an_alpha_that_is_nan_is_seen_in_the_output(backend, calls, monkeypatch)
         gradient = module.q_proj.weight.grad.view(HEADS, -1)
         assert gradient[1].isnan().all()
     assert len(calls) == 1
+
+
+def test_a_hook_on_the_mapping_of_one_head_is_called(backend, calls, monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, backend)
+    module, seen = make("cross", "sparsemax|softmax*3", torch.float32), []
+    module.mapping.parts[1].register_forward_hook(lambda *call: seen.append(call[2].shape))
+    attend(module, "cross")
+    assert calls == []
+    assert [shape[1] for shape in seen] == [3]
 
 
 @pytest.mark.parametrize(

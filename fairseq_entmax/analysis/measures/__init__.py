@@ -16,6 +16,7 @@ from fairseq_entmax.analysis.measures.base import WeightMeasure as WeightMeasure
 from fairseq_entmax.analysis.measures.confidence import Confidence
 from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
+from fairseq_entmax.analysis.measures.equal_weights import EqualWeights
 from fairseq_entmax.analysis.measures.head_values import Gate, HeadValues
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
 from fairseq_entmax.analysis.measures.linguistic import Dependencies, NamedEntity, PartsOfSpeech
@@ -79,7 +80,7 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
-    *(Offsets(), RareWord(), SubwordMerging(), FinalPunctuation()),
+    *(EqualWeights(), Offsets(), RareWord(), SubwordMerging(), FinalPunctuation()),
     *(Dependencies(), PartsOfSpeech(), NamedEntity(), Diversity()),
 ):
     register_measure(_measure)

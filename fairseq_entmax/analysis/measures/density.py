@@ -34,7 +34,7 @@ class Density(WeightMeasure):
         import torch
 
         real = weights.queries.real
-        densities = torch.count_nonzero(weights.weights, dim=-1) / weights.attendable[:, None]
+        densities = weights.support / weights.attendable[:, None]
         sums.add_mean("density", densities, real)
         total = densities.masked_fill(~real[:, None], 0).sum(dim=2, dtype=torch.float64)
         by_sentence = total / weights.queries.lengths.clamp(min=1)[:, None]

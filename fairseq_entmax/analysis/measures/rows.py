@@ -44,6 +44,13 @@ class LayerWeights:
         return self.weights.argmax(dim=-1)
 
     @cached_property
+    def support(self) -> Tensor:
+        """How many keys get a weight above zero: ``(batch, heads, queries)`` int64."""
+        import torch
+
+        return torch.count_nonzero(self.weights, dim=-1)
+
+    @cached_property
     def entropies(self) -> Tensor:
         """Shannon's entropy of each row in nats: ``(batch, heads, queries)``, 0 or more."""
         import torch

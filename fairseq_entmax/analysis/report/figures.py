@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from fairseq_entmax.analysis.report import figures_density, figures_heads, figures_values
+from fairseq_entmax.analysis.report import (
+    figures_density,
+    figures_heads,
+    figures_segments,
+    figures_values,
+)
 from fairseq_entmax.analysis.report.charts import Analysis, Figure
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
 from fairseq_entmax.analysis.report.pruning_table import read_pruning as read_pruning
@@ -19,6 +24,7 @@ _DRAWN = (
     figures_heads.importance_agreement,
     figures_heads.offset_profile,
     figures_heads.dependency_accuracy,
+    figures_segments.attention_segments,
 )
 
 

@@ -12,7 +12,7 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
-from fairseq_entmax.analysis.report.payload import page_data, weights_block
+from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
 # In this order they make one script: what is used stands before what uses it
@@ -28,6 +28,7 @@ SCRIPTS = (
     "heads.js",
     "weights.js",
     "canvas.js",
+    "groups.js",
     "thumbnails.js",
     "large.js",
     "maps.js",
@@ -69,8 +70,10 @@ def render_page(
         "style": _template("style.css"),
         "data": _json(page_data(analysis, figures, measure)),
         "weights": "\n".join(
-            f'<script type="text/plain" id="weights-{number}">{weights_block(entry)}</script>'
+            f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])
+            for name, block in (("weights", weights_block(entry)), ("groups", groups_block(entry)))
+            if block is not None
         ),
         "library": library,
         "script": script,

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.document import rounded
+from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report.roles import roles
@@ -128,8 +129,8 @@ def _head(
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
-    """The tokens of a sentence, and where each attention lies in its block of weights."""
-    start = 0
+    """The tokens of a sentence, and where each attention lies in its blocks of weights and groups."""
+    start = grouped = 0
     models: list[list[dict[str, Any]]] = []
     for attentions in entry["models"]:
         models.append([])
@@ -138,6 +139,9 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
             place = {"attention": item["attention"], "layer": item["layer"], **sizes}
             models[-1].append({**place, "start": start})
             start += math.prod(item["shape"])
+            if "groups" in item:
+                models[-1][-1]["groups"] = grouped
+                grouped += math.prod(item["shape"])
     return {
         "sentence": entry["sentence"],
         "source": entry["source"],
@@ -174,6 +178,23 @@ def weights_block(entry: dict[str, Any]) -> str:
         for weights in [decoded(item).reshape(-1)]
         for start in range(0, weights.size, BLOCK)
     ]
+    return _block(parts)
+
+
+def groups_block(entry: dict[str, Any]) -> str | None:
+    """The groups of equal weights of a sentence's maps, a byte a weight, likewise: of those
+    attentions and layers that have some; None without any."""
+    parts = [
+        groups.tobytes()
+        for attentions in entry["models"]
+        for item in attentions
+        for groups in [decoded_groups(item)]
+        if groups is not None
+    ]
+    return _block(parts) if parts else None
+
+
+def _block(parts: Sequence[bytes]) -> str:
     # Without a time in it, the same analysis gives the same page
     return base64.b64encode(gzip.compress(b"".join(parts), 9, mtime=0)).decode("ascii")
 

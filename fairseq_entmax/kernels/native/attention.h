@@ -17,6 +17,8 @@ typedef struct {
     const float *epsilon;                       /* (heads,) */
     const uint8_t *padding;                     /* (sentences, keys), 1 is left out; or null */
     const float *mask; /* (keys, queries up to a multiple of LANES), added to the scores; or null */
+    long kind;         /* of structure, see structured.h */
+    const float *strength; /* (heads,); null without structure */
 } Shape;
 
 /* What a thread works on */
@@ -26,10 +28,16 @@ typedef struct {
     float *rows[2];         /* (LANES, width): the same, and the gradients of outputs, as rows */
     float *sums[2];         /* (keys, width): the gradients of keys and values */
     int32_t *listed;        /* (keys,): which keys the block has */
+    ivec *seen;             /* (1 + keys + 1,): which of all keys the queries see */
     long width;             /* size, up to a multiple of LANES */
 } Work;
 
 #define TILE 8
+
+static inline Structure structure_of(const Shape *shape, long head)
+{
+    return make_structure(shape->kind, all(shape->epsilon[head]), all(shape->kind ? shape->strength[head] : 0.0f));
+}
 
 static inline float *matrix(const Matrices *m, long sentence, long head)
 {
@@ -44,7 +52,8 @@ static int make_work(Work *work, const Shape *shape, int arrays)
            sums = 2 * shape->keys * width * sizeof(float);
     work->queries = aligned_alloc(sizeof(vec), lanes + rows + sums);
     work->listed = malloc((shape->keys + TILE) * sizeof(int32_t));
-    if (!work->block.memory || !work->queries || !work->listed) return 1;
+    work->seen = aligned_alloc(sizeof(ivec), (shape->keys + 2) * sizeof(ivec));
+    if (!work->block.memory || !work->queries || !work->listed || !work->seen) return 1;
     work->outputs = work->queries + width + TILE;
     work->rows[0] = (float *)(work->queries + 2 * (width + TILE));
     work->rows[1] = work->rows[0] + LANES * width;
@@ -58,6 +67,7 @@ static void free_work(Work *work)
     free(work->block.memory);
     free(work->queries);
     free(work->listed);
+    free(work->seen);
 }
 
 /* Rows of `size` numbers into lanes; missing ones are 0 */
@@ -140,13 +150,13 @@ static long list_keys(const Shape *shape, long sentence, long first, int32_t *li
     return length;
 }
 
-/* Scores to distances from the largest of each query; keys that cannot have a probability are taken
- * from the list. Returns which queries have NaN or infinity. */
-static ivec keep_listed(const Shape *shape, Work *work, long first, int count, long length, vec epsilon)
+/* Adds the mask to listed scores; what it leaves out is -infinity. Returns the largest of each query, and in
+ * broken which have NaN or infinity. */
+static inline vec mask_listed(const Shape *shape, Work *work, long first, int count, long length, ivec *broken)
 {
     long queries = (shape->queries + LANES - 1) / LANES * LANES;
-    vec *restrict distances = work->block.array[DISTANCES], top = all(-INFINITY), least = -1.0f / epsilon;
-    ivec there = {0}, broken = {0}, counts = {0};
+    vec *restrict distances = work->block.array[DISTANCES], top = all(-INFINITY);
+    ivec there = {0}, found = {0};
     for (int k = 0; k < count; k++) there[k] = -1;
     for (long i = 0; i < length; i++) {
         vec score = distances[i];
@@ -158,10 +168,18 @@ static ivec keep_listed(const Shape *shape, Work *work, long first, int count, l
         }
         distances[i] = score = WHERE(seen, score, all(-INFINITY));
         top = WHERE(score > top, score, top);
-        broken |= score != score;
+        found |= score != score;
     }
-    broken |= top == INFINITY;
+    *broken = found | (top == INFINITY);
+    return top;
+}
+
+/* Listed scores to distances from the largest; keys that cannot have a probability are taken from the list */
+static inline void drop_listed(Work *work, long length, vec top, vec epsilon, ivec broken)
+{
+    vec *restrict distances = work->block.array[DISTANCES], least = -1.0f / epsilon;
     vec origin = WHERE(top == -INFINITY, all(0.0f), top);
+    ivec counts = {0};
     long kept = 0;
     for (long i = 0; i < length; i++) {
         vec distance = distances[i] - origin;
@@ -173,7 +191,43 @@ static ivec keep_listed(const Shape *shape, Work *work, long first, int count, l
     }
     memcpy(work->block.counts, &counts, sizeof counts);
     work->block.length = kept;
+}
+
+/* Listed scores to distances. Returns which queries have NaN or infinity. */
+static ivec keep_listed(const Shape *shape, Work *work, long first, int count, long length, vec epsilon)
+{
+    ivec broken;
+    vec top = mask_listed(shape, work, first, count, length, &broken);
+    drop_listed(work, length, top, epsilon, broken);
     return broken;
+}
+
+/* Listed scores to probabilities with structure. Returns which queries are to be NaN. */
+static ivec map_listed(const Shape *shape, Work *work, long first, int count, long length,
+                       const Structure *structure)
+{
+    Block *block = &work->block;
+    vec *restrict distances = block->array[DISTANCES], top;
+    ivec broken;
+    if (structure->kind == TV) {
+        top = mask_listed(shape, work, first, count, length, &broken);
+        vec origin = WHERE(top == -INFINITY, all(0.0f), top);
+        for (long i = 0; i < length; i++) distances[i] = WHERE(broken, all(-INFINITY), distances[i] - origin);
+        block->length = length;
+        prox_tv(block, structure->strength, work->listed);
+    } else {
+        broken = keep_listed(shape, work, first, count, length, epsilon_to_keep(structure, length));
+        if (structure->kind == OSCAR) prox_oscar(block, structure->epsilon, structure->strength);
+    }
+    if (structure->kind == PNORM) {
+        solve_pnorm(block, structure->epsilon, structure->strength);
+    } else {
+        top = all(-INFINITY);
+        for (long i = 0; i < block->length; i++) top = WHERE(distances[i] > top, distances[i], top);
+        drop_listed(work, block->length, top, structure->epsilon, broken);
+        solve_with_ties(block, structure->epsilon);
+    }
+    return broken | (structure->without & has_keys(block));
 }
 
 /* The probabilities of a block of queries, of all keys: (keys, LANES) */
@@ -195,6 +249,7 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
+    Structure structure = structure_of(shape, head);
     float *q = matrix(query, sentence, head), *out = matrix(output, sentence, head);
     for (long first = 0; first < shape->queries; first += LANES) {
         int count = smaller(shape->queries - first, LANES);
@@ -203,9 +258,14 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
         long length = list_keys(shape, sentence, first, work->listed);
         dot_listed(work->queries, shape->size, matrix(key, sentence, head), key->row, work->listed, length,
                    block->array[DISTANCES]);
-        ivec broken = keep_listed(shape, work, first, count, length, epsilon);
-        broken |= without & has_keys(block);
-        solve(block, epsilon);
+        ivec broken;
+        if (shape->kind == NO_STRUCTURE) {
+            broken = keep_listed(shape, work, first, count, length, epsilon);
+            broken |= without & has_keys(block);
+            solve(block, epsilon);
+        } else {
+            broken = map_listed(shape, work, first, count, length, &structure);
+        }
         vec *p = block->array[POWERS];
         if (any(broken))
             for (long i = 0; i < block->length; i++) p[i] = WHERE(broken, all(NAN), p[i]);
@@ -223,8 +283,22 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
 typedef struct {
     Matrices query, key, value, grad; /* grad: of the output */
     Matrices for_query, for_key, for_value;
-    double *for_alpha; /* (sentences, heads), or null */
+    double *for_alpha;    /* (sentences, heads), or null */
+    double *for_strength; /* the same */
 } Gradients;
+
+/* Which of all keys the queries of the lanes see, from 1 on, with nothing before them and behind */
+static void see_keys(const Shape *shape, long sentence, long first, ivec *seen)
+{
+    long queries = (shape->queries + LANES - 1) / LANES * LANES;
+    seen[0] = seen[shape->keys + 1] = (ivec){0};
+    for (long j = 0; j < shape->keys; j++) {
+        ivec sees = (ivec){0} - 1;
+        if (shape->padding && shape->padding[sentence * shape->keys + j]) sees = (ivec){0};
+        else if (shape->mask) sees = *(const given_vec *)(shape->mask + j * queries + first) != -INFINITY;
+        seen[j + 1] = sees;
+    }
+}
 
 /* The gradients of one head in one sentence, from the probabilities that attend_forward kept. */
 static void attend_backward(const Shape *shape, long sentence, long head, Gradients *g, const float *probs,
@@ -232,8 +306,10 @@ static void attend_backward(const Shape *shape, long sentence, long head, Gradie
 {
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     Block *block = &work->block;
+    Structure structure = structure_of(shape, head);
+    ivec *seen = shape->kind == TV && g->for_strength ? work->seen : 0;
     long width = work->width;
-    double for_alpha = 0;
+    double for_alpha = 0, for_strength = 0;
     float *query = matrix(&g->query, sentence, head), *grad = matrix(&g->grad, sentence, head),
           *for_query = matrix(&g->for_query, sentence, head);
     memset(work->sums[0], 0, 2 * shape->keys * width * sizeof(float));
@@ -255,8 +331,12 @@ static void attend_backward(const Shape *shape, long sentence, long head, Gradie
         load_lanes(grad + first * g->grad.row, g->grad.row, count, shape->size, 1.0f, work->outputs);
         dot_listed(work->outputs, shape->size, matrix(&g->value, sentence, head), g->value.row, work->listed,
                    block->length, block->array[GRADS]);
-        vec of_alpha = differentiate(block, epsilon, g->for_alpha != 0);
-        for (int k = 0; k < count; k++) for_alpha += of_alpha[k];
+        OfParameters of = {{0}, {0}};
+        if (seen) see_keys(shape, sentence, first, seen);
+        if (shape->kind == NO_STRUCTURE) of.for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
+        else of = differentiate_structure(block, &structure, seen, work->listed, g->for_alpha != 0);
+        for (int k = 0; k < count; k++) for_alpha += of.for_epsilon[k];
+        for (int k = 0; k < count; k++) for_strength += of.for_strength[k];
         vec *for_scores = block->array[SENSITIVITIES];
         mix_listed(for_scores, matrix(&g->key, sentence, head), g->key.row, work->listed, block->length,
                    shape->size, work->outputs);
@@ -272,4 +352,5 @@ static void attend_backward(const Shape *shape, long sentence, long head, Gradie
             for_value[j * g->for_value.row + c] = work->sums[1][j * width + c];
         }
     if (g->for_alpha) g->for_alpha[sentence * shape->heads + head] = for_alpha;
+    if (g->for_strength) g->for_strength[sentence * shape->heads + head] = for_strength;
 }

@@ -7,7 +7,7 @@ Scores never reach memory; the probabilities do where a backward pass will need 
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from typing import Any, NamedTuple, cast
 
 import torch
 from torch import Tensor
@@ -19,7 +19,8 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     positions_first,
 )
-from fairseq_entmax.kernels.native import library, rows
+from fairseq_entmax.kernels.native import library, rows, structured
+from fairseq_entmax.kernels.structure import TV
 
 
 class _Matrices(ctypes.Structure):
@@ -42,6 +43,8 @@ class _Shape(ctypes.Structure):
         *((name, ctypes.c_long) for name in ("sentences", "heads", "queries", "keys", "size")),
         ("scale", ctypes.c_float),
         *((name, ctypes.c_void_p) for name in ("epsilon", "padding", "mask")),
+        ("kind", ctypes.c_long),
+        ("strength", ctypes.c_void_p),
     )
 
 
@@ -50,6 +53,7 @@ class _Gradients(ctypes.Structure):
         *((name, _Matrices) for name in ("query", "key", "value", "grad")),
         *((name, _Matrices) for name in ("for_query", "for_key", "for_value")),
         ("for_alpha", ctypes.c_void_p),
+        ("for_strength", ctypes.c_void_p),
     )
 
 
@@ -78,17 +82,39 @@ def _blocks(queries: int) -> int:
     return -(-queries // library.lanes())
 
 
-def _shape(query: Tensor, key: Tensor, epsilon: Tensor, options: ScoreSettings) -> _Shape:
+def _shape(
+    query: Tensor,
+    key: Tensor,
+    epsilon: Tensor,
+    options: ScoreSettings,
+    kind: str | None,
+    strength: Tensor | None,
+) -> _Shape:
     padding, mask, _, scale = options
     return _Shape(
         *(*query.shape[:3], key.size(2), query.size(3), scale),
         *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
+        *(0 if kind is None else structured.NUMBERS[kind], library.address(strength)),
     )
 
 
 def _threads(query: Tensor, key: Tensor) -> int:
     numbers = query.size(0) * query.size(1) * query.size(2) * key.size(2)
     return library.threads_for(numbers, query.size(0) * query.size(1))
+
+
+def _of_heads(parameter: float | Tensor | None, heads: int) -> Tensor | None:
+    """A number for each head, as the library reads them."""
+    if parameter is None:
+        return None
+    return torch.as_tensor(parameter, dtype=torch.float32).expand(heads).contiguous()
+
+
+def _summed(each: Tensor | None, like: Tensor | None) -> Tensor | None:
+    """Numbers of sentences and heads, summed to a parameter."""
+    if each is None or like is None:
+        return None
+    return each.sum(0).sum_to_size(like.shape).to(like.dtype)
 
 
 class _Attention(torch.autograd.Function):
@@ -100,53 +126,66 @@ class _Attention(torch.autograd.Function):
         value: Tensor,
         epsilon: float | Tensor,
         options: ScoreSettings,
+        kind: str | None = None,
+        strength: float | Tensor | None = None,
     ) -> Tensor:
         options = _as_read(options, query, key)
         batch, heads, queries, _ = query.shape
-        row_epsilon = torch.as_tensor(epsilon, dtype=torch.float32).expand(heads).contiguous()
+        row_epsilon, row_strength = _of_heads(epsilon, heads), _of_heads(strength, heads)
+        assert row_epsilon is not None
         output = positions_first(query)
         probs = None
         if any(ctx.needs_input_grad):
             sizes = (batch, heads, _blocks(queries), key.size(2), library.lanes())
             probs = query.new_empty(sizes)
         if output.numel():
+            shape = _shape(query, key, row_epsilon, options, kind, row_strength)
             library.check(
                 library.library().entmax_attention_forward(
-                    ctypes.byref(_shape(query, key, row_epsilon, options)),
+                    ctypes.byref(shape),
                     *(ctypes.byref(_Matrices.of(t)) for t in (query, key, value, output)),
                     library.address(probs),
                     _threads(query, key),
                 )
             )
-        is_tensor = isinstance(epsilon, Tensor)
-        ctx.save_for_backward(query, key, value, epsilon if is_tensor else None, row_epsilon, probs)
-        ctx.epsilon, ctx.scale = None if is_tensor else epsilon, options.scale
+        parameters = [p if isinstance(p, Tensor) else None for p in (epsilon, strength)]
+        # TV's strength alone has a gradient that the probabilities do not tell
+        masks: tuple[Tensor | None, ...] = (None, None)
+        if kind == TV:
+            masks = options[:2]
+        of_rows = (row_epsilon, row_strength, probs)
+        ctx.save_for_backward(query, key, value, *parameters, *of_rows, *masks)
+        ctx.numbers = [None if isinstance(p, Tensor) else p for p in (epsilon, strength)]
+        ctx.kind, ctx.scale = kind, options.scale
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, row_epsilon, probs = ctx.saved_tensors
+        query, key, value, epsilon, strength, row_epsilon, row_strength, probs, *masks = (
+            ctx.saved_tensors
+        )
         if derivatives.are_wanted(grad):
-            # From (batch, heads, blocks, keys, lanes)
-            rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
-            inputs = (query, key, value, ctx.epsilon if epsilon is None else epsilon)
-            return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), None
+            return _differentiable(ctx, grad)
         # Hooks on what is saved may give it back in other places
         query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
         probs = probs.contiguous()
         grad = dense_rows(grad)  # held until the library has read it
         tensors = [positions_first(query), positions_first(key), positions_first(value)]
-        for_epsilon = None
-        if ctx.needs_input_grad[3]:
-            for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64)
+        for_epsilon, for_strength = (
+            torch.zeros(query.shape[:2], dtype=torch.float64) if is_wanted else None
+            for is_wanted in (*ctx.needs_input_grad, False, False)[3:7:3]
+        )
         if query.numel() and key.numel():
             gradients = _Gradients(
                 *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *tensors)),
-                library.address(for_epsilon),
+                *(library.address(for_epsilon), library.address(for_strength)),
             )
+            masks = [None if mask is None else mask.contiguous() for mask in masks]
+            options = ScoreSettings(*masks, scale=ctx.scale)
+            shape = _shape(query, key, row_epsilon, options, ctx.kind, row_strength)
             library.check(
                 library.library().entmax_attention_backward(
-                    ctypes.byref(_shape(query, key, row_epsilon, ScoreSettings(scale=ctx.scale))),
+                    ctypes.byref(shape),
                     ctypes.byref(gradients),
                     library.address(probs),
                     _threads(query, key),
@@ -154,9 +193,74 @@ class _Attention(torch.autograd.Function):
             )
         else:
             tensors = [tensor.zero_() for tensor in tensors]
-        if for_epsilon is not None:
-            for_epsilon = for_epsilon.sum(0).sum_to_size(epsilon.shape).to(epsilon.dtype)
-        return (*tensors, for_epsilon, None)
+        parameters = _summed(for_epsilon, epsilon), None, None, _summed(for_strength, strength)
+        return *tensors, *parameters
+
+
+def _differentiable(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+    """The gradients in operations that autograd follows."""
+    query, key, value, epsilon, strength, _, _, probs, *masks = ctx.saved_tensors
+    # From (batch, heads, blocks, keys, lanes)
+    rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
+    if ctx.kind is None:
+        inputs = (query, key, value, ctx.numbers[0] if epsilon is None else epsilon)
+        return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), None, None, None
+    raise NotImplementedError(
+        f"native attention with structure ({ctx.kind}) has no second derivatives, and no gradients "
+        f"of many outputs at once: set FAIRSEQ_ENTMAX_KERNEL=torch"
+    )
 
 
 attention = attention_by(_Attention, takes, "in float32 on a CPU")
+
+
+def structured_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float = 1.0,
+) -> Tensor:
+    """Attention with a mapping with structure, as :meth:`~fairseq_entmax.kernels.backends.Attention`.
+
+    A key that a mask leaves out parts its neighbours.
+
+    Args:
+        query, key, value: as there.
+        kind: one of :data:`fairseq_entmax.kernels.structure.KINDS`.
+        epsilon, strength: of :class:`fairseq_entmax.kernels.structure.Structure`: each a number, or
+            a tensor of one for all or ``(heads,)``, which may require a gradient.
+        key_padding_mask, attn_mask, causal, scale: as there.
+
+    Returns:
+        As there. Differentiable once.
+
+    Raises:
+        ValueError: shapes, dtypes or devices are not as said.
+    """
+    if isinstance(strength, Tensor) and (
+        strength.numel() not in (1, query.size(1)) or not strength.is_floating_point()
+    ):
+        raise ValueError(
+            f"strength must be a number, or floating point of shape ({query.size(1)},), one for "
+            f"each head, not {tuple(strength.shape)} in {strength.dtype}"
+        )
+    bound = _Bound(kind, strength)
+    attend = attention_by(cast("type[torch.autograd.Function]", bound), takes, "in float32 on a CPU")
+    return attend(query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale)
+
+
+class _Bound(NamedTuple):
+    """Attention with structure, as a function of what attention has without."""
+
+    kind: str
+    strength: float | Tensor
+
+    def apply(self, *inputs: Any) -> Tensor:
+        output: Tensor = _Attention.apply(*inputs, self.kind, self.strength)
+        return output

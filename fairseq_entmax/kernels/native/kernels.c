@@ -174,7 +174,7 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Work work;
-        failed = make_work(&work, shape, FORWARD_ARRAYS);
+        failed = make_work(&work, shape, shape->kind == NO_STRUCTURE ? FORWARD_ARRAYS : STRUCTURED_ARRAYS);
 #pragma omp for schedule(static)
         for (long one = 0; one < shape->sentences * shape->heads; one++)
             if (!failed)

@@ -81,6 +81,7 @@ static vec strength_of_runs(const Block *block, const ivec *seen, const int32_t 
     vec sum = {0};
     for (long i = 0; i < block->length; i++) {
         const ivec *here = seen + 1 + (listed ? listed[i] : i);
+        sum += mean[i] * 0.0f; /* NaN stays */
         int starts = i == 0 || are_apart(listed, i), ends = i + 1 == block->length || are_apart(listed, i + 1);
         if (starts) sum -= ZERO_UNLESS(here[-1] & (p[i] > 0.0f), mean[i]);
         if (ends) sum -= ZERO_UNLESS(here[1] & (p[i] > 0.0f), mean[i]);
@@ -98,12 +99,13 @@ static double mean_of_clusters(const Block *block, int k, int is_single)
     const float(*sorted)[LANES] = (const float(*)[LANES])block->array[LOGS];
     Places places = (Places)block->array[WEIGHTS];
     Lanes grad = (Lanes)block->array[SENSITIVITIES];
+    long kept = 0;
     double sum = 0;
-    for (long first = 0, end; first < block->length && sorted[first][k] > 0.0f; first = end) {
+    while (kept < block->length && sorted[kept][k] > 0.0f) kept++;
+    for (long first = 0, end; first < kept; first = end) {
         double total = 0;
-        for (end = first; end < block->length && sorted[end][k] == sorted[first][k]; end++)
-            total += grad[places[end][k]][k];
-        sum += 0.5 * (first + end - 1) * total;
+        for (end = first; end < kept && sorted[end][k] == sorted[first][k]; end++) total += grad[places[end][k]][k];
+        sum += 0.5 * (first + end - kept) * total; /* ranks about their mean: the gradients sum to 0 */
         if (is_single || end == first + 1) continue;
         for (long rank = first; rank < end; rank++) grad[places[rank][k]][k] = total / (end - first);
     }
@@ -112,11 +114,12 @@ static double mean_of_clusters(const Block *block, int k, int is_single)
 
 static vec mean_of_all_clusters(const Block *block, vec strength)
 {
-    vec sums;
+    vec sums, spoiled = {0};
+    for (long i = 0; i < block->length; i++) spoiled += block->array[SENSITIVITIES][i] * 0.0f; /* NaN stays */
     memcpy(block->array[LOGS], block->array[PROBS], block->length * sizeof(vec));
     sort_lanes(block->array[LOGS], (ivec *)block->array[WEIGHTS], block->length);
     for (int k = 0; k < LANES; k++) sums[k] = mean_of_clusters(block, k, strength[k] == 0.0f);
-    return sums;
+    return sums + spoiled;
 }
 
 /* The gradients of a block's probabilities: of the scores in the place of the sensitivities. `seen` as

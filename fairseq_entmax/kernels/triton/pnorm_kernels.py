@@ -92,7 +92,7 @@ def _solve(distance, epsilon, gamma, keys, KIND: tl.constexpr):
         low = tl.where(excess > 0.0, low, scale)
         moved = scale - excess / tl.where(slope > 0.0, slope, 1.0)
         moved = tl.where((moved > low) & (moved < high), moved, 0.5 * (low + high))
-        far = (tl.abs(excess) > TOLERANCE * gamma) & (tl.abs(moved - scale) > LEAST_STEP * scale)
+        far = (tl.abs(excess) > gamma * TOLERANCE) & (tl.abs(moved - scale) > scale * LEAST_STEP)
         far &= total > 0.0
         scale = tl.where(far, moved, scale)
         moving = tl.max(far.to(tl.int32), axis=0)

@@ -7,7 +7,7 @@ together; the sort that OSCAR needs is left to torch.
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 import triton
@@ -18,31 +18,29 @@ from fairseq_entmax.kernels.structure import PNORM, TV
 from fairseq_entmax.kernels.triton import rows as plain_rows
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.pnorm_kernels import pnorm_backward_kernel, pnorm_forward_kernel
-from fairseq_entmax.kernels.triton.rows import INTERPRETED, on_device, tile_of
+from fairseq_entmax.kernels.triton.rows import INTERPRETED, Tile, on_device, tile_of
 from fairseq_entmax.kernels.triton.tv_kernels import tv_backward_kernel, tv_forward_kernel
 
 __all__ = ["INTERPRETED", "gradients", "probabilities", "takes"]
 
 # The longest row: a scan holds several numbers of each key in registers
 LONGEST_ROW = 4096
-# Rows that share a program wait for the one with the most rounds, and a row that has a warp for
-# itself is scanned without shared memory
-TV_NUMBERS_A_TILE = 256
-TV_NUMBERS_A_WARP = 512
+# The longest row that a thread holds by itself, and the releases of Triton that deal it a tile so
+LONGEST_OF_A_THREAD = 32
+THREADS_HAVE_ROWS = tuple(int(part) for part in triton.__version__.split(".")[:2]) >= (3, 7)
+# Longer rows are scanned by a warp without shared memory, as long as each has one for itself
+LEAST_TILE = 256
+NUMBERS_A_WARP = 512
 
 
-class TvTile(NamedTuple):
-    """Rows and keys that a program holds (see the kernels), and its warps of 32 threads."""
-
-    rows: int
-    block: int
-    warps: int
-
-
-def tv_tile_of(keys: int) -> TvTile:
-    """The tile of total variation for rows of ``keys`` keys."""
+def tv_tile_of(keys: int, number: int) -> Tile:
+    """The tile of total variation for ``number`` rows of ``keys`` keys."""
     block = max(16, triton.next_power_of_2(keys))
-    return TvTile(max(1, TV_NUMBERS_A_TILE // block), block, max(1, block // TV_NUMBERS_A_WARP))
+    if block <= LONGEST_OF_A_THREAD and THREADS_HAVE_ROWS:
+        # The interpreter scans key by key, also where there is no row
+        rows = min(32, triton.next_power_of_2(number)) if INTERPRETED else 32
+        return Tile(block, rows, 1, 1, True)
+    return Tile(1, max(1, LEAST_TILE // block), block, max(1, block // NUMBERS_A_WARP), True)
 
 
 def takes(scores: Tensor, kind: str) -> bool:
@@ -96,9 +94,8 @@ def gradients(
         bits = None
         if masked is not None and for_strength:
             bits = masked.expand_as(probs).contiguous().view(torch.uint8)
-        others = (bits, grad, *grads)
         flags["HAS_MASK"] = bits is not None
-        _launch(tv_backward_kernel, kind, probs, epsilon, strength, *others, **flags)
+        _launch(tv_backward_kernel, kind, probs, epsilon, strength, bits, grad, *grads, **flags)
     else:
         _launch(pnorm_backward_kernel, kind, probs, epsilon, strength, grad, *grads, **flags)
     return grads
@@ -118,18 +115,19 @@ def _launch(
     number = rows.numel() // keys
     epsilons, inner, entries = epsilon_of_rows(epsilon, rows, torch.float32)
     strengths, strength_inner, strength_entries = epsilon_of_rows(strength, rows, torch.float32)
+    sizes = [number, keys, inner, entries, strength_inner, strength_entries]
     if kind == TV:
-        a_program, block, warps = tv_tile_of(keys)
-        sizes = {"ROWS": a_program, "BLOCK": block}
+        tile = tv_tile_of(keys, number)
+        sizes.append(1)
     else:
-        chunks, a_program, lanes, warps, _ = tile_of(keys)
-        sizes = {"CHUNKS": chunks, "ROWS": a_program, "LANES": lanes}
+        tile = tile_of(keys)
     with on_device(rows):
-        kernel[(triton.cdiv(number, a_program),)](
-            *(rows, epsilons, strengths, *others),
-            *(number, keys, inner, entries, strength_inner, strength_entries),
+        kernel[(triton.cdiv(number, tile.rows),)](
+            *(rows, epsilons, strengths, *others, *sizes),
             KIND=kind_of(epsilon),
-            num_warps=warps,
-            **sizes,
+            CHUNKS=tile.chunks,
+            ROWS=tile.rows,
+            LANES=tile.lanes,
+            num_warps=tile.warps,
             **flags,
         )

@@ -1,8 +1,11 @@
 """The kernels of :mod:`fairseq_entmax.kernels.triton.structured` for total variation.
 
-A tile has the shape (rows, keys): scans need the keys on one axis. What a key has to know of its
-neighbours comes by scans too, since a tile cannot be moved along an axis otherwise; where it is in
-memory, it is loaded again.
+A tile has the shape (chunks, rows, lanes), as in :mod:`fairseq_entmax.kernels.triton.rows_kernels`,
+but scans need the keys on one axis: short rows lie in chunks, with one lane, so that a thread has
+a row for itself and scans it without another thread; long rows are one chunk.
+
+What a key has to know of its neighbours comes by scans too, since a tile cannot be moved along an
+axis otherwise; where it is in memory, it is loaded again.
 
 The algorithm is that of ``docs/attention.md``: a chain is cut, again and again, between the keys
 whose value will be above the mean of their segment and those whose value will be below.
@@ -23,12 +26,19 @@ from fairseq_entmax.kernels.triton.math import (
     any_for,
     max_keys,
     numbers_of,
+    of_rows,
     or_without,
     share_of,
     solve,
     sum_keys,
 )
-from fairseq_entmax.kernels.triton.rows_kernels import epsilon_of, of_probs
+from fairseq_entmax.kernels.triton.rows_kernels import (
+    epsilon_of,
+    load_gradients,
+    load_scores,
+    of_probs,
+    tile_at,
+)
 
 # What a segment ends with: nothing, a cut with the higher or the lower value on this side, or the
 # end of a chain. The first three are labels too, of keys that have that of their neighbour, or are
@@ -49,9 +59,9 @@ def _add(sum_left, count_left, sum_right, count_right):
 
 
 @triton.jit
-def _copy(value_right, is_right, value_left, is_left):
-    """The nearest value to the right, in a scan from there."""
-    return tl.where(is_left > 0, value_left, value_right), is_left | is_right
+def _nearest(right, left):
+    """The nearest number to the right that is not NaN, in a scan from there."""
+    return tl.where(left == left, left, right)
 
 
 @triton.jit
@@ -80,13 +90,12 @@ def _label(right, left):
 
 
 @triton.jit
-def _means(x, starts, ends):
+def _means(x, starts, ends, AXIS: tl.constexpr):
     """The mean of each segment, at all of its keys: the same number, to the bit."""
     count = tl.where(starts, STARTS + 1, 1)
-    total, count = tl.associative_scan((x, count), 1, _add)
+    total, count = tl.associative_scan((x, count), AXIS, _add)
     mean = total / (count & (STARTS - 1)).to(tl.float32)
-    mean, _ = tl.associative_scan((mean, ends.to(tl.int32)), 1, _copy, reverse=True)
-    return mean
+    return tl.associative_scan(tl.where(ends, mean, float("nan")), AXIS, _nearest, reverse=True)
 
 
 @triton.jit
@@ -96,93 +105,96 @@ def _raised(end, strength):
 
 
 @triton.jit
-def _round(x, ends, strength):
+def _round(x, ends, strength, AXIS: tl.constexpr):
     """The means of all segments, and the ends once each that has to be is cut.
 
     Args:
         x: a tile of numbers.
         ends: what each key ends.
-        strength: ``(rows, 1)``.
+        strength: of rows, of a shape that broadcasts to that of the tile.
     """
-    before = (tl.associative_scan(ends | (CHAIN << 2), 1, _behind) >> 2) & 3
+    before = (tl.associative_scan(ends | (CHAIN << 2), AXIS, _behind) >> 2) & 3
     starts, is_end = before != NOTHING, ends != NOTHING
     x = x + (_raised(before, strength) - _raised(ends, strength))
-    mean = _means(x, starts, is_end)
+    mean = _means(x, starts, is_end, AXIS)
     # The flow d_i = clip(d_i-1, -strength, strength) + mean - x_i, 0 before a segment
     gap = mean - x
     low = tl.where(starts, gap, gap - strength)
     high = tl.where(starts, gap, gap + strength)
     add = tl.where(starts, 0.0, gap)
-    _, flow, _ = tl.associative_scan((add, low, high), 1, _compose)
+    _, flow, _ = tl.associative_scan((add, low, high), AXIS, _compose)
     # Only labels that follow from that of the next key are those of a cut: a label of each key's
     # own goes wrong where scores are equal
     certain = tl.where(flow < -strength, HIGH, tl.where(flow >= strength, LOW, NOTHING))
     label = tl.where(is_end, tl.where(flow < 0.0, HIGH, LOW), certain)
-    labels = tl.associative_scan(label, 1, _label, reverse=True)
+    labels = tl.associative_scan(label, AXIS, _label, reverse=True)
     cut = (ends == NOTHING) & (label != NOTHING) & (label != (labels >> 2))
-    return mean, tl.where(cut, label, ends), tl.max(tl.max(cut.to(tl.int32), axis=1), axis=0)
+    return mean, tl.where(cut, label, ends), tl.max(max_keys(cut.to(tl.int32)), axis=0)
 
 
 @triton.jit
-def _prox(x, ends, strength):
+def _prox(x, ends, strength, AXIS: tl.constexpr):
     """Segments of which each has the mean of its keys.
 
     Args:
         x: a tile, 0 at masked keys.
         ends: :data:`CHAIN` at each masked key and before it, and at the last key.
-        strength: ``(rows, 1)``, above 0 where not all keys are ends.
+        strength: as in :func:`_round`, above 0 where not all keys are ends.
     """
     mean = x
     cuts = 1
     # Each round cuts somewhere, or is the last
     while cuts > 0:
-        mean, ends, cuts = _round(x, ends, strength)
+        mean, ends, cuts = _round(x, ends, strength, AXIS)
     return mean
 
 
 @triton.jit
-def _tile(rows, keys, ROWS: tl.constexpr, BLOCK: tl.constexpr):
-    """Rows, which of them there are, keys, which of them there are, and where in memory."""
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    key = tl.arange(0, BLOCK)[None, :]
-    inside = (row < rows)[:, None] & (key < keys)
-    return row, row < rows, key, inside, row[:, None] * keys + key
+def _tile(rows, keys, one, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr):
+    """As :func:`fairseq_entmax.kernels.triton.rows_kernels.tile_at`."""
+    row, is_row, key, at = tile_at(rows, keys, CHUNKS, ROWS, LANES)
+    if LANES == 1:
+        # Were it known to be 1, Triton would deal neighbours in memory out to neighbouring threads
+        at = row[None, :, None] * keys + key * one
+    return row, is_row, key, at
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["one"])
 def tv_forward_kernel(
     scores_ptr, epsilon_ptr, strength_ptr, probs_ptr,
-    rows, keys, inner, entries, strength_inner, strength_entries,
-    KIND: tl.constexpr, ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    rows, keys, inner, entries, strength_inner, strength_entries, one,
+    KIND: tl.constexpr, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Probabilities of ``ROWS`` rows; scores and probabilities ``(rows, keys)``, contiguous."""
-    row, is_row, key, inside, at = _tile(rows, keys, ROWS, BLOCK)
+    AXIS: tl.constexpr = 0 if LANES == 1 else 2
+    row, is_row, key, at = _tile(rows, keys, one, CHUNKS, ROWS, LANES)
     given = epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
     strength = tl.load(
         strength_ptr + row // strength_inner % strength_entries, mask=is_row, other=0.0
     )
     epsilon = any_for(given)
     inverse = LOG2_E / epsilon
-    scores = tl.load(scores_ptr + at, mask=inside, other=float("-inf"))
-    after = tl.load(scores_ptr + at + 1, mask=inside & (key + 1 < keys), other=float("-inf"))
+    scores, inside = load_scores(scores_ptr, at, 0, keys, key, is_row)
+    after, _ = load_scores(scores_ptr, at, 1, keys, key, is_row)
     scores, broken = numbers_of(scores)
     after, _ = numbers_of(after)
     top = max_keys(scores)
     broken = or_without(or_without(broken, given, top), strength, top)
     # Distances keep their digits where all scores are far from 0
-    distance = scores - tl.where(top == float("-inf"), 0.0, top)[:, None]
+    distance = scores - of_rows(tl.where(top == float("-inf"), 0.0, top), scores)
     masked = scores == float("-inf")
     distance = tl.where(masked, 0.0, tl.maximum(distance, -HUGE))
-    moves = (strength > 0.0)[:, None]
-    strength = tl.minimum(tl.where(moves, strength[:, None], 1.0), HUGE)
+    strength = of_rows(strength, scores)
+    moves = strength > 0.0
+    strength = tl.minimum(tl.where(moves, strength, 1.0), HUGE)
     is_end = masked | (after == float("-inf")) | (moves == 0)
-    z = _prox(distance, tl.where(is_end, CHAIN, NOTHING), strength)
+    z = _prox(distance, tl.where(is_end, CHAIN, NOTHING), strength, AXIS)
     # A mean of one number may have been rounded
     z = tl.where(masked, float("-inf"), tl.where(moves, z, distance))
     top = max_keys(z)
-    z -= tl.where(top == float("-inf"), 0.0, top)[:, None]
+    z -= of_rows(tl.where(top == float("-inf"), 0.0, top), z)
     _, p, total = solve(z, epsilon, inverse, KIND)
-    tl.store(probs_ptr + at, p * share_of(total, broken)[:, None], mask=inside)
+    tl.store(probs_ptr + at, p * of_rows(share_of(total, broken), p), mask=inside)
 
 
 @triton.jit
@@ -192,27 +204,27 @@ def _sign_of(other, own, counts):
     return above - tl.where(counts & (other < own), 1.0, 0.0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["one"])
 def tv_backward_kernel(
     probs_ptr, epsilon_ptr, strength_ptr, masked_ptr, grad_ptr,
     grad_scores_ptr, grad_epsilon_ptr, grad_strength_ptr,
-    rows, keys, inner, entries, strength_inner, strength_entries,
+    rows, keys, inner, entries, strength_inner, strength_entries, one,
     KIND: tl.constexpr, HAS_MASK: tl.constexpr,
     FOR_SCORES: tl.constexpr, FOR_EPSILON: tl.constexpr, FOR_STRENGTH: tl.constexpr,
-    ROWS: tl.constexpr, BLOCK: tl.constexpr,
+    CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.constexpr,
 ):  # fmt: skip
     """Gradients of ``ROWS`` rows; tensors ``(rows, keys)``, contiguous, parameters' ``(rows,)``.
 
     A group is a run of equal probabilities: its keys share what entmax alone gives them. The
     strength pulls a group towards each of its two neighbours.
     """
-    row, is_row, key, inside, at = _tile(rows, keys, ROWS, BLOCK)
+    AXIS: tl.constexpr = 0 if LANES == 1 else 2
+    row, is_row, key, at = _tile(rows, keys, one, CHUNKS, ROWS, LANES)
     epsilon = epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND)
-    p = tl.load(probs_ptr + at, mask=inside, other=0.0)
-    grad = tl.load(grad_ptr + at, mask=inside, other=0.0)
-    s, logs, inverse_power = of_probs(p, epsilon[:, None], KIND, FOR_EPSILON)
+    p, grad, inside = load_gradients(probs_ptr, grad_ptr, at, 0, keys, key, is_row)
+    s, logs, inverse_power = of_probs(p, of_rows(epsilon, p), KIND, FOR_EPSILON)
     if FOR_EPSILON:
-        centred = grad - sum_keys(p * grad)[:, None]
+        centred = grad - of_rows(sum_keys(p * grad), p)
         entropy, weight, from_weight, from_mean, from_log = alpha_sums(
             p, logs, inverse_power, centred, epsilon
         )
@@ -224,13 +236,13 @@ def tv_backward_kernel(
         )
         weights = sum_keys(s)
         middle = sum_keys(s * grad) / tl.where(weights == 0.0, 1.0, weights)
-        alone = s * (grad - middle[:, None])
+        alone = s * (grad - of_rows(middle, p))
         has_left, has_right = inside & (key > 0), inside & (key + 1 < keys)
         left = tl.load(probs_ptr + at - 1, mask=has_left, other=-1.0)
         right = tl.load(probs_ptr + at + 1, mask=has_right, other=-1.0)
         # Without a strength nothing is shared
-        apart = (strength == 0.0)[:, None]
-        shared = _means(alone, apart | (left != p), apart | (right != p))
+        apart = of_rows(strength == 0.0, p)
+        shared = _means(alone, apart | (left != p), apart | (right != p), AXIS)
         shared = tl.where(apart, alone, shared)
         if FOR_SCORES:
             tl.store(grad_scores_ptr + at, shared, mask=inside)

@@ -88,8 +88,8 @@ def synthetic_analysis(
         "settings": {
             "offsets": list(OFFSETS), "density_bins": BINS, "rare_rank": 500,
             "positional_share": 0.9, "relevance_sentences": 16, "gradient_sentences": 200,
-            "measures": ["density", "entropy", "confidence", "offsets", "rare_word",
-                         "subword_merging", "final_punctuation", "diversity", "relevance",
+            "measures": ["density", "entropy", "confidence", "equal_weights", "offsets",
+                         "rare_word", "subword_merging", "final_punctuation", "diversity", "relevance",
                          "gradient"],
         },
         "models": documents,
@@ -221,6 +221,13 @@ def _head(
         "density_histogram": [int(n) for n in np.histogram(densities, BINS, (0, 1))[0]],
         "entropy": float(3 * (1 - confidence) + 0.2 * rng.random()),
         "confidence": confidence,
+        # By chance: what softmax and entmax have
+        "equal_weights": {
+            "run_length": 1.0,
+            "run_weight": 0.0,
+            "cluster_size": 1.0,
+            "cluster_weight": 0.0,
+        },
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
         "rare_word": None

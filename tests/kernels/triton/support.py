@@ -37,7 +37,7 @@ for case in json.load(sys.stdin):
     constants = {name: value for name, value in constants.items() if name in signature}
     made = triton.compile(
         ASTSource(kernel, signature, constants, aligned),
-        target=GPUTarget("cuda", 90, 32),
+        target=GPUTarget("cuda", case.get("architecture", 90), 32),
         options=case["options"],
     )
     print(json.dumps([len(made.asm["cubin"]), made.metadata.shared]))
@@ -45,12 +45,12 @@ for case in json.load(sys.stdin):
 
 
 def compile_for_h100(cases):
-    """Compile kernels in a process without the interpreter; no GPU is needed.
+    """Compile kernels, for an H100 or another, without the interpreter; no GPU is needed.
 
     Args:
         cases: dicts of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
-            ``types`` by name, ``constants``, ``options``, and whether 16 divides all whole numbers,
-            ``aligned``.
+            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers,
+            ``aligned``, and the ``architecture`` if another than an H100's is meant, as 80.
 
     Returns:
         For each the bytes of its code, and those of shared memory that a program takes.

@@ -60,6 +60,9 @@ function drawPanel(panel) {
   panel.base = element("canvas");
   const context = sharpContext(panel.base, width, height);
   paintCells(context, map, left, top, cell);
+  if (map.groups) {
+    paintSegments(context, map, left, top, cell);
+  }
   context.fillStyle = getComputedStyle(panel.element).color;
   map.rows.forEach((_, query) => drawRowLabel(context, panel, query));
   map.columns.forEach((_, key) => drawColumnLabel(context, panel, key));
@@ -128,7 +131,9 @@ function drawCursor(panel, cursor) {
   context.strokeRect(left + 0.5, y + 0.5, width - 1, cell - 1);
   context.strokeRect(x + 0.5, top + 0.5, cell - 1, height - 1);
   context.lineWidth = 3;
-  context.strokeRect(x, y, cell, cell);
+  const segments = groupAt(map, cursor.query, cursor.key);
+  const framed = segments.length ? segments : [{ from: cursor.key, to: cursor.key + 1 }];
+  framed.forEach(({ from, to }) => context.strokeRect(left + from * cell, y, (to - from) * cell, cell));
 }
 
 function pointAt(panel, event, point) {
@@ -144,7 +149,9 @@ function pointAt(panel, event, point) {
   // A finger would hide it: what it says stands above the maps, too
   if (event.pointerType === "mouse") {
     const weight = weightText(panel.map, query, key);
-    showTooltip(`${panel.map.rows[query]} → ${panel.map.columns[key]}: ${weight}`, event.clientX, event.clientY);
+    const together = groupText(panel.map, query, key);
+    const text = `${panel.map.rows[query]} → ${panel.map.columns[key]}: ${weight}`;
+    showTooltip(together ? `${text} – as each of ${together}` : text, event.clientX, event.clientY);
   }
 }
 

@@ -169,6 +169,10 @@ function showMapLegend() {
   if (maps.attention === "decoder-self") {
     swatches.push(["future", "in the future, not seen"]);
   }
+  if (hasGroups()) {
+    swatches.push(["segment", "equal weights side by side, in one box"]);
+    swatches.push(["mark", "the same mark in a row: equal weights apart"]);
+  }
   legend(byId("map-legend"), ["above 0", "1"], swatches);
   const rows = {
     "encoder-self": "Rows are the tokens that look, columns those that are looked at.",
@@ -176,6 +180,14 @@ function showMapLegend() {
     "cross": "Rows are the tokens that are predicted, columns the source.",
   };
   byId("map-hint").textContent = `${rows[maps.attention]} The middle of the scale is 0.25: it runs with the square root of the weight.`;
+}
+
+/* Whether some head of what may be shown has groups of equal weights. */
+function hasGroups() {
+  const { models } = report.sentences[maps.sentence];
+  return shownModels().some((model) =>
+    models[model].some(({ attention, groups }) => attention === maps.attention && groups !== undefined),
+  );
 }
 
 function shownModels() {
@@ -257,8 +269,16 @@ function showReadout(drawn, cursor) {
       element("span", { class: "name", title: headTitle(shown) }, ` ${shown.layer}.${shown.head} ${report.models[model].name}`),
     ),
   );
+  const together = drawn.flatMap(({ model, map: other }) => {
+    const text = groupText(other, query, key);
+    const name = drawn.length > 1 ? `${report.models[model].name}: ` : "";
+    return text ? [element("span", { "data-group": model, "title": name + text }, name + text)] : [];
+  });
+  const isGrouped = drawn.some(({ map: other }) => other.groups);
+  readout.classList.toggle("grouped", isGrouped);
   readout.replaceChildren(
     element("span", { class: "tokens" }, tokens),
     element("span", { class: "weights" }, ...weights),
+    isGrouped ? element("span", { class: "together" }, ...together) : "",
   );
 }

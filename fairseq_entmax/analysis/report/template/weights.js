@@ -6,11 +6,12 @@
 
 const unpacked = new Map();
 
-function sentenceBytes(number) {
-  if (!unpacked.has(number)) {
-    unpacked.set(number, unpack(byId(`weights-${number}`).textContent));
+function sentenceBytes(number, name = "weights") {
+  const id = `${name}-${number}`;
+  if (!unpacked.has(id)) {
+    unpacked.set(id, unpack(byId(id).textContent));
   }
-  return unpacked.get(number);
+  return unpacked.get(id);
 }
 
 async function unpack(base64) {
@@ -33,11 +34,18 @@ async function headMap(number, head) {
   const index = layersOf(head.model, head.attention)
     .find((layer) => layer.layer === head.layer)
     .heads.findIndex((other) => other.head === head.head);
-  const start = place.start + index * queries * keys;
+  const ofHead = (all, start) => {
+    const from = start + index * queries * keys;
+    return all.subarray(from, from + queries * keys);
+  };
+  const hasGroups = place.groups !== undefined;
+  const groups = hasGroups ? ofHead(await sentenceBytes(number, "groups"), place.groups) : null;
   return {
     queries,
     keys,
-    bytes: bytes.subarray(start, start + queries * keys),
+    bytes: ofHead(bytes, place.start),
+    // Other heads of the layer may have some
+    groups: groups?.some(Boolean) ? groups : null,
     isCausal: head.attention === "decoder-self",
     ...axes(sentence, head.attention),
   };
@@ -63,12 +71,14 @@ function weightText(map, query, key) {
     return "in the future";
   }
   const byte = map.bytes[query * map.keys + key];
-  if (byte === 0) {
-    return "exactly 0";
-  }
-  const weight = (byte / 255) ** 2;
+  return byte === 0 ? "exactly 0" : timesWeight(byte, 1);
+}
+
+/* So many times the weight of a byte. */
+function timesWeight(byte, count) {
+  const weight = count * (byte / 255) ** 2;
   const digits = weight < 0.01 ? 5 : 3;
   const unit = 10 ** digits;
-  const error = (byte + 0.25) / 255 ** 2 + 0.5 / unit;
+  const error = (count * (byte + 0.25)) / 255 ** 2 + 0.5 / unit;
   return `${weight.toFixed(digits)} ± ${(Math.ceil(error * unit) / unit).toFixed(digits)}`;
 }

@@ -1,0 +1,90 @@
+"""Which keys of a query have equal weight, for attention maps: decided on exact weights.
+
+Weights of maps are rounded, to float16 and in a page to a byte, and different ones become equal.
+So a head whose mapping makes groups has them by number, beside its weights.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as Dictionary
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.measures.equal_weights import RUNS, equal_to_left, in_group
+from fairseq_entmax.analysis.packing import packed, unpacked
+
+# Groups of a row that have a number: what a byte tells apart
+MOST = 255
+
+
+def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
+    """The group that each key is in.
+
+    Args:
+        weights: ``(heads, queries, keys)``, zero at masked keys.
+        kinds: of each head, whether its groups are ``runs``, of neighbours, or ``clusters``, in
+            any place; None for a head without groups.
+
+    Returns:
+        ``(heads, queries, keys)`` uint8: 0 for a key with a weight of its own, or of zero, else
+        the number of its group in the row, from 1: of runs from the left, of clusters from the
+        heaviest. Groups beyond the first 255 of a row are 0.
+    """
+    groups = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
+    for head, kind in enumerate(kinds):
+        if kind == RUNS:
+            groups[head] = _numbered(weights[head])
+        elif kind is not None:
+            in_order, places = weights[head].sort(dim=-1, descending=True)
+            groups[head].scatter_(-1, places, _numbered(in_order))
+    return groups
+
+
+def _numbered(rows: Tensor) -> Tensor:
+    """Runs of two or more, by number."""
+    equal = equal_to_left(rows)
+    is_member = in_group(equal)
+    numbers = (is_member & ~equal).cumsum(dim=-1)
+    return numbers.where(is_member & (numbers <= MOST), 0).to(torch.uint8)
+
+
+def encode_groups(groups: Tensor) -> str:
+    """Write the numbers of groups as text: a byte each, compressed by zlib, in base64."""
+    return packed(groups.cpu().numpy())
+
+
+def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
+    """Read the groups of one layer of one attention from ``maps`` in ``analysis.json``.
+
+    Args:
+        entry: with ``shape``, and ``groups`` where the mappings of its heads make some.
+
+    Returns:
+        ``(heads, queries, keys)`` uint8, as :func:`numbered_groups` gives them; None without.
+
+    Raises:
+        ValueError: the text does not hold numbers of that shape, and nothing else.
+    """
+    text = entry.get("groups")
+    if text is None:
+        return None
+    try:
+        data = unpacked(text, math.prod(entry["shape"]))
+    except ValueError as error:
+        raise ValueError(f"groups of the shape {entry['shape']} cannot be read: {error}") from None
+    return numpy.frombuffer(data, dtype=numpy.uint8).reshape(entry["shape"])
+
+
+def check_groups(groups: numpy.ndarray, weights: numpy.ndarray) -> None:
+    """Refuse groups that are not of these weights, both ``(heads, queries, keys)``.
+
+    Raises:
+        ValueError: a key of weight zero is in one.
+    """
+    if bool(((groups != 0) & (weights == 0)).any()):
+        raise ValueError("a key is in a group of equal weights, and its own is 0")

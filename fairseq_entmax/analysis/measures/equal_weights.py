@@ -1,0 +1,150 @@
+"""Phrases and clusters: keys to which a query gives exactly the same weight."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from collections.abc import Mapping as Dictionary
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+RUNS, CLUSTERS = "runs", "clusters"
+# What a mapping calls the strength that makes weights equal: of neighbours, or anywhere
+_MADE_BY = {"tv": RUNS, "oscar": CLUSTERS}
+
+
+def groups_made(values: Dictionary[str, float | None]) -> str | None:
+    """What groups of equal weight a head's mapping makes: runs, clusters or, None, neither.
+
+    By its values, since weights cannot say whether two are equal by chance. With a strength of
+    0 it makes none; a head without that strength has None, or NaN.
+    """
+    for name, kind in _MADE_BY.items():
+        value = values.get(name)
+        if value is not None and value > 0:
+            return kind
+    return None
+
+
+class EqualWeights(WeightMeasure):
+    """Keys of a query with exactly the same weight above zero, in the precision the model has: runs
+    of neighbours, which a key of weight zero or a masked one parts, and clusters in any place. A key
+    with a weight of its own is a run, and a cluster, of one. Other mappings than those that make
+    weights equal, fusedmax and oscarmax, have groups of two by chance alone."""
+
+    name = "equal_weights"
+    source = "after Niculae and Blondel 2017, figure 1"
+    numbers = (
+        Number(
+            "run-length",
+            "Run length",
+            "keys in a run of neighbours with equal weight above zero, mean over all runs; with "
+            "softmax 1, but for coincidences",
+            ("equal_weights", "run_length"),
+            largest=None,
+            least=1,
+        ),
+        Number(
+            "run-weight",
+            "Weight in runs",
+            "share of a query's weight on runs of two keys or more, mean over the queries; with "
+            "softmax 0, but for coincidences",
+            ("equal_weights", "run_weight"),
+        ),
+        Number(
+            "cluster-size",
+            "Cluster size",
+            "keys of a query with equal weight above zero, side by side or apart, mean over all such "
+            "clusters; with softmax 1, but for coincidences",
+            ("equal_weights", "cluster_size"),
+            largest=None,
+            least=1,
+        ),
+        Number(
+            "cluster-weight",
+            "Weight in clusters",
+            "share of a query's weight on clusters of two keys or more, mean over the queries; with "
+            "softmax 0, but for coincidences",
+            ("equal_weights", "cluster_weight"),
+        ),
+    )
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        """All of it; in tables of heads only what some head's mapping makes."""
+        layers = (layer for model in analysis["models"] for layer in model["attentions"])
+        made = {groups_made(head["values"]) for layer in layers for head in layer["heads"]}
+        for number in self.numbers:
+            kind = RUNS if number.name.startswith("run") else CLUSTERS
+            is_made = kind in made
+            yield replace(number, is_main=is_made, in_summary=is_made)
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        rows, real = weights.weights.detach(), weights.queries.real
+        support = weights.support
+        in_order = _ascending(rows)
+        # Nothing is equal in most rows of most heads: only the others are looked at closely
+        is_tied = (_ties(in_order, support) > 0) & real[:, None]
+        by_place = rows[is_tied], in_order[is_tied]
+        for (length, weight), tied in zip(
+            (("run_length", "run_weight"), ("cluster_size", "cluster_weight")),
+            by_place,
+            strict=True,
+        ):
+            equal = equal_to_left(tied)
+            groups = support.clone()
+            groups[is_tied] -= equal.sum(dim=-1)
+            sums.add(length, _by_head(support, real))
+            sums.add(f"{length}/count", _by_head(groups, real))
+            shares = rows.new_zeros(support.shape)
+            shares[is_tied] = (tied * in_group(equal)).sum(dim=-1)
+            sums.add_mean(weight, shares, real)
+
+
+def equal_to_left(rows: Tensor) -> Tensor:
+    """Whether each key has the weight of the key to its left, above zero.
+
+    Args:
+        rows: ``(…, keys)``: weights.
+
+    Returns:
+        ``(…, keys)`` bool; false at the first key.
+    """
+    equal = rows != 0
+    equal[..., :1] = False
+    equal[..., 1:] &= rows[..., 1:] == rows[..., :-1]
+    return equal
+
+
+def in_group(equal: Tensor) -> Tensor:
+    """Whether each key is one of two or more, by what :func:`equal_to_left` gives."""
+    member = equal.clone()
+    member[..., :-1] |= equal[..., 1:]
+    return member
+
+
+def _ascending(rows: Tensor) -> Tensor:
+    """Each row sorted: equal weights side by side."""
+    import numpy
+    import torch
+
+    if rows.device.type == "cpu":  # ten times as fast for rows as short as sentences
+        return torch.from_numpy(numpy.sort(rows.numpy(), axis=-1))
+    return rows.sort(dim=-1).values
+
+
+def _ties(in_order: Tensor, support: Tensor) -> Tensor:
+    """How many weights above zero equal the one before, ``(batch, heads, queries)``."""
+    import torch
+
+    equal = torch.count_nonzero(in_order[..., 1:] == in_order[..., :-1], dim=-1)
+    zeros = in_order.size(-1) - support
+    return equal - (zeros - 1).clamp(min=0)
+
+
+def _by_head(counts: Tensor, real: Tensor) -> Tensor:
+    return counts.masked_fill(~real[:, None], 0).sum(dim=(0, 2))

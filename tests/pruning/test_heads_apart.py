@@ -1,0 +1,179 @@
+"""Models whose heads have mappings and strengths of their own, without some of their heads."""
+
+import copy
+import shlex
+from argparse import ArgumentParser, Namespace
+
+import pytest
+import torch
+
+from fairseq_entmax.cli import main
+from fairseq_entmax.models.config import add_arguments
+from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
+from tests.pruning.test_surgery import (
+    ALL,
+    logits,
+    rebuilt,
+    state_of,
+    trained,
+    translations,
+    without,
+)
+from tests.support import TINY, build_model
+
+GONE = {
+    Head("encoder-self", 0, 1),
+    *(Head("decoder-self", 0, head) for head in (0, 2, 3)),
+    *(Head("decoder-self", 1, head) for head in range(4)),
+    Head("cross", 1, 0),
+    Head("cross", 1, 3),
+}
+OPTIONS = [
+    {"attn_mapping": "entmax|fusedmax|softmax|entmax"},
+    {"attn_mapping": "(entmax:tv=learned|sqpnormmax:p=learned*3)*2"},
+    {"attn_mapping": "sparsemax|softmax*3,entmax"},
+    {
+        "attn_mapping": "softmax",
+        "cross_attn_mapping": "entmax|softmax|entmax*2",
+        "share_alpha": "layer",
+    },
+    {"attn_mapping": "entmax:tv=learned"},
+    {"attn_mapping": "oscarmax:oscar=learned,sqpnormmax:p=learned", "share_alpha": "attention"},
+]
+
+
+def varied(**options):
+    """A model whose heads have learned different values."""
+    model = trained(**options)
+    generator = torch.Generator().manual_seed(3)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if ".mapping." in name:
+                parameter.add_(torch.randn(parameter.shape, generator=generator))
+    return model
+
+
+def head_values(model, attention, layer):
+    (mapping,) = (
+        module.mapping
+        for name, number, module in attention_modules(model)
+        if (name, number) == (attention, layer)
+    )
+    return mapping.head_values()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=lambda options: "-".join(options.values()))
+def test_a_pruned_model_gives_what_the_whole_one_gives_without_these_heads(options):
+    whole = varied(**options)
+    smaller = rebuilt(prune_state(state_of(whole, **options), "some.pt", GONE)[0])
+    expected = without(whole, GONE)
+    torch.testing.assert_close(logits(smaller), logits(expected), atol=1e-5, rtol=0)
+    assert translations(smaller) == translations(expected)
+    before, after = head_values(whole, "cross", 1), head_values(smaller, "cross", 1)
+    for name, values in after.items():
+        own = before[name] if len(before[name]) == 1 else before[name][[1, 2]]
+        torch.testing.assert_close(
+            values.expand(2), own.expand(2), atol=0, rtol=0, equal_nan=True, msg=name
+        )
+    names = {name for name in before if not before[name].expand(4)[1:3].isnan().all()}
+    assert set(after) == names
+
+
+def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
+    options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
+    pruned, report = prune_state(state_of(varied(**options), **options), "some.pt", GONE)
+    settings = vars(pruned["cfg"]["model"])
+    texts = {
+        name: settings[f"{name}_attn_mapping"] for name in ("encoder_self", "decoder_self", "cross")
+    }
+    assert texts == {
+        "encoder_self": "(entmax|softmax|entmax),(entmax|fusedmax|softmax|entmax)",
+        "decoder_self": "fusedmax,entmax",
+        "cross": "(entmax|fusedmax|softmax|entmax),(fusedmax|softmax)",
+    }
+    assert {name: ",".join(map(str, specs)) for name, specs in report.mappings_after.items()}[
+        "cross"
+    ] == "entmax|fusedmax|softmax|entmax,fusedmax|softmax"
+    names = [name for name in pruned["model"] if "layers.0.self_attn.mapping" in name]
+    assert names == ["encoder.layers.0.self_attn.mapping.parts.0.alpha_logit"]
+
+
+def test_it_can_be_pruned_again_until_one_mapping_is_left():
+    options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
+    whole = varied(**options)
+    first, _ = prune_state(state_of(whole, **options), "some.pt", GONE)
+    again = {Head("encoder-self", 0, 1), Head("cross", 1, 1), Head("encoder-self", 1, 0)}
+    second, _ = prune_state(first, "pruned.pt", again)
+    assert vars(second["cfg"]["model"])["encoder_self_attn_mapping"] == (
+        "entmax,(fusedmax|softmax|entmax)"
+    )
+    assert second["model"]["encoder.layers.0.self_attn.mapping.alpha_logit"].shape == (2,)
+    expected = logits(without(rebuilt(first), again))
+    torch.testing.assert_close(logits(rebuilt(second)), expected, atol=1e-5, rtol=0)
+
+
+def test_a_checkpoint_with_other_numbers_of_heads_than_its_text_names_is_refused():
+    options = {"attn_mapping": "softmax|sparsemax*3"}
+    state = state_of(varied(**options), **options)
+    state["cfg"]["model"].attn_mapping = "softmax|sparsemax*2"
+    with pytest.raises(ValueError, match="names 3 heads, the layer has 4"):
+        prune_state(state, "some.pt", GONE)
+
+
+def test_closed_heads_take_their_mappings_with_them():
+    options = {"attn_mapping": "sparsemax|entmax:tv=learned*3", "head_gates": ALL}
+    gated = varied(**options)
+    smaller = rebuilt(prune_state(state_of(gated, **options), "some.pt")[0])
+    torch.testing.assert_close(logits(smaller), logits(gated), atol=1e-5, rtol=0)
+
+
+@pytest.fixture
+def pruned_file(tmp_path):
+    options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
+    state = state_of(varied(**options), **options)
+    torch.save(state, tmp_path / "whole.pt")
+    prune_checkpoint(str(tmp_path / "whole.pt"), str(tmp_path / "small.pt"), GONE)
+    return tmp_path / "small.pt"
+
+
+def test_print_config_gives_options_that_build_the_same_heads(pruned_file, capsys):
+    assert main(["prune", str(pruned_file), "--print-config"]) == 0
+    printed = capsys.readouterr().out
+    parser = ArgumentParser()
+    add_arguments(parser)
+    options = {k: v for k, v in vars(parser.parse_args(shlex.split(printed))).items() if v}
+    built = build_model(attn_mapping="entmax", **options)
+    small = torch.load(pruned_file)["model"]
+    assert {k: v.shape for k, v in built.state_dict().items()} == {
+        k: v.shape for k, v in small.items()
+    }
+
+
+def test_training_that_starts_from_it_needs_no_word_about_its_heads(pruned_file, tmp_path):
+    start = {"save_dir": str(tmp_path / "new"), "finetune_from_model": str(pruned_file)}
+    model = build_model(attn_mapping="entmax|fusedmax|softmax|entmax", **start)
+    model.load_state_dict(torch.load(pruned_file)["model"])
+    assert str(model.attention_options.specs["cross"][1]) == "fusedmax|softmax"
+    with pytest.raises(ValueError, match=r"layer 0\): .* names 4 heads, the layer has 3"):
+        build_model(attn_mapping="entmax|fusedmax|softmax*2", **start)
+
+
+def test_the_settings_of_such_a_training_say_its_heads(pruned_file, tmp_path):
+    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+    from tests.support import tiny_task
+
+    args = Namespace(
+        arch="entmax_transformer",
+        attn_mapping="entmax|fusedmax|softmax|entmax",
+        save_dir=str(tmp_path / "new"),
+        finetune_from_model=str(pruned_file),
+        **TINY,
+    )
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
+    again = copy.deepcopy(args)
+    again.finetune_from_model = None
+    ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
+    assert again.decoder_self_attn_mapping == "fusedmax,entmax"
