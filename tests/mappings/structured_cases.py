@@ -21,7 +21,7 @@ INF, NAN = math.inf, math.nan
 steady = settings(
     derandomize=True,
     deadline=None,
-    max_examples=30,
+    max_examples=20,
     database=None,
     suppress_health_check=[HealthCheck.too_slow],
 )

@@ -74,7 +74,7 @@ def test_it_equals_the_sequential_algorithm(prox, truth, penalty, strength, dtyp
 @every_prox
 @pytest.mark.parametrize(
     ("keys", "strength"),
-    [(2, 1.0), (17, 0.125), (130, 0.0), (130, 1.0), (130, 1e6), (1024, 0.125), (1024, 30.0)],
+    [(2, 1.0), (17, 0.125), (130, 0.0), (130, 1.0), (130, 1e6), (300, 30.0), (1024, 0.125)],
 )
 @every_precision
 def test_ties_are_no_trap(prox, truth, penalty, keys, strength, dtype, tolerance):
