@@ -135,8 +135,10 @@ static inline vec first_tau(const Block *block, vec epsilon)
 static inline vec exact_sum(const vec *restrict numbers, long n)
 {
     vec total = {0}, rest = {0};
-    for (long i = 0; i < n; i++) {
-        vec next = numbers[i] - rest, sum = total + next;
+    for (long first = 0; first < n; first += 8) {
+        vec few[2] = {{0}, {0}};
+        for (long i = first; i < smaller(first + 8, n); i++) few[i % 2] += numbers[i];
+        vec next = few[0] + few[1] - rest, sum = total + next;
         rest = (sum - total) - next;
         total = sum;
     }
