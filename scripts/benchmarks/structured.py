@@ -72,7 +72,14 @@ def scalar(strength: float) -> Contender:
     """Condat's algorithm and sparsemax, of condat.c."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "condat.so")
-        flags = ["-O3", "-march=native", "-fno-math-errno", "-fno-trapping-math", "-shared", "-fPIC"]
+        flags = [
+            "-O3",
+            "-march=native",
+            "-fno-math-errno",
+            "-fno-trapping-math",
+            "-shared",
+            "-fPIC",
+        ]
         command = [*compiler._command(), *flags, str(CONDAT), "-o", str(path), "-lm"]
         print(shlex.join([*command[:-4], CONDAT.name]))
         subprocess.run(command, check=True)

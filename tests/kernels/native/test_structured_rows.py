@@ -34,7 +34,8 @@ def some_scores(rows, keys, spread=2.0, masked=0.1, seed=0):
 def truth(scores, kind, epsilon, strength):
     """By the reference, with the parameters as they are in float32."""
     parameters = [
-        torch.as_tensor(value, dtype=torch.float32).double().numpy() for value in (epsilon, strength)
+        torch.as_tensor(value, dtype=torch.float32).double().numpy()
+        for value in (epsilon, strength)
     ]
     return torch.from_numpy(reference.probabilities(kind, scores.double().numpy(), *parameters))
 
