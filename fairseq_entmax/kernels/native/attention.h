@@ -225,7 +225,7 @@ static ivec map_listed(const Shape *shape, Work *work, long first, int count, lo
         top = all(-INFINITY);
         for (long i = 0; i < block->length; i++) top = WHERE(distances[i] > top, distances[i], top);
         drop_listed(work, block->length, top, structure->epsilon, broken);
-        solve_with_ties(block, structure->epsilon);
+        solve_with_ties(block, structure->epsilon, structure->strength > 0.0f);
     }
     return broken | (structure->without & has_keys(block));
 }

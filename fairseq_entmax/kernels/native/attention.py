@@ -19,7 +19,7 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     positions_first,
 )
-from fairseq_entmax.kernels.native import library, rows, structured
+from fairseq_entmax.kernels.native import library, rows, structured, structured_derivatives
 from fairseq_entmax.kernels.structure import TV
 
 
@@ -180,8 +180,8 @@ class _Attention(torch.autograd.Function):
                 *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *tensors)),
                 *(library.address(for_epsilon), library.address(for_strength)),
             )
-            masks = [None if mask is None else mask.contiguous() for mask in masks]
-            options = ScoreSettings(*masks, scale=ctx.scale)
+            padding, mask = (None if mask is None else mask.contiguous() for mask in masks)
+            options = ScoreSettings(padding, mask, False, ctx.scale)
             shape = _shape(query, key, row_epsilon, options, ctx.kind, row_strength)
             library.check(
                 library.library().entmax_attention_backward(
@@ -202,13 +202,37 @@ def _differentiable(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     query, key, value, epsilon, strength, _, _, probs, *masks = ctx.saved_tensors
     # From (batch, heads, blocks, keys, lanes)
     rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
+    if epsilon is None:
+        epsilon = ctx.numbers[0]
     if ctx.kind is None:
-        inputs = (query, key, value, ctx.numbers[0] if epsilon is None else epsilon)
-        return *derivatives.attention_gradients(*inputs, rows, grad, ctx.scale), None, None, None
-    raise NotImplementedError(
-        f"native attention with structure ({ctx.kind}) has no second derivatives, and no gradients "
-        f"of many outputs at once: set FAIRSEQ_ENTMAX_KERNEL=torch"
+        gradients = derivatives.attention_gradients(
+            query, key, value, epsilon, rows, grad, ctx.scale
+        )
+        return *gradients, None, None, None
+    if strength is None:
+        strength = ctx.numbers[1]
+    *structured_gradients, for_strength = structured_derivatives.attention_gradients(
+        (query, key, value),
+        ctx.kind,
+        (epsilon, strength),
+        rows,
+        _masked(masks, query),
+        grad,
+        ctx.scale,
     )
+    return *structured_gradients, None, None, for_strength
+
+
+def _masked(masks: list[Tensor | None], query: Tensor) -> Tensor | None:
+    """Which keys are left out, ``(batch, 1, queries, keys)`` or broadcast to it, as of `_as_read`."""
+    padding, mask = masks
+    masked = None
+    if padding is not None:
+        masked = padding[:, None, None]
+    if mask is not None:
+        hidden = mask[:, : query.size(2)].t() == -torch.inf
+        masked = hidden if masked is None else masked | hidden
+    return masked
 
 
 attention = attention_by(_Attention, takes, "in float32 on a CPU")
@@ -238,7 +262,7 @@ def structured_attention(
         key_padding_mask, attn_mask, causal, scale: as there.
 
     Returns:
-        As there. Differentiable once.
+        As there. Differentiable in query, key, value and the parameters, to any order.
 
     Raises:
         ValueError: shapes, dtypes or devices are not as said.

@@ -135,25 +135,28 @@ static inline vec first_tau(const Block *block, vec epsilon)
 static inline vec exact_sum(const vec *restrict numbers, long n)
 {
     vec total = {0}, rest = {0};
-    for (long i = 0; i < n; i++) {
-        vec next = numbers[i] - rest, sum = total + next;
+    for (long first = 0; first < n; first += 8) {
+        vec few[2] = {{0}, {0}};
+        for (long i = first; i < smaller(first + 8, n); i++) few[i % 2] += numbers[i];
+        vec next = few[0] + few[1] - rest, sum = total + next;
         rest = (sum - total) - next;
         total = sum;
     }
     return total;
 }
 
-/* A last step, of the probabilities, in the place of a division by their sum: many keys of the same distance
+/* A last step in lanes that have ties, in the place of a division by the sum: many keys of the same distance
  * have the same rounding error, so that the sum is far from 1 at the best threshold there is */
-static inline void balance(const Block *block, vec epsilon, vec slope, int is_half, int is_one)
+static inline void balance(const Block *block, vec epsilon, ivec has_ties, Sums sums, int is_half, int is_one)
 {
     vec *restrict p = block->array[POWERS], total = exact_sum(p, block->length), exponent = 1.0f - epsilon;
-    vec excess = total - 1.0f, step = excess / WHERE(slope > 0.0f, slope, all(1.0f));
-    ivec is_near = (excess < 1e-3f) & (excess > -1e-3f);
-    step = ZERO_UNLESS(is_near, step);
-    vec factor = WHERE(is_near | (total == 0.0f), all(1.0f), 1.0f / total);
+    vec excess = total - 1.0f, step = excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
+    has_ties &= (excess < 1e-3f) & (excess > -1e-3f);
+    step = ZERO_UNLESS(has_ties, step);
+    vec factor = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
+    factor = WHERE(has_ties, all(1.0f), factor);
     for (long i = 0; i < block->length; i++) {
-        ivec inside = p[i] >= 1.1754944e-38f;
+        ivec inside = p[i] > 0.0f;
         vec sensitivity = all(1.0f);
         if (is_half)
             for (int k = 0; k < LANES; k++) sensitivity[k] = sqrtf(p[i][k]);
@@ -166,7 +169,7 @@ static inline void balance(const Block *block, vec epsilon, vec slope, int is_ha
 
 /* Newton's method on the norm, from below: `length` distances from the largest score in each lane, of
  * which `counts` can have a probability, to probabilities. */
-static inline void solve_to(const Block *block, vec epsilon, int with_ties)
+static inline void solve_to(const Block *block, vec epsilon, const ivec *has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
     vec tau = first_tau(block, epsilon), *restrict p = block->array[POWERS];
@@ -183,8 +186,8 @@ static inline void solve_to(const Block *block, vec epsilon, int with_ties)
         if (!any(far)) break;
         tau = WHERE(far, moved, tau);
     }
-    if (with_ties) {
-        balance(block, epsilon, sums.slope, is_half, is_one);
+    if (has_ties) {
+        balance(block, epsilon, *has_ties, sums, is_half, is_one);
         return;
     }
     vec inverse = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
@@ -192,7 +195,10 @@ static inline void solve_to(const Block *block, vec epsilon, int with_ties)
 }
 
 static inline void solve(const Block *block, vec epsilon) { solve_to(block, epsilon, 0); }
-static inline void solve_with_ties(const Block *block, vec epsilon) { solve_to(block, epsilon, 1); }
+static inline void solve_with_ties(const Block *block, vec epsilon, ivec where)
+{
+    solve_to(block, epsilon, &where);
+}
 
 /* --- backward ------------------------------------------------------------------------------ */
 

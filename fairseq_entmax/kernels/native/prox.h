@@ -16,25 +16,36 @@ typedef float half_vec __attribute__((vector_size(2 * LANES), aligned(4)));
 #define M ivec
 #define REAL float
 #define NAME(function) function
+#define LESSER lesser
+#define GREATER greater
 #include "prox_tv.h"
 #undef V
 #undef M
 #undef REAL
 #undef NAME
+#undef LESSER
+#undef GREATER
 #define V wide_vec
 #define M wide_ivec
 #define REAL double
 #define NAME(function) function##_wide
+#define LESSER(a, b) PICK((a) < (b), a, b)
+#define GREATER(a, b) PICK((a) > (b), a, b)
 #include "prox_tv.h"
 #undef V
 #undef M
 #undef REAL
 #undef NAME
+#undef LESSER
+#undef GREATER
 
 /* Behind the arrays of the forward pass, numbers in float64 for half of the lanes, in four arrays */
 enum { SCRATCH = FORWARD_ARRAYS, STRUCTURED_ARRAYS = FORWARD_ARRAYS + 4 };
 
 /* --- total variation ------------------------------------------------------------------------ */
+
+/* Of what is 0, where nothing changes and nothing is to be cut */
+#define NEVER_CUT FLT_MAX
 
 static inline void prox_tv_narrow(Block *block, vec strength, const int32_t *listed)
 {
@@ -42,6 +53,7 @@ static inline void prox_tv_narrow(Block *block, vec strength, const int32_t *lis
     vec *x = block->array[DISTANCES], *flux = block->array[POWERS], *enter = block->array[SCRATCH],
         *means = block->array[SCRATCH + 1], mean = {0};
     ivec as_it_was = strength == 0.0f;
+    strength = WHERE(as_it_was, all(NEVER_CUT), strength);
     find_chains(x, enter, means, listed, n);
     do flow(x, enter, means, flux, strength, n);
     while (any(cut(x, enter, means, flux, strength, n)));
@@ -62,10 +74,13 @@ static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
 {
     long n = block->length;
     wide_vec *x = (wide_vec *)block->array[SCRATCH], *flux = (wide_vec *)block->array[SCRATCH + 1],
-             *enter = (wide_vec *)block->array[SCRATCH + 2], *means = (wide_vec *)block->array[SCRATCH + 3], bound;
+             *enter = (wide_vec *)block->array[SCRATCH + 2], *means = (wide_vec *)block->array[SCRATCH + 3], bound, given;
     for (int first = 0; first < LANES; first += LANES / 2) {
         wide_vec mean = {0};
-        for (int k = 0; k < LANES / 2; k++) bound[k] = strength[first + k];
+        for (int k = 0; k < LANES / 2; k++) {
+            given[k] = strength[first + k];
+            bound[k] = given[k] == 0.0 ? NEVER_CUT : given[k];
+        }
         float *cells = (float *)block->array[DISTANCES] + first;
         for (long i = 0; i < n; i++) x[i] = __builtin_convertvector(*(half_vec *)(cells + i * LANES), wide_vec);
         find_chains_wide(x, enter, means, listed, n);
@@ -74,7 +89,7 @@ static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
         for (long i = 0; i < n; i++) {
             wide_ivec starts = enter[i] == enter[i];
             mean = (wide_vec)((starts & (wide_ivec)means[i]) | (~starts & (wide_ivec)mean));
-            wide_ivec as_it_was = bound == 0.0;
+            wide_ivec as_it_was = given == 0.0;
             wide_vec z = (wide_vec)((as_it_was & (wide_ivec)x[i]) | (~as_it_was & (wide_ivec)mean));
             *(half_vec *)(cells + i * LANES) = __builtin_convertvector(z, half_vec);
         }

@@ -37,14 +37,15 @@ static inline void NAME(find_chains)(const V *restrict x, V *restrict enter, V *
 static inline void NAME(flow)(const V *restrict x, const V *restrict enter, const V *restrict means,
                               V *restrict flux, V strength, long n)
 {
-    V f = (V){0}, mean = f;
+    V f = enter[0], mean = means[0];
     for (long i = 0; i < n; i++) {
-        M starts = enter[i] == enter[i];
-        f = PICK(starts, enter[i], f);
-        mean = PICK(starts, means[i], mean);
-        V moved = f + (mean - x[i]);
+        V next = enter[i + 1], moved = f + (mean - x[i]);
+        M ends = next == next;
         flux[i] = moved;
-        f = PICK(moved < -strength, -strength, PICK(moved > strength, strength, moved));
+        /* Where a segment ends, both bounds are the flux there; NaN, of a masked key, is a bound then */
+        f = GREATER(moved, PICK(ends, next, -strength));
+        f = LESSER(f, PICK(ends, next, strength));
+        mean = PICK(ends, means[i + 1], mean);
     }
 }
 
@@ -52,19 +53,20 @@ static inline void NAME(flow)(const V *restrict x, const V *restrict enter, cons
 static inline M NAME(cut)(const V *restrict x, V *restrict enter, V *restrict means, const V *restrict flux,
                           V strength, long n)
 {
-    V none = (V){0}, bound = none, total = none, count = none + (REAL)1;
-    M cuts = (M)none;
+    V none = (V){0}, total = none, count = none + (REAL)1;
+    M cuts = (M)none, is_high_next = cuts;
     for (long i = n - 1; i >= 0; i--) {
         V next = enter[i + 1];
         M ends = next == next;
-        V side = PICK(flux[i] < PICK(ends, next, bound), strength, -strength);
-        M meets = ~ends & (side != bound), starts_next = ends | meets;
-        next = PICK(meets, -side, next);
+        M is_high = (flux[i] < PICK(ends, next, -strength))
+                    | ((flux[i] < PICK(ends, next, strength)) & is_high_next);
+        M meets = ~ends & (is_high ^ is_high_next), starts_next = ends | meets;
+        next = PICK(meets, PICK(is_high, -strength, strength), next);
         enter[i + 1] = next;
         means[i + 1] = (total - next) / count;
         total = x[i] + PICK(starts_next, next, total);
         count = (REAL)1 + PICK(starts_next, none, count);
-        bound = side;
+        is_high_next = is_high;
         cuts |= meets;
     }
     means[0] = total / count;

@@ -4,10 +4,55 @@
  * were: what is computed is then as long as the support, not as the row.
  */
 
+/* Rows and columns of a square of LANES numbers changed for each other */
+static inline void turn(vec *square)
+{
+#if defined(__GNUC__) && !defined(__clang__)
+#pragma GCC unroll 8
+    for (int half = LANES / 2; half > 0; half /= 2) {
+        ivec upper, lower;
+        for (int k = 0; k < LANES; k++) {
+            upper[k] = k & half ? LANES + k - half : k;
+            lower[k] = k & half ? LANES + k : k + half;
+        }
+#pragma GCC unroll 16
+        for (int k = 0; k < LANES; k++) {
+            if (k & half) continue;
+            vec a = square[k], b = square[k + half];
+            square[k] = __builtin_shuffle(a, b, upper);
+            square[k + half] = __builtin_shuffle(a, b, lower);
+        }
+    }
+#else
+    for (int k = 0; k < LANES; k++)
+        for (int i = 0; i < k; i++) {
+            float number = square[k][i];
+            square[k][i] = square[i][k];
+            square[i][k] = number;
+        }
+#endif
+}
+
+/* The last square of a row overlaps the one before it */
+static inline long next_square(long first, long n)
+{
+    long next = first + LANES;
+    return next < n && next + LANES > n ? n - LANES : next;
+}
+
 /* Lane k gets row k, and lanes without a row get `nothing` */
 static inline void transpose(const float *restrict rows, int count, long n, float nothing, vec *restrict lanes)
 {
     Lanes cells = (Lanes)lanes;
+    if (count == LANES && n >= LANES) {
+        for (long first = 0; first < n; first = next_square(first, n)) {
+            vec square[LANES];
+            for (int k = 0; k < LANES; k++) square[k] = *(const given_vec *)(rows + k * n + first);
+            turn(square);
+            for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
+        }
+        return;
+    }
     for (int k = 0; k < count; k++)
         for (long i = 0; i < n; i++) cells[i][k] = rows[k * n + i];
     for (int k = count; k < LANES; k++)
@@ -94,6 +139,15 @@ static inline vec follow(const Block *block, const float *restrict rows, int cou
 static inline void put_back(const Block *block, const vec *restrict lanes, float *restrict rows, int count, long n)
 {
     const float(*cells)[LANES] = (const float(*)[LANES])lanes;
+    if (block->is_whole && count == LANES && n >= LANES) {
+        for (long first = 0; first < n; first = next_square(first, n)) {
+            vec square[LANES];
+            for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
+            turn(square);
+            for (int k = 0; k < LANES; k++) *(given_vec *)(rows + k * n + first) = square[k];
+        }
+        return;
+    }
     if (block->is_whole) {
         for (int k = 0; k < count; k++)
             for (long i = 0; i < n; i++) rows[k * n + i] = cells[i][k];

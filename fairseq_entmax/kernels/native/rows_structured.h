@@ -36,7 +36,7 @@ static void structured_forward_block(const float *scores, const Structure *struc
         solve_pnorm(block, structure->epsilon, structure->strength);
     } else {
         recentre(block, structure->epsilon);
-        solve_with_ties(block, structure->epsilon);
+        solve_with_ties(block, structure->epsilon, structure->strength > 0.0f);
     }
     broken |= structure->without & has_keys(block);
     if (structure->kind != TV) memcpy(block->counts, counts, sizeof counts); /* those that were kept */

@@ -1,5 +1,9 @@
 /* Vectors of as many floats as the processor takes at a time, and their logarithm and exponential. */
 
+#ifdef __SSE2__
+#include <immintrin.h>
+#endif
+
 #ifdef LANES
 #elif defined(__AVX512F__) && defined(__AVX512DQ__)
 #define LANES 16
@@ -19,6 +23,21 @@ typedef int32_t (*Places)[LANES];
 #define ZERO_UNLESS(mask, a) ((vec)((mask) & (ivec)(a)))
 
 static inline vec all(float x) { return x - (vec){0}; }
+
+/* The lesser and the greater of two; b where one is NaN. Compilers do not find these instructions. */
+#if LANES == 16 && defined(__AVX512F__)
+static inline vec lesser(vec a, vec b) { return (vec)_mm512_min_ps((__m512)a, (__m512)b); }
+static inline vec greater(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
+#elif LANES == 8 && defined(__AVX2__)
+static inline vec lesser(vec a, vec b) { return (vec)_mm256_min_ps((__m256)a, (__m256)b); }
+static inline vec greater(vec a, vec b) { return (vec)_mm256_max_ps((__m256)a, (__m256)b); }
+#elif LANES == 4 && defined(__SSE2__)
+static inline vec lesser(vec a, vec b) { return (vec)_mm_min_ps((__m128)a, (__m128)b); }
+static inline vec greater(vec a, vec b) { return (vec)_mm_max_ps((__m128)a, (__m128)b); }
+#else
+static inline vec lesser(vec a, vec b) { return WHERE(a < b, a, b); }
+static inline vec greater(vec a, vec b) { return WHERE(a > b, a, b); }
+#endif
 
 static inline int any(ivec mask)
 {

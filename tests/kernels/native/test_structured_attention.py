@@ -1,5 +1,7 @@
 """Attention with structure in one native kernel, against float64 with rows one at a time."""
 
+import importlib.util
+
 import numpy as np
 import pytest
 import torch
@@ -8,7 +10,7 @@ from fairseq_entmax.kernels.inputs import ScoreSettings, masked_scores
 from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native import structured as native_rows
 from fairseq_entmax.kernels.native.attention import attention, structured_attention
-from fairseq_entmax.kernels.structure import KINDS, OSCAR, PNORM, TV
+from fairseq_entmax.kernels.structure import KINDS, OSCAR, PNORM, TV, Structure
 from tests.kernels import structured_reference as reference
 from tests.kernels.native.support import needs_compiler
 
@@ -73,7 +75,7 @@ def truth(inputs, kind, epsilons, strengths, grad, settings):
 @pytest.mark.parametrize("shape", SHAPES)
 def test_output_and_gradients_are_those_of_float64(shape, options, kind):
     *inputs, grad, padding = tensors(shape)
-    batch, heads, queries, keys, size = shape
+    _, heads, queries, keys, size = shape
     settings = ScoreSettings(
         padding if options in ("padding", "all") else None,
         a_mask(queries, keys) if options in ("mask", "all") else None,
@@ -212,3 +214,54 @@ def test_a_strength_that_does_not_fit_is_refused():
     *inputs, _, _ = tensors((1, 2, 3, 4, 8))
     with pytest.raises(ValueError, match=r"strength must be a number, or floating point of shape"):
         structured_attention(*inputs, TV, 0.5, torch.ones(3))
+
+
+needs_operations = pytest.mark.skipif(
+    importlib.util.find_spec("fairseq_entmax.kernels.torch_structured") is None,
+    reason="no operations that autograd follows",
+)
+
+
+def by_rows(query, key, value, kind, epsilon, strength, padding, mask, scale):
+    """The same in float64 with torch's operations, which have second derivatives."""
+    from fairseq_entmax.mappings.structured import map_structured
+
+    scores = scale * query @ key.mT + mask.double()
+    scores = scores.masked_fill(padding[:, None, None], -torch.inf)
+    parameters = (p.reshape(-1, 1, 1) for p in (epsilon, strength))
+    return map_structured(scores, Structure(kind, *parameters)) @ value
+
+
+@needs_operations
+@pytest.mark.parametrize("heads", [1, 2])
+@pytest.mark.parametrize("kind", KINDS)
+def test_second_derivatives_are_those_of_float64(kind, heads):
+    *inputs, grad, padding = tensors((2, 2, 11, 13, 8))
+    mask = a_mask(11, 13)
+    epsilon, strength = torch.full((heads,), 0.4), torch.full((heads,), STRENGTH[kind])
+    results = []
+    for dtype in (torch.float32, torch.float64):
+        leaves = [t.to(dtype, copy=True).requires_grad_() for t in (*inputs, epsilon, strength)]
+        function = structured_attention if dtype == torch.float32 else by_rows
+        output = function(*leaves[:3], kind, *leaves[3:], padding, mask, scale=0.3)
+        loss = (output * grad.to(dtype)).sum() + output.square().sum()
+        first = torch.autograd.grad(loss, leaves, create_graph=True)
+        penalty = sum(gradient.square().sum() for gradient in first)
+        results.append([*first, *torch.autograd.grad(penalty, leaves)])
+    for result, expected in zip(*results, strict=True):
+        assert expected.abs().max() > 1e-3
+        error = (result.double() - expected).abs().max()
+        assert error <= 1e-3 * expected.abs().max()
+
+
+@needs_operations
+@pytest.mark.parametrize("kind", KINDS)
+def test_gradients_of_many_outputs_at_once_are_those_of_one_after_another(kind):
+    *inputs, grad, _ = tensors((1, 2, 3, 4, 8))
+    leaf = inputs[0].requires_grad_()
+    output = structured_attention(*inputs, kind, 0.6, STRENGTH[kind])
+    grads = torch.stack([grad, grad.flip(0, 3), -grad])
+    (together,) = torch.autograd.grad(output, leaf, grads, is_grads_batched=True, retain_graph=True)
+    for one, result in zip(grads, together, strict=True):
+        (expected,) = torch.autograd.grad(output, leaf, one, retain_graph=True)
+        torch.testing.assert_close(result, expected, atol=1e-5, rtol=1e-5)

@@ -34,7 +34,8 @@ def some_scores(rows, keys, spread=2.0, masked=0.1, seed=0):
 def truth(scores, kind, epsilon, strength):
     """By the reference, with the parameters as they are in float32."""
     parameters = [
-        torch.as_tensor(value, dtype=torch.float32).double().numpy() for value in (epsilon, strength)
+        torch.as_tensor(value, dtype=torch.float32).double().numpy()
+        for value in (epsilon, strength)
     ]
     return torch.from_numpy(reference.probabilities(kind, scores.double().numpy(), *parameters))
 
@@ -96,14 +97,15 @@ def test_very_long_rows_keep_their_digits(strength):
 @pytest.mark.parametrize("kind", [TV, OSCAR])
 @pytest.mark.parametrize("masked", [0.0, 0.2])
 @pytest.mark.parametrize("keys", [7, 40, 300])
-def test_a_strength_of_0_is_entmax_to_the_bit_or_nearly(keys, masked, kind):
+def test_rows_with_a_strength_of_0_are_those_of_entmax(keys, masked, kind):
     scores = some_scores(20, keys, masked=masked).mul(2).round().div(2)  # with ties
     grad = some_scores(20, keys, masked=0.0, seed=1)
     strength = torch.tensor([0.0, 0.5] * 10)[:, None]
     for epsilon in (0.3, 0.5, 1.0):
         probs = native.probabilities(scores, kind, epsilon, strength)
         expected = plain.probabilities(scores, epsilon)
-        torch.testing.assert_close(probs[::2], expected[::2], atol=2e-7, rtol=0)
+        # To the bit, but that long rows are summed in other parts
+        torch.testing.assert_close(probs[::2], expected[::2], atol=2e-7 * (keys > 128), rtol=0)
         ours, ours_alpha, _ = native.gradients(
             probs, kind, epsilon, strength, None, grad, (True, True, True)
         )

@@ -1,0 +1,261 @@
+"""What mappings with structure cost, forward and backward, against what else could be taken.
+
+    OMP_NUM_THREADS=1 python scripts/benchmarks/structured.py       # one thread
+    python scripts/benchmarks/structured.py --shapes 4096x8 256x1024   # rows x keys
+    python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
+
+Peers of fusedmax: Condat's algorithm and sparsemax in scalar C (condat.c, compiled on the fly by the
+C compiler that makes the native kernel), torch's own operations, and the loops of the paper's
+package, torchsparseattn, where it is installed:
+
+    pip install cython numpy 'setuptools<70'
+    pip install --no-build-isolation --no-deps torchsparseattn
+
+Its functions are those of old torch: what is timed is what they do in a row, without autograd; its
+mappings have one alpha, 2, and no sq-pnorm-max. All take turns in every repeat; the table has
+medians in milliseconds, nanoseconds a key for both, and times as multiples of native fusedmax: of
+medians, and last of the fastest of each, which others on the machine disturb less.
+Scores are normal with a standard deviation of --spread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ctypes
+import importlib
+import importlib.util
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels.backends import StructuredRows
+from fairseq_entmax.kernels.native import compiler
+from fairseq_entmax.kernels.native import rows as native_rows
+from fairseq_entmax.kernels.native import structured as native
+from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
+
+SHAPES = ["30720x30", "8192x128"]  # 1024 x 30 x 30 and 64 x 128 x 128
+OURS = "fusedmax (native)"
+CONDAT = Path(__file__).with_name("condat.c")
+# What takes seconds is timed no more often
+SLOW_SECONDS, SLOW_REPEATS = 0.5, 2
+
+
+class Contender(NamedTuple):
+    """Scores to probabilities; these and their gradient to that of the scores."""
+
+    forward: Callable[[Tensor], Tensor]
+    backward: Callable[[Tensor, Tensor], Tensor | None]
+
+
+def of(backend: StructuredRows, kind: str, epsilon: float, strength: float) -> Contender:
+    parameters = (kind, epsilon, strength)
+    return Contender(
+        lambda scores: backend.probabilities(scores, *parameters),
+        lambda probs, grad: backend.gradients(probs, *parameters, None, grad, (True, False, False))[
+            0
+        ],
+    )
+
+
+def scalar(strength: float) -> Contender:
+    """Condat's algorithm and sparsemax, of condat.c."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "condat.so")
+        flags = [
+            "-O3",
+            "-march=native",
+            "-fno-math-errno",
+            "-fno-trapping-math",
+            "-shared",
+            "-fPIC",
+        ]
+        command = [*compiler._command(), *flags, str(CONDAT), "-o", str(path), "-lm"]
+        print(shlex.join([*command[:-4], CONDAT.name]))
+        subprocess.run(command, check=True)
+        library = ctypes.CDLL(str(path))
+    pointer, number = ctypes.c_void_p, ctypes.c_long
+    library.forward.argtypes = [pointer] * 2 + [number, ctypes.c_int, ctypes.c_float]
+    library.backward.argtypes = [pointer] * 3 + [number, ctypes.c_int]
+
+    def forward(scores: Tensor) -> Tensor:
+        probs = torch.empty_like(scores)
+        library.forward(scores.data_ptr(), probs.data_ptr(), *scores.shape, strength)
+        return probs
+
+    def backward(probs: Tensor, grad: Tensor) -> Tensor:
+        result = torch.empty_like(probs)
+        library.backward(probs.data_ptr(), grad.data_ptr(), result.data_ptr(), *probs.shape)
+        return result
+
+    return Contender(forward, backward)
+
+
+def torchsparseattn(name: str, options: argparse.Namespace) -> Contender:
+    """A mapping of the package: what its functions do in a loop over rows."""
+    package = importlib.import_module("torchsparseattn")
+    sparsemax = importlib.import_module("torchsparseattn.sparsemax").SparsemaxFunction
+    if name == "fused":
+        prox, own = package.fused.FusedProxFunction, SimpleNamespace(alpha=options.tv)
+    else:
+        prox, own = package.oscar.OscarProxFunction, SimpleNamespace(alpha=0, beta=options.oscar)
+    kept: list[Tensor] = []
+
+    def forward(scores: Tensor) -> Tensor:
+        moved, probs = torch.zeros_like(scores), torch.zeros_like(scores)
+        for row in range(len(scores)):
+            moved[row] = prox.project(own, scores[row])
+        for row in range(len(scores)):
+            probs[row] = sparsemax.project(None, moved[row])
+        kept[:] = [moved]
+        return probs
+
+    def backward(probs: Tensor, grad: Tensor) -> Tensor:
+        result = torch.zeros_like(grad)
+        for row in range(len(grad)):
+            result[row] = sparsemax.project_jv(None, grad[row], probs[row])
+        for row in range(len(grad)):
+            result[row] = prox.project_jv(own, result[row], kept[0][row])
+        return result
+
+    return Contender(forward, backward)
+
+
+def contenders(options: argparse.Namespace) -> dict[str, Contender]:
+    """Name to what is timed."""
+    runs = {
+        OURS: of(native, TV, 1.0, options.tv),
+        "oscarmax (native)": of(native, OSCAR, 1.0, options.oscar),
+        "sq-pnorm-max (native)": of(native, PNORM, options.p - 1.0, 1.0),
+        "sparsemax (native)": Contender(
+            lambda scores: native_rows.probabilities(scores, 1.0),
+            lambda probs, grad: native_rows.gradients(probs, 1.0, grad, True, False)[0],
+        ),
+        "torch.softmax": Contender(
+            lambda scores: torch.softmax(scores, -1),
+            lambda probs, grad: torch._softmax_backward_data(grad, probs, -1, probs.dtype),
+        ),
+        "fusedmax (Condat, scalar C)": scalar(options.tv),
+    }
+    if importlib.util.find_spec("fairseq_entmax.kernels.torch_structured"):
+        operations = importlib.import_module("fairseq_entmax.kernels.torch_structured")
+        runs["fusedmax (torch)"] = of(operations, TV, 1.0, options.tv)
+        runs["oscarmax (torch)"] = of(operations, OSCAR, 1.0, options.oscar)
+        runs["sq-pnorm-max (torch)"] = of(operations, PNORM, options.p - 1.0, 1.0)
+    if importlib.util.find_spec("torchsparseattn"):
+        runs["fusedmax (torchsparseattn)"] = torchsparseattn("fused", options)
+        runs["oscarmax (torchsparseattn)"] = torchsparseattn("oscar", options)
+    else:
+        print("torchsparseattn is not installed, and left out: --help says how to get it")
+    return runs
+
+
+def timed(run: Contender, scores: Tensor, grad: Tensor) -> tuple[float, float]:
+    """Seconds of a forward and of its backward pass."""
+    begin = time.perf_counter()
+    probs = run.forward(scores)
+    middle = time.perf_counter()
+    run.backward(probs, grad)
+    return middle - begin, time.perf_counter() - middle
+
+
+def check_same(runs: dict[str, Contender], scores: Tensor, grad: Tensor) -> None:
+    """Raise AssertionError unless all fusedmax give the same."""
+    expected = runs[OURS].forward(scores)
+    gradient = runs[OURS].backward(expected, grad)
+    for name, run in runs.items():
+        if not name.startswith("fusedmax"):
+            continue
+        probs = run.forward(scores)
+        torch.testing.assert_close(probs, expected, atol=1e-5, rtol=0, msg=name)
+        # A tie that is rounded apart changes the gradient of its run
+        differs = ((run.backward(probs, grad) - gradient).abs() > 1e-4).any(-1)
+        assert differs.float().mean() < 0.01, name
+
+
+def measure(
+    runs: dict[str, Contender], rows: int, keys: int, options: argparse.Namespace
+) -> list[dict[str, Any]]:
+    torch.manual_seed(0)
+    scores, grad = torch.randn(rows, keys) * options.spread, torch.randn(rows, keys)
+    check_same(runs, scores[:200], grad[:200])
+    names = list(runs)
+    times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    for repeat in range(options.repeats + 1):
+        first = repeat % len(names)
+        for name in names[first:] + names[:first]:
+            is_slow = sum(map(sum, times[name])) > SLOW_SECONDS
+            if is_slow and len(times[name]) >= SLOW_REPEATS:
+                continue
+            seconds = timed(runs[name], scores, grad)
+            if repeat or sum(seconds) > SLOW_SECONDS:  # the first round warms up
+                times[name].append(seconds)
+    medians = {
+        name: [statistics.median(part) for part in zip(*values, strict=True)]
+        for name, values in times.items()
+    }
+    fastest = {name: min(map(sum, values)) for name, values in times.items()}
+    ours = medians[OURS]
+    return [
+        {
+            "rows": rows,
+            "keys": keys,
+            "mapping": name,
+            "forward_ms": forward * 1e3,
+            "backward_ms": backward * 1e3,
+            "ns_a_key": (forward + backward) * 1e9 / (rows * keys),
+            "forward_ratio": forward / ours[0],
+            "ratio": (forward + backward) / sum(ours),
+            "fastest_ratio": fastest[name] / fastest[OURS],
+        }
+        for name, (forward, backward) in medians.items()
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS")
+    parser.add_argument("--tv", type=float, default=0.1, help="strength of fusedmax")
+    parser.add_argument("--oscar", type=float, default=0.01, help="strength of oscarmax")
+    parser.add_argument("--p", type=float, default=1.5, help="of sq-pnorm-max, in (1, 2]")
+    parser.add_argument("--spread", type=float, default=1.0, help="standard deviation of scores")
+    parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--json", metavar="FILE", default="structured.json", help="the numbers")
+    options = parser.parse_args()
+    if options.repeats < 1:
+        parser.error("--repeats must be 1 or more")
+    for shape in options.shapes:
+        if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
+            parser.error(f"--shapes got {shape!r}: give ROWSxKEYS, such as 8192x128")
+    print(f"{torch.get_num_threads()} thread(s)")
+    runs = contenders(options)
+    results: list[dict[str, Any]] = []
+    for shape in options.shapes:
+        print(f"\n{shape:<28}  forward ms  backward ms  ns a key  forward ratio  ratio  fastest")
+        for row in measure(runs, *map(int, shape.split("x")), options):
+            results.append(row)
+            print(
+                f"{row['mapping']:<28}  {row['forward_ms']:>10.3f}  {row['backward_ms']:>11.3f}  "
+                f"{row['ns_a_key']:>8.1f}  {row['forward_ratio']:>13.2f}  {row['ratio']:>5.2f}  "
+                f"{row['fastest_ratio']:>7.2f}"
+            )
+    settings = {**vars(options), "threads": torch.get_num_threads(), "torch": torch.__version__}
+    text = json.dumps({"settings": settings, "results": results}, indent=2)
+    Path(options.json).write_text(text + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
