@@ -33,7 +33,7 @@ from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
 HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
 # What looks like an option of this package, and is refused where it is none
-_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "p_init")
+_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar")
 
 
 def parse_mapping_option(value: Any) -> list[LayerSpec]:

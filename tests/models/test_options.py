@@ -327,9 +327,10 @@ def test_a_name_in_a_yaml_file_that_is_nearly_an_option_is_refused():
         EntmaxTransformerModel.build_model(cfg, tiny_task())
 
 
-def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused():
+@pytest.mark.parametrize("name", ["atn_mapping", "tv_start", "oscar_strength", "p_inits"])
+def test_a_name_in_a_yaml_file_that_looks_like_an_option_and_is_none_is_refused(name):
     from fairseq_entmax.models import EntmaxTransformerModel
 
-    cfg = OmegaConf.create({"_name": "entmax_transformer", "atn_mapping": "softmax"})
-    with pytest.raises(ValueError, match=r"model\.atn_mapping is no option.*attn_mapping"):
+    cfg = OmegaConf.create({"_name": "entmax_transformer", name: "softmax"})
+    with pytest.raises(ValueError, match=rf"model\.{name} is no option.*attn_mapping"):
         EntmaxTransformerModel.build_model(cfg, tiny_task())
