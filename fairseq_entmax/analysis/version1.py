@@ -34,7 +34,11 @@ def converted(analysis: dict[str, Any], name: str) -> dict[str, Any]:
                 for head in layer["heads"]:
                     head["values"] = {"alpha": head.pop("alpha")}
         analysis["version"] = 2
-        analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
+        # Measures of later releases are not in it
+        layers = [layer for model in analysis["models"] for layer in model["attentions"]]
+        fields = {name for layer in layers for one in (layer, *layer["heads"]) for name in one}
+        numbers = (number for number in numbers_of(analysis) if number.place[0] in fields)
+        analysis["numbers"] = [number.as_json() for number in numbers]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
             f"{name} is damaged: it is not in the form of version 1 "

@@ -31,6 +31,7 @@ def test_what_stood_in_a_head_stands_among_its_values(old):
                 assert now == {
                     **{key: value for key, value in head.items() if key != "alpha"},
                     "values": {"alpha": head["alpha"]},
+                    "equal_weights": None,  # version 1 did not know it
                 }
                 assert numbers["alpha"].of(now, other) == head["alpha"]
                 assert numbers["diversity"].of(now, other) == one["diversity"]

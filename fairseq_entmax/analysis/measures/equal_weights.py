@@ -84,24 +84,21 @@ class EqualWeights(WeightMeasure):
             yield replace(number, is_main=is_made, in_summary=is_made)
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        rows, real = weights.weights.detach(), weights.queries.real
-        support = weights.support
+        rows, real, support = weights.weights.detach(), weights.queries.real, weights.support
         in_order = _ascending(rows)
-        # Nothing is equal in most rows of most heads: only the others are looked at closely
-        is_tied = (_ties(in_order, support) > 0) & real[:, None]
-        by_place = rows[is_tied], in_order[is_tied]
-        for (length, weight), tied in zip(
-            (("run_length", "run_weight"), ("cluster_size", "cluster_weight")),
-            by_place,
-            strict=True,
-        ):
-            equal = equal_to_left(tied)
-            groups = support.clone()
-            groups[is_tied] -= equal.sum(dim=-1)
+        # Most heads have no groups, and need no closer look; of others, those rows that have some
+        is_tied = _tied(in_order, support)
+        tied = (None, None) if is_tied is None else (rows[is_tied], in_order[is_tied])
+        names = ("run_length", "run_weight"), ("cluster_size", "cluster_weight")
+        for (length, weight), looked_at in zip(names, tied, strict=True):
+            groups, shares = support, rows.new_zeros(support.shape)
+            if looked_at is not None:
+                equal = equal_to_left(looked_at)
+                groups = support.clone()
+                groups[is_tied] -= equal.sum(dim=-1)
+                shares[is_tied] = (looked_at * in_group(equal)).sum(dim=-1)
             sums.add(length, _by_head(support, real))
             sums.add(f"{length}/count", _by_head(groups, real))
-            shares = rows.new_zeros(support.shape)
-            shares[is_tied] = (tied * in_group(equal)).sum(dim=-1)
             sums.add_mean(weight, shares, real)
 
 
@@ -137,13 +134,13 @@ def _ascending(rows: Tensor) -> Tensor:
     return rows.sort(dim=-1).values
 
 
-def _ties(in_order: Tensor, support: Tensor) -> Tensor:
-    """How many weights above zero equal the one before, ``(batch, heads, queries)``."""
-    import torch
-
-    equal = torch.count_nonzero(in_order[..., 1:] == in_order[..., :-1], dim=-1)
-    zeros = in_order.size(-1) - support
-    return equal - (zeros - 1).clamp(min=0)
+def _tied(in_order: Tensor, support: Tensor) -> Tensor | None:
+    """Whether a row has equal weights above zero, ``(batch, heads, queries)``; None: no row has."""
+    equal = in_order[..., 1:] == in_order[..., :-1]
+    of_zeros = (in_order.size(-1) - 1 - support).clamp(min=0)
+    if equal.count_nonzero() == of_zeros.sum():
+        return None
+    return equal.sum(dim=-1) > of_zeros
 
 
 def _by_head(counts: Tensor, real: Tensor) -> Tensor:
