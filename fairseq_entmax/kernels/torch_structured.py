@@ -55,8 +55,10 @@ def probabilities(
     else:
         order = numbers.argsort(dim=-1, descending=True, stable=True)
         values, runs = _prox_ranks(numbers.gather(-1, order), strength, masked.gather(-1, order))
-        ranked = _of_groups(torch_ops.probabilities(values, epsilon), runs)
-        probs = torch.empty_like(ranked).scatter_(-1, order, ranked)
+        # In their own places, so that without a strength the sums are those of alpha-entmax
+        placed = torch.empty_like(values).scatter_(-1, order, values)
+        ranked = torch_ops.probabilities(placed, epsilon).gather(-1, order)
+        probs = torch.empty_like(ranked).scatter_(-1, order, _of_groups(ranked, runs))
     probs = probs.masked_fill(without_keys, 0.0)
     return probs.masked_fill_(broken, math.nan)
 
