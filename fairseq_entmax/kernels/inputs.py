@@ -19,12 +19,12 @@ class ScoreSettings(NamedTuple):
 
 
 def attention_by(
-    function: type[torch.autograd.Function], takes: Callable[[Tensor], bool], taken: str
+    apply: Callable[..., Tensor], takes: Callable[[Tensor], bool], taken: str
 ) -> Callable[..., Tensor]:
     """:meth:`fairseq_entmax.kernels.backends.Attention.attention` of a backend.
 
     Args:
-        function: of query, key, value, epsilon and :class:`ScoreSettings`, all checked.
+        apply: of query, key, value, epsilon and :class:`ScoreSettings`, all checked.
         takes: whether it is for such queries.
         taken: for which, to stand behind "query must be" in an error.
     """
@@ -48,7 +48,7 @@ def attention_by(
         _check(query, key, value, epsilon, options)
         # Outside of the function, which keeps its inputs for second derivatives
         rows = (dense_rows(tensor) for tensor in (query, key, value))
-        return function.apply(*rows, epsilon, options)
+        return apply(*rows, epsilon, options)
 
     return attention
 
@@ -69,11 +69,7 @@ def _check(
             )
     tensors: dict[str, Tensor] = {"key": key, "value": value}
     if isinstance(epsilon, Tensor):
-        if epsilon.numel() not in (1, heads) or not epsilon.is_floating_point():
-            raise ValueError(
-                f"epsilon must be a number, or floating point of shape ({heads},), one for each "
-                f"head, not {tuple(epsilon.shape)} in {epsilon.dtype}"
-            )
+        check_of_heads(epsilon, "epsilon", heads)
         tensors["epsilon"] = epsilon
     if key_padding_mask is not None:
         if key_padding_mask.shape != (batch, keys) or key_padding_mask.dtype != torch.bool:
@@ -94,6 +90,17 @@ def _check(
     for name, tensor in tensors.items():
         if tensor.device != query.device:
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
+
+
+def check_of_heads(parameter: float | Tensor, name: str, heads: int) -> None:
+    """Raise ValueError unless a parameter is a number, or fits so many heads."""
+    if not isinstance(parameter, Tensor):
+        return
+    if parameter.numel() not in (1, heads) or not parameter.is_floating_point():
+        raise ValueError(
+            f"{name} must be a number, or floating point of shape ({heads},), one for each "
+            f"head, not {tuple(parameter.shape)} in {parameter.dtype}"
+        )
 
 
 def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:

@@ -7,7 +7,7 @@ Scores never reach memory; the probabilities do where a backward pass will need 
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple, cast
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -16,11 +16,15 @@ from fairseq_entmax.kernels import derivatives
 from fairseq_entmax.kernels.inputs import (
     ScoreSettings,
     attention_by,
+    check_of_heads,
     dense_rows,
     positions_first,
 )
 from fairseq_entmax.kernels.native import library, rows, structured, structured_derivatives
 from fairseq_entmax.kernels.structure import TV
+
+# For which queries the kernel is, as an error says it
+TAKEN = "in float32 on a CPU"
 
 
 class _Matrices(ctypes.Structure):
@@ -235,7 +239,7 @@ def _masked(masks: list[Tensor | None], query: Tensor) -> Tensor | None:
     return masked
 
 
-attention = attention_by(_Attention, takes, "in float32 on a CPU")
+attention = attention_by(_Attention.apply, takes, TAKEN)
 
 
 def structured_attention(
@@ -267,26 +271,11 @@ def structured_attention(
     Raises:
         ValueError: shapes, dtypes or devices are not as said.
     """
-    if isinstance(strength, Tensor) and (
-        strength.numel() not in (1, query.size(1)) or not strength.is_floating_point()
-    ):
-        raise ValueError(
-            f"strength must be a number, or floating point of shape ({query.size(1)},), one for "
-            f"each head, not {tuple(strength.shape)} in {strength.dtype}"
-        )
-    bound = _Bound(kind, strength)
-    attend = attention_by(
-        cast("type[torch.autograd.Function]", bound), takes, "in float32 on a CPU"
-    )
-    return attend(query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale)
+    check_of_heads(strength, "strength", query.size(1))
 
-
-class _Bound(NamedTuple):
-    """Attention with structure, as a function of what attention has without."""
-
-    kind: str
-    strength: float | Tensor
-
-    def apply(self, *inputs: Any) -> Tensor:
-        output: Tensor = _Attention.apply(*inputs, self.kind, self.strength)
+    def apply(*inputs: Any) -> Tensor:
+        output: Tensor = _Attention.apply(*inputs, kind, strength)
         return output
+
+    attend = attention_by(apply, takes, TAKEN)
+    return attend(query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale)

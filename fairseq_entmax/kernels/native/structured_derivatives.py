@@ -6,27 +6,12 @@ library kept.
 
 from __future__ import annotations
 
-import importlib
-from types import ModuleType
 from typing import Any
 
 import torch
 from torch import Tensor
 
-
-def _rows() -> ModuleType:
-    """The gradients of rows in operations that autograd follows.
-
-    Raises:
-        NotImplementedError: there are none.
-    """
-    try:
-        return importlib.import_module("fairseq_entmax.kernels.torch_structured")
-    except ImportError as error:
-        raise NotImplementedError(
-            "attention with structure has no second derivatives here, and no gradients of many "
-            "outputs at once"
-        ) from error
+from fairseq_entmax.kernels import torch_structured
 
 
 class _Known(torch.autograd.Function):
@@ -59,8 +44,9 @@ class _Known(torch.autograd.Function):
         probs, masked, *tensors = ctx.saved_tensors
         pairs = zip(ctx.numbers, tensors, strict=True)
         given = [number if tensor is None else tensor for number, tensor in pairs]
-        for_scores, *rows = _rows().gradients(
-            probs, ctx.kind, *given, masked, grad, ctx.needs_input_grad[:3]
+        epsilon, strength = given
+        for_scores, *rows = torch_structured.gradients(
+            probs, ctx.kind, epsilon, strength, masked, grad, ctx.needs_input_grad[:3]
         )
         summed = [
             None if row is None else row.sum_to_size(parameter.shape)
@@ -88,22 +74,20 @@ def attention_gradients(
         masked: of the shape of ``probs`` or broadcast to it, true at masked keys; None without.
         grad: of the output, ``(batch, heads, queries, head_dim)``.
         scale: of the scores.
-
-    Raises:
-        NotImplementedError: the operations are not there.
     """
     query, key, value = inputs
     heads = query.size(1)
-    of_heads = [
+    epsilon, strength = (
         p.to(probs.dtype).reshape(-1, 1, 1) if isinstance(p, Tensor) else p for p in parameters
-    ]
+    )
     if masked is not None:
         masked = masked.expand(probs.shape)
-    probs = _Known.apply(scale * (query @ key.mT), *of_heads, probs, masked, kind)
-    learned = [isinstance(p, Tensor) for p in parameters]
-    for_scores, *rows = _rows().gradients(
-        probs, kind, *of_heads, masked, grad @ value.mT, (True, *learned)
+    probs = _Known.apply(scale * (query @ key.mT), epsilon, strength, probs, masked, kind)
+    wanted = True, isinstance(epsilon, Tensor), isinstance(strength, Tensor)
+    for_scores, *rows = torch_structured.gradients(
+        probs, kind, epsilon, strength, masked, grad @ value.mT, wanted
     )
+    assert for_scores is not None
     for_scores = scale * for_scores
     summed: list[Tensor | None] = []
     for row, parameter in zip(rows, parameters, strict=True):

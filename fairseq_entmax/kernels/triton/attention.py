@@ -201,7 +201,7 @@ def _constants(
 
 
 attention = attention_by(
-    _Attention,
+    _Attention.apply,
     takes,
     f"with a head_dim of 1 to {tiles.LARGEST_HEAD_DIM}, in float32, float16 or bfloat16 on a CUDA "
     "device",

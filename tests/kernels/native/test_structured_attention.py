@@ -1,7 +1,5 @@
 """Attention with structure in one native kernel, against float64 with rows one at a time."""
 
-import importlib.util
-
 import numpy as np
 import pytest
 import torch
@@ -11,6 +9,7 @@ from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native import structured as native_rows
 from fairseq_entmax.kernels.native.attention import attention, structured_attention
 from fairseq_entmax.kernels.structure import KINDS, OSCAR, PNORM, TV, Structure
+from fairseq_entmax.mappings.structured import map_structured
 from tests.kernels import structured_reference as reference
 from tests.kernels.native.support import needs_compiler
 
@@ -216,23 +215,14 @@ def test_a_strength_that_does_not_fit_is_refused():
         structured_attention(*inputs, TV, 0.5, torch.ones(3))
 
 
-needs_operations = pytest.mark.skipif(
-    importlib.util.find_spec("fairseq_entmax.kernels.torch_structured") is None,
-    reason="no operations that autograd follows",
-)
-
-
 def by_rows(query, key, value, kind, epsilon, strength, padding, mask, scale):
     """The same in float64 with torch's operations, which have second derivatives."""
-    from fairseq_entmax.mappings.structured import map_structured
-
     scores = scale * query @ key.mT + mask.double()
     scores = scores.masked_fill(padding[:, None, None], -torch.inf)
     parameters = (p.reshape(-1, 1, 1) for p in (epsilon, strength))
     return map_structured(scores, Structure(kind, *parameters)) @ value
 
 
-@needs_operations
 @pytest.mark.parametrize("heads", [1, 2])
 @pytest.mark.parametrize("kind", KINDS)
 def test_second_derivatives_are_those_of_float64(kind, heads):
@@ -254,7 +244,6 @@ def test_second_derivatives_are_those_of_float64(kind, heads):
         assert error <= 1e-3 * expected.abs().max()
 
 
-@needs_operations
 @pytest.mark.parametrize("kind", KINDS)
 def test_gradients_of_many_outputs_at_once_are_those_of_one_after_another(kind):
     *inputs, grad, _ = tensors((1, 2, 3, 4, 8))
