@@ -41,8 +41,8 @@ def probabilities(
     top = scores.amax(-1, keepdim=True)  # NaN where a score is
     masked = scores == -math.inf
     without_keys = top == -math.inf
-    broken = ~(top < math.inf) | _is_nan(epsilon) | _is_nan(strength)
-    broken &= ~without_keys
+    broken = (~(top < math.inf)).logical_or(_is_nan(epsilon, top)).logical_or(_is_nan(strength, top))
+    broken = broken & ~without_keys
     numbers = (scores - top).masked_fill(broken | without_keys, 0.0)
     epsilon, strength = _without_nan(epsilon, 1.0), _without_nan(strength, 1.0)
     if kind == PNORM:
@@ -118,7 +118,7 @@ class Runs(NamedTuple):
 
 def _shifted(values: Tensor, by: int, fill: float | bool) -> Tensor:
     """Each key gets what the key ``by`` places before has, and ``fill`` where there is none."""
-    moved = torch.full_like(values, fill)
+    moved = torch.full_like(values, float(fill))  # tracing knows no fill of true
     if by > 0:
         moved[..., by:] = values[..., :-by]
     else:
@@ -160,7 +160,7 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
     """
     fixed = scores.masked_fill(masked, 0.0)
     shifts = torch.zeros_like(fixed)  # in units of the strength: what the cuts at a key add
-    level = torch.as_tensor(strength, dtype=scores.dtype, device=scores.device)
+    level = _as(strength, scores)
     starts = masked | _shifted(masked, 1, True)
     starts[..., :1] = True
     may_look = not torch.jit.is_tracing()
@@ -230,7 +230,8 @@ def _tv_gradients(
     probs: Tensor, strength: float | Tensor, masked: Tensor | None, moved: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients for scores and strength, from those for the smoothed scores."""
-    return tv_gradients(probs, (probs == 0.0) | (_as(strength, probs) == 0.0), masked, moved)
+    for_scores, for_strength = tv_gradients(probs, probs == 0.0, masked, moved)
+    return unless_zero(strength, for_scores, moved), for_strength
 
 
 def tv_gradients(
@@ -273,7 +274,7 @@ def _prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tup
         As :func:`prox_tv`; the first number of a row is what it would be without the constant.
     """
     fixed = ranked.masked_fill(masked, 0.0)
-    level = torch.as_tensor(strength, dtype=ranked.dtype, device=ranked.device)
+    level = _as(strength, ranked)
     places = torch.arange(ranked.size(-1), device=ranked.device, dtype=ranked.dtype)
     places = places.expand_as(ranked)
     starts = torch.ones_like(masked)
@@ -305,7 +306,7 @@ def prox_oscar(scores: Tensor, strength: float | Tensor, masked: Tensor) -> Tens
     # The constant that was left out: the first group pays for all keys behind each of its own
     places = torch.arange(scores.size(-1), device=scores.device, dtype=scores.dtype)
     behind = (~masked).sum(-1, keepdim=True) - 1 - runs.mean(places.expand_as(ranked))[..., :1]
-    level = torch.as_tensor(strength, dtype=scores.dtype, device=scores.device)
+    level = _as(strength, scores)
     values = (values - level * behind).clamp(min=0.0)
     solved = torch.empty_like(values).scatter_(-1, order, values) * scores.sign()
     return torch.where(masked, -math.inf, torch.where(level == 0.0, scores, solved))
@@ -315,10 +316,18 @@ def _oscar_gradients(
     probs: Tensor, strength: float | Tensor, masked: Tensor | None, moved: Tensor
 ) -> tuple[Tensor, Tensor]:
     """As :func:`_tv_gradients`."""
-    alone = (probs == 0.0) | (_as(strength, probs) == 0.0)
     # What is moved sums to 0, which a thousand ranks times it keep only if they do, too
     middle = ((probs.detach() > 0).sum(-1, keepdim=True) - 1).to(probs.dtype) / 2
-    return rank_gradients(probs, alone, moved, middle)
+    for_scores, for_strength = rank_gradients(probs, probs == 0.0, moved, middle)
+    return unless_zero(strength, for_scores, moved), for_strength
+
+
+def unless_zero(strength: float | Tensor, shared: Tensor, alone: Tensor) -> Tensor:
+    """What keys share, but what each has alone where the strength is 0.
+
+    A strength that begins to grow moves what is equal together; the scores move alone until then.
+    """
+    return torch.where(_as(strength, alone) == 0.0, alone, shared)
 
 
 def rank_gradients(
@@ -462,8 +471,10 @@ def _as(parameter: float | Tensor, like: Tensor) -> Tensor:
     return torch.full((1,), parameter, dtype=like.dtype, device=like.device)
 
 
-def _is_nan(parameter: float | Tensor) -> Tensor | bool:
-    return parameter.isnan() if isinstance(parameter, Tensor) else math.isnan(parameter)
+def _is_nan(parameter: float | Tensor, like: Tensor) -> Tensor:
+    if isinstance(parameter, Tensor):
+        return parameter.isnan()
+    return torch.full_like(like, float(math.isnan(parameter)), dtype=torch.bool)
 
 
 def _without_nan(parameter: float | Tensor, instead: float) -> float | Tensor:

@@ -342,26 +342,25 @@ class _Prox(torch.autograd.Function):
         values, sign, masked, tensor = ctx.saved_tensors
         strength = ctx.number if tensor is None else tensor
         moved = torch.where(masked, 0.0, grad)
-        alone = masked | (torch.as_tensor(strength, device=values.device) == 0.0)
         if ctx.kind == TV:
-            for_scores, rows = torch_structured.tv_gradients(values, alone, masked, moved)
+            for_scores, rows = torch_structured.tv_gradients(values, masked, masked, moved)
         else:
-            for_scores, rows = _oscar_gradients(values, sign, alone, masked, moved)
+            for_scores, rows = _oscar_gradients(values, sign, masked, moved)
+        for_scores = torch_structured.unless_zero(strength, for_scores, moved)
         if not ctx.needs_input_grad[2]:
             return for_scores, None, None
         return for_scores, None, _summed(rows, strength)
 
 
 def _oscar_gradients(
-    values: Tensor, sign: Tensor, alone: Tensor, masked: Tensor, moved: Tensor
+    values: Tensor, sign: Tensor, masked: Tensor, moved: Tensor
 ) -> tuple[Tensor, Tensor]:
     """Gradients through the proximal operator of OSCAR, for scores and strength."""
     sizes = values.detach().abs().masked_fill(masked, -math.inf)
-    is_cut = (sizes == 0.0) & ~alone
+    is_cut = sizes == 0.0
     sign = torch.where(is_cut, 0.0, sign)
-    ranked = torch_structured.rank_gradients(sizes, alone | is_cut, sign * moved)
+    for_sizes, for_strength = torch_structured.rank_gradients(sizes, masked | is_cut, sign * moved)
     # A group pays for the keys behind each of its own, of which rank i has n - 1 - i
     behind = (~masked).sum(-1, keepdim=True) - 1
-    for_strength = ranked[1] - behind * (sign * moved).sum(-1, keepdim=True)
-    zero_strength = alone & ~masked & ~is_cut & (sign == 0.0)
-    return torch.where(zero_strength, moved, sign * ranked[0]), for_strength
+    for_strength = for_strength - behind * (sign * moved).sum(-1, keepdim=True)
+    return sign * for_sizes, for_strength

@@ -96,12 +96,19 @@ static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
     }
 }
 
+/* Further below no key is in the support, and sums over a segment are to stay finite: the root of FLT_MAX */
+#define LEAST_DISTANCE -1.8446743e19f
+
 /* Keys that follow each other in `listed`, if it is not null, are neighbours only if their numbers do */
 static void prox_tv(Block *block, vec strength, const int32_t *listed)
 {
     long n = block->length;
     vec least = {0}, *x = block->array[DISTANCES];
-    for (long i = 0; i < n; i++) least = WHERE((x[i] < least) & (x[i] > -INFINITY), x[i], least);
+    for (long i = 0; i < n; i++) {
+        ivec there = x[i] > -INFINITY;
+        x[i] = WHERE(there & (x[i] < LEAST_DISTANCE), all(LEAST_DISTANCE), x[i]);
+        least = WHERE(there & (x[i] < least), x[i], least);
+    }
     /* Above the latter, nothing is cut */
     ivec loses = (strength > -MOST_NARROW_STRENGTH * least) & (strength < (float)-n * least);
     if (n > MOST_NARROW_KEYS || any(loses)) prox_tv_wide(block, strength, listed);

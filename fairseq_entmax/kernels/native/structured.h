@@ -130,8 +130,21 @@ static OfParameters differentiate_structure(const Block *block, const Structure 
     OfParameters result = {{0}, {0}};
     if (structure->kind == PNORM) return differentiate_pnorm(block, structure->epsilon, structure->strength);
     result.for_epsilon = differentiate(block, structure->epsilon, for_epsilon);
-    if (structure->kind == OSCAR) result.for_strength = mean_of_all_clusters(block, structure->strength);
-    else mean_of_runs(block, structure->strength, listed);
-    if (seen) result.for_strength = strength_of_runs(block, seen, listed);
+    if (structure->kind == OSCAR) {
+        result.for_strength = mean_of_all_clusters(block, structure->strength);
+        return result;
+    }
+    if (!seen) {
+        mean_of_runs(block, structure->strength, listed);
+        return result;
+    }
+    /* A strength that is 0 and begins to grow moves what is equal together; the scores move alone */
+    ivec single = structure->strength == 0.0f;
+    vec *restrict grad = block->array[SENSITIVITIES], *restrict own = block->array[GRADS];
+    if (any(single)) memcpy(own, grad, block->length * sizeof(vec));
+    mean_of_runs(block, all(1.0f), listed);
+    result.for_strength = strength_of_runs(block, seen, listed);
+    if (any(single))
+        for (long i = 0; i < block->length; i++) grad[i] = WHERE(single, own[i], grad[i]);
     return result;
 }

@@ -240,12 +240,11 @@ def tv_backward_kernel(
         has_left, has_right = inside & (key > 0), inside & (key + 1 < keys)
         left = tl.load(probs_ptr + at - 1, mask=has_left, other=-1.0)
         right = tl.load(probs_ptr + at + 1, mask=has_right, other=-1.0)
-        # Without a strength nothing is shared
-        apart = of_rows(strength == 0.0, p)
         shared = _means(alone, left != p, right != p, AXIS)
-        shared = tl.where(apart, alone, shared)
         if FOR_SCORES:
-            tl.store(grad_scores_ptr + at, shared, mask=inside)
+            # Without a strength nothing is shared; one that begins to grow moves ties together
+            own = tl.where(of_rows(strength == 0.0, p), alone, shared)
+            tl.store(grad_scores_ptr + at, own, mask=inside)
         if FOR_STRENGTH:
             if HAS_MASK:
                 has_left &= tl.load(masked_ptr + at - 1, mask=has_left, other=1) == 0
