@@ -30,7 +30,7 @@ class LayerValues:
         heads: the number of heads; a pruned layer may have none.
         values: name, such as ``alpha``, to a number for each head; a single one where all heads
             share what is learned; None where heads are apart, for those without such a value.
-        learned_values: of these those that are learned.
+        are_learned: which of these are.
     """
 
     attention: str
@@ -39,7 +39,7 @@ class LayerValues:
     learned: tuple[str, ...]
     heads: int
     values: dict[str, list[float | None]]
-    learned_values: dict[str, list[float]]
+    are_learned: dict[str, list[bool]]
 
 
 def checkpoint_values(path: str) -> list[LayerValues]:
@@ -54,19 +54,16 @@ def checkpoint_values(path: str) -> list[LayerValues]:
         mapping, heads = model.mapping(saved), saved.heads
         learned = () if mapping is None else mapping.learned
         values: dict[str, list[float | None]] = {}
-        of_learned: dict[str, list[float]] = {}
+        are_learned: dict[str, list[bool]] = {}
         for name, tensor in {} if mapping is None else mapping.head_values().items():
             is_shared = len(tensor) == 1 and name in learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
             values[name] = [None if math.isnan(number) else number for number in numbers]
-            learns = [name in learned] * len(numbers)
+            are_learned[name] = [name in learned] * len(numbers)
             if isinstance(mapping, HeadsApart):
-                learns = mapping.learns(name)
-            of_learned[name] = [
-                number for number, is_own in zip(numbers, learns, strict=True) if is_own
-            ]
+                are_learned[name] = mapping.learns(name)
         place = saved.attention, saved.layer, str(saved.mapping)
-        rows.append(LayerValues(*place, learned, heads, values, of_learned))
+        rows.append(LayerValues(*place, learned, heads, values, are_learned))
     return rows
 
 
@@ -107,20 +104,38 @@ def _table(rows: list[LayerValues], name: str) -> str:
     lines = [title, f"{'attention':<13} layer  {'mapping':<{mapping_width}}{heads}"]
     for row in rows:
         own = row.values.get(name, [])
-        values = "".join("-".rjust(9) if value is None else f"{value:9.4f}" for value in own)
+        values = "".join(_number(row, name, head) for head in range(len(own)))
         is_shared = name in row.learned and len(own) == 1 < row.heads
         shared = "  for all heads" * is_shared
         mapping = _mapping_text(row, name)
         lines.append(
             f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
         )
-    learned = [value for row in rows for value in row.learned_values.get(name, [])]
+    if any(name in row.learned and not all(row.are_learned[name]) for row in rows):
+        lines.append("in brackets: fixed")
+    learned = [
+        value
+        for row in rows
+        for value, is_own in zip(
+            row.values.get(name, []), row.are_learned.get(name, []), strict=True
+        )
+        if is_own and value is not None
+    ]
     if learned:
         mean = sum(learned) / len(learned)
         lines.append(f"learned: mean {mean:.4f}, from {min(learned):.4f} to {max(learned):.4f}")
     else:
         lines.append(f"no {name} is learned in this model")
     return "\n".join(lines)
+
+
+def _number(row: LayerValues, name: str, head: int) -> str:
+    """What stands in a column; among heads apart, brackets are around what is fixed."""
+    value = row.values[name][head]
+    if value is None:
+        return "-".rjust(9)
+    is_fixed = name in row.learned and not row.are_learned[name][head]
+    return f"({value:.4f})".rjust(9) if is_fixed else f"{value:9.4f}"
 
 
 def _mapping_text(row: LayerValues, name: str) -> str:

@@ -41,7 +41,9 @@ def probabilities(
     top = scores.amax(-1, keepdim=True)  # NaN where a score is
     masked = scores == -math.inf
     without_keys = top == -math.inf
-    broken = (~(top < math.inf)).logical_or(_is_nan(epsilon, top)).logical_or(_is_nan(strength, top))
+    broken = (
+        (~(top < math.inf)).logical_or(_is_nan(epsilon, top)).logical_or(_is_nan(strength, top))
+    )
     broken = broken & ~without_keys
     numbers = (scores - top).masked_fill(broken | without_keys, 0.0)
     epsilon, strength = _without_nan(epsilon, 1.0), _without_nan(strength, 1.0)

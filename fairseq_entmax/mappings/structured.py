@@ -41,7 +41,7 @@ def fusedmax(
 
     Args:
         scores: any shape; ``-inf`` masks a key.
-        tv: strength of the penalty, 0 or more and finite, in units of the scores: a number, or a
+        tv: strength of the penalty, from 0 to 1e30, in units of the scores: a number, or a
             floating-point tensor that broadcasts against ``scores`` with size 1 at ``dim``, which
             may require a gradient. At 0 this is :func:`entmax`. The paper's is 0.1.
         alpha: as for :func:`entmax`; 2, the default, is the paper's.
@@ -98,7 +98,7 @@ def sq_pnorm_max(
     Args:
         scores, dim: as for :func:`fusedmax`; the order of the keys does not matter.
         p: in (1, 2]: a number or a tensor, as ``tv`` there; the paper's is 1.5.
-        gamma: above 0 and finite, in units of the scores: a number or a tensor; the paper's is 1.
+        gamma: from 1e-30 to 1e30, in units of the scores: a number or a tensor; the paper's is 1.
 
     Returns, Raises:
         As :func:`fusedmax`.
@@ -172,13 +172,18 @@ def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tenso
     return _keys_last(apply, scores, dim, epsilon, strength)
 
 
+# float32 can still add up what is so large, and divide by what is so small
+LARGEST_STRENGTH, SMALLEST_GAMMA = 1e30, 1e-30
+
+
 def check_strength(value: float | str, name: str = "strength") -> float:
     """Return the strength of a penalty as a float.
 
     Raises:
-        ValueError: it is not a finite number of 0 or more.
+        ValueError: it is not a number from 0 to :data:`LARGEST_STRENGTH`.
     """
-    return _in_range(value, name, lambda number: 0.0 <= number < math.inf, "a number, 0 or more")
+    number = _in_range(value, name, lambda one: 0.0 <= one < math.inf, "a number, 0 or more")
+    return _in_range(number, name, lambda one: one <= LARGEST_STRENGTH, "1e30 at the most")
 
 
 def check_p(value: float | str, name: str = "p") -> float:
@@ -195,9 +200,12 @@ def check_gamma(value: float | str, name: str = "gamma") -> float:
     """Return the gamma of sq-pnorm-max as a float.
 
     Raises:
-        ValueError: it is not a finite number above 0.
+        ValueError: it is not a number from :data:`SMALLEST_GAMMA` to :data:`LARGEST_STRENGTH`.
     """
-    return _in_range(value, name, lambda number: 0.0 < number < math.inf, "a number above 0")
+    number = _in_range(value, name, lambda one: 0.0 < one < math.inf, "a number above 0")
+    return _in_range(
+        number, name, lambda one: SMALLEST_GAMMA <= one <= LARGEST_STRENGTH, "from 1e-30 to 1e30"
+    )
 
 
 def _in_range(

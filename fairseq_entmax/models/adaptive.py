@@ -10,6 +10,7 @@ of heads and gates.
 from __future__ import annotations
 
 import logging
+import re
 from argparse import ArgumentParser, Namespace
 from collections.abc import Collection
 from typing import Any, ClassVar
@@ -221,6 +222,13 @@ class AdaptiveModel(nn.Module):
             try:
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
+                others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', str(error))
+                if others and "Unexpected key" in str(error):
+                    raise ValueError(
+                        f"the checkpoint has learned {', '.join(others)} of other mappings than the "
+                        f"model has: give the --attn-mapping and its like that it was trained with, "
+                        f"which 'fairseq-entmax alpha CHECKPOINT' shows"
+                    ) from error
                 if "size mismatch" not in str(error) or "_proj.weight" not in str(error):
                     raise
                 raise ValueError(

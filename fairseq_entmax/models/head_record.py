@@ -26,7 +26,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import write_together
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
@@ -116,6 +116,19 @@ class _Learned:
             for layer, mapping in self.mappings[attention].items()
         }
 
+    def learned(self, attention: str) -> list[float]:
+        """The present values of the heads of one attention that learn them."""
+        found: list[float] = []
+        for layer, values in self.values(attention).items():
+            mapping = self.mappings[attention][int(layer)]
+            learns = [True] * len(values)
+            if isinstance(mapping, HeadsApart):
+                learns = mapping.learns(self._name)
+            for value, is_own in zip(values, learns, strict=True):
+                if is_own and value is not None:
+                    found.append(value)
+        return found
+
     def log(self) -> None:
         """Let fairseq show mean, minimum and maximum over the heads of each attention."""
         for attention in self.mappings:
@@ -160,11 +173,8 @@ class _Learned:
 def _over_heads(
     attention: str, function: Callable[[list[float]], float], *learned: _Learned
 ) -> float:
-    """A number over the heads of one attention that have it; NaN where the model is gone."""
-    if not learned:
-        return float("nan")
-    layers = learned[0].values(attention).values()
-    return round(function([value for heads in layers for value in heads if value is not None]), 4)
+    """A number over the heads of one attention that learn; NaN where the model is gone."""
+    return round(function(learned[0].learned(attention)), 4) if learned else float("nan")
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:

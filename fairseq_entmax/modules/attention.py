@@ -141,7 +141,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             raise ValueError(
                 f"an attention with {option} has a key that is no word, and no place for a mapping "
                 f"by the order and number of words, such as fusedmax: drop {option}, or use another "
-                f"mapping than {heads.mapping!r}"
+                f"mapping than {type(heads.mapping).__name__}"
             )
         self.mapping = heads.mapping
         self.gate = heads.gate

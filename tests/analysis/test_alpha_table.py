@@ -54,7 +54,8 @@ def test_heads_apart_have_a_dash_and_null_where_they_have_no_such_value(tmp_path
     ]
     text = "entmax:init=1.5|sqpnormmax|fusedmax*2"
     row = next(line for line in tables[0].splitlines() if line.startswith("cross"))
-    assert row.split() == ["cross", "0", text, "1.5000", "-", "2.0000", "2.0000"]
+    assert row.split() == ["cross", "0", text, "1.5000", "-", "(2.0000)", "(2.0000)"]
+    assert tables[0].splitlines()[-2] == "in brackets: fixed"
     row = next(line for line in tables[3].splitlines() if line.startswith("cross"))
     assert row.split() == ["cross", "0", text, "(fixed)", "-", "-", "0.1000", "0.1000"]
     assert "learned: mean 1.5000, from 1.5000 to 1.5000" in tables[0]

@@ -659,3 +659,12 @@ def test_what_training_saved_says_its_heads_and_no_start_is_looked_for(tmp_path,
 def test_a_checkpoint_of_other_heads_is_refused_with_the_remedy():
     with pytest.raises(ValueError, match="prune CHECKPOINT --print-config"):
         build_model().load_state_dict(build_model(**PRUNED).state_dict())
+
+
+def test_what_other_mappings_have_learned_is_named_and_refused():
+    learned = build_model(attn_mapping="entmax").state_dict()
+    with pytest.raises(ValueError, match=r"learned .*mapping.alpha_logit.* of other mappings than"):
+        build_model(attn_mapping="fusedmax|entmax*3").load_state_dict(learned)
+    strengths = build_model(attn_mapping="entmax:oscar=learned").state_dict()
+    with pytest.raises(ValueError, match=r"learned .*mapping.raw_oscar.*: give the --attn-mapping"):
+        build_model(attn_mapping="entmax:tv=learned").load_state_dict(strengths)
