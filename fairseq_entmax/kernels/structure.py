@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from torch import Tensor
 
 TV, OSCAR, PNORM = "tv", "oscar", "pnorm"
@@ -35,3 +36,10 @@ class Structure(NamedTuple):
     kind: str
     epsilon: float | Tensor
     strength: float | Tensor
+
+
+def like_rows(parameter: float | Tensor, scores: Tensor) -> Tensor:
+    """A parameter as a tensor of the dtype of scores that broadcasts against them."""
+    if isinstance(parameter, Tensor):
+        return parameter.to(scores.dtype)
+    return torch.full((1,), parameter, dtype=scores.dtype, device=scores.device)

@@ -5,19 +5,14 @@ from fairseq_entmax.mappings.heads_apart import HeadsApart
 from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
 from fairseq_entmax.mappings.modules import Entmax, Mapping
 from fairseq_entmax.mappings.pnorm import SqPNormMax
+from fairseq_entmax.mappings.proximal import prox_oscar, prox_tv
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,
     MappingSpec,
     parse_mapping,
     register_mapping,
 )
-from fairseq_entmax.mappings.structured import (
-    fusedmax,
-    oscarmax,
-    prox_oscar,
-    prox_tv,
-    sq_pnorm_max,
-)
+from fairseq_entmax.mappings.structured import fusedmax, oscarmax, sq_pnorm_max
 
 __all__ = [
     "MAPPINGS",

@@ -113,36 +113,6 @@ def sq_pnorm_max(
     return map_structured(scores, Structure(PNORM, p - 1.0, gamma), dim)
 
 
-def prox_tv(scores: Tensor, tv: float | Tensor = 0.1, dim: int = -1) -> Tensor:
-    """The proximal operator of total variation, also known as fused lasso signal approximator.
-
-    ``argmin_z 1/2 ||z - x||^2 + tv * sum_i |z_i+1 - z_i|``, exactly, for all rows at once.
-
-    Args:
-        scores, tv, dim: as for :func:`fusedmax`.
-
-    Returns:
-        z, of the shape and dtype of ``scores``, differentiable in both arguments to any order.
-        Masked keys stay ``-inf`` and part their neighbours.
-
-    Raises:
-        ValueError: as :func:`fusedmax`.
-    """
-    return _prox(TV, scores, tv, "tv", dim)
-
-
-def prox_oscar(scores: Tensor, oscar: float | Tensor = 0.01, dim: int = -1) -> Tensor:
-    """The proximal operator of OSCAR's pairwise penalty.
-
-    ``argmin_z 1/2 ||z - x||^2 + oscar * sum_i<j max(|z_i|, |z_j|)``: absolute values are sorted,
-    lowered by ``oscar * (n - i)``, pooled until they fall, cut at 0, and get their signs back
-    (Zhong and Kwok 2012). :func:`oscarmax` is not this and then sparsemax: see there.
-
-    Arguments, result and errors are those of :func:`prox_tv`.
-    """
-    return _prox(OSCAR, scores, oscar, "oscar", dim)
-
-
 def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tensor:
     """A mapping with structure, without a look at the values of its parameters.
 
@@ -165,11 +135,11 @@ def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tenso
         if (moving and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
             probs: Tensor = _Structured.apply(wide, kind, epsilon, strength)
             return probs
-        epsilon, strength = _to(epsilon, wide), _to(strength, wide)
+        epsilon, strength = as_scores(epsilon, wide), as_scores(strength, wide)
         backend = kernels.structured_for(wide, kind, epsilon, strength)
         return backend.probabilities(wide, kind, epsilon, strength)
 
-    return _keys_last(apply, scores, dim, epsilon, strength)
+    return keys_last(apply, scores, dim, epsilon, strength)
 
 
 # float32 can still add up what is so large, and divide by what is so small
@@ -236,18 +206,7 @@ def _smoothed(
     return map_structured(scores, Structure(kind, alpha - 1.0, strength), dim)
 
 
-def _prox(kind: str, scores: Tensor, strength: float | Tensor, name: str, dim: int) -> Tensor:
-    check_dim(scores, dim)
-    strength = checked(strength, check_strength, name, scores, dim)
-
-    def apply(wide: Tensor, strength: float | Tensor) -> Tensor:
-        values: Tensor = _Prox.apply(wide, kind, strength)
-        return values
-
-    return _keys_last(apply, scores, dim, strength)
-
-
-def _keys_last(
+def keys_last(
     function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
 ) -> Tensor:
     """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
@@ -263,11 +222,12 @@ def _keys_last(
     return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
 
 
-def _to(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
+def as_scores(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
+    """A parameter in the dtype of the scores, where it is a tensor."""
     return parameter.to(scores.dtype) if isinstance(parameter, Tensor) else parameter
 
 
-def _summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
+def summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
     """The gradient of a parameter, from what each row gives."""
     return None if rows is None else sum_to(rows, parameter.shape).to(parameter.dtype)
 
@@ -280,7 +240,7 @@ class _Structured(torch.autograd.Function):
         ctx: Any, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
     ) -> Tensor:
         ctx.kind = kind
-        parameters = _to(epsilon, scores), _to(strength, scores)
+        parameters = as_scores(epsilon, scores), as_scores(strength, scores)
         ctx.backend = kernels.structured_for(scores, kind, *parameters)
         probs: Tensor = ctx.backend.probabilities(scores, kind, *parameters)
         masked = None
@@ -308,67 +268,9 @@ class _Structured(torch.autograd.Function):
         for_scores, *rows = backend.gradients(
             probs,
             ctx.kind,
-            *(_to(parameter, probs) for parameter in given),
+            *(as_scores(parameter, probs) for parameter in given),
             masked,
             grad,
             (needs[0], needs[2], needs[3]),
         )
-        return for_scores, None, *map(_summed, rows, given)
-
-
-class _Prox(torch.autograd.Function):
-    """The proximal operators by themselves; arguments as for :class:`_Structured`."""
-
-    @staticmethod
-    def forward(ctx: Any, scores: Tensor, kind: str, strength: float | Tensor) -> Tensor:
-        masked = scores == -math.inf
-        broken = (scores.isnan() | (scores == math.inf)).any(-1, keepdim=True)
-        # Sums over a thousand keys would leave three digits of float32
-        has_float64 = scores.device.type in ("cpu", "cuda")
-        numbers = scores.masked_fill(broken, 0.0)
-        numbers = numbers.double() if has_float64 else numbers
-        level = _to(strength, numbers)
-        if scores.numel() == 0:
-            values = scores.clone()
-        elif kind == TV:
-            # Around 0 a row has its digits
-            top = numbers.amax(-1, keepdim=True)
-            top = top.masked_fill(top == -math.inf, 0.0)
-            values = torch_structured.prox_tv(numbers - top, level, masked)[0] + top
-        else:
-            values = torch_structured.prox_oscar(numbers, level, masked)
-        values = values.to(scores.dtype)
-        values = values.masked_fill(broken, math.nan)
-        ctx.kind = kind
-        is_tensor = isinstance(strength, Tensor)
-        ctx.number = None if is_tensor else strength
-        ctx.save_for_backward(values, scores.sign(), masked, strength if is_tensor else None)
-        return values
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        values, sign, masked, tensor = ctx.saved_tensors
-        strength = ctx.number if tensor is None else tensor
-        moved = torch.where(masked, 0.0, grad)
-        if ctx.kind == TV:
-            for_scores, rows = torch_structured.tv_gradients(values, masked, masked, moved)
-        else:
-            for_scores, rows = _oscar_gradients(values, sign, masked, moved)
-        for_scores = torch_structured.unless_zero(strength, for_scores, moved)
-        if not ctx.needs_input_grad[2]:
-            return for_scores, None, None
-        return for_scores, None, _summed(rows, strength)
-
-
-def _oscar_gradients(
-    values: Tensor, sign: Tensor, masked: Tensor, moved: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Gradients through the proximal operator of OSCAR, for scores and strength."""
-    sizes = values.detach().abs().masked_fill(masked, -math.inf)
-    is_cut = sizes == 0.0
-    sign = torch.where(is_cut, 0.0, sign)
-    for_sizes, for_strength = torch_structured.rank_gradients(sizes, masked | is_cut, sign * moved)
-    # A group pays for the keys behind each of its own, of which rank i has n - 1 - i
-    behind = (~masked).sum(-1, keepdim=True) - 1
-    for_strength = for_strength - behind * (sign * moved).sum(-1, keepdim=True)
-    return sign * for_sizes, for_strength
+        return for_scores, None, *map(summed, rows, given)

@@ -39,6 +39,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.backends import StructuredRows
 from fairseq_entmax.kernels.native import compiler
 from fairseq_entmax.kernels.native import rows as native_rows
@@ -148,11 +149,9 @@ def contenders(options: argparse.Namespace) -> dict[str, Contender]:
         ),
         "fusedmax (Condat, scalar C)": scalar(options.tv),
     }
-    if importlib.util.find_spec("fairseq_entmax.kernels.torch_structured"):
-        operations = importlib.import_module("fairseq_entmax.kernels.torch_structured")
-        runs["fusedmax (torch)"] = of(operations, TV, 1.0, options.tv)
-        runs["oscarmax (torch)"] = of(operations, OSCAR, 1.0, options.oscar)
-        runs["sq-pnorm-max (torch)"] = of(operations, PNORM, options.p - 1.0, 1.0)
+    runs["fusedmax (torch)"] = of(torch_structured, TV, 1.0, options.tv)
+    runs["oscarmax (torch)"] = of(torch_structured, OSCAR, 1.0, options.oscar)
+    runs["sq-pnorm-max (torch)"] = of(torch_structured, PNORM, options.p - 1.0, 1.0)
     if importlib.util.find_spec("torchsparseattn"):
         runs["fusedmax (torchsparseattn)"] = torchsparseattn("fused", options)
         runs["oscarmax (torchsparseattn)"] = torchsparseattn("oscar", options)

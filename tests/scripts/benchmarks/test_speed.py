@@ -42,6 +42,20 @@ def test_every_mapping_is_timed_and_its_memory_taken(tmp_path):
     assert memory["entmax.entmax_bisect"] > 4
 
 
+@needs_compiler
+@pytest.mark.slow
+def test_every_mapping_with_structure_is_timed_beside_its_peers(tmp_path):
+    out = tmp_path / "structured.json"
+    result = run("structured", "--shapes", "64x8", "--repeats", 1, "--json", out)
+    assert result.returncode == 0, result.stderr
+    rows = json.loads(out.read_text(encoding="utf-8"))["results"]
+    names = [row["mapping"] for row in rows]
+    for name in ("fusedmax (native)", "fusedmax (Condat, scalar C)", "torch.softmax"):
+        assert name in names
+        assert name in result.stdout
+    assert all(row["forward_ms"] > 0 for row in rows)
+
+
 def test_growth_is_the_exponent_of_the_cost():
     spec = importlib.util.spec_from_file_location("mapping", FOLDER / "mapping.py")
     mapping = importlib.util.module_from_spec(spec)

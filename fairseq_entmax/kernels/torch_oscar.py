@@ -1,0 +1,84 @@
+"""The proximal operator of OSCAR in torch's own operations, and its gradients.
+
+Scores are sorted, and neighbours pooled until they fall. On the simplex, where signs drop out, ranks
+are all there is to it (:func:`prox_ranks`).
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels.runs import Runs, equal_runs, shifted
+from fairseq_entmax.kernels.structure import like_rows
+
+
+def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[Tensor, Runs]:
+    """The projection of ``x_i + strength * i`` to non-increasing numbers, up to a constant of a row.
+
+    On the simplex this is all of the penalty of OSCAR, as signs and the number of keys drop out.
+
+    Args:
+        ranked: ``(..., keys)``, in descending order, masked keys last.
+        strength, masked: as for :func:`prox_tv`.
+
+    Returns:
+        As :func:`prox_tv`; the first number of a row is what it would be without the constant.
+    """
+    fixed = ranked.masked_fill(masked, 0.0)
+    level = like_rows(strength, ranked)
+    places = torch.arange(ranked.size(-1), device=ranked.device, dtype=ranked.dtype)
+    places = places.expand_as(ranked)
+    starts = torch.ones_like(masked)
+    may_look = not torch.jit.is_tracing()
+    for _ in range(ranked.size(-1)):
+        runs = Runs.of(starts)
+        # Apart from each other: their sum has no digits of the scores where the strength is large
+        mean, place = runs.mean(fixed), runs.mean(places)
+        fall = shifted(mean, 1, 0.0) - mean
+        rise = (place - shifted(place, 1, 0.0)) * level
+        pooled = starts & ~masked & (fall < rise)
+        pooled[..., :1] = False
+        if may_look and not pooled.any():
+            break
+        starts = starts & ~pooled
+    values = mean + level * (place - place[..., :1])
+    return values.masked_fill(masked, -math.inf), Runs.of(starts)
+
+
+def prox_oscar(scores: Tensor, strength: float | Tensor, masked: Tensor) -> Tensor:
+    """``argmin_z 1/2 ||z - x||^2 + strength * sum_i<j max(|z_i|, |z_j|)`` along the last dimension.
+
+    Arguments are those of :func:`prox_tv`. Masked keys, ``-inf``, count nothing and stay.
+    """
+    sizes = scores.abs().masked_fill(masked, -math.inf)
+    order = sizes.argsort(dim=-1, descending=True, stable=True)
+    ranked = sizes.gather(-1, order)
+    values, runs = prox_ranks(ranked, strength, masked.gather(-1, order))
+    # The constant that was left out: the first group pays for all keys behind each of its own
+    places = torch.arange(scores.size(-1), device=scores.device, dtype=scores.dtype)
+    behind = (~masked).sum(-1, keepdim=True) - 1 - runs.mean(places.expand_as(ranked))[..., :1]
+    level = like_rows(strength, scores)
+    values = (values - level * behind).clamp(min=0.0)
+    solved = torch.empty_like(values).scatter_(-1, order, values) * scores.sign()
+    return torch.where(masked, -math.inf, torch.where(level == 0.0, scores, solved))
+
+
+def rank_gradients(
+    values: Tensor, alone: Tensor, moved: Tensor, middle: float | Tensor = 0.0
+) -> tuple[Tensor, Tensor]:
+    """Gradients through the pooling of :func:`prox_ranks`.
+
+    Args, Returns: as of :func:`tv_gradients`; values of keys that are alone are not looked at.
+    ``middle`` is the rank that counts nothing.
+    """
+    values = values.detach()
+    order = values.argsort(dim=-1, descending=True, stable=True)
+    runs = equal_runs(values.gather(-1, order), alone.expand_as(values).gather(-1, order))
+    ranked = moved.gather(-1, order)
+    places = torch.arange(values.size(-1), device=values.device, dtype=values.dtype)
+    ranks = runs.mean(places.expand_as(values)) - middle
+    for_strength = (ranks * ranked).sum(-1, keepdim=True)
+    return torch.zeros_like(moved).scatter(-1, order, runs.mean(ranked)), for_strength
