@@ -8,8 +8,9 @@ sq-pnorm-max has the squared p-norm where sparsemax has the 2-norm (Niculae and 
 
 as its optimality conditions are the same. The rules of :mod:`fairseq_entmax.mappings.functional`
 for masks, dtypes, NaN and gradients hold here. A masked key is as if it was not there, but that it
-parts its neighbours: a gap in the mask leaves two chains. Where several scores are equal, or a
-difference is just as large as the strength, one of the one-sided derivatives is taken.
+parts its neighbours: a gap in the mask leaves two chains. At a kink, where a difference is just as
+large as the strength, one of the one-sided derivatives is taken; that of a strength of 0 is to the
+right.
 """
 
 from __future__ import annotations
@@ -70,7 +71,7 @@ def oscarmax(
     Keys with scores near each other get the same probability, wherever they stand. On the simplex
     the signs of OSCAR drop out, so the penalty is one on ranks: sorted scores get ``oscar * i`` and
     are pooled until they fall. The paper's Proposition 2, read literally, takes absolute values
-    first and is wrong where scores have mixed signs: for (0.5, 0.1, -0.3) and 0.1 it gives (0.567,
+    first, cuts at 0, and is wrong where scores have mixed signs or are cut: for (0.5, 0.1, -0.3) and 0.1 it gives (0.567,
     0.367, 0.067), of which the objective is 0.0800, and the minimum is 0.0767, at (0.633, 0.333,
     0.033).
 
