@@ -71,9 +71,9 @@ def oscarmax(
     Keys with scores near each other get the same probability, wherever they stand. On the simplex
     the signs of OSCAR drop out, so the penalty is one on ranks: sorted scores get ``oscar * i`` and
     are pooled until they fall. The paper's Proposition 2, read literally, takes absolute values
-    first, cuts at 0, and is wrong where scores have mixed signs or are cut: for (0.5, 0.1, -0.3) and 0.1 it gives (0.567,
-    0.367, 0.067), of which the objective is 0.0800, and the minimum is 0.0767, at (0.633, 0.333,
-    0.033).
+    first, cuts at 0, and is wrong where scores have mixed signs or are cut: for (0.5, 0.1, -0.3)
+    and 0.1 it gives (0.567, 0.367, 0.067), of which the objective is 0.0800, and the minimum is
+    0.0767, at (0.633, 0.333, 0.033).
 
     Args:
         scores, alpha, dim: as for :func:`fusedmax`; the order of the keys does not matter.
