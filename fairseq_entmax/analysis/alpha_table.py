@@ -78,6 +78,7 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
             "learned": bool(row.learned),
             "heads": row.heads,
             **{name: row.values.get(name, []) for name in names},
+            "learned_heads": {name: row.are_learned[name] for name in row.learned},
         }
         for row in rows
     ]
@@ -111,7 +112,11 @@ def _table(rows: list[LayerValues], name: str) -> str:
         lines.append(
             f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
         )
-    if any(name in row.learned and not all(row.are_learned[name]) for row in rows):
+    if any(
+        _is_in_brackets(row, name, head)
+        for row in rows
+        for head in range(len(row.values.get(name, [])))
+    ):
         lines.append("in brackets: fixed")
     learned = [
         value
@@ -134,8 +139,15 @@ def _number(row: LayerValues, name: str, head: int) -> str:
     value = row.values[name][head]
     if value is None:
         return "-".rjust(9)
+    if _is_in_brackets(row, name, head):
+        return f"({value:.4f})".rjust(9)
+    return f"{value:9.4f}"
+
+
+def _is_in_brackets(row: LayerValues, name: str, head: int) -> bool:
+    """Whether a value is fixed beside others of the layer that are learned."""
     is_fixed = name in row.learned and not row.are_learned[name][head]
-    return f"({value:.4f})".rjust(9) if is_fixed else f"{value:9.4f}"
+    return is_fixed and row.values[name][head] is not None
 
 
 def _mapping_text(row: LayerValues, name: str) -> str:

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.runs import Runs, equal_runs, shifted
+from fairseq_entmax.kernels.runs import Runs, can_look, equal_runs, shifted
 from fairseq_entmax.kernels.structure import like_rows
 
 
@@ -35,7 +35,7 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
     level = like_rows(strength, scores)
     starts = masked | shifted(masked, 1, True)
     starts[..., :1] = True
-    may_look = not torch.jit.is_tracing()
+    may_look = can_look(scores)
     for _ in range(scores.size(-1)):
         runs = Runs.of(starts)
         values = fixed + shifts * level

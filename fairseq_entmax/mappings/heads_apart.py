@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -72,6 +73,25 @@ class HeadsApart(Mapping):
     def learns(self, name: str) -> list[bool]:
         """Of each head whether training changes its value of this name."""
         return [name in self._mappings()[number].learned for number in self.part_of]
+
+    def take_from_all(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Give each part its heads of what one mapping of all heads had learned, under our names.
+
+        What no part has a place for is left in the state dict; what only some have, is not.
+
+        Args:
+            state_dict: of a checkpoint.
+            prefix: of the mapping's names in it, with a dot at the end.
+        """
+        for number, part in enumerate(self._mappings()):
+            heads = [head for head, own in enumerate(self.part_of) if own == number]
+            for name, own in part.named_parameters():
+                given = state_dict.get(prefix + name, own)
+                if given.shape == (len(self.part_of),) and own.shape == (len(heads),):
+                    state_dict.setdefault(f"{prefix}parts.{number}.{name}", given[heads].clone())
+        taken = {name for part in self._mappings() for name, _ in part.named_parameters()}
+        for name in taken:
+            state_dict.pop(prefix + name, None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:
         part_of = [self.part_of[head] for head in indices]

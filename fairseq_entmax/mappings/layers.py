@@ -169,7 +169,7 @@ def _check_share(share: str, text: str) -> None:
         raise ValueError(
             f"mapping {text!r} among heads apart shares what it learns with the whole {share}: "
             f"heads apart can share with those of their layer alone; allowed are {text.split(':')[0]}:"
-            f"share=none and share=layer"
+            f"share=none and share=layer, or --share-alpha none and layer"
         )
 
 

@@ -12,7 +12,7 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
@@ -303,6 +303,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
+        if isinstance(self.mapping, HeadsApart):
+            self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -664,7 +664,18 @@ def test_a_checkpoint_of_other_heads_is_refused_with_the_remedy():
 def test_what_other_mappings_have_learned_is_named_and_refused():
     learned = build_model(attn_mapping="entmax").state_dict()
     with pytest.raises(ValueError, match=r"learned .*mapping.alpha_logit.* of other mappings than"):
-        build_model(attn_mapping="fusedmax|entmax*3").load_state_dict(learned)
+        build_model(attn_mapping="sqpnormmax:p=learned|softmax*3").load_state_dict(learned)
     strengths = build_model(attn_mapping="entmax:oscar=learned").state_dict()
     with pytest.raises(ValueError, match=r"learned .*mapping.raw_oscar.*: give the --attn-mapping"):
         build_model(attn_mapping="entmax:tv=learned").load_state_dict(strengths)
+
+
+def test_heads_apart_start_from_what_all_heads_have_learned():
+    start = build_model(attn_mapping="entmax")
+    model = build_model(attn_mapping="entmax:tv=learned|softmax|entmax*2")
+    model.load_state_dict(start.state_dict())
+    (learned, found) = (one.encoder.layers[0].self_attn.mapping for one in (start, model))
+    expected = learned.head_values()["alpha"].clone()
+    expected[1] = 1.0
+    assert torch.equal(found.head_values()["alpha"], expected)
+    assert found.head_values()["tv"][0].item() == pytest.approx(0.1, abs=1e-6)

@@ -14,6 +14,7 @@ from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row, alt
 from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.mappings import HeadsSpec, parse_mappings
 
 MOST_POINTS = 80
 BINS = 20
@@ -26,7 +27,11 @@ def trajectories(analysis: Analysis) -> list[Figure]:
         number = head_value(name)
         models = [model for model in analysis["models"] if name in model["records"]]
         for place, model in enumerate(models):
-            rows = _rows(model["records"][name])
+            mappings = {
+                (entry["attention"], str(entry["layer"])): entry["mapping"]
+                for entry in model["attentions"]
+            }
+            rows = _rows(model["records"][name], name, mappings)
             if not rows:
                 continue
             caption = (
@@ -43,8 +48,16 @@ def trajectories(analysis: Analysis) -> list[Figure]:
     return figures
 
 
-def _rows(record: list[dict[str, Any]]) -> list[Row]:
-    """A row for each head: its name and its values, which the chart takes apart."""
+def _rows(
+    record: list[dict[str, Any]], name: str, mappings: dict[tuple[str, str], str | None]
+) -> list[Row]:
+    """A row for each head that learns: its name and its values, which the chart takes apart.
+
+    Args:
+        record: of one kind of value.
+        name: of the value.
+        mappings: the text of the mappings of an attention and a layer.
+    """
     step = -(-len(record) // MOST_POINTS)
     # Counted from the end: the last value is the model's own
     kept = record[::-1][::step][::-1]
@@ -54,8 +67,9 @@ def _rows(record: list[dict[str, Any]]) -> list[Row]:
     for attention, layers in kept[-1]["values"].items():
         for layer, last in layers.items():
             values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
+            learns = _learning(mappings.get((attention, layer)), name, len(last))
             for head, final in enumerate(last):
-                if final is None:
+                if final is None or not learns[head]:
                     continue
                 pairs = zip(kept, values, strict=True)
                 known = [
@@ -124,14 +138,33 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
     return alt.Scale(domain=list(ends)) if ends else alt.Scale(zero=False)
 
 
+def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
+    """Which heads of a layer learn a value that one of them learns, by the text of their mappings."""
+    everywhere = [True] * heads
+    if mapping is None or "|" not in mapping:
+        return everywhere
+    try:
+        (spec,) = parse_mappings(mapping)
+    except ValueError:  # of a mapping that is registered elsewhere
+        return everywhere
+    if not isinstance(spec, HeadsSpec) or len(spec.heads) != heads:
+        return everywhere
+    return [name in one.build().learned for one in spec.heads]
+
+
 def histograms(analysis: Analysis) -> list[Figure]:
     """How many heads learned which number, in twentieths of its range, a figure for each value."""
     values: dict[str, list[tuple[str, str, float]]] = {}
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for name in entry["learned"]:
-                own = (head["values"].get(name) for head in entry["heads"])
-                known = (value for value in own if value is not None)
+                own = [head["values"].get(name) for head in entry["heads"]]
+                learns = _learning(entry["mapping"], name, len(own))
+                known = [
+                    value
+                    for value, is_own in zip(own, learns, strict=True)
+                    if is_own and value is not None
+                ]
                 rows = ((model["name"], entry["attention"], value) for value in known)
                 values.setdefault(name, []).extend(rows)
     return [

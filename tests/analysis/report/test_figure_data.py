@@ -77,6 +77,20 @@ def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small
     assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
 
 
+def test_fixed_heads_among_heads_apart_are_not_counted_as_learned(small):
+    model = small["models"][2]
+    model["attentions"] = [layer_of(small)]
+    (layer,) = model["attentions"]
+    layer["mapping"], layer["learned"] = "entmax:tv=learned|softmax|fusedmax", ["alpha", "tv"]
+    template = layer["heads"][0]
+    layer["heads"] = [
+        {**template, "head": number, "values": {"alpha": alpha}}
+        for number, alpha in enumerate([1.3, 1.0, 2.0])
+    ]
+    (row,) = data(only(histograms, small))
+    assert (row["from"], row["heads"]) == (1.3, 1)
+
+
 def test_the_distribution_of_densities_adds_up_the_heads(small):
     for model in small["models"]:
         for entry in model["attentions"]:
