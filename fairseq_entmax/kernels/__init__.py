@@ -49,6 +49,7 @@ NATIVE_PARTS: dict[str, Any] = {
 }
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
+WITHOUT_STRUCTURED = "the mapping with structure %s runs on torch's own operations for %s on %s, which no kernel is for"
 INSTEAD_OF = {
     NATIVE: "alpha-entmax runs on torch's own operations on this CPU, which is several times "
     "slower than the native kernel: %s",
@@ -173,6 +174,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     if name == NATIVE and not NATIVE_PARTS[part].takes(tensor, *kind):
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
             _say(WITHOUT_KERNEL, f"{tensor.dtype} on {tensor.device.type}")
+        _say_structured(tensor, *kind)
         return None
     missing = _why_no_native() if name == NATIVE else _why_no_triton(tensor.device)
     if missing and asked == name:
@@ -190,6 +192,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )
     if not kernels.takes(tensor, *kind):
+        _say_structured(tensor, *kind)
         return None
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)
@@ -235,6 +238,12 @@ def _why_no_triton(device: torch.device) -> str:
         what = (str(error).strip() or "no message").splitlines()[0]
         return f"its kernels do not run here ({type(error).__name__}: {what})"
     return ""
+
+
+def _say_structured(tensor: Tensor, *kind: str) -> None:
+    """Log that no kernel is for a mapping with structure; nothing without one."""
+    for name in kind:
+        _say(WITHOUT_STRUCTURED, name, tensor.dtype, tensor.device.type)
 
 
 def _say(message: str, *values: object, level: int = logging.INFO) -> None:

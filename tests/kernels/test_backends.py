@@ -7,10 +7,13 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import derivatives, torch_ops
-from fairseq_entmax.kernels.backends import Rows
+from fairseq_entmax.kernels import derivatives, torch_ops, torch_structured
+from fairseq_entmax.kernels.backends import Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import rows as native_rows
+from fairseq_entmax.kernels.native import structured as native_structured
+from fairseq_entmax.kernels.structure import OSCAR, TV
+from tests.kernels.native.support import needs_compiler
 
 
 def parameters(function):
@@ -29,6 +32,28 @@ def test_each_backend_has_the_functions_of_rows(backend):
     rows = {"torch": torch_ops, "native": native_rows}.get(backend) or of_triton("rows")
     for name in ("takes", "probabilities", "gradients"):
         assert parameters(getattr(rows, name)) == parameters(getattr(Rows, name))
+
+
+@pytest.mark.parametrize("backend", ["torch", "native", "triton"])
+def test_each_backend_has_the_functions_of_structure(backend):
+    rows = {"torch": torch_structured, "native": native_structured}.get(backend)
+    rows = rows or of_triton("structured")
+    for name in ("takes", "probabilities", "gradients"):
+        assert parameters(getattr(rows, name)) == parameters(getattr(StructuredRows, name))
+
+
+@needs_compiler
+def test_what_no_kernel_of_structure_is_for_runs_on_torch_and_the_log_says_so(monkeypatch, caplog):
+    monkeypatch.setenv(kernels.VARIABLE, kernels.NATIVE)
+    monkeypatch.setattr(kernels, "_said", set())
+    caplog.set_level("INFO", logger=kernels.__name__)
+    assert kernels.structured_for(torch.zeros(3, 4), TV, 0.5, 0.1) is native_structured
+    assert kernels.structured_for(torch.zeros(3, 4).double(), TV, 0.5, 0.1) is torch_structured
+    assert "structure tv runs on torch's own operations for torch.float64" in caplog.text
+
+
+def test_oscar_has_no_kernel_in_triton():
+    assert not of_triton("structured").takes(torch.zeros(3, 4), OSCAR)
 
 
 def test_gradients_that_autograd_follows_have_the_signature_of_a_backend():
