@@ -6,7 +6,6 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from fairseq_entmax.mappings import HeadsApart
 from fairseq_entmax.models.saved import read_model
 
 ALPHA = "alpha"
@@ -59,9 +58,9 @@ def checkpoint_values(path: str) -> list[LayerValues]:
             is_shared = len(tensor) == 1 and name in learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
             values[name] = [None if math.isnan(number) else number for number in numbers]
-            are_learned[name] = [name in learned] * len(numbers)
-            if isinstance(mapping, HeadsApart):
-                are_learned[name] = mapping.learns(name)
+            assert mapping is not None
+            learns = mapping.learns(name)
+            are_learned[name] = learns * (len(numbers) // len(learns))
         place = saved.attention, saved.layer, str(saved.mapping)
         rows.append(LayerValues(*place, learned, heads, values, are_learned))
     return rows

@@ -71,7 +71,6 @@ class HeadsApart(Mapping):
         return tuple(dict.fromkeys(name for part in self._mappings() for name in part.learned))
 
     def learns(self, name: str) -> list[bool]:
-        """Of each head whether training changes its value of this name."""
         return [name in self._mappings()[number].learned for number in self.part_of]
 
     def take_from_all(self, state_dict: dict[str, Any], prefix: str) -> None:

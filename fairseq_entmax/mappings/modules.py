@@ -99,6 +99,10 @@ class Mapping(nn.Module):
         """Which of :meth:`head_values` training changes: all, if there is anything to learn."""
         return tuple(self.head_values()) if any(True for _ in self.parameters()) else ()
 
+    def learns(self, name: str) -> list[bool]:
+        """Of each number that :meth:`head_values` has of this name, whether training changes it."""
+        return [name in self.learned] * self.head_values()[name].numel()
+
     def keep_heads(self, indices: Sequence[int]) -> None:
         """Forget all heads but these, in this order, as pruning does.
 

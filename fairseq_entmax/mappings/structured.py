@@ -125,8 +125,6 @@ def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tenso
             ``scores`` with size 1 at ``dim``.
     """
     kind, epsilon, strength = structure
-    if kind != PNORM and isinstance(strength, float) and strength == 0.0:
-        return map_scores(scores, 1.0 + epsilon, dim)
 
     def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
         moving = any(

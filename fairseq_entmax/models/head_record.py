@@ -26,7 +26,7 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import write_together
-from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
@@ -118,16 +118,14 @@ class _Learned:
 
     def learned(self, attention: str) -> list[float]:
         """The present values of the heads of one attention that learn them."""
-        found: list[float] = []
-        for layer, values in self.values(attention).items():
-            mapping = self.mappings[attention][int(layer)]
-            learns = [True] * len(values)
-            if isinstance(mapping, HeadsApart):
-                learns = mapping.learns(self._name)
-            for value, is_own in zip(values, learns, strict=True):
-                if is_own and value is not None:
-                    found.append(value)
-        return found
+        return [
+            value
+            for layer, values in self.values(attention).items()
+            for value, is_own in zip(
+                values, self.mappings[attention][int(layer)].learns(self._name), strict=True
+            )
+            if is_own and value is not None
+        ]
 
     def log(self) -> None:
         """Let fairseq show mean, minimum and maximum over the heads of each attention."""
