@@ -13,6 +13,7 @@ edge of the support, as second derivatives of the mapping do above alpha = 1.5. 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
@@ -91,71 +92,96 @@ def _phi(x: Tensor) -> Tensor:
     return torch.where(is_near, series, (torch.expm1(-far) + far) / (far * far))
 
 
+# Probabilities, parameters, gradient for the probabilities, and which gradients are wanted: those for
+# the scores, and of each row for each parameter
+RowGradients = Callable[
+    [Tensor, Sequence[float | Tensor], Tensor, Sequence[bool]], Sequence[Tensor | None]
+]
+
+
+def of_entmax(
+    probs: Tensor, parameters: Sequence[float | Tensor], grad: Tensor, wanted: Sequence[bool]
+) -> tuple[Tensor | None, Tensor | None]:
+    """The gradients of alpha-entmax, of which epsilon is the one parameter."""
+    return gradients(probs, parameters[0], grad, wanted[0], wanted[1])
+
+
 class _Known(torch.autograd.Function):
     """Probabilities that are known already, as a function of what they come from."""
 
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(scores: Tensor, epsilon: float | Tensor, probs: Tensor) -> Tensor:
+    def forward(
+        scores: Tensor, probs: Tensor, of_rows: RowGradients, *parameters: float | Tensor
+    ) -> Tensor:
         return probs.clone()
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        _, epsilon, _ = inputs
-        is_tensor = isinstance(epsilon, Tensor)
-        ctx.save_for_backward(output, epsilon if is_tensor else None)
-        ctx.epsilon = None if is_tensor else epsilon
+        _, _, ctx.of_rows, *parameters = inputs
+        tensors = [value if isinstance(value, Tensor) else None for value in parameters]
+        ctx.save_for_backward(output, *tensors)
+        # A tensor is to come from what was saved
+        ctx.numbers = [None if isinstance(value, Tensor) else value for value in parameters]
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        probs, epsilon = ctx.saved_tensors
-        for_epsilon = None
-        if ctx.needs_input_grad[1]:
-            for_epsilon = alpha_gradient(probs, epsilon, grad).sum_to_size(epsilon.shape)
-        known = ctx.epsilon if epsilon is None else epsilon
-        return scores_gradient(probs, known, grad), for_epsilon, None
+        probs, *tensors = ctx.saved_tensors
+        pairs = zip(ctx.numbers, tensors, strict=True)
+        given = [number if tensor is None else tensor for number, tensor in pairs]
+        wanted = [True, *ctx.needs_input_grad[3:]]
+        for_scores, *rows = ctx.of_rows(probs, given, grad, wanted)
+        summed = [
+            None if row is None else row.sum_to_size(parameter.shape)
+            for row, parameter in zip(rows, given, strict=True)
+        ]
+        return for_scores, None, None, *summed
 
 
 def attention_gradients(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    epsilon: float | Tensor,
+    inputs: tuple[Tensor, Tensor, Tensor],
+    parameters: Sequence[float | Tensor],
     probs: Tensor,
     grad: Tensor,
     scale: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor | None]:
-    """The gradients of attention for its inputs, and for epsilon where that is a tensor.
+    of_rows: RowGradients = of_entmax,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of attention for its inputs, and for each parameter that is a tensor.
 
     Masks need not be known: where they leave a key out its probability is 0, and takes no part.
 
     Args:
-        query, key, value: ``(batch, heads, positions, head_dim)``, as the kernel was given them.
-        epsilon: number, or a tensor of one number or of one for each head, of any shape.
+        inputs: query, key and value, ``(batch, heads, positions, head_dim)``, as the kernel was
+            given them.
+        parameters: of the mapping: numbers, or tensors of one number or of one for each head, of
+            any shape.
         probs: ``(batch, heads, queries, keys)``, float32, without a graph.
         grad: of the output, ``(batch, heads, queries, head_dim)``.
         scale: of the scores.
+        of_rows: the gradients of the mapping, in operations that autograd follows.
     """
-    heads, wide = query.size(1), probs.dtype
-    of_heads = epsilon
-    if isinstance(epsilon, Tensor):
-        of_heads = epsilon.to(wide).reshape(-1, 1, 1)
-    query_, key_, value_, grad_ = (tensor.to(wide) for tensor in (query, key, value, grad))
-    scores = scale * (query_ @ key_.mT)
-    probs = _Known.apply(scores, of_heads, probs)
-    for_probs = grad_ @ value_.mT
-    for_scores = scale * scores_gradient(probs, of_heads, for_probs)
-    for_epsilon = None
-    if isinstance(epsilon, Tensor):
-        assert isinstance(of_heads, Tensor)
-        rows = alpha_gradient(probs, of_heads, for_probs)
-        each = rows.sum((0, 2), dtype=torch.float64).view(heads)
-        for_epsilon = (each if epsilon.numel() == heads else each.sum()).reshape(epsilon.shape)
-        for_epsilon = for_epsilon.to(epsilon.dtype)
+    wide, heads = probs.dtype, inputs[0].size(1)
+    query, key, value, grad = (tensor.to(wide) for tensor in (*inputs, grad))
+    of_heads = [
+        one.to(wide).reshape(-1, 1, 1) if isinstance(one, Tensor) else one for one in parameters
+    ]
+    probs = _Known.apply(scale * (query @ key.mT), probs, of_rows, *of_heads)
+    wanted = [True, *(isinstance(one, Tensor) for one in parameters)]
+    for_scores, *rows = of_rows(probs, of_heads, grad @ value.mT, wanted)
+    assert for_scores is not None
+    for_scores = scale * for_scores
+    found = (for_scores @ key, for_scores.mT @ query, probs.mT @ grad)
     return (
-        (for_scores @ key_).to(query.dtype),
-        (for_scores.mT @ query_).to(key.dtype),
-        (probs.mT @ grad_).to(value.dtype),
-        for_epsilon,
+        *(one.to(given.dtype) for one, given in zip(found, inputs, strict=True)),
+        *(_of_heads(row, one, heads) for row, one in zip(rows, parameters, strict=True)),
     )
+
+
+def _of_heads(rows: Tensor | None, parameter: float | Tensor, heads: int) -> Tensor | None:
+    """The gradient of a parameter, from what each row gives."""
+    if rows is None or not isinstance(parameter, Tensor):
+        return None
+    each = rows.sum((0, 2), dtype=torch.float64).view(heads)
+    each = each if parameter.numel() == heads else each.sum()
+    return each.reshape(parameter.shape).to(parameter.dtype)

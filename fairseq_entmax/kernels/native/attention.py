@@ -7,12 +7,13 @@ Scores never reach memory; the probabilities do where a backward pass will need 
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives
+from fairseq_entmax.kernels import derivatives, torch_structured
 from fairseq_entmax.kernels.inputs import (
     ScoreSettings,
     attention_by,
@@ -20,7 +21,7 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     positions_first,
 )
-from fairseq_entmax.kernels.native import library, rows, structured, structured_derivatives
+from fairseq_entmax.kernels.native import library, rows, structured
 from fairseq_entmax.kernels.structure import TV
 
 # For which queries the kernel is, as an error says it
@@ -206,25 +207,28 @@ def _differentiable(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
     query, key, value, epsilon, strength, _, _, probs, *masks = ctx.saved_tensors
     # From (batch, heads, blocks, keys, lanes)
     rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
-    if epsilon is None:
-        epsilon = ctx.numbers[0]
-    if ctx.kind is None:
-        gradients = derivatives.attention_gradients(
-            query, key, value, epsilon, rows, grad, ctx.scale
+    epsilon = ctx.numbers[0] if epsilon is None else epsilon
+    inputs, kind = (query, key, value), ctx.kind
+    if kind is None:
+        found = derivatives.attention_gradients(inputs, [epsilon], rows, grad, ctx.scale)
+        return *found, None, None, None
+    masked = _masked(masks, query)
+    masked = None if masked is None else masked.expand(rows.shape)
+
+    def of_rows(
+        probs: Tensor, parameters: Sequence[float | Tensor], grad: Tensor, wanted: Sequence[bool]
+    ) -> tuple[Tensor | None, ...]:
+        epsilon, strength = parameters
+        for_scores, for_epsilon, for_strength = wanted
+        return torch_structured.gradients(
+            probs, kind, epsilon, strength, masked, grad, (for_scores, for_epsilon, for_strength)
         )
-        return *gradients, None, None, None
-    if strength is None:
-        strength = ctx.numbers[1]
-    *structured_gradients, for_strength = structured_derivatives.attention_gradients(
-        (query, key, value),
-        ctx.kind,
-        (epsilon, strength),
-        rows,
-        _masked(masks, query),
-        grad,
-        ctx.scale,
+
+    parameters = [epsilon, ctx.numbers[1] if strength is None else strength]
+    *others, for_strength = derivatives.attention_gradients(
+        inputs, parameters, rows, grad, ctx.scale, of_rows
     )
-    return *structured_gradients, None, None, for_strength
+    return *others, None, None, for_strength
 
 
 def _masked(masks: list[Tensor | None], query: Tensor) -> Tensor | None:

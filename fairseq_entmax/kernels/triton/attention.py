@@ -110,8 +110,9 @@ class _Attention(torch.autograd.Function):
                 options = ScoreSettings(padding, mask, ctx.causal, ctx.scale)
                 scores = masked_scores(query, key, options)
                 probs = probabilities(scores, epsilon if given is None else values.view(-1, 1, 1))
-            inputs = (query, key, value, epsilon if given is None else given)
-            return *derivatives.attention_gradients(*inputs, probs, grad, ctx.scale), None
+            inputs, parameters = (query, key, value), [epsilon if given is None else given]
+            found = derivatives.attention_gradients(inputs, parameters, probs, grad, ctx.scale)
+            return *found, None
         *for_three, for_alpha, _ = ctx.needs_input_grad
         # As the output lies in memory
         grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
