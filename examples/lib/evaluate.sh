@@ -45,7 +45,7 @@ translate() {
     # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
     fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
         --task translation --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset test \
-        --path "$checkpoint" "${GENERATION[@]}" --remove-bpe "$REMOVE_BPE" \
+        --path "$checkpoint" "${GENERATION[@]}" "${REMOVE_BPE[@]}" \
         --max-tokens 4000 --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
         --log-format simple --results-path "$generated" >"$RUN/generate.log" 2>&1 || {
         tail -n 30 "$RUN/generate.log" >&2

@@ -37,11 +37,14 @@ done
 [[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', and there is no such folder: leave it out to download, or name the folder with the archives"
 
 require_commands python3 fairseq-preprocess
-modules=(sentencepiece)
-if [[ $PIECES != spm ]]; then modules=(subword_nmt); fi
+case $PIECES in
+spm) modules=(sentencepiece) ;;
+bpe) modules=(subword_nmt) ;;
+words) modules=() && require_commands fairseq-entmax ;;
+esac
 if [[ $TOKENIZER != none ]]; then modules+=(sacremoses); fi
 if [[ $TOKENIZER != none && " $SOURCE $TARGET " == *" ja "* ]]; then modules+=(sudachipy sudachidict_core); fi
-require_modules "${modules[@]}"
+require_modules ${modules[@]+"${modules[@]}"}
 hold_lock "$output"
 
 # --- archives ----------------------------------------------------------------
@@ -90,38 +93,40 @@ else
     say "text: training, validation and test pairs"
     begin_dir "$output/text"
     splits "$output/text.tmp"
-    for split in train valid test; do
+    for split in train valid "${TEST_SETS[@]}"; do
         [[ -s $output/text.tmp/$split.$SOURCE && -s $output/text.tmp/$split.$TARGET ]] ||
             die "the split $split has no sentences"
     done
     finish_dir "$output/text" "$step"
 fi
-for split in train valid test; do
+for split in train valid "${TEST_SETS[@]}"; do
     say "$split: $(wc -l <"$output/text/$split.$SOURCE") pairs"
 done
 
 # --- tok/: words with spaces between them ------------------------------------
 
+keep=(${KEEP[@]+--keep "${KEEP[@]}"})
+how_to_cut=(${SPEECH:+--speech "$SPEECH"} ${keep[@]+"${keep[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
 if [[ $WORDS == tok ]]; then
     step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" \
-        "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")")
+        "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")" ${how_to_cut[@]+"${how_to_cut[@]}"})
     if is_done "$output/tok/.done" "$step"; then
         say "words: done before"
     else
         say "words: cut by $(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")"
         begin_dir "$output/tok"
-        for split in train valid test; do
+        for split in train valid "${TEST_SETS[@]}"; do
             # Nothing is left out of validation and test
             limit=()
             if [[ $split == train ]]; then limit=(--max-words "$MAX_WORDS"); fi
             python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" \
-                "$SOURCE" "$TARGET" --workers "$workers" ${limit[@]+"${limit[@]}"}
+                "$SOURCE" "$TARGET" --workers "$workers" ${limit[@]+"${limit[@]}"} ${how_to_cut[@]+"${how_to_cut[@]}"}
         done
         finish_dir "$output/tok" "$step"
     fi
 fi
 
-# --- spm/ or bpe/: the subword model and the text cut with it ----------------
+# --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
 number=${SUBWORDS#*:}
 
@@ -154,8 +159,21 @@ learn_merges() {
 }
 
 cut_by_merges() {
-    python3 "$TOOLS/bpe.py" apply --codes "$(codes_of "${1##*.}")" --workers "$workers" \
+    python3 "$TOOLS/bpe.py" apply --codes "$(codes_of "${1##*.}")" --workers "$workers" ${keep[@]+"${keep[@]}"} \
         <"$output/$WORDS/$1" >"$output/bpe.tmp/$1"
+}
+
+# No subwords: a word that is none of the vocabulary becomes a number, in a source and its target
+learn_words() {
+    local split
+    fairseq-entmax oov vocabulary --text "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET" \
+        --words "$number" --markers "$MARKERS" --output "$output/words.tmp/dict.txt" || return
+    for split in train valid "${TEST_SETS[@]}"; do
+        fairseq-entmax oov mark --vocab "$output/words.tmp/dict.txt" \
+            --source "$output/$WORDS/$split.$SOURCE" --target "$output/$WORDS/$split.$TARGET" \
+            --output-source "$output/words.tmp/$split.$SOURCE" \
+            --output-target "$output/words.tmp/$split.$TARGET" || return
+    done
 }
 
 # require_as_many FILE CUT: a tool that could not write all of it may not have said so
@@ -164,19 +182,19 @@ require_as_many() {
         die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
 }
 
-if [[ $PIECES == spm ]]; then
-    learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py")
-else
-    learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py")$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))')
-fi
-step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS")
+case $PIECES in
+spm) learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
+bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py")$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))') ;;
+words) learn=learn_words cut=true step_tool=$MARKERS ;;
+esac
+step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${keep[@]+"${keep[@]}"})
 if is_done "$output/$PIECES/.done" "$step"; then
     say "subwords: done before"
 else
     say "subwords: $SUBWORDS, learned on the training text"
     begin_dir "$output/$PIECES"
     "$learn" || die "the subword model could not be learned: the message is above"
-    for split in train valid test; do
+    for split in train valid "${TEST_SETS[@]}"; do
         for language in "$SOURCE" "$TARGET"; do
             "$cut" "$split.$language" || die "$split.$language could not be cut: the message is above"
             require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
@@ -189,7 +207,10 @@ fi
 
 joined=()
 if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
-step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"})
+known=()
+if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
+tests=$(printf ",$output/$PIECES/%s" "${TEST_SETS[@]}")
+step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
 if is_done "$output/data-bin/.done" "$step"; then
     say "binarise: done before"
 else
@@ -197,13 +218,14 @@ else
     begin_dir "$output/data-bin"
     # Its long listing of settings is in data-bin/preprocess.log for who wants it.
     log=$output/data-bin.tmp/console.log
-    fairseq-preprocess --source-lang "$SOURCE" --target-lang "$TARGET" ${joined[@]+"${joined[@]}"} \
-        --trainpref "$output/$PIECES/train" --validpref "$output/$PIECES/valid" --testpref "$output/$PIECES/test" \
+    fairseq-preprocess --source-lang "$SOURCE" --target-lang "$TARGET" ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
+        --trainpref "$output/$PIECES/train" --validpref "$output/$PIECES/valid" --testpref "${tests#,}" \
         --destdir "$output/data-bin.tmp" --workers "$workers" >"$log" 2>&1 || {
         cat "$log" >&2
         die "fairseq-preprocess failed: its messages are above"
     }
     rm -f "$log"
+    printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
     finish_dir "$output/data-bin" "$step"
 fi
 say "data ready: $output/data-bin"

@@ -5,6 +5,10 @@
 #
 #   PRUNE_LAYERS PRUNE_HEADS   layers of encoder and decoder, heads in each attention of a layer
 #   PRUNE_BUDGETS              the default of --budgets
+#   PRUNE_MODELS               array: the default of --mapping
+#   PRUNE_CRITERION            what prunes, the criterion of the models with _with_head_l0
+#   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
+#   PRUNE_SCORES               what the table has of scores.txt
 #   PRUNE_UPDATES              updates of the fine-tuning in which heads are pruned
 #   PRUNE_MODEL                array: options of the pruned models beside MODEL
 #   prune_schedules            function: sets the arrays from_scratch and fine_tuning, options of
@@ -21,20 +25,29 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 # Both can be smaller for a trial
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
+PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
+((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
+PRUNE_CRITERION=${PRUNE_CRITERION-label_smoothed_cross_entropy_with_head_l0}
+PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU}
+if [[ $PRUNE_COMPARE == yes ]]; then
+    PRUNE_HELP="Prunes heads of trained Transformers to several budgets, trains models with the same heads
+from scratch, and prints one table: heads left, BLEU, parameters, speed of translation."
+else
+    PRUNE_HELP="Prunes heads of trained models to several budgets, and prints one table: heads left, scores."
+fi
 
 prune_help() {
     print_head_comment "$0"
     cat <<TEXT
 
-Prunes heads of trained Transformers to several budgets, trains models with the same heads
-from scratch, and prints one table: heads left, BLEU, parameters, speed of translation.
+$PRUNE_HELP
 
   prune.sh [options] [-- options of fairseq-train]
 
-  --mapping SPEC        only this attention mapping (default: softmax, then entmax)
+  --mapping SPEC        only this attention mapping or model (default: ${PRUNE_MODELS[*]})
   --budgets LIST        heads to keep: all=N of all three attentions together, encoder=N of the
                         encoder's alone with the decoder frozen, E/D/C of encoder-self,
-                        decoder-self and cross attention each
+                        decoder-self and cross attention each, - for one that has no gates
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the trainings from scratch (default: $LENGTH)
   --pruning-updates N   updates of the fine-tuning in which heads are pruned (default: $PRUNE_UPDATES)
@@ -52,7 +65,7 @@ TEXT
 }
 
 output=$DEFAULT_OUTPUT
-mappings=(softmax entmax)
+mappings=("${PRUNE_MODELS[@]}")
 budgets=$PRUNE_BUDGETS
 device=auto
 sharing=()
@@ -86,8 +99,11 @@ declare -A gates_of=() # name of a budget to the options that prune to it
 output=$(absolute_path "$output")
 require_plain_path --output "$output"
 
-require_commands python3 fairseq-train fairseq-generate sacrebleu fairseq-entmax
-for mapping in "${mappings[@]}"; do require_known_mapping "option --mapping" "$mapping"; done
+require_commands python3 fairseq-train fairseq-generate fairseq-entmax
+for i in "${!mappings[@]}"; do
+    mappings[i]=$(canonical_model "${mappings[i]}") || exit
+    require_model "option --mapping" "${mappings[i]}"
+done
 device=$(choose_device "$device")
 hold_lock "$output"
 require_data "$output"
@@ -95,7 +111,7 @@ WRITING=$output
 
 from_scratch=() fine_tuning=() tuning_length=1
 prune_schedules
-to_budget=(--criterion label_smoothed_cross_entropy_with_head_l0 --patience -1 "${timing[@]}")
+to_budget=(--criterion "$PRUNE_CRITERION" --patience -1 "${timing[@]}")
 
 # run_of MAPPING NAME: the folder of a run
 run_of() {
@@ -160,6 +176,7 @@ prune_and_compare() {
         evaluate "$gated-pruned" "$mapping"
     done
 
+    [[ $PRUNE_COMPARE == yes ]] || return 0
     # What the fine-tuning itself does to a model, without any pruning
     run=$(run_of "$mapping" continued)
     train "$run" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}"
@@ -177,10 +194,11 @@ prune_and_compare() {
 runs_of() {
     local budget gated
     baseline_of "$1"
-    run_of "$1" continued
+    if [[ $PRUNE_COMPARE == yes ]]; then run_of "$1" continued; fi
     for budget in "${budget_names[@]}"; do
         gated=$(run_of "$1" "$budget")
-        printf '%s\n' "$gated-pruned" "$gated-scratch"
+        printf '%s\n' "$gated-pruned"
+        if [[ $PRUNE_COMPARE == yes ]]; then printf '%s\n' "$gated-scratch"; fi
     done
 }
 
@@ -210,20 +228,23 @@ measure_speed() {
 }
 
 all_tables() {
-    local mapping run name
+    local mapping run name speed=
+    if [[ $PRUNE_COMPARE == yes ]]; then speed=yes; fi
     for mapping in "${mappings[@]}"; do
         while read -r run; do
             name=${run#"$(run_of "$mapping" "")"}
             if [[ $run == "$(baseline_of "$mapping")" ]]; then name=baseline; fi
             printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(checkpoint_of "$run")" \
-                "$output/runs/$run/scores.txt" "$output/runs/$(run_of "$mapping" speed.json)"
+                "$output/runs/$run/scores.txt" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
-    done | python3 "$TOOLS/pruning_table.py" write
+    done | python3 "$TOOLS/pruning_table.py" write --scores "$PRUNE_SCORES"
 }
 
 rm -f "$output/pruning.tsv"
 for mapping in "${mappings[@]}"; do prune_and_compare "$mapping"; done
-for mapping in "${mappings[@]}"; do measure_speed "$mapping" "$(run_of "$mapping" speed.json)"; done
+if [[ $PRUNE_COMPARE == yes ]]; then
+    for mapping in "${mappings[@]}"; do measure_speed "$mapping" "$(run_of "$mapping" speed.json)"; done
+fi
 write_whole "$output/pruning.tsv" all_tables
 say "pruning ($output/pruning.tsv)"
 python3 "$TOOLS/pruning_table.py" show "$output/pruning.tsv"

@@ -10,9 +10,14 @@
 #   SPLITS_FROM       words that splits depends on beside the archives
 #   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
 #                     is cut by SudachiPy where moses is named
+#   SPEECH            the language of both sides, where SOURCE and TARGET are no languages
+#   KEEP              array: words that the tokeniser and the subwords leave whole, such as <t>
+#   FIRST_WORDS       array: of source and target, the words that are taken of them
 #   MAX_WORDS         training pairs with a longer side are left out, and empty ones
 #   SUBWORDS          sentencepiece:N, one model of N pieces; joint:N or separate:N, N merges of
-#                     subword-nmt, learned on both languages together or on each
+#                     subword-nmt, learned on both languages together or on each; words:N, the N
+#                     most frequent words, and MARKERS numbers for other words of the source
+#   TEST_SETS         array: the splits that evaluate.sh scores
 #   BATCH_TOKENS      tokens in the batch of an update, over all processes
 #   MOST_TOKENS       tokens at most that one process takes at a time
 #   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
@@ -20,6 +25,9 @@
 #   TRAINING          array: those that say how it is trained
 #   GENERATION        array: options of fairseq-generate, such as the beam
 #   PRUNE_...         see prune.sh
+#
+# and may define anew canonical_model, require_model and model_options, which say what the word
+# after the options of train.sh means.
 #
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
 # '--max-len-b 20': a model that is hardly trained does not end its sentences.
@@ -39,11 +47,22 @@ DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
-TOKENIZER=moses
-MAX_WORDS=250
+TOKENIZER=moses SPEECH='' KEEP=() FIRST_WORDS=()
+MAX_WORDS=250 MARKERS=0
+TEST_SETS=(test)
 MOST_TOKENS=4096
 LENGTH_UNIT=updates
 GENERATION=(--beam 5)
+
+# canonical_model WORD: the word by which a run is named
+canonical_model() { printf '%s\n' "$1"; }
+
+# require_model WHAT WORD
+require_model() { require_known_mapping "$1" "$2"; }
+
+# model_options WORD: sets MODEL_OPTIONS, options of fairseq-train beside MODEL
+model_options() { MODEL_OPTIONS=(--attn-mapping "$1"); }
+
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
 read -r -a trial <<<"${GENERATION_OPTIONS-}"
@@ -51,6 +70,9 @@ GENERATION+=(${trial[@]+"${trial[@]}"})
 
 # Where the text lies that the subword model reads, and what is cut by it
 if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi
-case $SUBWORDS in sentencepiece:*) PIECES=spm ;; *) PIECES=bpe ;; esac
-if [[ $PIECES == spm ]]; then REMOVE_BPE=sentencepiece; else REMOVE_BPE=subword_nmt; fi
+case $SUBWORDS in
+sentencepiece:*) PIECES=spm REMOVE_BPE=(--remove-bpe sentencepiece) ;;
+words:*) PIECES=words REMOVE_BPE=() ;;
+*) PIECES=bpe REMOVE_BPE=(--remove-bpe subword_nmt) ;;
+esac
 explain_failures

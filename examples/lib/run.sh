@@ -31,6 +31,7 @@ parse_run_options() {
     MAPPING=$1
     shift
     require_mapping "the mapping" "$MAPPING"
+    MAPPING=$(canonical_model "$MAPPING") || exit
     [[ -n $name ]] || name=$(run_name "$MAPPING" "$LENGTH" "$LENGTH_UNIT")
     [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
         usage_error "option --name got '$name': use letters, digits and . _ = + - only"
@@ -42,7 +43,7 @@ parse_run_options() {
 # The part of --help that the scripts share
 help_on_runs() {
     cat <<TEXT
-  MAPPING        softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...
+  MAPPING        ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...}
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the run is in DIR/runs/
   $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)

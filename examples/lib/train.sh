@@ -68,7 +68,7 @@ require_commands python3 fairseq-train fairseq-entmax torchrun
 if ((NODE_RANK == 0)); then hold_lock "$OUTPUT"; fi
 require_data "$OUTPUT"
 device=$(choose_device "$DEVICE")
-[[ -d $RUN ]] || require_known_mapping "the mapping" "$MAPPING"
+[[ -d $RUN ]] || require_model "the mapping" "$MAPPING"
 
 # --- the batch, shared by the processes --------------------------------------
 
@@ -85,7 +85,8 @@ shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "$SOURCE" "$TARGET" --ba
 
 # --- the run's folder belongs to exactly these settings ----------------------
 
-options=("${MODEL[@]}" --attn-mapping "$MAPPING")
+model_options "$MAPPING"
+options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 # Batches are made anew for each epoch, from its number: otherwise fairseq keeps those of
 # the epoch that the process began with, and a resumed training takes another course.
 # With a batch size multiple above 1 (its default is 8) current fairseq leaves out the

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import sys
 from collections.abc import Iterator
 from functools import cache, partial
@@ -66,23 +67,25 @@ CHUNK = 2000  # lines that a worker takes at a time
 
 
 @cache
-def merges(codes: Path) -> Any:
-    """subword-nmt's object that cuts by a file of merges."""
+def merges(codes: Path, keep: tuple[str, ...]) -> Any:
+    """subword-nmt's object that cuts by a file of merges, and leaves some words whole."""
     from subword_nmt.apply_bpe import BPE
 
     with codes.open(encoding="utf-8") as file:
-        return BPE(file)
+        return BPE(file, glossaries=[re.escape(word) for word in keep])
 
 
-def cut_chunk(lines: list[str], codes: Path) -> list[str]:
+def cut_chunk(lines: list[str], codes: Path, keep: tuple[str, ...] = ()) -> list[str]:
     """Cut lines by merges."""
-    bpe = merges(codes)
+    bpe = merges(codes, keep)
     return [bpe.process_line(line) for line in lines]
 
 
-def apply(codes: Path, lines: Iterator[str], workers: int) -> Iterator[str]:
-    """Yield each line cut by merges, a few chunks a worker at a time."""
-    cut = partial(cut_chunk, codes=codes)
+def apply(
+    codes: Path, lines: Iterator[str], workers: int, keep: tuple[str, ...] = ()
+) -> Iterator[str]:
+    """Yield each line cut by merges, a few chunks a worker at a time; words of `keep` whole."""
+    cut = partial(cut_chunk, codes=codes, keep=keep)
     if workers == 1:
         while chunk := list(islice(lines, CHUNK)):
             yield from cut(chunk)
@@ -105,6 +108,7 @@ def main(arguments: list[str] | None = None) -> None:
     applying = commands.add_parser("apply", help="cut standard input by merges of subword-nmt")
     applying.add_argument("--codes", type=Path, required=True, help="file of merges")
     applying.add_argument("--workers", type=int, default=1)
+    applying.add_argument("--keep", nargs="+", default=[], help="words that stay whole")
     options = parser.parse_args(arguments)
 
     if options.command == "learn":
@@ -118,7 +122,7 @@ def main(arguments: list[str] | None = None) -> None:
         stream.reconfigure(encoding="utf-8", newline="\n")
     lines = (line.rstrip("\n") for line in sys.stdin)
     if options.command == "apply":
-        cut = apply(options.codes, lines, options.workers)
+        cut = apply(options.codes, lines, options.workers, tuple(options.keep))
     else:
         cut = encode(options.model, lines)
     for pieces in cut:

@@ -25,7 +25,9 @@ FEWEST_UPDATES = 4  # a quarter of fewer is no update
 
 WITHIN_ALL = re.compile(r"all=([0-9]{1,4})")
 WITHIN_ENCODER = re.compile(r"encoder=([0-9]{1,4})")
-OF_EACH = re.compile("/".join([r"([0-9]{1,4})"] * len(ATTENTIONS)))
+# In place of a number: this attention has no gates, and keeps all its heads
+WITHOUT_GATES = "-"
+OF_EACH = re.compile("/".join([rf"([0-9]{{1,4}}|{WITHOUT_GATES})"] * len(ATTENTIONS)))
 
 
 @dataclass(frozen=True)
@@ -33,7 +35,7 @@ class Budget:
     """How many heads to keep.
 
     Attributes:
-        text: as it was given: ``all=N``, ``encoder=N``, or ``E/D/C``.
+        text: as it was given: ``all=N``, ``encoder=N``, or ``E/D/C``, in which - is an attention without gates.
         options: of fairseq-train, which prune to it.
     """
 
@@ -43,7 +45,7 @@ class Budget:
     @property
     def name(self) -> str:
         """The text as a part of a folder's name."""
-        return self.text.replace("/", "-").replace("=", "")
+        return self.text.replace(WITHOUT_GATES, "x").replace("/", "-").replace("=", "")
 
 
 def schedule(updates: int) -> tuple[str, ...]:
@@ -82,9 +84,13 @@ def parse_budget(text: str, heads: int) -> Budget:
         target = f"{ATTENTIONS[0]}={within_encoder[1]}"
         encoder = ("--head-gates", ATTENTIONS[0], "--target-heads", target, "--freeze-decoder")
         return Budget(text, encoder)
-    if of_each and max(map(int, of_each.groups())) <= heads:
-        targets = zip(ATTENTIONS, of_each.groups(), strict=True)
-        return Budget(text, (*everywhere, ",".join(f"{name}={count}" for name, count in targets)))
+    if of_each:
+        pairs = zip(ATTENTIONS, of_each.groups(), strict=True)
+        targets = {name: count for name, count in pairs if count != WITHOUT_GATES}
+        if targets and max(map(int, targets.values())) <= heads:
+            counts = ",".join(f"{name}={count}" for name, count in targets.items())
+            gated = ("--head-gates", ",".join(targets))
+            return Budget(text, (*gated, "--target-heads", counts))
     raise UsageError(
         f"option --budgets got '{text}': give all=N with N up to {len(ATTENTIONS) * heads}, "
         f"encoder=N with N up to {heads}, or three numbers up to {heads}, such as 2/3/3"

@@ -1,10 +1,12 @@
 """The table of prune.sh: what each model keeps, how well it translates, and how fast.
 
 pruning_table.py write < runs > pruning.tsv
+pruning_table.py write --scores ROUGE-1,ROUGE-2,ROUGE-L < runs > pruning.tsv
 pruning_table.py show pruning.tsv
 
 A line of runs has, with tabs between them: mapping, model, checkpoint, the scores of its test set,
-and what scripts/benchmarks/pruned_generation.py measured of all models of the mapping.
+and what scripts/benchmarks/pruned_generation.py measured of all models of the mapping, or nothing
+where speed was not measured.
 """
 
 from __future__ import annotations
@@ -13,6 +15,7 @@ import argparse
 import csv
 import io
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import redirect_stdout
@@ -23,17 +26,18 @@ from messages import one_sentence
 from translations import score_of
 
 # With the width of each column as it is shown: to the left in the first five
-COLUMNS = {
+MODEL = {
     "mapping": "<9",
     "model": "<18",
     "encoder-self": "<12",
     "decoder-self": "<12",
     "cross": "<12",
-    "BLEU": ">6",
-    "parameters": ">11",
-    "sentences/s": ">12",
-    "speed": ">6",
 }
+BLEU = "BLEU"
+SPEED = {"parameters": ">11", "sentences/s": ">12", "speed": ">6"}
+COLUMNS = {**MODEL, BLEU: ">6", **SPEED}
+OTHER = ">8"  # another score
+ATTENTION = re.compile(r"--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
 
 
 def heads_of(checkpoint: str) -> str:
@@ -56,8 +60,8 @@ def heads_of(checkpoint: str) -> str:
 
 
 def heads_in_words(options: str) -> list[str]:
-    """For each attention, the heads of all layers and of each: ``--x 0,2,0`` to ``2 (0,2,0)``."""
-    counts = options.split()[1::2]
+    """For each attention, the heads of all layers and of each: ``0,2,0`` becomes ``2 (0,2,0)``."""
+    counts = [count for _, count in ATTENTION.findall(options)]
     return [f"{sum(map(int, count.split(',')))} ({count})" for count in counts]
 
 
@@ -75,34 +79,39 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def table(
-    runs: Iterable[Sequence[str]], heads_of: Callable[[str], str] = heads_of
+    runs: Iterable[Sequence[str]],
+    heads_of: Callable[[str], str] = heads_of,
+    metrics: Sequence[str] = (BLEU,),
 ) -> list[list[str]]:
     """The rows of the table, the names of its columns first.
 
     Args:
-        runs: mapping, model, checkpoint, file of scores and file of speeds of each model.
+        runs: mapping, model, checkpoint, file of scores and file of speeds, or no text for it, of
+            each model.
         heads_of: reads the heads of a checkpoint.
+        metrics: what the table has of the scores.
 
     Raises:
         ValueError: a file does not have what is needed.
     """
-    rows = [list(COLUMNS)]
+    rows: list[list[str]] = []
+    timed: Sequence[str] = ()
     for mapping, model, checkpoint, scores, speed in runs:
-        bleu = score_of("BLEU", Path(scores))
+        found = [score_of(metric, Path(scores)) for metric in metrics]
         heads = heads_in_words(heads_of(checkpoint))
-        row = measured(Path(speed), checkpoint)
-        numbers = (
-            f"{row['parameters']}",
-            f"{row['sentences_per_second']:.1f}",
-            f"{row['ratio']:.2f}",
-        )
-        rows.append([mapping, model, *heads, bleu, *numbers])
-    return rows
+        rows.append([mapping, model, *heads, *found])
+        if speed:
+            timed = tuple(SPEED)
+            row = measured(Path(speed), checkpoint)
+            rate, ratio = row["sentences_per_second"], row["ratio"]
+            rows[-1] += [f"{row['parameters']}", f"{rate:.1f}", f"{ratio:.2f}"]
+    return [[*MODEL, *metrics, *timed], *rows]
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> str:
     """The table for people: columns of one width."""
-    formats = COLUMNS.values()
+    rows = list(rows)
+    formats = [COLUMNS.get(name, OTHER) for name in rows[0]]
     return "".join(
         " ".join(f"{cell:{form}}" for cell, form in zip(row, formats, strict=True)) + "\n"
         for row in rows
@@ -112,13 +121,15 @@ def aligned(rows: Iterable[Sequence[str]]) -> str:
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("write", help="make it of the runs on standard input")
+    write = commands.add_parser("write", help="make it of the runs on standard input")
+    write.add_argument("--scores", default=BLEU, help="with commas between them")
     show = commands.add_parser("show", help="print it for people")
     show.add_argument("table", type=Path)
     options = parser.parse_args(arguments)
     with one_sentence():
         if options.command == "write":
-            rows = table(line.rstrip("\n").split("\t") for line in sys.stdin)
+            runs = (line.rstrip("\n").split("\t") for line in sys.stdin)
+            rows = table(runs, metrics=options.scores.split(","))
             print("\n".join("\t".join(row) for row in rows))
             return
         with options.table.open(encoding="utf-8", newline="") as file:

@@ -1,6 +1,7 @@
 """Words: cut text into them for training, and put translations together again.
 
 words.py cut text/train tok/train de en --max-words 250 --workers 8
+words.py cut text/train tok/train article summary --speech en --keep '<t>' --first 400 100
 words.py join en < translations.tok > translations
 words.py versions ja en
 """
@@ -10,9 +11,11 @@ from __future__ import annotations
 import argparse
 import functools
 import io
+import re
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
+from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from multiprocessing import Pool
@@ -23,8 +26,11 @@ CHUNK = 2000  # sentences that a worker takes at a time
 SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
-def cutter(language: str) -> Callable[[str], str]:
+def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
     """A function from a sentence to its words with spaces between them.
+
+    Args:
+        keep: texts that stay whole, such as ``<t>``; not of Japanese.
 
     Japanese is cut into short units by SudachiPy (mode A), every other language by the
     tokeniser of Moses as sacremoses has it. Punctuation stays as it is: what a model is trained
@@ -45,7 +51,8 @@ def cutter(language: str) -> Callable[[str], str]:
     from sacremoses import MosesTokenizer
 
     tokenize = MosesTokenizer(lang=language).tokenize
-    return lambda text: tokenize(text, escape=False, return_str=True)
+    kept = [re.escape(text) for text in keep] or None
+    return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=kept)
 
 
 def _parts(text: str) -> Iterator[str]:
@@ -55,13 +62,35 @@ def _parts(text: str) -> Iterator[str]:
 
 
 @functools.cache
-def _cutters(languages: tuple[str, ...]) -> list[Callable[[str], str]]:
-    return [cutter(language) for language in languages]
+def _cutters(languages: tuple[str, ...], keep: tuple[str, ...]) -> list[Callable[[str], str]]:
+    return [cutter(language, keep) for language in languages]
 
 
-def _cut(chunk: Chunk, languages: tuple[str, ...]) -> Chunk:
-    cutters = _cutters(languages)
-    return [tuple(cut(side) for cut, side in zip(cutters, pair, strict=True)) for pair in chunk]
+@dataclass(frozen=True)
+class Cut:
+    """How the sides of a pair become words.
+
+    Attributes:
+        languages: of each side.
+        keep: texts that stay whole.
+        first: words of each side that are taken, the rest is left away; empty takes all.
+    """
+
+    languages: tuple[str, ...]
+    keep: tuple[str, ...] = ()
+    first: tuple[int, ...] = ()
+
+    def __call__(self, chunk: Chunk) -> Chunk:
+        cutters = _cutters(self.languages, self.keep)
+        done = [tuple(cut(side) for cut, side in zip(cutters, pair, strict=True)) for pair in chunk]
+        if not self.first:
+            return done
+        return [
+            tuple(
+                " ".join(side.split()[:most]) for side, most in zip(pair, self.first, strict=True)
+            )
+            for pair in done
+        ]
 
 
 def pairs_of(prefix: str, languages: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -90,22 +119,29 @@ def _by_workers(
 
 
 def cut_files(
-    source: str, target: str, languages: tuple[str, ...], most: int | None, workers: int
+    source: str,
+    target: str,
+    sides: tuple[str, ...],
+    most: int | None,
+    workers: int,
+    cut: Cut | None = None,
 ) -> tuple[int, int]:
     """Cut SOURCE.* into TARGET.*; return how many pairs were written and left out.
 
     Args:
+        sides: the languages, by which the files' names end.
         most: words at most on a side of a pair; longer pairs, and those with an empty side,
             are left out. None leaves nothing out.
+        cut: how; None takes the names of the sides for their languages.
     """
     written = left_out = 0
     with ExitStack() as stack:
         outs = [
             stack.enter_context(open(f"{target}.{language}", "w", encoding="utf-8", newline="\n"))
-            for language in languages
+            for language in sides
         ]
-        work = functools.partial(_cut, languages=languages)
-        todo = chunks(pairs_of(source, languages))
+        work = cut or Cut(sides)
+        todo = chunks(pairs_of(source, sides))
         done = map(work, todo) if workers == 1 else _by_workers(work, todo, workers)
         for chunk in done:
             for pair in chunk:
@@ -128,16 +164,21 @@ def main(arguments: list[str] | None = None) -> None:
     cut.add_argument("languages", nargs=2)
     cut.add_argument("--max-words", type=int, help="leave out longer and empty pairs")
     cut.add_argument("--workers", type=int, default=1)
+    cut.add_argument("--speech", help="the language of both, where the names are no languages")
+    cut.add_argument("--keep", nargs="+", default=[], help="texts that stay whole")
+    cut.add_argument("--first", nargs=2, type=int, help="words that are taken of each side")
     join = commands.add_parser("join", help="standard input without the spaces of the cutting")
     join.add_argument("language")
     versions = commands.add_parser("versions", help="print the packages that cut the languages")
     versions.add_argument("languages", nargs=2)
     options = parser.parse_args(arguments)
     if options.command == "cut":
-        languages = tuple(options.languages)
+        sides = tuple(options.languages)
+        languages = (options.speech,) * len(sides) if options.speech else sides
+        how = Cut(languages, tuple(options.keep), tuple(options.first or ()))
         try:
             written, left_out = cut_files(
-                options.source, options.target, languages, options.max_words, options.workers
+                options.source, options.target, sides, options.max_words, options.workers, how
             )
         except OSError as error:
             sys.exit(f"{error.strerror}: {error.filename or options.target}")

@@ -1,0 +1,36 @@
+# CNN/Daily Mail, See et al. (2017), as Baan et al. (2019) use it.
+#
+# Environment: LOWERCASE=1 writes everything in small letters, as See et al. do; Baan et al. need
+# the capitals for their taggers. PAIRS says how many pairs the splits have, for other archives.
+#
+# shellcheck shell=bash disable=SC2034
+
+# shellcheck source=examples/lib/summaries.sh
+source "$ROOT/examples/lib/summaries.sh"
+
+ARCHIVES=(cnn_stories.tgz dailymail_stories.tgz all_train.txt all_val.txt all_test.txt)
+# The 287,227 addresses of the training list have 114 stories without an article
+PAIRS=${PAIRS:-287113/13368/11490} LOWERCASE=${LOWERCASE:-0}
+case $LOWERCASE in 0 | 1) ;; *) usage_error "LOWERCASE is '$LOWERCASE': give 1, or leave it out" ;; esac
+SPLITS_FROM=("$(sha256_of "$TOOLS/stories.py")" "$PAIRS" "$LOWERCASE")
+splits() {
+    local place=() file lower=()
+    for file in "${ARCHIVES[@]}"; do have "$file" && place+=("$ARCHIVE_PATH"); done
+    if [[ $LOWERCASE == 1 ]]; then lower=(--lower); fi
+    python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" \
+        --lists "train=${place[2]}" "valid=${place[3]}" "test=${place[4]}" \
+        --expect "$PAIRS" ${lower[@]+"${lower[@]}"}
+}
+
+SPEECH=en KEEP=('<t>' '</t>')
+FIRST_WORDS=(400 100) # of the article and of the summary
+MAX_WORDS=400
+# ROUGE-L is of sentences, and their marks are no words
+SCORE_WITHOUT=('<t>')
+rouge_options() { ROUGE=(--reference "$2/$1.reference0" --sentences '</t>'); }
+GENERATION=(--beam 10 --min-len 35 --max-len-a 0 --max-len-b 100
+    --length-penalty wu --lenpen 0.9 --coverage-penalty 5
+    --no-repeat-ngram-size 3 --no-repeat-ngram-except '. <t> </t>')
+
+PRUNE_MODELS=(baseline sparse-tl)
+PRUNE_BUDGETS=30/-/32,12/-/18,10/-/11

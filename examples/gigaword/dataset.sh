@@ -1,0 +1,40 @@
+# Gigaword, Rush et al. (2015), with DUC 2004 as a second test set.
+#
+# Environment: SUMDATA is the unpacked folder sumdata, instead of the archive. VALID_PAIRS says
+# how many of the 189,651 validation pairs are used.
+#
+# shellcheck shell=bash disable=SC2034
+
+# shellcheck source=examples/lib/summaries.sh
+source "$ROOT/examples/lib/summaries.sh"
+
+VALID_PAIRS=${VALID_PAIRS:-8000}
+if [[ -n ${SUMDATA-} ]]; then
+    [[ -d $SUMDATA ]] || usage_error "SUMDATA is '$SUMDATA', and there is no such folder: leave it out for the archive, or name the folder sumdata that was in it"
+    ARCHIVES=()
+else
+    ARCHIVES=(sent-summary.tar.gz)
+fi
+SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")" "$VALID_PAIRS"
+    "${SUMDATA:+$(find "$SUMDATA" -name '*.txt*' -type f -exec wc -c {} + | LC_ALL=C sort)}")
+splits() {
+    local from=${SUMDATA-}
+    if [[ -z $from ]]; then have "${ARCHIVES[0]}" && from=$ARCHIVE_PATH; fi
+    python3 "$TOOLS/gigaword.py" "$1" --source "$from" --valid "$VALID_PAIRS"
+}
+
+TOKENIZER=none # the archive has words with spaces between them
+TEST_SETS=(test duc2004)
+GENERATION=(--beam 10 --min-len 1 --max-len-a 0 --max-len-b 40
+    --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3)
+# DUC 2004 counts what four people's summaries have in common with the first 75 bytes
+rouge_options() {
+    case $1 in
+    duc2004) ROUGE=(--bytes 75 --reference "$2/duc2004.reference0" --reference "$2/duc2004.reference1"
+        --reference "$2/duc2004.reference2" --reference "$2/duc2004.reference3") ;;
+    *) ROUGE=(--reference "$2/$1.reference0") ;;
+    esac
+}
+
+PRUNE_MODELS=(baseline sparse-tl)
+PRUNE_BUDGETS=30/-/32,12/-/18,10/-/11

@@ -1,0 +1,65 @@
+# What the recipes for summaries have in common: models that copy, the training of OpenNMT-py's
+# CopyTransformer, and its search. A dataset.sh sources this and says its own behind it.
+#
+# The training is that of the page "Summarization" of OpenNMT-py's documentation (github.com/
+# OpenNMT/OpenNMT-py, docs/source/examples/summary/Summarization.md, "CNN-DM Transformer"), in
+# fairseq's words:
+#
+#   decay_method noam, learning_rate 2, warmup_steps 8000, width 512: the learning rate rises to
+#       2 * (512 * 8000)^-0.5 = 0.00098821 and falls with the inverse square root of the updates
+#   batch_size 4096 tokens, accum_count 4, world_size 2: 4096 * 4 * 2 = 32,768 tokens an update
+#   adam_beta2 0.998, eps 1e-9 (its code); max_grad_norm 0: no clipping, which is fairseq's default
+#   dropout 0.2, in the feed-forward layers too (its code), attention_dropout 0.2
+#   label_smoothing 0.1, which its loss with copying leaves aside (its code); here it is there
+#
+# Environment: FAMILY is the mapping of sparse models (default: sparsemax), LAYERS the layers of
+# encoder and decoder each, VOCABULARY=words:50000 in prepare.sh takes words instead of subwords.
+#
+# shellcheck shell=bash disable=SC2034
+
+SOURCE=article TARGET=summary
+SUBWORDS=${VOCABULARY:-joint:32000}
+MARKERS=200 # of a source; read by prepare.sh alone, whose data say it to the others
+LAYERS=${LAYERS:-4} FAMILY=${FAMILY:-sparsemax}
+
+BATCH_TOKENS=32768 MOST_TOKENS=4096
+LENGTH=200000
+MODEL=(--dropout 0.2 --attention-dropout 0.2 --activation-dropout 0.2)
+TRAINING=(--label-smoothing 0.1
+    --optimizer adam --adam-betas '(0.9, 0.998)' --adam-eps 1e-9
+    --lr 0.00098821 --lr-scheduler inverse_sqrt --warmup-updates 8000
+    --validate-interval-updates 5000 --save-interval-updates 5000
+    --keep-interval-updates 1 --validate-interval 1000000 --save-interval 1000000)
+
+MODELS_HELP='baseline, or sparse-enc, sparse-tl, sparse-ch, sparse-all (:entmax15, :entmax, ...
+                 behind it; default :sparsemax), or cross:MAPPING, which does not copy'
+
+case $SUBWORDS in
+joint:[1-9]* | words:[1-9]*) ;;
+*) usage_error "VOCABULARY is '$SUBWORDS': give joint:N or words:N, such as words:50000" ;;
+esac
+require_positive_integer LAYERS "$LAYERS"
+
+canonical_model() { python3 "$TOOLS/summary_models.py" name "$1" --family "$FAMILY"; }
+
+require_model() { python3 "$TOOLS/summary_models.py" known "$1" "$2"; }
+
+# The data know whether they are subwords, or words and numbers for others
+model_options() {
+    local markers options
+    markers=$(awk '/^<unk-[0-9]+> /' "$OUTPUT/data-bin/dict.$SOURCE.txt" | wc -l)
+    options=$(python3 "$TOOLS/summary_models.py" options "$1" --layers "$LAYERS" --markers "$((markers))") || exit
+    mapfile -t MODEL_OPTIONS <<<"$options"
+}
+
+PRUNE_LAYERS=$LAYERS PRUNE_HEADS=8
+PRUNE_UPDATES=20000
+PRUNE_CRITERION=copy_cross_entropy_with_head_l0
+PRUNE_COMPARE=no
+PRUNE_SCORES='ROUGE-1,ROUGE-2,ROUGE-L'
+prune_schedules() {
+    from_scratch=()
+    fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay
+        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
+    tuning_length=$PRUNE_UPDATES
+}

@@ -1,0 +1,164 @@
+"""First sentences and headlines out of the archive of Rush, Chopra, Weston (2015).
+
+gigaword.py text --source sent-summary.tar.gz --valid 8000
+gigaword.py text --source sumdata --valid 8000                     # the archive, unpacked
+
+The archive (github.com/harvardnlp/sent-summary) has Gigaword as words with spaces between them,
+in small letters, digits as #; rare words are ``<unk>`` in its training text and ``UNK`` in its
+test set, and become ``UNK`` in both.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gzip
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from itertools import zip_longest
+from pathlib import Path
+from typing import IO
+
+from archives import DAMAGED, unpack
+from messages import UsageError, one_sentence
+
+ROOT = "sumdata"
+UNKNOWN = "UNK"
+DIGIT = re.compile(r"[0-9]")
+GZIP = b"\x1f\x8b"  # the first bytes of a packed file
+# The files of each split: sources, then the summaries of one or more people. The first summary
+# is the target; all of them are references.
+PARTS = {
+    "train": ("train/train.article.txt.gz", "train/train.title.txt.gz"),
+    "valid": ("train/valid.article.filter.txt", "train/valid.title.filter.txt"),
+    "test": ("Giga/input.txt", "Giga/task1_ref0.txt"),
+    "duc2004": ("DUC2004/input.txt", *(f"DUC2004/task1_ref{number}.txt" for number in range(4))),
+}
+TESTS = ("test", "duc2004")
+
+
+def normalise(text: str) -> str:
+    """Small letters, ``#`` for each digit and ``UNK`` for rare words, single spaces."""
+    words = text.split()
+    return " ".join(
+        UNKNOWN if word in (UNKNOWN, "<unk>") else DIGIT.sub("#", word.lower()) for word in words
+    )
+
+
+def every(number: int, wanted: int) -> set[int]:
+    """`wanted` of the numbers below `number`, at even distances; all of them where it is more."""
+    if wanted >= number:
+        return set(range(number))
+    return {index * number // wanted for index in range(wanted)}
+
+
+def _open(path: Path) -> IO[bytes]:
+    """A file of the archive, whether it is packed or not, whatever its name."""
+    with path.open("rb") as file:
+        packed = file.read(len(GZIP)) == GZIP
+    return gzip.open(path) if packed else path.open("rb")
+
+
+@contextmanager
+def _files(source: Path, folder: Path) -> Iterator[dict[str, list[Path]]]:
+    """The files of each split: where they lie unpacked, or copied out of the archive."""
+    if source.is_dir():
+        yield {split: [_unpacked(source, name) for name in names] for split, names in PARTS.items()}
+        return
+    with tempfile.TemporaryDirectory(dir=folder) as copies:
+        names = [name for some in PARTS.values() for name in some]
+        paths = unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies))
+        place = dict(zip(names, paths, strict=True))
+        yield {split: [place[name] for name in some] for split, some in PARTS.items()}
+
+
+def _unpacked(source: Path, name: str) -> Path:
+    for path in (source / name, source / name.removesuffix(".gz")):
+        if path.is_file():
+            return path
+    raise ValueError(f"{source} has no file {name}: it is not the folder {ROOT} of the archive")
+
+
+def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
+    """Yield the lines of the files of a split beside each other.
+
+    Raises:
+        ValueError: they have different numbers of lines, one is no UTF-8, or is damaged.
+    """
+    names = " and ".join(PARTS[split])
+    with ExitStack() as stack:
+        files = [stack.enter_context(_open(path)) for path in paths]
+        try:
+            for number, lines in enumerate(zip_longest(*files), 1):
+                if None in lines:
+                    raise ValueError(f"{names} have different numbers of lines")
+                try:
+                    yield [line.decode("utf-8").strip() for line in lines]
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"line {number} of {names} is no UTF-8") from error
+        except DAMAGED as error:
+            raise ValueError(f"{names} are cut short or damaged: {error}") from error
+
+
+def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | None) -> str:
+    """Write a split as ``.article`` and ``.summary``, and the references of a test set; say so.
+
+    Args:
+        chosen: lines to take, from 0; None takes all. Of training pairs one with an empty side is
+            left out; test sets lose nothing.
+    """
+    written = left_out = 0
+    names = ["article", "summary"]
+    if split in TESTS:
+        names += [f"reference{number}" for number in range(len(paths) - 1)]
+    with ExitStack() as stack:
+        outs = [
+            stack.enter_context((folder / f"{split}.{name}").open("w", encoding="utf-8"))
+            for name in names
+        ]
+        for number, texts in enumerate(rows(split, paths)):
+            if chosen is not None and number not in chosen:
+                continue
+            pair = [normalise(text) for text in texts[:2]]
+            if split not in TESTS and not all(pair):
+                left_out += 1
+                continue
+            for out, text in zip(outs, pair + texts[1:], strict=False):
+                out.write(f"{text}\n")
+            written += 1
+    rest = f"; left out {left_out} with an empty side" if left_out else ""
+    return f"{split}: {written} pairs{rest}"
+
+
+def write_splits(source: Path, folder: Path, valid: int) -> Iterator[str]:
+    """Write every split; yield a line on each.
+
+    Args:
+        source: the archive, or its folder ``sumdata``.
+        folder: there already.
+        valid: validation pairs to take, at even distances.
+    """
+    with _files(source, folder) as files:
+        for split, paths in files.items():
+            chosen = None
+            if split == "valid":
+                chosen = every(sum(1 for _ in rows(split, paths)), valid)
+            yield write_split(split, paths, folder, chosen)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", type=Path, help="to write to")
+    parser.add_argument("--source", type=Path, required=True, help=f"archive, or folder {ROOT}")
+    parser.add_argument("--valid", type=int, required=True, help="validation pairs")
+    options = parser.parse_args(arguments)
+    with one_sentence():
+        if options.valid < 1:
+            raise UsageError(f"VALID_PAIRS is '{options.valid}': give a number of at least 1")
+        for line in write_splits(options.source, options.folder, options.valid):
+            print(line)
+
+
+if __name__ == "__main__":
+    main()
