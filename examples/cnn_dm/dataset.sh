@@ -10,19 +10,19 @@ source "$ROOT/examples/lib/summaries.sh"
 
 ARCHIVES=(cnn_stories.tgz dailymail_stories.tgz all_train.txt all_val.txt all_test.txt)
 # The 287,227 addresses of the training list have 114 stories without an article
-PAIRS=${PAIRS:-287113/13368/11490} LOWERCASE=${LOWERCASE:-0}
+PAIRS=${PAIRS:-287113/13368/11490}
+LOWERCASE=${LOWERCASE:-0}
 case $LOWERCASE in 0 | 1) ;; *) usage_error "LOWERCASE is '$LOWERCASE': give 1, or leave it out" ;; esac
-SPLITS_FROM=("$(sha256_of "$TOOLS/stories.py")" "$PAIRS" "$LOWERCASE")
+SPLITS_FROM=("$(sha256_of "$TOOLS/stories.py")" "$PAIRS")
 splits() {
-    local place=() file lower=()
+    local place=() file
     for file in "${ARCHIVES[@]}"; do have "$file" && place+=("$ARCHIVE_PATH"); done
-    if [[ $LOWERCASE == 1 ]]; then lower=(--lower); fi
     python3 "$TOOLS/stories.py" "$1" --archives "${place[@]:0:2}" \
         --lists "train=${place[2]}" "valid=${place[3]}" "test=${place[4]}" \
-        --expect "$PAIRS" ${lower[@]+"${lower[@]}"}
+        --expect "$PAIRS"
 }
 
-SPEECH=en KEEP=('<t>' '</t>')
+SPEECH=en LOWER=$LOWERCASE KEEP=('<t>' '</t>')
 FIRST_WORDS=(400 100) # of the article and of the summary
 MAX_WORDS=400
 # ROUGE-L is of sentences, and their marks are no words

@@ -106,7 +106,9 @@ done
 # --- tok/: words with spaces between them ------------------------------------
 
 keep=(${KEEP[@]+--keep "${KEEP[@]}"})
-how_to_cut=(${SPEECH:+--speech "$SPEECH"} ${keep[@]+"${keep[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
+how_to_cut=(${SPEECH:+--speech "$SPEECH"})
+if [[ $LOWER == 1 ]]; then how_to_cut+=(--lower); fi
+how_to_cut+=(${keep[@]+"${keep[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
 if [[ $WORDS == tok ]]; then
     step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" \
         "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")" ${how_to_cut[@]+"${how_to_cut[@]}"})

@@ -11,6 +11,7 @@
 #   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
 #                     is cut by SudachiPy where moses is named
 #   SPEECH            the language of both sides, where SOURCE and TARGET are no languages
+#   LOWER             1: the words are in small letters
 #   KEEP              array: words that the tokeniser and the subwords leave whole, such as <t>
 #   FIRST_WORDS       array: of source and target, the words that are taken of them
 #   MAX_WORDS         training pairs with a longer side are left out, and empty ones
@@ -47,7 +48,7 @@ DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
-TOKENIZER=moses SPEECH='' KEEP=() FIRST_WORDS=()
+TOKENIZER=moses SPEECH='' LOWER=0 KEEP=() FIRST_WORDS=()
 MAX_WORDS=250 MARKERS=0
 TEST_SETS=(test)
 MOST_TOKENS=4096

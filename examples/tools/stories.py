@@ -4,7 +4,7 @@ stories.py text --archives cnn_stories.tgz dailymail_stories.tgz \\
     --lists train=all_train.txt valid=all_val.txt test=all_test.txt --expect 287113/13368/11490
 
 The splits and the reading of a story are those of See, Liu, Manning (2017), "Get To The Point",
-github.com/abisee/cnn-dailymail; text stays as it is written, capitals too, unless --lower.
+github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
 """
 
 from __future__ import annotations
@@ -42,11 +42,9 @@ class Story:
         return " ".join(f"{SENTENCE} {line} {SENTENCE_END}" for line in self.highlights)
 
 
-def parse_story(text: str, *, lower: bool = False) -> Story:
+def parse_story(text: str) -> Story:
     """Read a ``.story`` file: paragraphs, and after the first ``@highlight`` the highlights."""
     lines = [" ".join(line.split()) for line in text.split("\n")]
-    if lower:
-        lines = [line.lower() for line in lines]
     article: list[str] = []
     highlights: list[str] = []
     place = article
@@ -107,7 +105,7 @@ def spool(archives: Sequence[Path], wanted: set[str], file: IO[bytes]) -> Spool:
     return Spool(file, places)
 
 
-def write_split(stories: Spool, names: Sequence[str], prefix: Path, *, lower: bool) -> int:
+def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
     """Write PREFIX.article and so on, a line for each story; return how many were written.
 
     ``.summary`` has the marks of sentences that a model learns to write, ``.reference0`` those
@@ -122,7 +120,7 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path, *, lower: bo
             for suffix in SUFFIXES
         ]
         for name in names:
-            story = parse_story(stories.read(name), lower=lower)
+            story = parse_story(stories.read(name))
             if not story.article or not story.highlights:
                 continue
             reference = f" {SENTENCE_END} ".join(story.highlights)
@@ -137,8 +135,6 @@ def write_splits(
     folder: Path,
     archives: Sequence[Path],
     lists: dict[str, Path],
-    *,
-    lower: bool = False,
     expect: Sequence[int] = (),
 ) -> Iterator[str]:
     """Write every split; yield a line on each.
@@ -162,7 +158,7 @@ def write_splits(
                     f"{missing[0]}.story, are in none of "
                     f"{', '.join(archive.name for archive in archives)}: these are other archives"
                 )
-            written = write_split(stories, some, folder / split, lower=lower)
+            written = write_split(stories, some, folder / split)
             left_out = len(some) - written
             if expect and written != expect[number]:
                 raise ValueError(
@@ -190,7 +186,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="to write to")
     parser.add_argument("--archives", type=Path, nargs="+", required=True)
     parser.add_argument("--lists", nargs="+", required=True, metavar="SPLIT=FILE")
-    parser.add_argument("--lower", action="store_true", help="write everything in small letters")
     parser.add_argument("--expect", default="", help="pairs of each split, such as 10/2/2")
     options = parser.parse_args(arguments)
     with one_sentence():
@@ -198,8 +193,7 @@ def main(arguments: list[str] | None = None) -> None:
             split: Path(file) for split, _, file in (text.partition("=") for text in options.lists)
         }
         expect = parse_numbers(options.expect, len(lists))
-        folder, archives = options.folder, options.archives
-        for line in write_splits(folder, archives, lists, lower=options.lower, expect=expect):
+        for line in write_splits(options.folder, options.archives, lists, expect):
             print(line)
 
 

@@ -74,23 +74,25 @@ class Cut:
         languages: of each side.
         keep: texts that stay whole.
         first: words of each side that are taken, the rest is left away; empty takes all.
+        lower: in small letters; the text is not, as its capitals tell where a sentence begins.
     """
 
     languages: tuple[str, ...]
     keep: tuple[str, ...] = ()
     first: tuple[int, ...] = ()
+    lower: bool = False
 
     def __call__(self, chunk: Chunk) -> Chunk:
         cutters = _cutters(self.languages, self.keep)
-        done = [tuple(cut(side) for cut, side in zip(cutters, pair, strict=True)) for pair in chunk]
-        if not self.first:
-            return done
         return [
-            tuple(
-                " ".join(side.split()[:most]) for side, most in zip(pair, self.first, strict=True)
-            )
-            for pair in done
+            tuple(self._words(number, cutters[number](side)) for number, side in enumerate(pair))
+            for pair in chunk
         ]
+
+    def _words(self, number: int, text: str) -> str:
+        if self.lower:
+            text = text.lower()
+        return " ".join(text.split()[: self.first[number]]) if self.first else text
 
 
 def pairs_of(prefix: str, languages: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
@@ -166,6 +168,7 @@ def main(arguments: list[str] | None = None) -> None:
     cut.add_argument("--workers", type=int, default=1)
     cut.add_argument("--speech", help="the language of both, where the names are no languages")
     cut.add_argument("--keep", nargs="+", default=[], help="texts that stay whole")
+    cut.add_argument("--lower", action="store_true", help="in small letters")
     cut.add_argument("--first", nargs=2, type=int, help="words that are taken of each side")
     join = commands.add_parser("join", help="standard input without the spaces of the cutting")
     join.add_argument("language")
@@ -175,7 +178,7 @@ def main(arguments: list[str] | None = None) -> None:
     if options.command == "cut":
         sides = tuple(options.languages)
         languages = (options.speech,) * len(sides) if options.speech else sides
-        how = Cut(languages, tuple(options.keep), tuple(options.first or ()))
+        how = Cut(languages, tuple(options.keep), tuple(options.first or ()), options.lower)
         try:
             written, left_out = cut_files(
                 options.source, options.target, sides, options.max_words, options.workers, how
