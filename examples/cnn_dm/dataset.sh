@@ -25,9 +25,7 @@ splits() {
 SPEECH=en LOWER=$LOWERCASE KEEP=('<t>' '</t>')
 FIRST_WORDS=(400 100) # of the article and of the summary
 MAX_WORDS=400
-# ROUGE-L is of sentences, and their marks are no words
-SCORE_WITHOUT=('<t>')
-rouge_options() { ROUGE=(--reference "$2/$1.reference0" --sentences '</t>'); }
+rouge_options() { ROUGE=(--reference "$2/$1.summary" --sentences '</t>'); }
 GENERATION=(--beam 10 --min-len 35 --max-len-a 0 --max-len-b 100
     --length-penalty wu --lenpen 0.9 --coverage-penalty 5
     --no-repeat-ngram-size 3 --no-repeat-ngram-except '. <t> </t>')

@@ -2,9 +2,8 @@
 #
 # A dataset.sh says, beside what recipe.sh lists:
 #
-#   SCORE_WITHOUT    array: words of a summary that are none, such as marks of sentences
-#   rouge_options    function: sets the array ROUGE, options of fairseq-entmax rouge; is told
-#                    the test set and the folder text/
+#   rouge_options   function: sets the array ROUGE, options of fairseq-entmax rouge; is told
+#                   the test set and the folder text/
 #
 # and in published.txt the numbers of the papers, which are printed behind the scores.
 #
@@ -26,8 +25,8 @@ run_help() {
 $(help_on_runs)
 
 Name the run exactly as for train.sh. Writes to the run's folder, for each of the test sets
-(${TEST_SETS[*]}), what fairseq-generate wrote (test.generated) and the summaries (test.hyp), and
-scores.txt and alpha.txt. Can be run again: what is done for the same checkpoint is skipped.
+(${TEST_SETS[*]}), what fairseq-generate wrote (test.generated), the summaries (test.hyp) and their
+ROUGE (test.rouge.json), and scores.txt and alpha.txt. Can be run again: what is done for the same checkpoint is skipped.
 TEXT
 }
 
@@ -75,7 +74,7 @@ write_summaries() {
     }
     with_words "$generated/generate-$2.txt" "$set"
     python3 "$TOOLS/translations.py" order "$generated/generate-$2.txt" "$OUTPUT/text/$set.$TARGET" \
-        ${SCORE_WITHOUT[@]+--without "${SCORE_WITHOUT[@]}"} >"$RUN/$set.hyp.tmp"
+        >"$RUN/$set.hyp.tmp"
     mv -f "$generated/generate-$2.txt" "$RUN/$set.generated"
     mv -f "$RUN/$set.hyp.tmp" "$RUN/$set.hyp"
     rm -rf "$generated"
@@ -106,14 +105,15 @@ score() {
     for set in "${TEST_SETS[@]}"; do
         rouge_options "$set" "$OUTPUT/text" || return
         if ((${#TEST_SETS[@]} > 1)); then printf '%s\n' "$set"; fi
-        fairseq-entmax rouge "$RUN/$set.hyp" --text "${ROUGE[@]}" || return
+        fairseq-entmax rouge "$RUN/$set.hyp" --text "${ROUGE[@]}" \
+            --output "$RUN/$set.rouge.json" --overwrite || return
     done
 }
 
-hypotheses=()
-for set in "${TEST_SETS[@]}"; do hypotheses+=("$RUN/$set.hyp"); done
+hypotheses=() scores=("$RUN/scores.txt")
+for set in "${TEST_SETS[@]}"; do hypotheses+=("$RUN/$set.hyp") && scores+=("$RUN/$set.rouge.json"); done
 step=$(fingerprint scores "$(files_fingerprint "${hypotheses[@]}" "${texts[@]}")" "$(declare -f rouge_options)")
-if is_done "$RUN/.scores.done" "$step" "$RUN/scores.txt"; then
+if is_done "$RUN/.scores.done" "$step" "${scores[@]}"; then
     say "score $run: done before"
 else
     say "score $run: ROUGE"

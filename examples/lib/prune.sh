@@ -8,7 +8,7 @@
 #   PRUNE_MODELS               array: the default of --mapping
 #   PRUNE_CRITERION            what prunes, the criterion of the models with _with_head_l0
 #   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
-#   PRUNE_SCORES               what the table has of scores.txt
+#   PRUNE_SCORES PRUNE_FILE    what the table has of which file of a run
 #   PRUNE_UPDATES              updates of the fine-tuning in which heads are pruned
 #   PRUNE_MODEL                array: options of the pruned models beside MODEL
 #   prune_schedules            function: sets the arrays from_scratch and fine_tuning, options of
@@ -28,7 +28,7 @@ PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
 PRUNE_CRITERION=${PRUNE_CRITERION-label_smoothed_cross_entropy_with_head_l0}
-PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU}
+PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 if [[ $PRUNE_COMPARE == yes ]]; then
     PRUNE_HELP="Prunes heads of trained Transformers to several budgets, trains models with the same heads
 from scratch, and prints one table: heads left, BLEU, parameters, speed of translation."
@@ -235,7 +235,7 @@ all_tables() {
             name=${run#"$(run_of "$mapping" "")"}
             if [[ $run == "$(baseline_of "$mapping")" ]]; then name=baseline; fi
             printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(checkpoint_of "$run")" \
-                "$output/runs/$run/scores.txt" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
+                "$output/runs/$run/$PRUNE_FILE" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
     done | python3 "$TOOLS/pruning_table.py" write --scores "$PRUNE_SCORES"
 }

@@ -37,6 +37,7 @@ BLEU = "BLEU"
 SPEED = {"parameters": ">11", "sentences/s": ">12", "speed": ">6"}
 COLUMNS = {**MODEL, BLEU: ">6", **SPEED}
 OTHER = ">8"  # another score
+ROUGE = re.compile("ROUGE-([12L])")
 ATTENTION = re.compile(r"--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
 
 
@@ -78,6 +79,22 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
     raise ValueError(f"{speed} has no {checkpoint}: remove that file and run again")
 
 
+def score_in(metric: str, path: Path) -> str:
+    """A score, out of what sacrebleu printed or what ``fairseq-entmax rouge`` wrote as JSON.
+
+    Args:
+        metric: such as BLEU, or ROUGE-1, of which this is F1.
+
+    Raises:
+        ValueError: the file does not have it.
+    """
+    rouge = ROUGE.fullmatch(metric)
+    if rouge is None:
+        return score_of(metric, path)
+    document = json.loads(path.read_text(encoding="utf-8"))
+    return f"{document[f'rouge{rouge[1]}']['f1']['value']:.2f}"
+
+
 def table(
     runs: Iterable[Sequence[str]],
     heads_of: Callable[[str], str] = heads_of,
@@ -97,7 +114,7 @@ def table(
     rows: list[list[str]] = []
     timed: Sequence[str] = ()
     for mapping, model, checkpoint, scores, speed in runs:
-        found = [score_of(metric, Path(scores)) for metric in metrics]
+        found = [score_in(metric, Path(scores)) for metric in metrics]
         heads = heads_in_words(heads_of(checkpoint))
         rows.append([mapping, model, *heads, *found])
         if speed:

@@ -26,7 +26,7 @@ HIGHLIGHT = "@highlight"
 # A line that ends otherwise, such as the caption of a picture, has lost its full stop
 LAST_OF_SENTENCE = tuple(".!?'`\")\u2019\u201d")
 SENTENCE, SENTENCE_END = "<t>", "</t>"  # around each sentence of a summary, as OpenNMT writes them
-SUFFIXES = ("article", "summary", "reference0", "story")
+SUFFIXES = ("article", "summary", "story")
 
 
 @dataclass(frozen=True)
@@ -106,10 +106,8 @@ def spool(archives: Sequence[Path], wanted: set[str], file: IO[bytes]) -> Spool:
 
 
 def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
-    """Write PREFIX.article and so on, a line for each story; return how many were written.
+    """Write PREFIX.article, PREFIX.summary and PREFIX.story, the names; how many were written.
 
-    ``.summary`` has the marks of sentences that a model learns to write, ``.reference0`` those
-    ends of sentences alone that are between two, to score by, and ``.story`` the names.
     Stories without an article or without highlights are left out, as See et al. leave them out
     of training.
     """
@@ -123,9 +121,7 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
             story = parse_story(stories.read(name))
             if not story.article or not story.highlights:
                 continue
-            reference = f" {SENTENCE_END} ".join(story.highlights)
-            texts = (story.article, story.summary, reference, name)
-            for out, text in zip(outs, texts, strict=True):
+            for out, text in zip(outs, (story.article, story.summary, name), strict=True):
                 out.write(f"{text}\n")
             written += 1
     return written

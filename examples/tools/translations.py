@@ -1,7 +1,6 @@
 """What fairseq-generate and sacrebleu write, read for the tables and files of a recipe.
 
 translations.py order generate-test.txt text/test.en > test.hyp
-translations.py order generate-test.txt text/test.summary --without '<t>' > test.hyp
 translations.py score BLEU scores.txt
 """
 
@@ -48,11 +47,6 @@ def require_as_many(hypotheses: list[str], references: Path, generated: Path) ->
         )
 
 
-def without(text: str, words: list[str]) -> str:
-    """A text without some of its words."""
-    return " ".join(word for word in text.split(" ") if word not in words) if words else text
-
-
 def score_of(metric: str, scores: Path) -> str:
     """The number, as it is printed, in a line such as ``BLEU|nrefs:1|... = 24.50 ...``.
 
@@ -75,7 +69,6 @@ def main(arguments: list[str] | None = None) -> None:
     order = commands.add_parser("order", help="print translations in the order of the test set")
     order.add_argument("generated", type=Path, help="what fairseq-generate wrote")
     order.add_argument("references", type=Path, help="of the test set, a sentence a line")
-    order.add_argument("--without", nargs="+", default=[], help="words that are left away")
     score = commands.add_parser("score", help="print the number of a metric")
     score.add_argument("metric")
     score.add_argument("scores", type=Path, help="what sacrebleu printed")
@@ -86,7 +79,7 @@ def main(arguments: list[str] | None = None) -> None:
             return
         hypotheses = ordered_hypotheses(options.generated)
         require_as_many(hypotheses, options.references, options.generated)
-        text = "".join(f"{without(line, options.without)}\n" for line in hypotheses)
+        text = "".join(f"{line}\n" for line in hypotheses)
         sys.stdout.buffer.write(text.encode("utf-8", "surrogateescape"))
 
 

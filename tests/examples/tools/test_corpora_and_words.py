@@ -208,6 +208,26 @@ def test_japanese_is_cut_into_short_units_whatever_its_length(tmp_path):
     assert long.replace(" ", "") == sentence * 3000
 
 
+def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said(tmp_path):
+    (tmp_path / "text.article").write_text("The U.S. said <t> no.\nB\n", encoding="utf-8")
+    (tmp_path / "text.summary").write_text("<t> Don't! </t>\nb\n", encoding="utf-8")
+    how = ["--speech", "en", "--keep", "<t>", "</t>"]
+    sides = [tmp_path / "text", tmp_path / "words", "article", "summary"]
+    tool("words", "cut", *sides, *how)
+    assert lines(tmp_path / "words.article") == ["The U.S. said <t> no .", "B"]
+    assert lines(tmp_path / "words.summary") == ["<t> Don 't ! </t>", "b"]
+    tool("words", "cut", *sides, *how, "--first", 3, 2, "--lower")
+    assert lines(tmp_path / "words.article") == ["the u.s. said", "b"]
+    assert lines(tmp_path / "words.summary") == ["<t> don", "b"]
+
+
+def test_merges_leave_words_whole_that_are_kept(tmp_path):
+    (tmp_path / "codes").write_text("#version: 0.2\na b\n", encoding="utf-8")
+    apply = ["bpe", "apply", "--codes", tmp_path / "codes"]
+    assert "</t>" not in tool(*apply, text="</t>\n").stdout
+    assert tool(*apply, "--keep", "<t>", "</t>", text="<t> abc </t>\n").stdout.split()[-1] == "</t>"
+
+
 def test_cut_words_are_put_together_again():
     text = 'He said, "I don\'t (really) know: 3.5%!"'
     (words,) = tool_cut(text)

@@ -29,6 +29,10 @@ def test_too_few_updates_are_refused():
         ("all=72", "all72", (*EVERYWHERE, "72")),
         ("2/03/24", "2-03-24", (*EVERYWHERE, "encoder-self=2,decoder-self=03,cross=24")),
         (
+            *("12/-/18", "12-x-18"),
+            ("--head-gates", "encoder-self,cross", "--target-heads", "encoder-self=12,cross=18"),
+        ),
+        (
             *("encoder=4", "encoder4"),
             *[("--head-gates", "encoder-self", "--target-heads")],
         ),
@@ -48,7 +52,8 @@ def test_a_budget_of_the_encoder_freezes_the_decoder():
 
 
 @pytest.mark.parametrize(
-    "text", ["all=73", "encoder=25", "24/25/24", "2/3", "decoder=3", "all=", "all=-1", "all=00001"]
+    "text",
+    ["all=73", "encoder=25", "24/25/24", "2/3", "-/-/-", "1/-/25", "all=", "all=-1", "all=00001"],
 )
 def test_a_budget_that_is_none_or_too_large_is_named_with_the_limits(text):
     with pytest.raises(UsageError, match=f"got '{text}': give all=N with N up to 72, encoder=N"):

@@ -40,6 +40,22 @@ def test_a_model_that_was_not_measured_is_named(speed):
         measured(speed, "c.pt")
 
 
+def test_without_speed_a_row_ends_with_the_scores_that_are_asked_for(tmp_path):
+    scores = tmp_path / "test.rouge.json"
+    found = {"rouge1": {"f1": {"value": 38.7649}}, "rougeL": {"f1": {"value": 36.0}}}
+    scores.write_text(json.dumps(found), encoding="utf-8")
+    runs = [("entmax", "baseline", "b.pt", str(scores), "")]
+    rows = table(runs, heads_of=lambda _: HEADS, metrics=["ROUGE-1", "ROUGE-L"])
+    assert rows[0][5:] == ["ROUGE-1", "ROUGE-L"]
+    assert rows[1][5:] == ["38.76", "36.00"]
+    first, second = aligned(rows).splitlines()
+    assert len(first) == len(second)
+
+
+def test_options_that_are_no_numbers_of_heads_are_not_counted():
+    assert heads_in_words(f"--cross-attn-mapping softmax,entmax {HEADS}") == heads_in_words(HEADS)
+
+
 def test_columns_for_people_stand_under_each_other():
     rows = [list(COLUMNS), ["softmax", "baseline", "24 (8,8,8)", "x", "y", "1.0", "2", "3", "4"]]
     first, second = aligned(rows).splitlines()

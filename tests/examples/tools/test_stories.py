@@ -1,0 +1,122 @@
+"""Stories of CNN and Daily Mail: how one is read, and which split it is in."""
+
+from __future__ import annotations
+
+import hashlib
+
+import pytest
+from messages import UsageError
+from stories import names_of, parse_numbers, parse_story, write_splits
+
+from tests.examples import miniatures
+
+TWO = "@highlight\n\nA first\n\n@highlight\n\nA second!\n"
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def archive(folder, stories, name="cnn"):
+    path = folder / f"{name}_stories.tgz"
+    members = {f"{name}/stories/{story}.story": text.encode() for story, text in stories.items()}
+    miniatures.write_tar(path, members)
+    return path
+
+
+def urls(folder, *addresses):
+    path = folder / "all_train.txt"
+    path.write_text("".join(f"{address}\n" for address in addresses))
+    return path
+
+
+def sha1(text):
+    return hashlib.sha1(text.encode()).hexdigest()
+
+
+def test_paragraphs_are_the_article_and_what_follows_a_highlight_the_summary():
+    story = parse_story(f"One  here.\n\nTwo.\n\n{TWO}")
+    assert story.article == "One here. Two."
+    assert story.highlights == ("A first .", "A second!")
+    assert story.summary == "<t> A first . </t> <t> A second! </t>"
+
+
+@pytest.mark.parametrize("end", [".", "!", "?", "...", "'", "`", '"', "\u2019", "\u201d", ")"])
+def test_a_line_with_an_end_keeps_it(end):
+    assert parse_story(f"words{end}\n").article == f"words{end}"
+
+
+@pytest.mark.parametrize("end", ["", ",", ":", "-", "]"])
+def test_a_line_without_its_full_stop_gets_one(end):
+    assert parse_story(f"A caption{end}\nB.\n").article == f"A caption{end} . B."
+
+
+def test_a_line_with_the_word_highlight_in_it_gets_no_full_stop():
+    assert parse_story("see @highlight here\n").article == "see @highlight here"
+
+
+def test_a_story_is_named_by_the_sha1_of_its_address(tmp_path):
+    path = urls(tmp_path, "http://a/1", "http://b/2")
+    path.write_text(path.read_text() + "\n", encoding="utf-8")  # an empty line names none
+    assert names_of(path) == [sha1("http://a/1"), sha1("http://b/2")]
+
+
+def test_pairs_are_in_the_order_of_the_list_whatever_that_of_the_archives(tmp_path):
+    first, second = sha1("u1"), sha1("u2")
+    archives = [
+        archive(tmp_path, {second: f"B.\n\n{TWO}", "0" * 40: f"No.\n\n{TWO}"}),
+        archive(tmp_path, {first: f"A.\n\n{TWO}"}, "dailymail"),
+    ]
+    out = tmp_path / "text"
+    out.mkdir()
+    said = list(write_splits(out, archives, {"train": urls(tmp_path, "u1", "u2")}, [2]))
+    assert said == ["train: 2 pairs"]
+    assert lines(out / "train.article") == ["A.", "B."]
+    assert lines(out / "train.story") == [first, second]
+    assert lines(out / "train.summary") == ["<t> A first . </t> <t> A second! </t>"] * 2
+    assert len(list(out.iterdir())) == 3  # and nothing besides
+
+
+def test_stories_without_an_article_or_highlights_are_left_out_and_counted(tmp_path):
+    stories = {sha1("u1"): TWO, sha1("u2"): f"B.\n\n{TWO}", sha1("u3"): "C.\n"}
+    said = list(
+        write_splits(
+            tmp_path, [archive(tmp_path, stories)], {"train": urls(tmp_path, "u1", "u2", "u3")}
+        )
+    )
+    assert said == ["train: 1 pairs; left out 2 without an article or a summary"]
+    assert lines(tmp_path / "train.article") == ["B."]
+
+
+def test_a_story_that_no_archive_has_is_named(tmp_path):
+    found = archive(tmp_path, {sha1("u1"): f"A.\n\n{TWO}"})
+    message = (
+        f"1 of the 2 stories of all_train.txt, such as {sha1('u2')}.story, are in none of "
+        "cnn_stories.tgz: these are other archives"
+    )
+    with pytest.raises(ValueError, match=message):
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "u1", "u2")}))
+
+
+def test_another_number_of_pairs_than_expected_is_refused(tmp_path):
+    found = archive(tmp_path, {sha1("u1"): f"A.\n\n{TWO}"})
+    with pytest.raises(ValueError, match=r"all_train\.txt gives 1 pairs, and 7 are expected"):
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "u1")}, [7]))
+
+
+def test_an_archive_that_is_cut_short_is_named(tmp_path):
+    found = archive(tmp_path, {sha1(str(n)): f"{sha1(str(n))}.\n\n{TWO}" for n in range(50)})
+    found.write_bytes(found.read_bytes()[: found.stat().st_size // 2])
+    with pytest.raises(ValueError, match=r"cnn_stories\.tgz is cut short or damaged"):
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "1")}))
+
+
+@pytest.mark.parametrize("text", ["1/2", "1/2/3/4", "a/b/c", "1/2/-3"])
+def test_numbers_of_pairs_that_are_none_are_refused(text):
+    with pytest.raises(UsageError, match=f"PAIRS is '{text}': give 3 numbers"):
+        parse_numbers(text, 3)
+
+
+def test_numbers_of_pairs_are_one_for_each_split():
+    assert parse_numbers("287113/13368/11490", 3) == [287113, 13368, 11490]
+    assert parse_numbers("", 3) == []
