@@ -52,7 +52,7 @@ if [[ $units == words:* ]]; then REMOVE_BPE=(); fi
 with_words() {
     [[ $units == words:* ]] || return 0
     fairseq-entmax oov restore "$1" --source "$OUTPUT/$WORDS/$2.$SOURCE" \
-        --vocab "$OUTPUT/words/dict.txt" --output "$1.words" --overwrite || return
+        --vocab "$OUTPUT/words/dict.txt" --output "$1.words" --overwrite >>"$RUN/generate.log" || return
     mv -f "$1.words" "$1"
 }
 

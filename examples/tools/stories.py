@@ -10,6 +10,7 @@ github.com/abisee/cnn-dailymail; text stays as it is written, capitals too.
 from __future__ import annotations
 
 import argparse
+import gzip
 import hashlib
 import tarfile
 import tempfile
@@ -64,7 +65,8 @@ def stories_of(archive: Path) -> Iterator[tuple[str, bytes]]:
         ValueError: the archive is damaged.
     """
     try:
-        with tarfile.open(archive, "r|gz") as opened:
+        # Unpacked by gzip, which says when its end is missing; tarfile takes it for the last story
+        with gzip.open(archive) as stream, tarfile.open(fileobj=stream, mode="r|") as opened:
             for entry in opened:
                 name = entry.name.rpartition("/")[2]
                 part = opened.extractfile(entry) if name.endswith(".story") else None
