@@ -9,11 +9,10 @@
 source "$ROOT/examples/lib/summaries.sh"
 
 VALID_PAIRS=${VALID_PAIRS:-8000}
+ARCHIVES=(sent-summary.tar.gz)
 if [[ -n ${SUMDATA-} ]]; then
     [[ -d $SUMDATA ]] || usage_error "SUMDATA is '$SUMDATA', and there is no such folder: leave it out for the archive, or name the folder sumdata that was in it"
     ARCHIVES=()
-else
-    ARCHIVES=(sent-summary.tar.gz)
 fi
 SPLITS_FROM=("$(sha256_of "$TOOLS/gigaword.py")" "$VALID_PAIRS"
     "${SUMDATA:+$(find "$SUMDATA" -name '*.txt*' -type f -exec wc -c {} + | LC_ALL=C sort)}")

@@ -128,7 +128,12 @@ def table(
 def aligned(rows: Iterable[Sequence[str]]) -> str:
     """The table for people: columns of one width."""
     rows = list(rows)
-    formats = [COLUMNS.get(name, OTHER) for name in rows[0]]
+    formats = [
+        f"{form[0]}{max(int(form[1:]), *map(len, column))}"
+        for form, column in zip(
+            (COLUMNS.get(name, OTHER) for name in rows[0]), zip(*rows, strict=True), strict=True
+        )
+    ]
     return "".join(
         " ".join(f"{cell:{form}}" for cell, form in zip(row, formats, strict=True)) + "\n"
         for row in rows
