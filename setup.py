@@ -11,6 +11,7 @@ VERSION = re.search(
 )[1]
 # The tests draw it, too
 REPORT = ["altair>=6", "jsonschema", "vl-convert-python>=1.7"]
+SUMMARIES = ["rouge-score>=0.1.2"]
 
 # Where ve-fairseq has wheels
 HAS_WHEEL = (
@@ -64,10 +65,13 @@ setup(
         ],
         # Parses of the source text for the analysis of heads, with a pipeline of spaCy's
         "tagger": ["spacy>=3.8"],
+        # ROUGE
+        "summaries": SUMMARIES,
         # The page and the figures of the report
         "report": REPORT,
         "test": [
             *REPORT,
+            *SUMMARIES,
             "entmax>=1.3",
             "hypothesis",
             "import-linter",

@@ -44,12 +44,29 @@ def tiny_task() -> Any:
     return tasks.translation.TranslationTask(config, dictionary, dictionary)
 
 
-def build_model(arch: str = "entmax_transformer", seed: int = 1, **options: Any) -> Any:
+MARKERS = 3
+
+
+@functools.cache
+def marked_task() -> Any:
+    """The same with markers for words that the dictionary lacks."""
+    dictionary = Dictionary()
+    for number in range(20):
+        dictionary.add_symbol(f"w{number}")
+    for number in range(MARKERS):
+        dictionary.add_symbol(f"<unk-{number}>")
+    config = TranslationConfig(source_lang="a", target_lang="b")
+    return tasks.translation.TranslationTask(config, dictionary, dictionary)
+
+
+def build_model(
+    arch: str = "entmax_transformer", seed: int = 1, task: Any = None, **options: Any
+) -> Any:
     """A tiny model of an architecture, in evaluation mode."""
     args = Namespace(arch=arch, **{**TINY, **options})
     ARCH_CONFIG_REGISTRY[arch](args)
     torch.manual_seed(seed)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, tiny_task()).eval()
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task or tiny_task()).eval()
 
 
 def spread_scores(model: Any, factor: float = 4.0) -> Any:

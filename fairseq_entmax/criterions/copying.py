@@ -81,7 +81,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         if not hasattr(decoder, "give_copy_scores"):
             raise _needs_copy(NAME)
         if self.copy_loss_weight:
-            copy_alphas(model)
+            check_aid(model)
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
@@ -197,25 +197,44 @@ def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor
 
 
 def copy_alphas(model: Any) -> Tensor:
-    """alpha of each copy head of a model ``(heads,)``.
+    """alpha of each copy head of a model ``(heads,)``; NaN where its mapping has none.
+
+    Raises:
+        ValueError: no copy head has one; says what to do.
+    """
+    values = _values_of_copy_heads(model)
+    if "alpha" not in values:
+        raise _no_aid()
+    return values["alpha"]
+
+
+def check_aid(model: Any) -> None:
+    """Refuse copy heads that the aid is not defined for.
 
     Raises:
         ValueError: the mapping of one is not alpha-entmax; says what to do.
     """
-    decoder = model.decoder
-    mapping: Mapping = decoder.copy_attention().mapping
-    heads = list(decoder.copy.heads)
-    values = {
-        name: value.detach().expand(decoder.copy_attention().num_heads)[heads]
-        for name, value in mapping.head_values().items()
-    }
+    values = _values_of_copy_heads(model)
     alphas = values.pop("alpha", None)
     if alphas is None or alphas.isnan().any() or not all(v.isnan().all() for v in values.values()):
-        raise ValueError(
-            "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
-            "--copy-mapping one of these, or leave --copy-loss-weight out"
-        )
-    return alphas
+        raise _no_aid()
+
+
+def _values_of_copy_heads(model: Any) -> dict[str, Tensor]:
+    attention = model.decoder.copy_attention()
+    heads = list(model.decoder.copy.heads)
+    mapping: Mapping = attention.mapping
+    return {
+        name: value.detach().expand(attention.num_heads)[heads]
+        for name, value in mapping.head_values().items()
+    }
+
+
+def _no_aid() -> ValueError:
+    return ValueError(
+        "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
+        "--copy-mapping one of these, or leave --copy-loss-weight out"
+    )
 
 
 def check_weights(label_smoothing: Any, copy_loss_weight: Any) -> None:

@@ -8,6 +8,7 @@ pointer-generator of See, Liu and Manning 2017. Its architectures are those of
 
 from __future__ import annotations
 
+import logging
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -31,6 +32,8 @@ from fairseq_entmax.models.entmax_transformer import (
 from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs
+
+logger = logging.getLogger(__name__)
 
 
 class WordEmbedding(nn.Embedding):
@@ -228,6 +231,14 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         super().take_heads(options, args)
         assert options.copy is not None
         self.decoder.copy = options.copy
+
+    def _say_what_is_new(self) -> None:
+        super()._say_what_is_new()
+        if self.decoder.filled:
+            logger.warning(
+                "the checkpoint has no switch between generating and copying; it starts as in a "
+                "new model"
+            )
 
     def forward(self, *args: Any, mixed: bool = True, **kwargs: Any) -> Any:
         """Run the model.

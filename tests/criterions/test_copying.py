@@ -1,0 +1,286 @@
+"""The loss of models that copy: against the mixture written out, and what sparse heads need."""
+
+import argparse
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    label_smoothed_nll_loss,
+)
+from fairseq.logging import metrics
+
+from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, copy_alphas
+from tests.support import MARKERS, batch, build_model, marked_task, spread_scores, tiny_task
+from tests.training import make_trainer, train
+
+COPY = "entmax_copy_transformer"
+
+
+def criterion(task=None, **options):
+    defaults = {"sentence_avg": False, "label_smoothing": 0.1}
+    return CopyCrossEntropyCriterion(task or tiny_task(), **{**defaults, **options})
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True)
+
+
+def marked_sample():
+    """With a marker in source and target (sentence 0), and an orphan in the target (sentence 1)."""
+    made = sample()
+    first = len(marked_task().target_dictionary) - MARKERS
+    made["net_input"]["src_tokens"][0, 3] = first
+    made["target"][0, 1] = first
+    made["target"][1, 2] = first + 1
+    return made
+
+
+def model_of(mapping="softmax", task=None, **options):
+    task = task or tiny_task()
+    if task is marked_task():
+        options["source_position_markers"] = MARKERS
+    return spread_scores(build_model(COPY, task=task, attn_mapping=mapping, **options))
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax", "fusedmax"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_without_markers_it_is_the_loss_of_fairseq_on_the_whole_mixture(mapping, smoothing):
+    model = model_of(mapping)
+    ours, size, logged = criterion(label_smoothing=smoothing)(model, sample())
+    theirs = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, smoothing)
+    expected, expected_size, expected_log = theirs(model, sample())
+    assert size == expected_size
+    torch.testing.assert_close(ours, expected, atol=1e-4, rtol=1e-6)
+    torch.testing.assert_close(logged["nll_loss"], expected_log["nll_loss"], atol=1e-4, rtol=1e-6)
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax"])
+def test_its_gradients_are_those_of_fairseqs_loss(mapping):
+    gradients = []
+    theirs = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1)
+    for loss_of in (criterion(), theirs):
+        model = model_of(mapping)
+        loss_of(model, sample())[0].backward()
+        gradients.append({name: p.grad for name, p in model.named_parameters()})
+    for name, gradient in gradients[0].items():
+        torch.testing.assert_close(gradient, gradients[1][name], atol=1e-4, rtol=1e-4, msg=name)
+
+
+def test_a_model_that_never_copies_has_the_loss_of_fairseq():
+    stock = build_model("transformer")
+    copying = model_of()
+    copying.load_state_dict(stock.state_dict())
+    with torch.no_grad():
+        copying.decoder.copy_switch.bias.fill_(100.0)
+    ours = criterion()(copying, sample())[0]
+    theirs = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1)(stock, sample())[0]
+    torch.testing.assert_close(ours, theirs, atol=1e-3, rtol=1e-5)
+
+
+def test_smoothing_goes_to_words_of_the_vocabulary_and_orphans_cost_it_alone():
+    task, made = marked_task(), marked_sample()
+    model = model_of(task=task)
+    eps, first = 0.1, len(task.target_dictionary) - MARKERS
+    per_word, _, logged = criterion(task, label_smoothing=eps)(model, made, reduce=False)
+    with torch.no_grad():
+        log_probs = model(**made["net_input"])[0].double()
+    target = made["target"]
+    expected = torch.zeros(target.shape, dtype=torch.float64)
+    for sentence, step in (target != task.target_dictionary.pad()).nonzero().tolist():
+        row, word = log_probs[sentence, step], int(target[sentence, step])
+        smooth = -row[:first].sum()
+        if word < first:
+            each = eps / (first - 1)
+            cost = (1 - eps - each) * -row[word] + each * smooth
+        elif row[word] > -torch.inf:
+            cost = (1 - eps) * -row[word] + eps / first * smooth
+        else:
+            cost = eps / first * smooth
+        expected[sentence, step] = cost
+    torch.testing.assert_close(per_word.view_as(target).double(), expected, atol=1e-5, rtol=1e-5)
+    assert logged["unreachable"] == 1
+    assert per_word.isfinite().all()
+
+
+def test_gradients_of_a_batch_with_orphans_are_finite():
+    for mapping in ("softmax", "sparsemax"):
+        model = model_of(mapping, marked_task())
+        criterion(marked_task(), copy_loss_weight=0.5)(model, marked_sample())[0].backward()
+        assert all(p.grad.isfinite().all() for p in model.parameters() if p.grad is not None)
+
+
+def test_stock_losses_work_where_there_are_no_markers():
+    model = model_of("sparsemax")
+    loss, _, _ = CRITERION_REGISTRY["cross_entropy"](tiny_task(), False)(model, sample())
+    ours, _, _ = criterion(label_smoothing=0.0)(model, sample())
+    torch.testing.assert_close(loss, ours, atol=1e-4, rtol=1e-6)
+
+
+def sharp_model(mapping, **options):
+    """A model whose copy head leaves most words out."""
+    return spread_scores(build_model(COPY, attn_mapping="softmax", copy_mapping=mapping), 400.0)
+
+
+def copied_targets(weight):
+    """Where targets stand in the source, and the gradient that their scores get."""
+    model = sharp_model("sparsemax")
+    made = sample()
+    made["target"][:, :3] = made["net_input"]["src_tokens"][:, -4:-1]
+    criterion(copy_loss_weight=weight)(model, made)[0].backward()
+    gradient = model.decoder.copy_attention().q_proj.weight.grad
+    return gradient[: gradient.size(0) // 4].abs().sum()
+
+
+def test_the_aid_gives_a_gradient_where_a_sparse_head_has_none():
+    assert copied_targets(weight=1.0) > 10 * copied_targets(weight=0.0)
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax15", "entmax"])
+def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
+    model, made = model_of(mapping), sample()
+    made["target"][:, 0] = made["net_input"]["src_tokens"][:, -2]
+    made["target"][:, 1] = made["net_input"]["src_tokens"][:, -3]
+    loss_of = criterion(copy_loss_weight=0.7)
+    with_aid, _, logged = loss_of(model, made)
+    without, _, _ = criterion()(model, made)
+    torch.testing.assert_close(with_aid, without + 0.7 * logged["copy_loss"], atol=1e-4, rtol=1e-6)
+    # Written out for sparsemax, alpha = 2: half the squared distances of the scores
+    if mapping == "sparsemax":
+        model.decoder.give_copy_scores()
+        parts = model(**made["net_input"], mixed=False)[1]["copy"]
+        total = 0.0
+        for sentence in range(3):
+            for step, word in enumerate(made["target"][sentence].tolist()):
+                at = [s for s, w in enumerate(parts.source[sentence].tolist()) if w == word]
+                if word == tiny_task().target_dictionary.pad() or not at:
+                    continue
+                z, p = parts.head_scores[0, sentence, step], parts.head_weights[0, sentence, step]
+                q = torch.zeros_like(p)
+                q[at] = 1 / len(at)
+                real = z > -torch.inf
+                z, p, q = z[real], p[real], q[real]
+                total += 0.5 * (((q - z) ** 2).sum() - ((p - z) ** 2).sum()).item()
+        assert abs(total - logged["copy_loss"].item()) < 1e-3 * max(1.0, total)
+
+
+def test_the_aid_and_recomputed_layers_go_together():
+    gradients = []
+    for recomputed in (False, True):
+        model = model_of("entmax", checkpoint_activations=recomputed).train()
+        made = sample()
+        made["target"][:, 0] = made["net_input"]["src_tokens"][:, -2]
+        criterion(copy_loss_weight=1.0)(model, made)[0].backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for stored, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(again, stored, atol=1e-5, rtol=1e-4)
+
+
+@pytest.mark.parametrize("mapping", ["fusedmax", "oscarmax", "sqpnormmax", "entmax:tv=learned"])
+def test_the_aid_is_refused_for_mappings_that_it_is_not_defined_for(mapping):
+    model = model_of("softmax", copy_mapping=mapping)
+    with pytest.raises(ValueError, match="--copy-loss-weight is for copy heads by softmax"):
+        criterion(copy_loss_weight=0.5).check_model(model)
+    criterion().check_model(model)
+
+
+def test_alphas_are_those_of_the_copy_heads():
+    model = model_of("sparsemax", copy_mapping="entmax:init=1.3", copy_heads="1,3")
+    torch.testing.assert_close(copy_alphas(model).float(), torch.tensor([1.3, 1.3]))
+
+
+def test_a_model_that_does_not_copy_is_refused():
+    with pytest.raises(ValueError, match="needs a model that copies: give --arch entmax_copy"):
+        criterion().check_model(build_model())
+    with pytest.raises(ValueError, match="needs a model that copies"):
+        CopyCrossEntropyCriterion.check_options(Namespace(criterion=NAME), {})
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"copy_loss_weight": -0.1}, "--copy-loss-weight must be from 0 to 1e6, not -0.1"),
+        ({"copy_loss_weight": float("nan")}, "--copy-loss-weight must be from 0 to 1e6, not nan"),
+        ({"label_smoothing": 1.0}, "--label-smoothing must be from 0 to below 1, not 1.0"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        criterion(**options)
+
+
+def test_what_is_logged_counts_targets():
+    made = marked_sample()
+    model = model_of("sparsemax", marked_task())
+    _, _, logged = criterion(marked_task())(model, made)
+    source, target = made["net_input"]["src_tokens"], made["target"]
+    pad = marked_task().target_dictionary.pad()
+    copyable = sum(
+        int(word != pad and word in source[sentence].tolist())
+        for sentence, words in enumerate(target.tolist())
+        for word in words
+    )
+    assert logged["copyable"] == copyable
+    with metrics.aggregate(new_root=True) as meters:
+        CopyCrossEntropyCriterion.reduce_metrics([logged, logged])
+    shown = meters.get_smoothed_values()
+    assert shown["copy_support"] == round(
+        100 * logged["in_copy_support"].item() / logged["copyable"].item(), 2
+    )
+    tokens, orphans = logged["ntokens"], logged["unreachable"].item()
+    assert abs(shown["unreachable"] - 100 * orphans / tokens) < 1e-2
+    reached = logged["nll_loss"].item() / (tokens - orphans) / 0.6931471805599453
+    assert abs(shown["nll_loss"] - reached) < 1e-3
+
+
+def test_accuracy_is_of_the_mixture():
+    model = model_of("sparsemax")
+    _, _, ours = criterion(report_accuracy=True)(model, sample())
+    theirs = LabelSmoothedCrossEntropyCriterion(tiny_task(), False, 0.1, report_accuracy=True)
+    _, _, expected = theirs(model, sample())
+    assert ours["n_correct"] == expected["n_correct"]
+    assert ours["total"] == expected["total"]
+
+
+def test_a_prefix_can_be_left_out_of_the_loss():
+    model = model_of()
+    made = sample()
+    loss, _, _ = criterion(ignore_prefix_size=2)(model, made)
+    per_word, _, _ = criterion()(model, made, reduce=False)
+    expected = per_word.view_as(made["target"])[:, 2:].sum()
+    torch.testing.assert_close(loss, expected, atol=1e-4, rtol=1e-6)
+
+
+def test_it_trains_with_fairseqs_trainer_and_with_a_penalty_on_heads():
+    model = model_of("softmax", copy_mapping="sparsemax", head_gates="encoder-self")
+    name = f"{NAME}_with_head_l0"
+    trainer = make_trainer(
+        model, f"--criterion={name}", "--copy-loss-weight=0.5", "--l0-weight=0.1"
+    )
+    before = [p.clone() for p in model.parameters()]
+    train(trainer, 3)
+    moved = [not torch.equal(p, old) for p, old in zip(model.parameters(), before, strict=True)]
+    assert all(moved)
+
+
+def test_its_options_are_on_the_command_line():
+    parser = argparse.ArgumentParser()
+    from fairseq.dataclass.utils import gen_parser_from_dataclass
+
+    from fairseq_entmax.criterions.copy_options import CopyCrossEntropyConfig
+
+    gen_parser_from_dataclass(parser, CopyCrossEntropyConfig())
+    options = parser.parse_args(["--copy-loss-weight", "0.5", "--label-smoothing", "0.1"])
+    assert (options.copy_loss_weight, options.label_smoothing) == (0.5, 0.1)
+
+
+def test_the_smoothed_loss_of_fairseq_is_infinite_with_markers():
+    """Why there is a criterion of our own: fairseq's smoothing gives mass to what none can say."""
+    model, made = model_of(task=marked_task()), marked_sample()
+    log_probs = model.get_normalized_probs(model(**made["net_input"]), log_probs=True)
+    flat = log_probs.view(-1, log_probs.size(-1))
+    loss, _ = label_smoothed_nll_loss(flat, made["target"].view(-1), 0.1, ignore_index=1)
+    assert not loss.isfinite()
+    assert criterion(marked_task())(model, made)[0].isfinite()

@@ -1,0 +1,307 @@
+"""The model that copies: its distribution, decoding, embeddings, options and checkpoints."""
+
+import logging
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.sequence_generator import EnsembleModel
+
+from fairseq_entmax.mappings import Entmax, HeadsApart
+from fairseq_entmax.models.copy_transformer import check_dictionaries, markers_of
+from tests.support import (
+    EVERY_MAPPING,
+    MARKERS,
+    TINY,
+    batch,
+    build_model,
+    marked_task,
+    spread_scores,
+    tiny_task,
+)
+
+COPY = "entmax_copy_transformer"
+HALVES = [torch.float16, torch.bfloat16]
+
+
+def model_of(mapping="softmax", **options):
+    options = {"source_position_markers": MARKERS, **options}
+    return spread_scores(build_model(COPY, task=marked_task(), attn_mapping=mapping, **options))
+
+
+def sample(target_lengths=(6, 8, 5)):
+    """A batch whose first source holds a marker twice, and whose last is markers alone."""
+    made = batch([9, 7, 4], list(target_lengths), left_pad_source=True, left_pad_target=False)
+    source = made["net_input"]["src_tokens"]
+    first = len(marked_task().source_dictionary) - MARKERS
+    source[0, 2] = source[0, 5] = first + 1
+    source[2, -4:-1] = torch.tensor([first, first + 2, first])
+    made["net_input"]["prev_output_tokens"][0, 2] = first + 1
+    return made
+
+
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
+@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+def test_probabilities_sum_to_one_with_every_mapping_in_every_precision(mapping, dtype):
+    model = model_of(mapping).to(dtype)
+    output = model(**sample()["net_input"])
+    for log_probs in (output[0], model.get_normalized_probs(output, log_probs=True)):
+        sums = log_probs.double().exp().sum(-1)
+        torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
+def test_what_is_copied_is_the_weight_of_the_head(mapping):
+    model, made = model_of(mapping, copy_heads="2").double(), sample()["net_input"]
+    weights = []
+    with model.decoder.layers[1].encoder_attn.observed(weights.append):
+        log_probs, extra = model(**made)
+    g = torch.sigmoid(extra["copy"].switch)
+    with torch.no_grad():
+        logits, _ = model(**made, mixed=False)
+    expected = torch.zeros_like(log_probs)
+    expected[..., : logits.size(-1)] = g[..., None] * logits.softmax(-1)
+    for sentence, words in enumerate(made["src_tokens"].tolist()):
+        for position, word in enumerate(words):
+            copied = weights[0][sentence, 2, :, position]
+            expected[sentence, :, word] += (1 - g[sentence]) * copied
+    torch.testing.assert_close(log_probs.exp(), expected, atol=1e-9, rtol=0)
+    torch.testing.assert_close(extra["attn"][0], weights[0][:, 2], atol=0, rtol=0)
+
+
+def test_several_heads_copy_by_their_mean_from_the_layer_that_is_named():
+    model = model_of("entmax", copy_heads="0,3", copy_layer=-2)
+    weights = []
+    with model.decoder.layers[0].encoder_attn.observed(weights.append):
+        _, extra = model(**sample()["net_input"])
+    expected = weights[0][:, [0, 3]].mean(1)
+    torch.testing.assert_close(extra["attn"][0], expected, atol=1e-7, rtol=0)
+
+
+def test_markers_that_the_source_lacks_cannot_be_said():
+    log_probs, _ = model_of()(**sample()["net_input"])
+    first = len(marked_task().source_dictionary) - MARKERS
+    reachable = (log_probs[:, :, first:] > -torch.inf).all(1)
+    expected = [[False, True, False], [False, False, False], [True, False, True]]
+    assert reachable.tolist() == expected
+    assert (log_probs[..., :first] > -torch.inf).all()
+
+
+def test_a_marker_is_embedded_like_the_unknown_word():
+    model, dictionary = model_of(), marked_task().source_dictionary
+    words = torch.tensor([[len(dictionary) - 1, 6, dictionary.unk()]])
+    for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
+        assert embedding.num_embeddings == len(dictionary) - MARKERS
+        vectors = embedding(words)
+        assert torch.equal(vectors[0, 0], vectors[0, 2])
+        assert not torch.equal(vectors[0, 0], vectors[0, 1])
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
+)
+def test_the_generator_has_no_row_for_markers(options):
+    model = model_of(**options)
+    words = len(marked_task().target_dictionary) - MARKERS
+    assert model.decoder.output_projection.weight.size(0) == words
+    is_shared = model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
+    assert is_shared == bool(options.get("share_all_embeddings"))
+    log_probs, _ = model(**sample()["net_input"])
+    assert log_probs.size(-1) == words + MARKERS
+
+
+@pytest.mark.parametrize("mapping", EVERY_MAPPING)
+def test_decoding_step_by_step_equals_the_whole_pass(mapping):
+    model, made = model_of(mapping).double(), sample()["net_input"]
+    with torch.no_grad():
+        encoder_out = model.encoder(made["src_tokens"], made["src_lengths"])
+        tokens = made["prev_output_tokens"]
+        whole, _ = model.decoder(tokens, encoder_out=encoder_out)
+        state = {}
+        steps = [
+            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)[0]
+            for n in range(tokens.size(1))
+        ]
+    real = tokens.ne(tiny_task().target_dictionary.pad())
+    torch.testing.assert_close(torch.cat(steps, 1)[real], whole[real], atol=1e-9, rtol=0)
+
+
+@torch.no_grad()
+def last_step(models, made, temperature=1.0):
+    """What fairseq's search gets for the last word, as it asks: word by word."""
+    ensemble = EnsembleModel(models)
+    encoder_outs, states = ensemble.forward_encoder(made), [{} for _ in models]
+    tokens = made["prev_output_tokens"]
+    for n in range(tokens.size(1)):
+        step = ensemble.forward_decoder(tokens[:, : n + 1], encoder_outs, states, temperature)
+    return step
+
+
+@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+def test_the_temperature_is_of_the_mixture(temperature):
+    model, made = model_of("sparsemax"), sample((6, 6, 6))["net_input"]
+    log_probs, _ = last_step([model], made, temperature)
+    with torch.no_grad():
+        last = model(**made)[0][:, -1].double()
+    expected = (last / temperature).log_softmax(-1)
+    torch.testing.assert_close(log_probs.double(), expected, atol=1e-5, rtol=1e-5)
+
+
+def test_an_ensemble_is_the_mean_of_its_mixtures():
+    models = [model_of("sparsemax"), model_of("softmax", seed=2)]
+    made = sample((6, 6, 6))["net_input"]
+    log_probs, attention = last_step(models, made)
+    with torch.no_grad():
+        single = [model(**made) for model in models]
+    mean = sum(output[:, -1].double().exp() for output, _ in single) / 2
+    torch.testing.assert_close(log_probs.double().exp(), mean, atol=1e-6, rtol=0)
+    expected = sum(extra["attn"][0][:, -1] for _, extra in single) / 2
+    torch.testing.assert_close(attention, expected, atol=1e-6, rtol=0)
+    assert not log_probs.isnan().any()
+
+
+@pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax"])
+def test_recomputed_layers_give_the_same_gradients(mapping):
+    gradients = []
+    for recomputed in (False, True):
+        model = model_of(mapping, checkpoint_activations=recomputed).train()
+        log_probs, _ = model(**sample()["net_input"])
+        log_probs.exp().square().sum().backward()
+        gradients.append([p.grad for p in model.parameters()])
+    for stored, again in zip(*gradients, strict=True):
+        torch.testing.assert_close(again, stored, atol=1e-5, rtol=1e-4)
+
+
+def test_the_copy_head_has_a_mapping_of_its_own():
+    model = model_of("entmax", copy_mapping="sparsemax", copy_heads="1")
+    mapping = model.decoder.copy_attention().mapping
+    assert isinstance(mapping, HeadsApart)
+    assert mapping.part_of == (0, 1, 0, 0)
+    assert [part.fixed_alpha for part in mapping.parts] == [None, 2.0]
+    assert isinstance(model.decoder.layers[0].encoder_attn.mapping, Entmax)
+
+
+def test_a_copy_mapping_goes_with_heads_apart():
+    model = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
+    spec = model.attention_options.specs["cross"][1]
+    assert str(spec) == "softmax|entmax15*3"
+
+
+@pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
+def test_a_checkpoint_of_a_model_that_does_not_copy_can_be_loaded(arch, caplog):
+    start = build_model(arch)
+    model = build_model(COPY, seed=7)
+    switch = model.decoder.copy_switch.weight.clone()
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(start.state_dict())
+    assert torch.equal(model.decoder.copy_switch.weight, switch)
+    assert torch.equal(model.encoder.layers[0].fc1.weight, start.encoder.layers[0].fc1.weight)
+    assert "no switch between generating and copying" in caplog.text
+
+
+def test_a_checkpoint_of_its_own_is_loaded_as_it_is(caplog):
+    start, model = model_of(), model_of(seed=7)
+    with caplog.at_level(logging.WARNING):
+        model.load_state_dict(start.state_dict())
+    made = sample()["net_input"]
+    assert torch.equal(model(**made)[0], start(**made)[0])
+    assert "switch" not in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"copy_layer": 2}, "--copy-layer 2: the decoder has 2 layers, from 0 to 1, or from -1"),
+        ({"copy_layer": -3}, "--copy-layer -3: the decoder has 2 layers"),
+        ({"copy_layer": "top"}, "--copy-layer: must be the number of a decoder layer"),
+        ({"copy_heads": "4"}, "--copy-heads 4: layer 1 of the cross attention has heads 0 to 3"),
+        ({"copy_heads": "0,0"}, "--copy-heads: a head is named twice"),
+        ({"copy_heads": "x"}, "--copy-heads: heads must be numbers from 0"),
+        ({"copy_heads": ""}, "--copy-heads: heads must be numbers from 0"),
+        ({"copy_mapping": "softmin"}, "--copy-mapping: .*softmin"),
+        ({"copy_mapping": "softmax|sparsemax*3"}, "--copy-mapping: must be one mapping"),
+        (
+            {"cross_attn_heads": "4,0"},
+            "--copy-heads 0: layer 1 of the cross attention has no heads, they were pruned",
+        ),
+        (
+            {"cross_attn_heads": "4,2", "copy_heads": "2,3"},
+            "--copy-heads 2,3: layer 1 of the cross attention has heads 0 to 1",
+        ),
+        ({"source_position_markers": -1}, "--source-position-markers: must be a whole number"),
+        ({"source_position_markers": 10**6}, "--source-position-markers: must be 100,000 at"),
+        ({"no_cross_attention": True}, "--no-cross-attention leaves no cross-attention to copy"),
+        ({"cross_self_attention": True}, "--cross-self-attention mixes words of the target"),
+        ({"adaptive_input": True}, "--adaptive-input has no one table of words"),
+        ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff has no one distribution"),
+        ({"decoder_layerdrop": 0.1}, "--decoder-layerdrop leaves the layer of the copy heads out"),
+        ({"gate_copy_heads": "yes"}, "--gate-copy-heads: must be true or false"),
+    ],
+)
+def test_options_that_make_no_sense_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        model_of(**options)
+
+
+def _dictionary(*words):
+    dictionary = Dictionary()
+    for word in words:
+        dictionary.add_symbol(word)
+    return dictionary
+
+
+def test_source_and_target_need_one_dictionary():
+    with pytest.raises(ValueError, match=r"needs one dictionary .* --joined-dictionary"):
+        check_dictionaries(_dictionary("a", "b"), _dictionary("a", "c"), 0)
+
+
+@pytest.mark.parametrize(
+    ("words", "markers", "message"),
+    [
+        (["a"], 3, "ends with 0 words <unk-0>, .*: make it with 'fairseq-entmax oov vocabulary'"),
+        (["a", "<unk-0>", "<unk-1>"], 3, "ends with 2 words .*: give --source-position-markers 2"),
+        (["a", "<unk-0>", "<unk-1>"], 0, "ends with 2 words .*: give --source-position-markers 2"),
+        (["a", "<unk-1>", "<unk-2>"], 2, "ends with 0 words"),
+    ],
+)
+def test_markers_have_to_be_at_the_end_of_the_dictionary(words, markers, message):
+    dictionary = _dictionary(*words)
+    with pytest.raises(ValueError, match=message):
+        check_dictionaries(dictionary, dictionary, markers)
+
+
+def test_markers_are_counted_from_the_end():
+    assert markers_of(_dictionary("a", "<unk-0>", "b", "<unk-0>x")) == 0
+    assert markers_of(_dictionary("<unk-0>", "<unk-1>")) == 2
+    assert markers_of(_dictionary("<unk-99>")) == 0
+
+
+def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():
+    args = Namespace(arch="entmax_copy_transformer_opennmt", decoder_layers=3)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    for side in ("encoder", "decoder"):
+        assert getattr(args, f"{side}_embed_dim") == 512
+        assert getattr(args, f"{side}_ffn_embed_dim") == 2048
+        assert getattr(args, f"{side}_attention_heads") == 8
+        assert getattr(args, f"{side}_normalize_before")
+    assert (args.encoder_layers, args.decoder_layers) == (4, 3)
+    assert args.share_all_embeddings
+
+
+def test_every_architecture_of_the_transformer_has_one_that_copies():
+    plain = ARCH_MODEL_INV_REGISTRY["entmax_transformer"]
+    copying = set(ARCH_MODEL_INV_REGISTRY[COPY])
+    expected = {name.replace("entmax_", "entmax_copy_", 1) for name in plain}
+    assert copying == expected | {"entmax_copy_transformer_opennmt"}
+
+
+def test_its_options_are_no_options_of_a_model_that_does_not_copy():
+    model_class = ARCH_MODEL_REGISTRY["entmax_transformer"]
+    assert "copy_layer" not in model_class._option_names()
+    assert "copy_layer" in ARCH_MODEL_REGISTRY[COPY]._option_names()
+    args = Namespace(arch="entmax_transformer", **TINY)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    assert not hasattr(args, "copy_layer")
