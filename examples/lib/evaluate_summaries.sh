@@ -34,6 +34,7 @@ parse_run_options "$@"
 ((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
 
 require_commands python3 fairseq-generate fairseq-entmax
+require_modules rouge_score
 hold_lock "$OUTPUT"
 checkpoint=$RUN/checkpoints/checkpoint_best.pt
 [[ -f $RUN/.train.done && -f $checkpoint ]] ||

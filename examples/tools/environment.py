@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from messages import UsageError, one_sentence
 
 DEVICES = ("auto", "cpu", "gpu")
+ROUGE = "rouge_score"  # of an extra that only the recipes for summaries need
 
 
 def require_modules(modules: Sequence[str]) -> None:
@@ -23,11 +24,12 @@ def require_modules(modules: Sequence[str]) -> None:
     Raises:
         ValueError: some are missing; the message says how to install them.
     """
-    missing = " ".join(module for module in modules if find_spec(module) is None)
+    missing = [module for module in modules if find_spec(module) is None]
     if missing:
+        extras = "fairseq,recipes,summaries" if ROUGE in missing else "fairseq,recipes"
         raise ValueError(
-            f"python3 has no {missing}, which this recipe needs: run pip install "
-            "-c constraints.txt -e '.[fairseq,recipes]' in the project's folder"
+            f"python3 has no {' '.join(missing)}, which this recipe needs: run pip install "
+            f"-c constraints.txt -e '.[{extras}]' in the project's folder"
         )
 
 

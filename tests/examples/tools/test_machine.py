@@ -17,6 +17,16 @@ def test_missing_modules_are_named_together():
         environment.require_modules(["nosuch1", "json", "nosuch2"])
 
 
+@pytest.mark.parametrize(
+    ("module", "extras"),
+    [("sacremoses", "fairseq,recipes"), ("rouge_score", "fairseq,recipes,summaries")],
+)
+def test_a_missing_module_is_had_by_the_extras_that_have_it(monkeypatch, module, extras):
+    monkeypatch.setattr(environment, "find_spec", lambda _: None)
+    with pytest.raises(ValueError, match=f"no {module}, which .*'.\\[{extras}\\]'"):
+        environment.require_modules([module])
+
+
 def test_a_mapping_that_the_package_does_not_know_is_refused_with_its_own_words():
     environment.require_mapping("option --mapping", "entmax:alpha=1.33")
     with pytest.raises(messages.UsageError, match=r"^option --mapping got 'softmix': .*softm"):
