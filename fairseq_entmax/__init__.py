@@ -1,8 +1,8 @@
 """Adaptively sparse and prunable Transformers for fairseq.
 
 This is the folder that ``--user-dir`` names. Importing it costs nothing and registers nothing:
-fairseq, once it has imported a user directory, imports the models in it, and these register
-themselves and the criterions. In Python, ``import fairseq_entmax.models`` does the same;
+fairseq, once it has imported a user directory, imports the tasks and models in it, and the models
+register themselves, the criterions and the tasks. In Python, ``import fairseq_entmax.models`` does the same;
 :mod:`fairseq_entmax.mappings` needs torch alone.
 """
 
