@@ -87,7 +87,7 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
         for model in models:
             # Recurrent and convolutional decoders return their attention only when asked to
             if hasattr(model.decoder, "need_attn"):
-                model.decoder.need_attn = True  # type: ignore[union-attr, assignment]
+                model.decoder.need_attn = True
 
     def forward_decoder(
         self,

@@ -59,8 +59,8 @@ class SummarizationConfig(TranslationConfig):
     )
     # fairseq's own, to refuse what does not go together before models are loaded. They are bool,
     # which fairseq would make True of the reference where its command has no such option.
-    sampling: Any = II("generation.sampling")
-    unnormalized: Any = II("generation.unnormalized")
+    sampling: Any = field(default=II("generation.sampling"))
+    unnormalized: Any = field(default=II("generation.unnormalized"))
 
 
 @register_task("entmax_summarization", dataclass=SummarizationConfig)
@@ -146,7 +146,9 @@ class EntmaxSummarizationTask(TranslationTask):
             for name in ("_bleu_counts", "_bleu_totals"):
                 meter = aggregator.get(name)
                 if meter is not None:
-                    meter.val, meter.sum = (numpy.asarray(x).tolist() for x in (meter.val, meter.sum))
+                    meter.val, meter.sum = (
+                        numpy.asarray(x).tolist() for x in (meter.val, meter.sum)
+                    )
 
     def _settings(self, args: Any) -> SearchSettings:
         """What the arguments of a generator say, and the task's options where they are silent."""

@@ -114,7 +114,9 @@ def allow(log_probs: list[float], words: list[int], dictionary: Any, search: Sea
     log_probs[dictionary.pad()] = IMPOSSIBLE
     log_probs[dictionary.unk()] -= search.unkpen
     if step >= search.max_len:
-        log_probs[:] = [value if word == eos else IMPOSSIBLE for word, value in enumerate(log_probs)]
+        log_probs[:] = [
+            value if word == eos else IMPOSSIBLE for word, value in enumerate(log_probs)
+        ]
     if step < len(search.prefix) and step < search.max_len:
         forced = search.prefix[step]
         log_probs[:] = [

@@ -99,7 +99,7 @@ def test_a_checkpoint_keeps_its_search_in_python(data, trained):
     how = {"beam": 3, "max_len_b": 30, "lenpen": 0.9, "min_len": 5, "no_repeat_ngram_size": 3}
     words = hub.string(hub.generate(tokens, **how)[0]["tokens"])
     assert words == hypotheses(generate(data, trained.ours, *SEARCH).stdout)["H-0"]
-    with pytest.raises(ValueError, match="--coverage-penalty 5 .* --sampling draws"):
+    with pytest.raises(ValueError, match=r"--coverage-penalty 5 .* --sampling draws"):
         hub.generate(tokens, sampling=True)
 
 

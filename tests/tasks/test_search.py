@@ -218,12 +218,13 @@ def test_other_searches_of_fairseq_take_the_penalties(strategy):
 
 @pytest.mark.parametrize("arch", ["lstm", "fconv"])
 def test_recurrent_and_convolutional_models_have_coverage_too(arch):
-    sizes = {
-        "lstm": {name: 16 for name in ("encoder_embed_dim", "decoder_embed_dim")}
-        | {name: 16 for name in ("encoder_hidden_size", "decoder_hidden_size")},
-        "fconv": {"encoder_embed_dim": 16, "decoder_embed_dim": 16, "decoder_out_embed_dim": 16}
-        | {"encoder_layers": "[(16, 3)]", "decoder_layers": "[(16, 3)]"},
-    }[arch]
+    widths, layers = ["encoder_embed_dim", "decoder_embed_dim"], {}
+    if arch == "lstm":
+        widths += ["encoder_hidden_size", "decoder_hidden_size"]
+    else:
+        widths.append("decoder_out_embed_dim")
+        layers = dict.fromkeys(("encoder_layers", "decoder_layers"), "[(16, 3)]")
+    sizes = {**dict.fromkeys(widths, 16), **layers}
     positions = {name: TINY[name] for name in ("max_source_positions", "max_target_positions")}
     args = Namespace(arch=arch, criterion="cross_entropy", dropout=0.0, **sizes, **positions)
     ARCH_CONFIG_REGISTRY[arch](args)
