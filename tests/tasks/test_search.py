@@ -74,9 +74,8 @@ def search_plainly(models, options, prefix=0):
     found = []
     together = sample()
     for source, target in zip(together["net_input"]["src_tokens"], together["target"], strict=True):
-        search = Search(
-            max_len=MAX_LEN, may_repeat=may_repeat, prefix=target[:prefix].tolist(), **known
-        )
+        start = target[:prefix][target[:prefix].ne(dictionary.pad())].tolist()
+        search = Search(max_len=MAX_LEN, may_repeat=may_repeat, prefix=start, **known)
         hypotheses = decode(models, source[source.ne(dictionary.pad())], dictionary, search)
         found.append([(hypothesis.words, hypothesis.score) for hypothesis in hypotheses])
     return found
@@ -138,9 +137,10 @@ def test_two_models_search_with_the_mean_of_their_attention(beam):
     assert found != search_with_fairseq(models[:1], options)
 
 
-@pytest.mark.parametrize("prefix", [1, 3])
-def test_a_prefix_is_kept_and_its_attention_counts(prefix):
-    models, options = [model()], {**SUMMARIES, "beam": 3, "nbest": 3}
+@pytest.mark.parametrize(("prefix", "nbest"), [(1, 3), (3, 3), (6, 1)])
+def test_a_prefix_is_kept_and_its_attention_counts(prefix, nbest):
+    # The longest one is all of some references, with their end
+    models, options = [model()], {**SUMMARIES, "beam": 3, "nbest": nbest}
     found = search_with_fairseq(models, options, prefix)
     assert_same(found, search_plainly(models, options, prefix))
 
