@@ -1,9 +1,9 @@
 """Adaptively sparse and prunable Transformers for fairseq.
 
 This is the folder that ``--user-dir`` names. Importing it costs nothing and registers nothing:
-fairseq, once it has imported a user directory, imports the models in it, and these register
-themselves and the criterions. In Python, ``import fairseq_entmax.models`` does the same;
-:mod:`fairseq_entmax.mappings` needs torch alone.
+fairseq, once it has imported a user directory, imports the tasks and models in it, and the models
+register themselves, the criterions and the tasks. In Python, ``import fairseq_entmax.models``
+does the same; :mod:`fairseq_entmax.mappings` needs torch alone.
 """
 
 import importlib
@@ -16,8 +16,8 @@ __version__ = "0.1.0"
 class _UserDirectory(list[str]):
     """The places of the package's modules, which registers the models for fairseq's sake.
 
-    Where the package was imported before, fairseq does not import the models of the user
-    directory. It only looks whether the directory is in this list, which is when they are
+    Where the package was imported before, fairseq does not import the models and tasks of the
+    user directory. It only looks whether the directory is in this list, which is when they are
     registered.
     """
 

@@ -25,7 +25,8 @@ _HEADER = struct.Struct("<9sQBQ")
 _TYPES = {1: "u1", 2: "i1", 3: "<i2", 4: "<i4", 5: "<i8", 8: "<u2", 9: "<u4", 10: "<u8"}
 _AT_ONCE = 1 << 22
 _REMEDY = "run fairseq-preprocess again"
-TASK = "translation"
+# The tasks whose data this is
+TASKS = ("translation", "entmax_summarization")
 
 
 def languages(folder: str, source: str | None, target: str | None) -> tuple[str, str] | None:
@@ -135,12 +136,12 @@ def check_training_data(args: Any) -> None:
     known, is left to fairseq. Tokens are not looked at: of a large corpus, that takes long.
 
     Args:
-        args: the options; those of another task than translation are left alone.
+        args: the options; those of other tasks than :data:`TASKS` are left alone.
 
     Raises:
         ValueError: names the file.
     """
-    if getattr(args, "task", None) != TASK or not getattr(args, "data", None):
+    if getattr(args, "task", None) not in TASKS or not getattr(args, "data", None):
         return
     first: str | None = None
     for folder in str(args.data).split(os.pathsep):

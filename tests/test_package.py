@@ -121,26 +121,34 @@ def registered():
 import fairseq_entmax, fairseq_entmax.mappings
 before = registered()
 import fairseq_entmax.models
-print((before, registered() > 2, "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY))
+from fairseq.tasks import TASK_REGISTRY
+print((
+    before,
+    registered() > 2,
+    "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY,
+    "entmax_summarization" in TASK_REGISTRY,
+))
 """
-    assert run_and_read(code) == (0, True, True)
+    assert run_and_read(code) == (0, True, True, True)
 
 
 @pytest.mark.parametrize("imported_before", ["", "import fairseq_entmax.mappings"])
-def test_fairseq_registers_models_and_criterions_of_the_user_directory(imported_before):
+def test_fairseq_registers_models_criterions_and_tasks_of_the_user_directory(imported_before):
     code = f"""
 {imported_before}
 from argparse import Namespace
 from fairseq import utils
 from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.tasks import TASK_REGISTRY
 utils.import_user_module(Namespace(user_dir={str(PACKAGE)!r}))
 print((
     "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY,
     "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY,
+    "entmax_summarization" in TASK_REGISTRY,
 ))
 """
-    assert run_and_read(code, PACKAGE.parent) == (True, True)
+    assert run_and_read(code, PACKAGE.parent) == (True, True, True)
 
 
 @pytest.mark.parametrize(

@@ -19,3 +19,10 @@ class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
             "the target stands in the source, which starts sparse copy heads; 0 for none"
         },
     )
+    copy_loss_alone: bool = field(
+        default=False,
+        metadata={
+            "help": "copy heads learn what to copy from the loss of --copy-loss-weight alone, and "
+            "not from the cross-entropy, whose gradient has no bound for sparse heads"
+        },
+    )

@@ -32,13 +32,17 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
 
     With ``--copy-loss-weight w`` each target that occurs in the source adds w times the
     Fenchel-Young loss of each copy head against equal weights on its occurrences: the gradient
-    that a sparse head lacks where it gives them none.
+    that a sparse head lacks where it gives them none. With ``--copy-loss-alone`` copy heads learn
+    what to copy from nothing else: the gradient of the cross-entropy with respect to a weight is
+    (1 - g) / p(target), which a sparse mapping hands on as it is, however small p is, where
+    softmax multiplies it by the weight.
 
     Args:
         task: fairseq's task.
         sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy: as fairseq's
             ``label_smoothed_cross_entropy``.
         copy_loss_weight: w, 0 or more.
+        copy_loss_alone: whether the cross-entropy has no gradient of copy weights.
 
     Raises:
         ValueError: an option is out of range.
@@ -52,11 +56,13 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         ignore_prefix_size: int = 0,
         report_accuracy: bool = False,
         copy_loss_weight: float = 0.0,
+        copy_loss_alone: bool = False,
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         with compat.stopping_command():
-            check_weights(label_smoothing, copy_loss_weight)
+            check_weights(label_smoothing, copy_loss_weight, copy_loss_alone)
         self.copy_loss_weight = copy_loss_weight
+        self.copy_loss_alone = copy_loss_alone
 
     @classmethod
     def check_options(cls, options: Any, gated_heads: Dictionary[str, int]) -> None:
@@ -66,7 +72,9 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
             ValueError: as the constructor; the architecture does not copy.
         """
         check_weights(
-            getattr(options, "label_smoothing", 0.0), getattr(options, "copy_loss_weight", 0.0)
+            getattr(options, "label_smoothing", 0.0),
+            getattr(options, "copy_loss_weight", 0.0),
+            getattr(options, "copy_loss_alone", False),
         )
         if getattr(options, "copy_layer", None) is None:
             raise _needs_copy(options.criterion)
@@ -95,7 +103,8 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         is_real = target.ne(self.padding_idx)
         is_real[:, : self.ignore_prefix_size] = False
 
-        mixture = mixture_loss(logits, parts, target, with_smooth=self.eps > 0)
+        mixed = parts._replace(weights=parts.weights.detach()) if self.copy_loss_alone else parts
+        mixture = mixture_loss(logits, mixed, target, with_smooth=self.eps > 0)
         num_words = logits.size(-1)
         loss = mixture.nll
         if mixture.smooth is not None:
@@ -237,7 +246,7 @@ def _no_aid() -> ValueError:
     )
 
 
-def check_weights(label_smoothing: Any, copy_loss_weight: Any) -> None:
+def check_weights(label_smoothing: Any, copy_loss_weight: Any, copy_loss_alone: bool) -> None:
     """Refuse options out of range.
 
     Raises:
@@ -247,6 +256,11 @@ def check_weights(label_smoothing: Any, copy_loss_weight: Any) -> None:
         raise ValueError(f"--label-smoothing must be from 0 to below 1, not {label_smoothing}")
     if not 0 <= float(copy_loss_weight) <= 1e6:
         raise ValueError(f"--copy-loss-weight must be from 0 to 1e6, not {copy_loss_weight}")
+    if copy_loss_alone and not float(copy_loss_weight):
+        raise ValueError(
+            "--copy-loss-alone leaves copy heads nothing to learn from with --copy-loss-weight 0: "
+            "give a weight above 0"
+        )
 
 
 def _needs_copy(name: str) -> ValueError:

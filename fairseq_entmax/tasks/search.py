@@ -1,0 +1,245 @@
+"""Beam search for summaries: fairseq's, with the penalties of OpenNMT-py.
+
+fairseq's loop is used as it is. What is added reaches it where it asks the models for the next
+word (:class:`CoverageEnsemble`), where it blocks repeated n-grams (:class:`RepeatedNgrams`), and
+when it is done (:class:`SummarySearch`).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from fairseq.sequence_generator import (
+    EnsembleModelWithAlignment,
+    SequenceGenerator,
+    SequenceGeneratorWithAlignment,
+)
+from torch import Tensor, nn
+
+AVERAGE, WU = "average", "wu"
+LENGTH_PENALTIES = (AVERAGE, WU)
+# Its place among the states of the first model, which fairseq reorders with the hypotheses
+_COVERAGE = "entmax_coverage"
+
+
+@dataclass(frozen=True)
+class SearchSettings:
+    """What the search does beyond fairseq's; the defaults are fairseq's search.
+
+    Attributes:
+        length_penalty: one of :data:`LENGTH_PENALTIES`.
+        coverage_penalty: beta of :func:`coverage_penalty`, 0 or more.
+        may_repeat: indices of the words whose n-grams may repeat, in ascending order.
+    """
+
+    length_penalty: str = AVERAGE
+    coverage_penalty: float = 0.0
+    may_repeat: tuple[int, ...] = ()
+
+
+def wu_penalty(length: int, alpha: float) -> float:
+    """What a hypothesis's log probability is divided by: ``((5 + length) / 6) ** alpha``.
+
+    Args:
+        length: number of its words, the end of the sentence among them; 1 or more.
+        alpha: 0 for no penalty; the larger, the longer the summaries.
+
+    Source: Wu et al. 2016, *Google's Neural Machine Translation System*, equation 14.
+    """
+    return float(((5 + length) / 6) ** alpha)
+
+
+def coverage_penalty(coverage: Tensor) -> Tensor:
+    """How far source words were attended to more than once: ``sum_i max(coverage_i, 1) - 1``.
+
+    Padding, which is not attended to, adds nothing.
+
+    Args:
+        coverage: attention summed over the steps, ``(..., source)``; 0 or more.
+
+    Returns:
+        ``(...)``, 0 or more, to be multiplied by beta.
+
+    Source: Gehrmann, Deng, Rush 2018, *Bottom-Up Abstractive Summarization*, section 5.
+    """
+    return (coverage - 1).clamp(min=0).sum(dim=-1)
+
+
+class CoverageEnsemble(EnsembleModelWithAlignment):
+    """Models whose log probabilities of the next word are lowered by the coverage penalty.
+
+    Each step lowers those of all words by what the penalty has grown by, times ``beta``: so a
+    hypothesis's cumulative score is its log probability minus ``beta`` times its penalty so far.
+    The attention is what the decoders return, in the mean over the models.
+
+    Args:
+        models: encoder-decoder models of fairseq.
+        beta: 0 or more.
+    """
+
+    def __init__(self, models: Sequence[nn.Module], beta: float) -> None:
+        super().__init__(models)
+        self.beta = beta
+        for model in models:
+            # Recurrent and convolutional decoders return their attention only when asked to
+            if hasattr(model.decoder, "need_attn"):
+                model.decoder.need_attn = True
+
+    def forward_decoder(
+        self,
+        tokens: Tensor,
+        encoder_outs: list[dict[str, list[Tensor]]],
+        incremental_states: list[dict[str, Any]],
+        temperature: float = 1.0,
+    ) -> tuple[Tensor, Tensor]:
+        """Log probabilities of the next word, lowered, ``(hypotheses, words)``, and attention.
+
+        Arguments are those of fairseq's.
+
+        Raises:
+            ValueError: the models return no attention.
+        """
+        lprobs, attention = super().forward_decoder(
+            tokens, encoder_outs, incremental_states, temperature
+        )
+        if attention is None:
+            raise ValueError(no_attention(self.single_model, self.beta))
+        state = incremental_states[0]
+        # In float32 at least: half precision would lose steps of a long summary
+        attention_now = attention.to(torch.promote_types(attention.dtype, torch.float32))
+        before = state.get(_COVERAGE)
+        before = torch.zeros_like(attention_now) if before is None else before
+        after = before + attention_now
+        state[_COVERAGE] = after
+        growth = self.beta * (coverage_penalty(after) - coverage_penalty(before))
+        return lprobs.sub_(growth[:, None].to(lprobs.dtype)), attention
+
+    def reorder_incremental_state(
+        self, incremental_states: list[dict[str, Any]], new_order: Tensor
+    ) -> None:
+        """Select hypotheses, where finished sentences have left the batch too."""
+        super().reorder_incremental_state(incremental_states, new_order)
+        state = incremental_states[0]
+        if _COVERAGE in state:
+            state[_COVERAGE] = state[_COVERAGE].index_select(0, new_order)
+
+
+def attends_to_source(model: nn.Module) -> bool:
+    """Whether a model may return attention to the source; some say so only when they run."""
+    decoder = getattr(model, "decoder", None)
+    if decoder is None or not hasattr(model, "encoder"):
+        return False
+    layers = [
+        layer for layer in getattr(decoder, "layers", None) or () if hasattr(layer, "encoder_attn")
+    ]
+    return not layers or any(layer.encoder_attn is not None for layer in layers)
+
+
+def no_attention(model: nn.Module, beta: float) -> str:
+    """Why a model cannot be searched with a coverage penalty, in a sentence."""
+    return (
+        f"--coverage-penalty {beta:g} needs the decoder's attention to the source, and "
+        f"{type(model).__name__} returns none: leave the option out, or take a model with "
+        f"cross-attention in its last decoder layer"
+    )
+
+
+class RepeatedNgrams(nn.Module):
+    """Forbids a hypothesis to repeat one of its n-grams, in place of fairseq's block.
+
+    fairseq's looks at the padding behind a hypothesis, not at its last words, and blocks nothing
+    unless its CUDA extension was built.
+
+    A word that a prefix forces, or that nothing else can follow, stays: a hypothesis of
+    probability zero would stop the search.
+
+    Args:
+        size: n, 1 or more.
+        may_repeat: indices of words; n-grams with one of them may repeat.
+
+    Source: Paulus, Xiong, Socher 2018, *A Deep Reinforced Model for Abstractive Summarization*,
+    section 2.5; the exceptions are those of OpenNMT-py's ``ignore_when_blocking``.
+    """
+
+    def __init__(self, size: int, may_repeat: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.size = size
+        self.may_repeat = tuple(may_repeat)
+
+    def forward(
+        self, tokens: Tensor, lprobs: Tensor, bsz: int, beam_size: int, step: int
+    ) -> Tensor:
+        """Set the log probabilities of words that would end a repeated n-gram to -inf, in place.
+
+        Args:
+            tokens: ``(hypotheses, longest)``: a start symbol, ``step`` words, padding.
+            lprobs: ``(hypotheses, words)``.
+            bsz: number of sentences, unused.
+            beam_size: hypotheses of each, unused.
+            step: number of words that each hypothesis has.
+        """
+        if step < self.size:
+            return lprobs
+        words = tokens[:, 1 : step + 1]
+        ngrams = words.unfold(1, self.size, 1)
+        last_words = words[:, step - self.size + 1 :]
+        repeats = (ngrams[..., :-1] == last_words[:, None]).all(dim=-1)
+        exempt = torch.tensor(self.may_repeat, dtype=words.dtype, device=words.device)
+        repeats &= ~torch.isin(ngrams, exempt).any(dim=-1)
+        rows, places = repeats.nonzero(as_tuple=True)
+        ends = ngrams[rows, places, -1]
+        saved = lprobs[rows, ends]
+        lprobs[rows, ends] = -math.inf
+        is_dead = lprobs.amax(dim=-1)[rows] == -math.inf
+        lprobs[rows[is_dead], ends[is_dead]] = saved[is_dead]
+        return lprobs
+
+
+class _Search:
+    """The part of :class:`SummarySearch` that any of fairseq's generators can have."""
+
+    model: Any
+    repeat_ngram_blocker: Any
+    len_penalty: float
+
+    def __init__(
+        self, models: Any, tgt_dict: Any, *, settings: SearchSettings, **options: Any
+    ) -> None:
+        super().__init__(models, tgt_dict, **options)  # type: ignore[call-arg]
+        self.settings = settings
+        if settings.coverage_penalty:
+            self.model = CoverageEnsemble(self.model.models, settings.coverage_penalty)
+        if self.repeat_ngram_blocker is not None:
+            size = self.repeat_ngram_blocker.no_repeat_ngram_size
+            self.repeat_ngram_blocker = RepeatedNgrams(size, settings.may_repeat)
+        if settings.length_penalty == WU:
+            self.normalize_scores = False
+
+    def _generate(self, *args: Any, **kwargs: Any) -> list[list[dict[str, Tensor]]]:
+        sentences = super()._generate(*args, **kwargs)  # type: ignore[misc]
+        if self.settings.length_penalty == WU:
+            # fairseq compares hypotheses of different lengths nowhere else: it takes the
+            # first that end
+            for hypotheses in sentences:
+                for hypothesis in hypotheses:
+                    length = len(hypothesis["tokens"])
+                    hypothesis["score"] = hypothesis["score"] / wu_penalty(length, self.len_penalty)
+                hypotheses.sort(key=lambda hypothesis: -hypothesis["score"].item())
+        return sentences
+
+
+class SummarySearch(_Search, SequenceGenerator):
+    """fairseq's search for the best hypotheses, as :class:`SearchSettings` say.
+
+    Arguments are those of fairseq's ``SequenceGenerator``, and ``settings``. ``len_penalty`` is
+    alpha of :func:`wu_penalty` with that penalty. The ``score`` of a hypothesis and its
+    ``positional_scores``, which are of its words, contain the coverage penalty.
+    """
+
+
+class SummarySearchWithAlignment(_Search, SequenceGeneratorWithAlignment):
+    """The same for ``--print-alignment``."""

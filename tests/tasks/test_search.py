@@ -1,0 +1,289 @@
+"""The search against a decoder that is written down plainly."""
+
+import functools
+from argparse import Namespace
+
+import pytest
+import torch
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+from fairseq_entmax.tasks.search import (
+    CoverageEnsemble,
+    RepeatedNgrams,
+    coverage_penalty,
+    wu_penalty,
+)
+from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
+from tests.support import TINY, batch, build_model, spread_scores, tiny_task
+from tests.tasks.reference_decoder import Search, decode
+
+LENGTHS = [9, 7, 4, 2]
+TARGETS = [6, 8, 5, 4]
+MAX_LEN = 12
+FULL_STOP = "w4"
+SUMMARIES = {
+    "length_penalty": "wu",
+    "lenpen": 0.9,
+    "coverage_penalty": 5.0,
+    "no_repeat_ngram_size": 2,
+    "min_len": 5,
+}
+
+
+@functools.cache
+def task():
+    dictionary = tiny_task().source_dictionary
+    config = SummarizationConfig(source_lang="a", target_lang="b")
+    return EntmaxSummarizationTask(config, dictionary, dictionary)
+
+
+@functools.cache
+def model(mapping="softmax", seed=1):
+    """A tiny model with decided opinions: it attends sharply, and repeats itself."""
+    model = spread_scores(build_model(attn_mapping=mapping, seed=seed), 6.0).double()
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(4)
+        # So that some hypotheses end before the greatest length
+        model.decoder.embed_tokens.weight[tiny_task().target_dictionary.eos()].mul_(0.9)
+    return model
+
+
+def sample():
+    return batch(LENGTHS, TARGETS, left_pad_source=True, left_pad_target=False)
+
+
+def search_with_fairseq(models, options, prefix=0, task=task):
+    """The hypotheses of each sentence of the batch, in the order of `LENGTHS`."""
+    arguments = Namespace(max_len_b=MAX_LEN, **{"beam": 5, **options})
+    generator = task().build_generator(models, arguments)
+    prefix_tokens = sample()["target"][:, :prefix] if prefix else None
+    sentences = task().inference_step(generator, models, sample(), prefix_tokens=prefix_tokens)
+    nbest = options.get("nbest", 1)
+    return [
+        [(hypothesis["tokens"].tolist(), hypothesis["score"].item()) for hypothesis in best[:nbest]]
+        for best in sentences
+    ]
+
+
+def search_plainly(models, options, prefix=0):
+    dictionary = tiny_task().target_dictionary
+    known = {name: value for name, value in options.items() if name != "no_repeat_ngram_except"}
+    may_repeat = [
+        dictionary.index(word) for word in options.get("no_repeat_ngram_except", "").split()
+    ]
+    found = []
+    together = sample()
+    for source, target in zip(together["net_input"]["src_tokens"], together["target"], strict=True):
+        start = target[:prefix][target[:prefix].ne(dictionary.pad())].tolist()
+        search = Search(max_len=MAX_LEN, may_repeat=may_repeat, prefix=start, **known)
+        hypotheses = decode(models, source[source.ne(dictionary.pad())], dictionary, search)
+        found.append([(hypothesis.words, hypothesis.score) for hypothesis in hypotheses])
+    return found
+
+
+def assert_same(found, expected):
+    assert [[words for words, _ in best] for best in found] == [
+        [words for words, _ in best] for best in expected
+    ]
+    scores, wanted = (
+        torch.tensor([score for best in result for _, score in best], dtype=torch.float64)
+        for result in (found, expected)
+    )
+    # fairseq's scores are sums in float32
+    torch.testing.assert_close(scores, wanted, atol=2e-5, rtol=1e-5)
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+@pytest.mark.parametrize("mapping", ["softmax", "entmax15", "sparsemax"])
+def test_a_search_for_summaries_finds_what_a_plain_decoder_finds(mapping, beam):
+    options = {**SUMMARIES, "no_repeat_ngram_except": FULL_STOP, "beam": beam}
+    models = [model(mapping)]
+    assert_same(search_with_fairseq(models, options), search_plainly(models, options))
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"length_penalty": "wu", "lenpen": 0.9},
+        {"length_penalty": "wu", "lenpen": 3.0},
+        {"length_penalty": "wu", "lenpen": 0.0},
+        {"coverage_penalty": 0.3},
+        {"coverage_penalty": 5.0, "lenpen": 0.7},
+        {"no_repeat_ngram_size": 1},
+        {"no_repeat_ngram_size": 2},
+        {"no_repeat_ngram_size": 3},
+        {"no_repeat_ngram_size": 2, "no_repeat_ngram_except": f"{FULL_STOP} w1"},
+        {**SUMMARIES, "temperature": 0.6},
+        {**SUMMARIES, "temperature": 1.7, "unkpen": 2.0},
+        {**SUMMARIES, "min_len": MAX_LEN},
+    ],
+    ids=lambda options: ",".join(f"{name}={value}" for name, value in options.items()),
+)
+def test_each_option_does_what_it_does_in_a_plain_decoder(options):
+    options = {"nbest": 5, **options}
+    models = [model()]
+    found = search_with_fairseq(models, options)
+    assert_same(found, search_plainly(models, options))
+    # and it matters to this model
+    assert found != search_with_fairseq(models, {"nbest": 5})
+
+
+@pytest.mark.parametrize("beam", [1, 2, 5])
+def test_two_models_search_with_the_mean_of_their_attention(beam):
+    models = [model(), model("sparsemax", seed=2)]
+    options = {**SUMMARIES, "beam": beam, "temperature": 1.3}
+    found = search_with_fairseq(models, options)
+    assert_same(found, search_plainly(models, options))
+    assert found != search_with_fairseq(models[:1], options)
+
+
+@pytest.mark.parametrize(("prefix", "nbest"), [(1, 3), (3, 3), (6, 1)])
+def test_a_prefix_is_kept_and_its_attention_counts(prefix, nbest):
+    # The longest one is all of some references, with their end
+    models, options = [model()], {**SUMMARIES, "beam": 3, "nbest": nbest}
+    found = search_with_fairseq(models, options, prefix)
+    assert_same(found, search_plainly(models, options, prefix))
+
+
+def test_a_prefix_that_repeats_itself_is_kept():
+    models, options = [model()], {"no_repeat_ngram_size": 1, "beam": 2}
+    together = sample()
+    prefix = torch.full((len(LENGTHS), 4), 7)
+    generator = task().build_generator(models, Namespace(max_len_b=MAX_LEN, **options))
+    found = task().inference_step(generator, models, together, prefix_tokens=prefix)
+    assert [best[0]["tokens"][:4].tolist() for best in found] == prefix.tolist()
+    assert all(best[0]["score"].isfinite() for best in found)
+
+
+@pytest.mark.parametrize("options", [{}, {"lenpen": 0.6, "min_len": 3}, {"unnormalized": True}])
+def test_without_options_the_search_is_fairseqs_to_the_bit(options):
+    models = [model("entmax15")]
+    options = {"nbest": 5, **options}
+    generator = task().build_generator(models, Namespace(**options))
+    assert type(generator) is type(tiny_task().build_generator(models, Namespace(**options)))
+    assert search_with_fairseq(models, options) == search_with_fairseq(
+        models, options, task=tiny_task
+    )
+
+
+def test_the_plain_decoder_is_fairseqs_search():
+    models, options = [model()], {"nbest": 5, "lenpen": 0.6, "min_len": 3, "temperature": 1.2}
+    found = search_with_fairseq(models, options, task=tiny_task)
+    assert_same(found, search_plainly(models, options))
+
+
+def test_scores_of_words_sum_to_what_the_length_penalty_divides():
+    models = [model("sparsemax")]
+    arguments = Namespace(max_len_b=MAX_LEN, beam=3, **SUMMARIES)
+    generator = task().build_generator(models, arguments)
+    for best in task().inference_step(generator, models, sample()):
+        for hypothesis in best:
+            total = hypothesis["positional_scores"].sum()
+            expected = total / wu_penalty(len(hypothesis["tokens"]), 0.9)
+            torch.testing.assert_close(hypothesis["score"], expected)
+
+
+@pytest.mark.parametrize("left_pad", [True, False])
+def test_padding_does_not_count(left_pad):
+    models = [model("entmax15")]
+    arguments = Namespace(max_len_b=MAX_LEN, beam=3, **SUMMARIES)
+
+    def scores(lengths):
+        together = batch(lengths, TARGETS[: len(lengths)], left_pad_source=left_pad)
+        generator = task().build_generator(models, arguments)
+        found = task().inference_step(generator, models, together)
+        short = together["net_input"]["src_lengths"].tolist().index(4)
+        return [hypothesis["score"].item() for hypothesis in found[short]]
+
+    assert scores([4, 60]) == pytest.approx(scores([4]), abs=1e-5)
+
+
+def test_alignments_are_printed_with_the_search_for_summaries():
+    arguments = Namespace(max_len_b=MAX_LEN, beam=2, print_alignment="hard", **SUMMARIES)
+    generator = task().build_generator([model()], arguments)
+    found = task().inference_step(generator, [model()], sample())
+    plain = search_with_fairseq([model()], {**SUMMARIES, "beam": 2})
+    assert [best[0]["tokens"].tolist() for best in found] == [best[0][0] for best in plain]
+    assert all(len(best[0]["alignment"]) for best in found)
+
+
+@pytest.mark.parametrize("strategy", [{"diverse_beam_groups": 2}, {"diversity_rate": 0.5}])
+def test_other_searches_of_fairseq_take_the_penalties(strategy):
+    models = [model()]
+    with_penalty = {"beam": 4, "nbest": 4, "coverage_penalty": 5.0, **strategy}
+    found = search_with_fairseq(models, with_penalty)
+    assert all(score > -1e4 for best in found for _, score in best)
+    assert found != search_with_fairseq(models, {**with_penalty, "coverage_penalty": 0.0})
+
+
+@pytest.mark.parametrize("arch", ["lstm", "fconv"])
+def test_recurrent_and_convolutional_models_have_coverage_too(arch):
+    widths, layers = ["encoder_embed_dim", "decoder_embed_dim"], {}
+    if arch == "lstm":
+        widths += ["encoder_hidden_size", "decoder_hidden_size"]
+    else:
+        widths.append("decoder_out_embed_dim")
+        layers = dict.fromkeys(("encoder_layers", "decoder_layers"), "[(16, 3)]")
+    sizes = {**dict.fromkeys(widths, 16), **layers}
+    positions = {name: TINY[name] for name in ("max_source_positions", "max_target_positions")}
+    args = Namespace(arch=arch, criterion="cross_entropy", dropout=0.0, **sizes, **positions)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(1)
+    other = ARCH_MODEL_REGISTRY[arch].build_model(args, tiny_task()).double().eval()
+    other.make_generation_fast_(need_attn=False)  # as fairseq-generate does
+    options = {"coverage_penalty": 20.0, "beam": 2, "min_len": 11}
+    found = search_with_fairseq([other], options)
+    assert_same(found, search_plainly([other], options))
+    assert found != search_with_fairseq([other], {**options, "coverage_penalty": 0.0})
+
+
+def test_a_step_of_half_precision_keeps_coverage_in_float32():
+    ensemble = CoverageEnsemble([model()], 5.0)
+    attention = torch.rand(2, 3).half()
+    lprobs = torch.zeros(2, 4)
+    base = type(ensemble).__mro__[2]  # fairseq's ensemble
+    states = [{}]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(base, "forward_decoder", lambda *_: (lprobs.clone(), attention))
+        first, _ = ensemble.forward_decoder(None, [], states)
+        second, _ = ensemble.forward_decoder(None, [], states)
+    assert {value.dtype for value in states[0].values()} == {torch.float32}
+    growth = 5 * (2 * attention.float() - 1).clamp(min=0).sum(dim=1)
+    torch.testing.assert_close(first, lprobs)
+    torch.testing.assert_close(second, -growth[:, None].expand_as(lprobs))
+
+
+def test_coverage_penalty_is_that_of_the_formula():
+    coverage = torch.tensor([[0.2, 1.0, 1.75, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
+    expected = torch.clamp(coverage, min=1).sum(dim=1) - 5
+    torch.testing.assert_close(coverage_penalty(coverage), expected)
+    assert coverage_penalty(coverage).tolist() == pytest.approx([2.75, 0.0])
+
+
+def test_wu_penalty_is_that_of_the_paper():
+    assert wu_penalty(1, 0.9) == 1.0
+    assert wu_penalty(25, 0.9) == pytest.approx(30**0.9 / 6**0.9)
+    assert wu_penalty(25, 0.0) == 1.0
+
+
+def test_repeated_ngrams_are_blocked_in_each_row_apart():
+    tokens = torch.tensor([[2, 4, 5, 6, 4, 5, 1, 1], [2, 4, 5, 5, 5, 5, 1, 1]])
+    lprobs = torch.zeros(2, 8)
+    blocked = RepeatedNgrams(3)(tokens, lprobs, 1, 2, step=5)
+    assert blocked.isneginf().nonzero().tolist() == [[0, 6], [1, 5]]
+
+
+def test_an_ngram_with_an_exempt_word_may_repeat_at_each_of_its_places():
+    tokens = torch.tensor([[2, 4, 5, 6, 4, 5]])
+    for word, is_blocked in ((4, False), (5, False), (6, False), (7, True)):
+        blocked = RepeatedNgrams(3, [word])(tokens, torch.zeros(1, 8), 1, 1, step=5)
+        assert blocked.isneginf().any().item() == is_blocked
+
+
+def test_where_only_a_repetition_is_left_it_is_allowed():
+    tokens = torch.tensor([[2, 4, 4], [2, 4, 4]])
+    lprobs = torch.full((2, 6), -torch.inf)
+    lprobs[0, 4] = lprobs[1, 4] = -1.0
+    lprobs[1, 5] = -2.0
+    blocked = RepeatedNgrams(1)(tokens, lprobs, 1, 2, step=2)
+    assert blocked.isfinite().nonzero().tolist() == [[0, 4], [1, 5]]

@@ -1,0 +1,143 @@
+"""The options of the task: what they may be, what goes together, and who takes them."""
+
+from argparse import Namespace
+
+import pytest
+from fairseq import search
+from fairseq.sequence_generator import SequenceGenerator
+from fairseq.sequence_scorer import SequenceScorer
+
+from fairseq_entmax.tasks.search import SearchSettings, SummarySearch
+from fairseq_entmax.tasks.summarization import (
+    EntmaxSummarizationTask,
+    SummarizationConfig,
+    split_tokens,
+)
+from tests.support import batch, build_model, tiny_task
+
+WORDS = ("w4", "w7")
+
+
+def make_task(**options):
+    dictionary = tiny_task().source_dictionary
+    config = SummarizationConfig(source_lang="a", target_lang="b", **options)
+    return EntmaxSummarizationTask(config, dictionary, dictionary)
+
+
+def generator(task, models=None, **arguments):
+    return task.build_generator(models or [build_model()], Namespace(**arguments))
+
+
+@pytest.mark.parametrize(
+    ("text", "tokens"),
+    [
+        ("", []),
+        (".", ["."]),
+        (". !", [".", "!"]),
+        (".,!", [".", "!"]),
+        ("., !,", [".", "!"]),
+        (" , . ", [",", "."]),
+        ("▁. </s>", ["▁.", "</s>"]),
+    ],
+)
+def test_tokens_stand_between_spaces_or_commas(text, tokens):
+    assert split_tokens(text) == tokens
+
+
+@pytest.mark.parametrize("text", [" ".join(WORDS), ",".join(WORDS)])
+def test_tokens_become_indices_of_the_dictionary(text):
+    found = generator(make_task(no_repeat_ngram_except=text), no_repeat_ngram_size=3)
+    expected = sorted(tiny_task().target_dictionary.index(word) for word in WORDS)
+    assert list(found.repeat_ngram_blocker.may_repeat) == expected
+    assert found.repeat_ngram_blocker.size == 3
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"no_repeat_ngram_except": "w4 w99"}, "--no-repeat-ngram-except got 'w99', which is not"),
+        ({"length_penalty": "wo"}, "--length-penalty got 'wo': give average or wu"),
+        ({"coverage_penalty": -1.0}, "--coverage-penalty got '-1.0': give a number from 0"),
+        ({"coverage_penalty": float("nan")}, "--coverage-penalty got 'nan': give a number from 0"),
+        ({"coverage_penalty": float("inf")}, "--coverage-penalty got 'inf': give a number from 0"),
+    ],
+)
+def test_a_wrong_option_is_refused_in_a_sentence(options, message):
+    with pytest.raises(ValueError, match=message):
+        make_task(**options)
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments", "message"),
+    [
+        ({"coverage_penalty": 5.0}, {"sampling": True}, "--coverage-penalty 5 .* --sampling"),
+        ({}, {"coverage_penalty": 5, "sampling": True}, "--coverage-penalty 5 .* --sampling"),
+        ({"length_penalty": "wu"}, {"unnormalized": True}, "wu .* --unnormalized forbids it"),
+        ({"length_penalty": "wu"}, {"lenpen": -1.0}, "--lenpen got -1.0: with --length-penalty wu"),
+        ({"length_penalty": "wu"}, {"lenpen": 1e9}, "--lenpen got 1000000000.0"),
+        ({}, {"coverage_penalty": "much"}, "--coverage-penalty got 'much'"),
+        ({}, {"length_penalty": "no"}, "--length-penalty got 'no'"),
+    ],
+)
+def test_options_that_do_not_go_together_are_refused(options, arguments, message):
+    with pytest.raises(ValueError, match=message):
+        generator(make_task(**options), **arguments)
+
+
+def test_sampling_takes_the_length_penalty():
+    found = generator(make_task(length_penalty="wu"), sampling=True)
+    assert isinstance(found, SummarySearch)
+    assert isinstance(found.search, search.Sampling)
+
+
+def test_coverage_needs_cross_attention():
+    model = build_model(no_cross_attention=True)
+    with pytest.raises(ValueError, match="EntmaxTransformerModel returns none: leave the option"):
+        generator(make_task(coverage_penalty=5.0), [build_model(), model])
+    assert generator(make_task(length_penalty="wu"), [model])
+
+
+def test_a_decoder_that_turns_out_to_return_no_attention_is_refused_in_a_sentence():
+    model = build_model()
+    found = generator(make_task(coverage_penalty=5.0), [model])
+    extract = model.decoder.extract_features
+
+    def without(*args, **kwargs):
+        features, _ = extract(*args, **kwargs)
+        return features, {"attn": [None]}
+
+    model.decoder.extract_features = without
+    with pytest.raises(ValueError, match="--coverage-penalty 5 needs the decoder's attention"):
+        make_task().inference_step(found, [model], batch([5, 3], [4, 4]))
+
+
+def test_the_arguments_of_a_generator_come_before_the_options_of_the_task():
+    task = make_task(coverage_penalty=5.0, length_penalty="wu")
+    assert generator(task).settings == SearchSettings("wu", 5.0)
+    found = generator(task, coverage_penalty=0, length_penalty="average")
+    assert type(found) is SequenceGenerator
+    found = generator(make_task(), coverage_penalty=2, no_repeat_ngram_except="w4")
+    index = tiny_task().target_dictionary.index("w4")
+    assert found.settings == SearchSettings("average", 2.0, (index,))
+
+
+def test_a_reference_is_scored_without_a_search():
+    task = make_task(coverage_penalty=5.0, length_penalty="wu")
+    assert isinstance(generator(task, score_reference=True), SequenceScorer)
+
+
+def test_a_search_of_someone_elses_does_not_lose_the_options_silently():
+    arguments = Namespace()
+    own = make_task().build_generator([build_model()], arguments, seq_gen_cls=SequenceGenerator)
+    assert type(own) is SequenceGenerator
+    with pytest.raises(ValueError, match="seq_gen_cls SequenceGenerator takes the place"):
+        make_task(coverage_penalty=5.0).build_generator(
+            [build_model()], arguments, seq_gen_cls=SequenceGenerator
+        )
+
+
+def test_exceptions_without_ngrams_to_block_are_said_once(caplog):
+    task = make_task(no_repeat_ngram_except="w4")
+    for _ in range(2):
+        generator(task)
+    assert caplog.text.count("--no-repeat-ngram-except has no effect") == 1
