@@ -6,7 +6,7 @@
 #   PRUNE_LAYERS PRUNE_HEADS   layers of encoder and decoder, heads in each attention of a layer
 #   PRUNE_BUDGETS              the default of --budgets
 #   PRUNE_MODELS               array: the default of --mapping
-#   PRUNE_CRITERION            what prunes, the criterion of the models with _with_head_l0
+#   prune_criterion            function: prints the criterion that prunes a model, which it is told
 #   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
 #   PRUNE_SCORES PRUNE_FILE    what the table has of which file of a run
 #   PRUNE_UPDATES              updates of the fine-tuning in which heads are pruned
@@ -27,7 +27,8 @@ SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
-PRUNE_CRITERION=${PRUNE_CRITERION-label_smoothed_cross_entropy_with_head_l0}
+declare -F prune_criterion >/dev/null ||
+    prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 if [[ $PRUNE_COMPARE == yes ]]; then
     PRUNE_HELP="Prunes heads of trained Transformers to several budgets, trains models with the same heads
@@ -111,7 +112,7 @@ WRITING=$output
 
 from_scratch=() fine_tuning=() tuning_length=1
 prune_schedules
-to_budget=(--criterion "$PRUNE_CRITERION" --patience -1 "${timing[@]}")
+to_budget=(--patience -1 "${timing[@]}")
 
 # run_of MAPPING NAME: the folder of a run
 run_of() {
@@ -171,7 +172,7 @@ prune_and_compare() {
         gated=$(run_of "$mapping" "$budget")
         read -r -a gates <<<"${gates_of[$budget]}"
         train "$gated" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}" \
-            "${to_budget[@]}" "${gates[@]}"
+            --criterion "$(prune_criterion "$mapping")" "${to_budget[@]}" "${gates[@]}"
         take_out "$gated" "$gated-pruned"
         evaluate "$gated-pruned" "$mapping"
     done

@@ -54,9 +54,14 @@ model_options() {
 
 PRUNE_LAYERS=$LAYERS PRUNE_HEADS=8
 PRUNE_UPDATES=20000
-PRUNE_CRITERION=copy_cross_entropy_with_head_l0
 PRUNE_COMPARE=no
 PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
+prune_criterion() {
+    case $1 in
+    cross:*) echo label_smoothed_cross_entropy_with_head_l0 ;;
+    *) echo copy_cross_entropy_with_head_l0 ;;
+    esac
+}
 prune_schedules() {
     from_scratch=()
     fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay

@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests import preloaded
-from tests.examples import miniatures
+from tests.examples import miniatures, summary_miniatures
 from tests.examples.serving import serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -672,7 +672,7 @@ def test_no_two_recipes_hold_the_same_six_lines():
     assert len(seen) > 100
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, *miniatures.SUMMARIES, "bible_es_en"])
+@pytest.mark.parametrize("recipe", [*RECIPES, *summary_miniatures.WRITERS, "bible_es_en"])
 def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -691,7 +691,7 @@ def test_every_archive_of_a_recipe_has_a_line_in_the_table():
     rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
     assert {len(row) for row in rows} == {6}
     named = set()
-    for recipe in [*RECIPES, *miniatures.SUMMARIES]:
+    for recipe in [*RECIPES, *summary_miniatures.WRITERS]:
         text = (EXAMPLES / recipe / "dataset.sh").read_text(encoding="utf-8")
         named |= set(re.search(r"ARCHIVES=\(([^)]*)\)", text)[1].split())
     assert {row[0] for row in rows[1:]} == named

@@ -12,7 +12,7 @@ import time
 
 import pytest
 
-from tests.examples import miniatures
+from tests.examples import miniatures, summary_miniatures
 from tests.examples.test_recipes import EXAMPLES, contents, environment, lines, run
 
 TINY = [
@@ -20,7 +20,7 @@ TINY = [
     *("--encoder-ffn-embed-dim=32", "--decoder-ffn-embed-dim=32"),
     *("--encoder-attention-heads=4", "--decoder-attention-heads=4"),
 ]
-STORIES = {**miniatures.STORIES, "train": miniatures.STORIES["train"] - 1}
+STORIES = {**summary_miniatures.STORIES, "train": summary_miniatures.STORIES["train"] - 1}
 SIZES = {
     "LAYERS": "2",
     "PAIRS": "/".join(map(str, STORIES.values())),
@@ -37,8 +37,8 @@ def tables(tmp_path_factory):
     """Where the miniature archives of both recipes are."""
     folder = tmp_path_factory.mktemp("archives")
     found = {}
-    for recipe in miniatures.SUMMARIES:
-        table = miniatures.write(recipe, folder / recipe)
+    for recipe in summary_miniatures.WRITERS:
+        table = summary_miniatures.write(recipe, folder / recipe)
         found[recipe] = {"RAW_DIR": str(table.parent), "CORPORA": str(table), **SIZES}
     return found
 
@@ -233,7 +233,7 @@ def test_a_model_that_there_is_not_is_named_with_those_there_are(tmp_path):
 
 
 def test_every_published_number_is_in_the_readme():
-    for recipe in miniatures.SUMMARIES:
+    for recipe in summary_miniatures.WRITERS:
         published = (EXAMPLES / recipe / "published.txt").read_text(encoding="utf-8")
         readme = (EXAMPLES / recipe / "README.md").read_text(encoding="utf-8")
         numbers = re.findall(r"\d+\.\d\d", published)

@@ -8,7 +8,7 @@ import tarfile
 import pytest
 from gigaword import every, normalise, write_splits
 
-from tests.examples import miniatures
+from tests.examples import miniatures, summary_miniatures
 
 
 def lines(path):
@@ -18,7 +18,7 @@ def lines(path):
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory):
     folder = tmp_path_factory.mktemp("gigaword")
-    miniatures.gigaword(folder)
+    summary_miniatures.gigaword(folder)
     return folder / "sent-summary.tar.gz"
 
 
