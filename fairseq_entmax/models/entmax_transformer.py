@@ -130,7 +130,7 @@ def check_command(args: Namespace, options: AttentionOptions) -> None:
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     if hasattr(criterion, "check_options"):
-        criterion.check_options(args, {name: sum(options.heads[name]) for name in options.gated})
+        criterion.check_options(args, options.gated_heads())
     data_bin.check_training_data(args)
 
 

@@ -25,7 +25,6 @@ from fairseq_entmax.models.config import (
     parse_mapping_option,
 )
 from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
-from fairseq_entmax.modules import HardConcreteGate
 
 logger = logging.getLogger(__name__)
 
@@ -106,11 +105,11 @@ class SavedModel:
         return mapping.double()
 
     def gates(self, attention: SavedAttention) -> list[float]:
-        """The gate of each head in evaluation; 1 where there are no gates."""
+        """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
-        gate = HardConcreteGate(attention.heads, **self.options.gate)
+        gate = self.options.build_gate(attention.attention, attention.layer)
         gate.load_state_dict(state)
         return gate.at_evaluation().tolist()
 
