@@ -181,7 +181,9 @@ class HardConcreteGate(nn.Module):
 
     def extra_repr(self) -> str:
         protected = f", protected={self.protected}" if self.protected else ""
-        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{protected}"
+        return (
+            f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{protected}"
+        )
 
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch
