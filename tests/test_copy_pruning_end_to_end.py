@@ -113,9 +113,7 @@ def test_the_table_of_alphas_shows_the_copy_heads_own(pruned):
         ),
     ],
 )
-def test_a_wrong_option_stops_training_with_one_sentence(
-    data, pruned, tmp_path, options, message
-):
+def test_a_wrong_option_stops_training_with_one_sentence(data, pruned, tmp_path, options, message):
     copy = read_model(str(pruned.small)).options.copy
     names = {"small": pruned.small, "head": copy.heads[0]}
     given = [option.format(**names) for option in options]
