@@ -213,6 +213,15 @@ def test_the_command_takes_the_flag_and_counts_heads_without_it(tmp_path, capsys
     assert read_model(small).options.copy.heads == (1,)
 
 
+def test_the_table_of_alphas_shows_those_of_the_copy_heads(pruned_file, capsys):
+    assert main(["alpha", str(pruned_file)]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    (bottom, top) = [line for line in lines if line.startswith("cross")]
+    assert "entmax|sparsemax*2" in bottom
+    assert bottom.split()[-2:] == ["(2.0000)", "(2.0000)"]
+    assert top.split()[2] == "entmax"
+
+
 # --- training that starts from a pruned checkpoint -----------------------------------
 
 
