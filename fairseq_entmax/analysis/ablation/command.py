@@ -47,6 +47,7 @@ from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.head_names import Head
+from fairseq_entmax.paired_tests import require_scipy
 
 logger = logging.getLogger(__name__)
 
@@ -134,7 +135,7 @@ def _check(args: Namespace) -> None:
     if BLEU in args.scores and args.seed < 1:
         raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
     if LOSS in args.scores:
-        significance.require_scipy()
+        require_scipy()
     _check_output(args.output, args.overwrite)
 
 

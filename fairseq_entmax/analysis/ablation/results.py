@@ -30,6 +30,7 @@ from typing import Any
 from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.paired_tests import paired_t_test
 from fairseq_entmax.text_table import text_table
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
@@ -86,7 +87,7 @@ def compare(
 def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], list[float]]:
     """The loss of each system a token, and p of those after the first."""
     first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
-    p_values = [significance.paired_t_test(first, other) for other in others]
+    p_values = [paired_t_test(first, other) for other in others]
     return [sum(row) / sum(tokens) for row in nll], p_values
 
 
