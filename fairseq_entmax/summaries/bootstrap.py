@@ -71,8 +71,8 @@ def differences(first: ndarray, second: ndarray, samples: int, seed: int) -> lis
         samples: as in :func:`intervals`.
         seed: likewise.
 
-    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*; p
-    as sacreBLEU makes it, two-sided.
+    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*, made
+    two-sided.
     """
     import numpy
 

@@ -11,8 +11,9 @@ ROUGE-1.5.5 does it (subroutines ``readText`` and ``computeNGramScore``):
 ROUGE-L is of the summary as one sequence, or with sentences marked, of the union of the longest
 common subsequences of its sentences, as in ROUGE-1.5.5 with a sentence a line (``rougeLsum``).
 
-Source: Lin 2004, *ROUGE: A Package for Automatic Evaluation of Summaries*; and ROUGE-1.5.5. For
-DUC 2004, task 1: ``-b 75 -f A -m``, recall (Over et al. 2007, *DUC in Context*).
+Source: Lin 2004, *ROUGE: A Package for Automatic Evaluation of Summaries*, and ROUGE-1.5.5.
+Recall at 75 bytes is the score of DUC 2004, task 1 (Rush et al. 2015, *A Neural Attention Model
+for Abstractive Sentence Summarization*, section 7).
 """
 
 from __future__ import annotations
@@ -111,12 +112,12 @@ class Rouge:
         return not self._words(self._text(text))
 
     def _words(self, text: str) -> list[str]:
-        return self._tokenizer.tokenize(text.replace("\n", " "))
+        return self._tokenizer.tokenize(text)
 
     def _text(self, text: str) -> str:
         """A text as rouge-score takes it: cut, and with a sentence a line."""
         options = self.options
-        sentences = _split(" ".join(text.split("\n")), options.sentences)
+        sentences = _split(text.replace("\n", " "), options.sentences)
         if options.max_bytes is not None:
             sentences = _cut(sentences, options.max_bytes)
         return "\n".join(sentences)
@@ -142,8 +143,7 @@ def score_documents(
         lengths = [len(texts) for texts in references]
         raise ValueError(f"{len(summaries)} summaries have {lengths} references: give as many")
     return [
-        rouge.score(summary, texts)
-        for summary, *texts in zip(summaries, *references, strict=True)
+        rouge.score(summary, texts) for summary, *texts in zip(summaries, *references, strict=True)
     ]
 
 
