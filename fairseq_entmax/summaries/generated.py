@@ -75,7 +75,8 @@ class Generated:
             raise ValueError(
                 f"{self.path} has no hypothesis of {len(missing)} of the {lines} sentences of "
                 f"{option} {name} ({_some(missing)}, counted from 0): give the text that it was "
-                f"generated from, all of it in one file, and generate without leaving sentences out"
+                f"generated from, or generate all of it, with --required-batch-size-multiple 1, as "
+                f"fairseq's default of 8 leaves out up to 7 sentences"
             )
         return [self.hypotheses[number] for number in range(lines)]
 
