@@ -145,6 +145,12 @@ def _check(args: Namespace) -> None:
         require_scipy()
     if ROUGE in args.scores:
         require_rouge_score()
+    for name in ("rouge_bytes", "rouge_sentences"):
+        value, option = getattr(args, name), f"--{name.replace('_', '-')}"
+        if value is not None and ROUGE not in args.scores:
+            raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
+        if value is not None and not str(value).strip():
+            raise ValueError(f"{option} got {value!r}: give a text such as '</t>'")
     _check_output(args.output, args.overwrite)
 
 

@@ -423,6 +423,8 @@ def test_references_full_of_subwords_are_told(source, tmp_path, caplog):
     [
         (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is none of loss, bleu, rouge"),
         (["--scores=rouge", "--rouge-bytes=0"], "--rouge-bytes got 0: give 1 or more"),
+        (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge among --scores"),
+        (["--scores=rouge", "--rouge-sentences="], "--rouge-sentences got '': give a text such"),
         (["--scores="], "--scores got '': '' is none of"),
         (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap takes 1 or more"),
         (["--seed=0"], "--seed got 0: sacreBLEU's bootstrap takes 1 or more"),
