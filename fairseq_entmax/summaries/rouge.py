@@ -1,7 +1,8 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries, by the package ``rouge-score``.
 
 Words, stems and the matches of one summary with one reference are that package's, which follows
-ROUGE-1.5.5, the script that published numbers are made with. What it lacks is done here as
+ROUGE-1.5.5, the script that published numbers are made with. (The length of a longest common
+subsequence, the same number, is found faster here.) What it lacks is done here as
 ROUGE-1.5.5 does it (subroutines ``readText`` and ``computeNGramScore``):
 
 - ``-b N``: summary *and* references are cut after N bytes. Bytes between sentences do not count.
@@ -74,8 +75,9 @@ class Rouge:
         self.options = options or RougeOptions()
         scorer = require_rouge_score()
         self._tokenizer = _Tokenizer(self.options.stem)
-        lcs = "rougeL" if self.options.sentences is None else "rougeLsum"
-        self._types = {ROUGE_1: "rouge1", ROUGE_2: "rouge2", ROUGE_L: lcs}
+        self._types = {ROUGE_1: "rouge1", ROUGE_2: "rouge2"}
+        if self.options.sentences is not None:
+            self._types[ROUGE_L] = "rougeLsum"
         self._scorer = scorer.RougeScorer(list(self._types.values()), tokenizer=self._tokenizer)
 
     def score(self, summary: str, references: Sequence[str]) -> dict[str, Score]:
@@ -91,19 +93,22 @@ class Rouge:
         if not references:
             raise ValueError("ROUGE needs at least one reference")
         text = self._text(summary)
-        words = len(self._words(text))
+        words = self._words(text)
         # Matches and words of the references, summed over them
         sums = {kind: [0, 0] for kind in TYPES}
         for reference in map(self._text, references):
-            length = len(self._words(reference))
+            reference_words = self._words(reference)
             scores = self._scorer.score(reference, text)
-            for kind, name in self._types.items():
-                units = _units(kind, length)
-                # Recall is a quotient by this whole number
-                sums[kind][0] += round(scores[name].recall * units)
+            for kind in TYPES:
+                units = _units(kind, len(reference_words))
+                if kind in self._types:
+                    # Recall is a quotient by this whole number
+                    sums[kind][0] += round(scores[self._types[kind]].recall * units)
+                else:
+                    sums[kind][0] += _common_length(words, reference_words)
                 sums[kind][1] += units
         return {
-            kind: _score(matches, len(references) * _units(kind, words), total)
+            kind: _score(matches, len(references) * _units(kind, len(words)), total)
             for kind, (matches, total) in sums.items()
         }
 
@@ -191,6 +196,25 @@ class _Stemmer:
 def _units(kind: str, words: int) -> int:
     """How many words, or pairs of words, are counted in a text of so many words."""
     return max(words - 1, 0) if kind == ROUGE_2 else words
+
+
+def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
+    """The length of a longest common subsequence.
+
+    A row of the table of lengths is one integer, with a 0 where the length rises: rouge-score
+    fills that table cell by cell, which is most of its time.
+
+    Source: Hyyrö 2004, *Bit-Parallel LCS-length Computation Revisited*.
+    """
+    places: dict[str, int] = {}
+    for place, word in enumerate(second):
+        places[word] = places.get(word, 0) | 1 << place
+    every = (1 << len(second)) - 1
+    row = every
+    for word in first:
+        same = row & places.get(word, 0)
+        row = (row + same | row - same) & every
+    return len(second) - row.bit_count()
 
 
 def _score(matches: int, summary: int, references: int) -> Score:

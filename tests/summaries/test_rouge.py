@@ -108,6 +108,17 @@ def test_with_one_reference_scores_are_rouge_scores_own():
             )
 
 
+def test_the_longest_common_subsequence_of_long_texts_is_rouge_scores():
+    source = random.Random(5)
+    own, rouge = rouge_scorer.RougeScorer(["rougeL"]), Rouge(RougeOptions(stem=False))
+    for words in (["a", "b"], ["a", "b", "c", "d", "e"], [f"w{n}" for n in range(60)]):
+        summary, reference = (
+            " ".join(source.choices(words, k=source.randrange(60, 200))) for _ in range(2)
+        )
+        expected = [100 * x for x in own.score(reference, summary)["rougeL"]]
+        assert tuple(rouge.score(summary, [reference])["rougeL"]) == pytest.approx(expected)
+
+
 def test_with_sentences_rouge_l_is_rouge_scores_of_the_summary():
     own = rouge_scorer.RougeScorer(["rougeLsum"], use_stemmer=True)
     summary, reference = (text.replace(" . ", "\n") for text in (SUMMARIES[0], REFERENCES[0][0]))
