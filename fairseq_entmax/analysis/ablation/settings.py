@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import loading
@@ -60,6 +61,13 @@ def _search(args: Namespace, config: Any) -> dict[str, Any]:
         name: value
         for name, value in OmegaConf.to_container(config.generation).items()
         if name not in PRINTED and (name == "beam" or value != defaults.get(name))
+    }
+    # A task that searches in another way has its own options beside those of fairseq's
+    known = vars(TranslationConfig())
+    search |= {
+        name: value
+        for name, value in OmegaConf.to_container(config.task).items()
+        if name not in known and name != "_name"
     }
     return {**search, "seed": args.seed} if args.sampling else search
 
