@@ -22,11 +22,19 @@ MODULES = {
     ),
     "ablate": (
         "fairseq_entmax.analysis.ablation.command",
-        "remove each head in turn, and score what is left by loss and BLEU",
+        "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
     ),
     "report": (
         "fairseq_entmax.analysis.report.command",
         "draw what analyze wrote as one HTML page, and as figures for a paper",
+    ),
+    "oov": (
+        "fairseq_entmax.summaries.oov_command",
+        "words outside the vocabulary as markers that a model copies, and back",
+    ),
+    "rouge": (
+        "fairseq_entmax.summaries.rouge_command",
+        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
     ),
 }
 
