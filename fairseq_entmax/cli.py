@@ -22,11 +22,19 @@ MODULES = {
     ),
     "ablate": (
         "fairseq_entmax.analysis.ablation.command",
-        "remove each head in turn, and score what is left by loss and BLEU",
+        "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
     ),
     "report": (
         "fairseq_entmax.analysis.report.command",
         "draw what analyze wrote as one HTML page, and as figures for a paper",
+    ),
+    "oov": (
+        "fairseq_entmax.summaries.oov_command",
+        "words outside the vocabulary as markers that a model copies, and back",
+    ),
+    "rouge": (
+        "fairseq_entmax.summaries.rouge_command",
+        "score summaries by ROUGE-1, ROUGE-2 and ROUGE-L, with intervals",
     ),
 }
 
@@ -132,6 +140,11 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="prune also where training with --target-heads ended before it decided the heads",
     )
+    prune.add_argument(
+        "--copy-heads-too",
+        action="store_true",
+        help="let some of several heads that a model copies by be removed; it copies by the rest",
+    )
     prune.set_defaults(run=_prune)
     return parser
 
@@ -200,7 +213,9 @@ def _prune(options: argparse.Namespace) -> None:
     from fairseq_entmax.pruning import text
 
     if options.output is None:
-        print(text.as_options(*pruning.checkpoint_layers(options.checkpoint)))
+        print(
+            text.as_options(*pruning.checkpoint_layers(options.checkpoint, options.copy_heads_too))
+        )
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
@@ -210,11 +225,12 @@ def _prune(options: argparse.Namespace) -> None:
         heads,
         overwrite=options.overwrite,
         undecided=options.undecided,
+        copy_heads_too=options.copy_heads_too,
     )
     shown = sys.stderr if options.print_config else sys.stdout
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:
-        print(text.as_options(report.heads_after, report.mappings_after))
+        print(text.as_options(report.heads_after, report.mappings_after, report.copy_after))
 
 
 if __name__ == "__main__":

@@ -20,14 +20,17 @@ from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
 
+import numpy as np
 from torch import Tensor, nn
 
 from fairseq_entmax import compat  # first, for its message where there is no fairseq
 
 # isort: split
 from fairseq import checkpoint_utils, file_utils
+from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
+from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
@@ -58,6 +61,7 @@ def install() -> None:
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
     _replace(EMA, "__init__", _average_no_whole_numbers)
     # For every checkpoint
+    _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
     compat.safe_loading()
     evaluate_nothing_in_fairseq()
     for name in LOADING:
@@ -197,6 +201,22 @@ def _average_no_whole_numbers(
         buffers = model.named_buffers(remove_duplicate=False)
         whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
         ema.skip_keys = set(ema.skip_keys or ()) | whole
+
+
+def _log_no_arrays(
+    reduce: Callable[..., None], task: TranslationTask, *args: Any, **kwargs: Any
+) -> None:
+    """``TranslationTask.reduce_metrics`` that logs the counts of ``--eval-bleu`` as plain numbers.
+
+    Without it they are NumPy arrays, which go into checkpoints with the other metrics, and whoever
+    loads checkpoints safely refuses them: a training with ``--eval-bleu`` could not go on.
+    """
+    reduce(task, *args, **kwargs)
+    for meters in metrics.get_active_aggregators():
+        for name in ("_bleu_counts", "_bleu_totals"):
+            meter = meters.get(name)
+            if meter is not None:
+                meter.val, meter.sum = (np.asarray(x).tolist() for x in (meter.val, meter.sum))
 
 
 def _refuse_in_one_sentence(load: Callable[..., Any], path: str, *args: Any, **kwargs: Any) -> Any:

@@ -9,7 +9,14 @@ import textwrap
 
 import pytest
 
-from fairseq_entmax.files import clear_leftovers, notes, temporary, whole_file, write_together
+from fairseq_entmax.files import (
+    clear_leftovers,
+    notes,
+    temporary,
+    whole_file,
+    whole_set,
+    write_together,
+)
 
 DEAD = 4194304 + 1  # above the largest process id of Linux
 
@@ -258,6 +265,37 @@ def test_an_error_while_a_file_is_written_leaves_the_old_one(tmp_path):
         half_written(tmp_path / "a")
     assert names(tmp_path) == ["a"]
     assert (tmp_path / "a").read_text() == "old"
+
+
+def stream(targets, error=None):
+    with whole_set(targets) as files:
+        for number, file in enumerate(files):
+            file.write(b"new")
+            if error is not None and number == 1:
+                raise error
+            file.write(b"er")
+
+
+@pytest.mark.parametrize("number", range(1, REPLACEMENTS + 2))
+def test_a_streamed_set_whose_writer_is_killed_is_old_or_completed(targets, number):
+    assert killed(lambda: stream(targets), "replace", number) == (number <= REPLACEMENTS)
+    clear_leftovers(targets)
+    assert texts(targets) == (["old", "old", None] if number == 1 else ["newer"] * 3)
+
+
+@pytest.mark.parametrize(
+    ("error", "message"),
+    [
+        (OSError(28, "No space left on device"), r"a\.svg and .*page\.html, nothing was changed: "),
+        (FileNotFoundError(2, "gone", "source"), "'source'"),
+        (ValueError("line 3 is damaged"), "line 3 is damaged"),
+    ],
+)
+def test_an_error_while_a_set_is_streamed_leaves_the_old_one(targets, error, message):
+    with pytest.raises(type(error), match=message):
+        stream(targets, error)
+    assert texts(targets) == ["old", "old", None]
+    assert names(*{target.parent for target in targets}) == ["a.svg", "b.svg"]
 
 
 @pytest.mark.slow

@@ -17,14 +17,16 @@ ANALYZE = (
     "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
 )
 ABLATE = (
-    "Removes each head of a model in turn, and scores what is left on a data set by loss and by "
-    "BLEU of generated text, with tests of significance against the unchanged model. Every "
+    "Removes each head of a model in turn, and scores what is left on a data set by loss, and by "
+    "BLEU or ROUGE of generated text, with tests of significance against the unchanged model. Every "
     "finished removal is kept: after a stop the same command goes on where it was. To generate "
     "the whole data set for each head takes long: --scores loss is the quick variant."
 )
 MAPS = 10
-LOSS, BLEU = "loss", "bleu"
-SCORES = (LOSS, BLEU)
+LOSS, BLEU, ROUGE = "loss", "bleu", "rouge"
+SCORES = (LOSS, BLEU, ROUGE)
+# What is computed of generated text
+OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
 
@@ -92,10 +94,11 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--scores",
-        default=",".join(SCORES),
+        default=f"{LOSS},{BLEU}",
         metavar="SCORES",
-        help=f"any of {','.join(SCORES)} (default: both). loss is the mean negative log "
-        f"likelihood of a target token, teacher-forced; bleu generates, as fairseq-generate does",
+        help=f"any of {','.join(SCORES)} (default: %(default)s). loss is the mean negative log "
+        f"likelihood of a target token, teacher-forced; bleu and rouge generate, once for both, "
+        f"as fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
     group.add_argument(
         "--bootstrap",
@@ -111,6 +114,18 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="sacreBLEU's tokenizer (default: sacreBLEU's choice for the target language). Where "
         "the data was cut into words, put them together with fairseq's --tokenizer, or score the "
         "words as they are with 'none'",
+    )
+    group.add_argument(
+        "--rouge-bytes",
+        type=int,
+        metavar="N",
+        help="for rouge, cut summaries and references after N bytes, and take recall in place of "
+        "F1: 75 for DUC 2004",
+    )
+    group.add_argument(
+        "--rouge-sentences",
+        metavar="SEP",
+        help="for rouge, what stands after or between sentences, such as '</t>'",
     )
 
 
@@ -169,9 +184,10 @@ def check_counts(options: argparse.Namespace) -> None:
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
     remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"
+    remedies["rouge_bytes"] = "give 1 or more, or leave it out to cut nothing"
     for name, remedy in remedies.items():
-        value = getattr(options, name, 1)
-        if value < 1:
+        value = getattr(options, name, None)
+        if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
 
 

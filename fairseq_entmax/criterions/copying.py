@@ -18,6 +18,7 @@ from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs, mixture_loss
+from fairseq_entmax.modules.gates import GatedHeads
 
 NAME = "copy_cross_entropy"
 
@@ -65,7 +66,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
         self.copy_loss_alone = copy_loss_alone
 
     @classmethod
-    def check_options(cls, options: Any, gated_heads: Dictionary[str, int]) -> None:
+    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
         """Check the options of ``fairseq-train`` when they are read, before anything is made.
 
         Raises:

@@ -32,7 +32,7 @@ from fairseq_entmax.criterions.penalty import (
     undecided_heads,
 )
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
-from fairseq_entmax.modules.gates import HardConcreteGate
+from fairseq_entmax.modules.gates import GatedHeads, HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
@@ -80,12 +80,12 @@ class HeadL0Criterion(FairseqCriterion):
         self._reported: int | None = None
 
     @classmethod
-    def check_options(cls, options: Any, gated_heads: Dictionary[str, int]) -> None:
+    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
         """Check the options of ``fairseq-train`` when they are read, before anything is made.
 
         Args:
             options: all options.
-            gated_heads: attention to the number of gates that the model will have.
+            gated_heads: attention to the numbers of heads that will have gates.
 
         Raises:
             ValueError: as the constructor and :meth:`check_model`.

@@ -12,6 +12,9 @@ target); Hestenes 1969, *Multiplier and Gradient Methods* (mu moves by the viola
 
 C holds on average only. So at a given update the heads are decided: the N of largest ``log
 a`` get the gate 1, the others 0, and the rest of training adapts the model to exactly them.
+
+Protected heads are open and cost nothing: K and C are of the others, and so is the target once
+they are taken from N.
 """
 
 from __future__ import annotations
@@ -19,12 +22,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
+from math import inf
 
 import torch
 from torch import Tensor
 
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.modules.gates import HardConcreteGate
+from fairseq_entmax.modules.gates import GatedHeads, HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 # Attention to layer number to the gates there
@@ -39,7 +43,7 @@ class Counts:
     """Numbers of heads.
 
     Attributes:
-        expected: the sum of P(g != 0).
+        expected: the sum of P(g != 0), which is 1 for a protected head.
         open: how many have a gate above 0 in evaluation.
         undecided: how many have a gate strictly between 0 and 1 in evaluation.
     """
@@ -103,23 +107,31 @@ class HeadPenalty:
         Raises:
             ValueError: names the target and what the model has.
         """
-        self.check_sizes({name: _size(layers.values()) for name, layers in gates.items()})
+        self.check_sizes({name: _sizes(layers.values()) for name, layers in gates.items()})
 
-    def check_sizes(self, sizes: Dictionary[str, int]) -> None:
+    def check_sizes(self, sizes: Dictionary[str, GatedHeads]) -> None:
         """The same, before there is a model.
 
         Args:
-            sizes: attention to number of gates.
+            sizes: attention to the numbers of heads that have gates.
         """
         for name, target in (self.targets or {}).items():
-            number = sum(sizes.values()) if name == ALL else sizes.get(name, 0)
+            members = sizes.values() if name == ALL else [sizes.get(name, GatedHeads(0))]
+            number = sum(each.number for each in members)
+            protected = sum(each.protected for each in members)
             if not number:
                 raise ValueError(
                     f"--target-heads names {name}, which has no gates in this model: add "
                     f"it to --head-gates, or leave it out"
                 )
+            whose = "in all" if name == ALL else f"in {name}"
+            if target < protected:
+                raise ValueError(
+                    f"--target-heads asks for {target} heads {whose}, where {protected} copy and "
+                    f"always stay: give {protected} or more, or let copy heads go too with "
+                    f"--gate-copy-heads"
+                )
             if target > number:
-                whose = "in all" if name == ALL else f"in {name}"
                 raise ValueError(
                     f"--target-heads asks for {target} heads {whose}, but only "
                     f"{number} have gates: give {number} or less"
@@ -162,7 +174,7 @@ class HeadPenalty:
             violation = self._violation(group, state, state.updates)
             multiplier = state.multipliers[group.places[0]].to(violation)
             penalties.append(
-                group.num_heads * (multiplier * violation + RHO / 2 * violation.square())
+                group.num_free * (multiplier * violation + RHO / 2 * violation.square())
             )
         return torch.stack(penalties).sum()
 
@@ -178,9 +190,9 @@ class HeadPenalty:
         excess = []
         for group in self._groups(gates):
             values = torch.cat([gate.at_evaluation() for gate in group.gates])
-            is_decided = torch.stack([(gate.decision >= 0).all() for gate in group.gates]).all()
+            is_decided = torch.cat([gate.is_settled() for gate in group.gates]).all()
             distance = ((values > 0).sum() - group.target).abs()
-            excess.append(torch.where(is_decided, distance, group.num_heads))
+            excess.append(torch.where(is_decided, distance, group.num_free))
         return torch.stack(excess).sum().float()
 
     def decide(self, gates: Gates) -> None:
@@ -194,7 +206,9 @@ class HeadPenalty:
         for gate in _all(gates):
             gate.decide(gate.at_evaluation() >= 0.5)
         for group in self._groups(gates):
-            log_a = torch.cat([gate.log_a.detach() for gate in group.gates])
+            log_a = torch.cat(
+                [gate.log_a.detach().masked_fill(gate.is_protected, inf) for gate in group.gates]
+            )
             order = torch.argsort(log_a, descending=True, stable=True)
             is_open = torch.zeros_like(log_a, dtype=torch.bool)
             is_open[order[: group.target]] = True
@@ -231,9 +245,9 @@ class HeadPenalty:
     def _violation(self, group: _Group, state: PruningState, updates: int) -> Tensor:
         """e: how far the expected number of heads is above its present target, per head."""
         start = state.start[group.places[0]]
-        target = start + (group.target - start) * self._share(updates)
+        target = start + (group.free_target - start) * self._share(updates)
         expected = group.expected()
-        return (expected - target.to(expected)) / group.num_heads
+        return (expected - target.to(expected)) / max(1, group.num_free)
 
     def _groups(self, gates: Gates) -> list[_Group]:
         """The gates that share a target."""
@@ -255,15 +269,25 @@ class _Group:
     places: list[int]
 
     @property
-    def num_heads(self) -> int:
-        return _size(self.gates)
+    def num_free(self) -> int:
+        """Heads that a gate can close."""
+        number, protected = _sizes(self.gates)
+        return number - protected
+
+    @property
+    def free_target(self) -> int:
+        """How many of these are to stay."""
+        return self.target - _sizes(self.gates).protected
 
     def expected(self) -> Tensor:
         return _expected(self.gates)
 
 
-def _size(gates: Iterable[HardConcreteGate]) -> int:
-    return sum(gate.num_heads for gate in gates)
+def _sizes(gates: Iterable[HardConcreteGate]) -> GatedHeads:
+    gates = list(gates)
+    return GatedHeads(
+        sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
+    )
 
 
 def _all(gates: Gates) -> list[HardConcreteGate]:
@@ -271,5 +295,7 @@ def _all(gates: Gates) -> list[HardConcreteGate]:
 
 
 def _expected(gates: list[HardConcreteGate]) -> Tensor:
-    """C: the expected number of open heads."""
-    return torch.cat([gate.probability_open() for gate in gates]).sum()
+    """C: the expected number of open heads, protected ones not counted."""
+    return torch.cat(
+        [gate.probability_open().masked_fill(gate.is_protected, 0.0) for gate in gates]
+    ).sum()

@@ -19,7 +19,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import BinaryIO
@@ -78,6 +78,27 @@ def whole_file(target: Path) -> Iterator[BinaryIO]:
         temporary.discard()
 
 
+@contextlib.contextmanager
+def whole_set(targets: Sequence[Path]) -> Iterator[list[BinaryIO]]:
+    """Open files for writing that appear together when the block ends; after an error, none does.
+
+    Args:
+        targets: different files, in folders that exist.
+
+    Raises:
+        OSError: names the files.
+    """
+    with _staged_set(targets) as staged:
+        try:
+            yield [temporary.file for temporary in staged]
+        except OSError as error:
+            # Of another file it would carry that one's name, or be a sentence already
+            if error.errno is None or error.filename is not None:
+                raise
+            names = " and ".join(map(str, targets))
+            raise OSError(f"cannot write {names}, nothing was changed: {error}") from error
+
+
 def write_together(contents: Dictionary[Path, bytes]) -> None:
     """Write files; when one cannot be written, none of them changes.
 
@@ -90,16 +111,26 @@ def write_together(contents: Dictionary[Path, bytes]) -> None:
     Raises:
         OSError: names the file.
     """
-    clear_leftovers(contents)
+    with _staged_set(list(contents)) as staged:
+        for temporary, content in zip(staged, contents.values(), strict=True):
+            temporary.write(content)
+
+
+@contextlib.contextmanager
+def _staged_set(targets: Sequence[Path]) -> Iterator[list[TemporaryFile]]:
+    """Temporary files that are put in place together when the block ends."""
+    clear_leftovers(targets)
     staged: list[TemporaryFile] = []
     notes: list[TemporaryFile] = []
     placed = 0
     try:
-        for target, content in contents.items():
+        for target in targets:
             staged.append(TemporaryFile(target))
-            staged[-1].write(content)
-        if len(contents) > 1:
-            note_set(staged, contents, notes)
+        yield staged
+        for temporary in staged:
+            temporary.finish()
+        if len(staged) > 1:
+            note_set(staged, notes)
         for temporary in staged:
             temporary.put_in_place()
             placed += 1

@@ -9,7 +9,6 @@ import logging
 import os
 import random
 import re
-from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import BinaryIO, NamedTuple
 
@@ -44,12 +43,15 @@ class _Entry(NamedTuple):
     digest: str
 
 
-def note_set(
-    staged: list[TemporaryFile], contents: Dictionary[Path, bytes], notes: list[TemporaryFile]
-) -> None:
-    """Put a note of the set into each of its folders, before anything is replaced."""
+def note_set(staged: list[TemporaryFile], notes: list[TemporaryFile]) -> None:
+    """Put a note of the set into each of its folders, before anything is replaced.
+
+    Args:
+        staged: finished temporary files.
+        notes: gets the notes.
+    """
     name = f"{FORMAT}-{random.SystemRandom().randrange(10**12)}.json"
-    digests = [hashlib.sha256(content).hexdigest() for content in contents.values()]
+    digests = [_digest(temporary.path) for temporary in staged]
     for folder in dict.fromkeys(temporary.target.parent for temporary in staged):
         files = [
             {
@@ -62,6 +64,7 @@ def note_set(
         notes.append(_Note(folder / name))
         text = json.dumps({"format": FORMAT, "meaning": _MEANING, "files": files}, indent=1)
         notes[-1].write(text.encode())
+        notes[-1].finish()
     for note in notes:
         note.put_in_place()
 

@@ -37,7 +37,6 @@ class TemporaryFile:
             self.file.write(content)
         except OSError as error:
             raise self.error(error) from error
-        self.finish()
 
     def finish(self) -> None:
         """What was written is on the disk when this returns."""

@@ -28,6 +28,7 @@ from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     AttentionConfig,
     add_arguments,
+    as_arguments,
     heads_options,
     option_name,
     refuse_unknown,
@@ -41,7 +42,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.saved import heads_of_start
+from fairseq_entmax.models.saved import heads_of_start, start_of_heads
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -146,6 +147,9 @@ class AdaptiveModel(nn.Module):
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
             of_start = heads_of_start(prepared)
+            if of_start:
+                start, told = start_of_heads(prepared), as_arguments(of_start)
+                logger.info("the heads of each layer are those of %s: %s", start, told)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
             check_heads_apart(options, prepared)

@@ -121,6 +121,21 @@ class CopyOptions:
     markers: int
 
 
+def copy_options(copy: CopyOptions, config: AttentionConfig) -> dict[str, str]:
+    """The options by which a model copies so.
+
+    Args:
+        copy: where it copies from.
+        config: options of a model with the same mapping of its copy heads.
+    """
+    mapping = getattr(config, "copy_mapping", None)
+    return {
+        "copy_layer": str(copy.layer),
+        "copy_heads": ",".join(map(str, copy.heads)),
+        **({} if mapping is None else {"copy_mapping": mapping_text(mapping)}),
+    }
+
+
 # Options of fairseq's that leave no copy head, or no vocabulary to mix with, and why
 _REFUSED = {
     "no_cross_attention": "leaves no cross-attention to copy by",

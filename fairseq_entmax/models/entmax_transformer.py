@@ -36,7 +36,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.saved import start_of_heads
+from fairseq_entmax.models.saved import heads_of_start, start_of_heads
 from fairseq_entmax.modules import mark_future_mask
 
 fairseq_changes.install()
@@ -117,20 +117,29 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return int(self.cfg.head_seed)
 
 
-def check_command(args: Namespace, options: AttentionOptions) -> None:
-    """Check what a command line gives beside the model's options, before anything is made.
+def check_command(args: Namespace, options_of: Callable[[Any], AttentionOptions]) -> None:
+    """Check what a command line gives, before anything is made.
+
+    Args:
+        args: all options.
+        options_of: what the model's among them amount to, checked.
 
     Raises:
-        ValueError: the environment, the criterion or the data; names what is wrong.
+        ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
+    options = options_of(args)
     kernels.chosen()
     if start_of_heads(args) is None:
         check_heads_apart(options, args)
+    elif options.copy is not None:  # whose heads may have been pruned
+        started = Namespace(**{**vars(args), **heads_of_start(args)})
+        options = options_of(started)
+        check_heads_apart(options, started)
     if getattr(args, "save_dir", None) is None:  # no training
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     if hasattr(criterion, "check_options"):
-        criterion.check_options(args, {name: sum(options.heads[name]) for name in options.gated})
+        criterion.check_options(args, options.gated_heads())
     data_bin.check_training_data(args)
 
 
@@ -157,7 +166,7 @@ def architecture(
         stock_defaults(args)
         if isinstance(args, Namespace):
             with compat.stopping_command():
-                check_command(args, model_class.attention_options_of(args))
+                check_command(args, model_class.attention_options_of)
 
     return defaults
 

@@ -35,6 +35,7 @@ from fairseq_entmax.models.copy_config import (
 )
 from fairseq_entmax.modules import HardConcreteGate, Heads
 from fairseq_entmax.modules.attention import XFORMERS
+from fairseq_entmax.modules.gates import GatedHeads
 
 
 @dataclass(frozen=True)
@@ -82,9 +83,27 @@ class AttentionOptions:
         number = self.heads[attention][layer]
         if number == 0:
             return Heads(0, None)
-        gate = HardConcreteGate(number, **self.gate) if attention in self.gated else None
+        gate = self.build_gate(attention, layer) if attention in self.gated else None
         spec = self.specs[attention][layer]
         return Heads(number, spec.build(number, generator, self.mapping_defaults), gate)
+
+    def build_gate(self, attention: str, layer: int) -> HardConcreteGate:
+        """Make the gates of the heads of one attention in one layer, which has heads."""
+        number, protected = self.heads[attention][layer], self.protected(attention, layer)
+        return HardConcreteGate(number, **self.gate, protected=protected)
+
+    def gated_heads(self) -> dict[str, GatedHeads]:
+        """For each attention with gates, the numbers of its heads in all layers."""
+        return {
+            attention: GatedHeads(
+                sum(self.heads[attention]),
+                sum(
+                    len(self.protected(attention, layer))
+                    for layer in range(len(self.heads[attention]))
+                ),
+            )
+            for attention in self.gated
+        }
 
 
 def read_options(

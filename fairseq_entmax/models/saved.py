@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import logging
 import os
 from argparse import Namespace
 from dataclasses import dataclass
@@ -13,21 +12,18 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
-    as_arguments,
     heads_options,
     mapping_text,
     parse_mapping_option,
 )
+from fairseq_entmax.models.copy_config import CopyConfig, copy_options
 from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
-from fairseq_entmax.modules import HardConcreteGate
-
-logger = logging.getLogger(__name__)
 
 PREFIX = "entmax_"
 
@@ -106,11 +102,11 @@ class SavedModel:
         return mapping.double()
 
     def gates(self, attention: SavedAttention) -> list[float]:
-        """The gate of each head in evaluation; 1 where there are no gates."""
+        """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
-        gate = HardConcreteGate(attention.heads, **self.options.gate)
+        gate = self.options.build_gate(attention.attention, attention.layer)
         gate.load_state_dict(state)
         return gate.at_evaluation().tolist()
 
@@ -191,11 +187,16 @@ def heads_of_start(args: Any) -> dict[str, str]:
     """The heads of the pruned checkpoint from which training starts, as options.
 
     Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
-    that of the model which was pruned.
+    that of the model which was pruned. Where both models copy, so are the heads to copy by, and
+    their mapping if no option names one: heads that are left have other numbers than before. Unless
+    ``--copy-layer`` names another layer than that of the checkpoint.
 
     Nothing where options say how many heads there are, and where training starts from
     nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
     says so when it loads it).
+
+    Raises:
+        ValueError: options say that other heads are to be copied by than those of the checkpoint.
     """
     path = start_of_heads(args)
     if path is None:
@@ -206,9 +207,31 @@ def heads_of_start(args: Any) -> dict[str, str]:
         return {}
     if not start.is_pruned:
         return {}
-    heads = {**_mappings_of_start(args, start), **heads_options(start.options.heads)}
-    logger.info("the heads of each layer are those of %s: %s", path, as_arguments(heads))
-    return heads
+    return {
+        **_mappings_of_start(args, start),
+        **heads_options(start.options.heads),
+        **_copy_of_start(args, start),
+    }
+
+
+def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
+    if start.options.copy is None or getattr(args, "copy_heads", None) is None:
+        return {}
+    of_start, default, given = start.options.copy, CopyConfig(), CopyConfig.of(args)
+    own = copy_options(of_start, CopyConfig.of(start.args))
+    same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
+    if given.checked("copy_layer") not in (default.checked("copy_layer"), *same_layer):
+        return {}  # another layer, whose heads are as they are numbered in the start
+    heads = given.checked("copy_heads")
+    if heads not in (default.checked("copy_heads"), of_start.heads):
+        raise ValueError(
+            f"--copy-heads {','.join(map(str, heads))}: {start.path} was pruned, and copies by "
+            f"{own['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
+            f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
+        )
+    if given.checked("copy_mapping") is not None:
+        own.pop("copy_mapping", None)
+    return own
 
 
 def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:

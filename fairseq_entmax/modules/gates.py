@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,13 +37,26 @@ LEAST_LR_FACTOR, MOST_LR_FACTOR = 0.001, 10000.0
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
 
+class GatedHeads(NamedTuple):
+    """Numbers of heads that have gates.
+
+    Attributes:
+        number: of all.
+        protected: of those among them that no gate may close.
+    """
+
+    number: int
+    protected: int = 0
+
+
 class HardConcreteGate(nn.Module):
     """One gate for each head of one attention.
 
     In training a gate is ``clip(s (zeta - gamma) + gamma, 0, 1)`` with ``s = sigmoid((ln u -
     ln(1 - u) + log a) / beta)`` and one ``u ~ U(0, 1)`` for each head and batch; in
     evaluation ``s = sigmoid(log a)``. A gate can be decided, by :meth:`decide`: it is then
-    exactly 0 or 1, in training too, and ``log a`` gets no gradient.
+    exactly 0 or 1, in training too, and ``log a`` gets no gradient. A protected head has the gate 1,
+    whatever is drawn or decided.
 
     Args:
         num_heads: number of gates, 1 or more.
@@ -52,10 +66,12 @@ class HardConcreteGate(nn.Module):
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
+        protected: heads whose gate is 1 for ever, from 0.
 
     Attributes:
         weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
         decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
+        protected: as given; a checkpoint does not hold it.
         filled: names of the values that the last loaded state dict did not have. They
             kept their start.
 
@@ -65,6 +81,7 @@ class HardConcreteGate(nn.Module):
 
     weight: nn.Parameter
     decision: Tensor
+    _protected: Tensor
 
     def __init__(
         self,
@@ -73,6 +90,7 @@ class HardConcreteGate(nn.Module):
         stretch: tuple[float, float] = STRETCH,
         init: float = INIT,
         lr_factor: float = LR_FACTOR,
+        protected: Sequence[int] = (),
     ) -> None:
         super().__init__()
         if num_heads < 1:
@@ -82,6 +100,15 @@ class HardConcreteGate(nn.Module):
         self.lr_factor = check_lr_factor(lr_factor)
         self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
+        if not set(protected) <= set(range(num_heads)):
+            raise ValueError(
+                f"protected heads must be from 0 to {num_heads - 1}, not {tuple(protected)}"
+            )
+        self.protected = tuple(protected)
+        # Of numbers, which every way to spread a model over workers can send
+        mask = torch.zeros(num_heads, dtype=torch.uint8)
+        mask[list(self.protected)] = 1
+        self.register_buffer("_protected", mask, persistent=False)
         self.filled: list[str] = []
         self._uniform: Tensor | None = None
 
@@ -89,6 +116,11 @@ class HardConcreteGate(nn.Module):
     def num_heads(self) -> int:
         """Number of gates."""
         return self.weight.numel()
+
+    @property
+    def is_protected(self) -> Tensor:
+        """``(num_heads,)``: whether each head is protected."""
+        return self._protected != 0
 
     @property
     def log_a(self) -> Tensor:
@@ -113,7 +145,7 @@ class HardConcreteGate(nn.Module):
         return self._stretched(s)
 
     def probability_open(self) -> Tensor:
-        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided."""
+        """P(g != 0) of each gate: ``(num_heads,)``; exactly 0 or 1 where decided or protected."""
         gamma, zeta = self.stretch
         shift = self.temperature * math.log(-gamma / zeta)
         return self._decided_or(torch.sigmoid(self.log_a - shift))
@@ -128,7 +160,10 @@ class HardConcreteGate(nn.Module):
         self._uniform = uniform
 
     def decide(self, is_open: Tensor | None) -> None:
-        """Set every gate to 1 where ``is_open``, else to 0; None lets all learn again."""
+        """Set every gate to 1 where ``is_open``, else to 0; None lets all learn again.
+
+        Protected heads stay open all the same.
+        """
         with torch.no_grad():
             if is_open is None:
                 self.decision.fill_(UNDECIDED)
@@ -137,11 +172,18 @@ class HardConcreteGate(nn.Module):
 
     @property
     def is_decided(self) -> bool:
-        """Whether every gate is decided."""
-        return bool((self.decision != UNDECIDED).all())
+        """Whether every gate is decided, or protected."""
+        return bool(self.is_settled().all())
+
+    def is_settled(self) -> Tensor:
+        """``(num_heads,)``: whether each gate is decided, or protected."""
+        return (self.decision != UNDECIDED) | self.is_protected
 
     def extra_repr(self) -> str:
-        return f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}"
+        protected = f", protected={self.protected}" if self.protected else ""
+        return (
+            f"{self.num_heads}, temperature={self.temperature}, stretch={self.stretch}{protected}"
+        )
 
     def _stretched(self, s: Tensor) -> Tensor:
         gamma, zeta = self.stretch
@@ -150,7 +192,8 @@ class HardConcreteGate(nn.Module):
     def _decided_or(self, values: Tensor) -> Tensor:
         # With a gradient of zero, not none: distributed training waits for every gradient
         decided = self.decision.to(values.dtype)
-        return torch.where(self.decision == UNDECIDED, values, decided)
+        values = torch.where(self.decision == UNDECIDED, values, decided)
+        return values.masked_fill(self.is_protected, 1.0) if self.protected else values
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
@@ -166,6 +209,9 @@ def draw(gates: list[HardConcreteGate], *key: int) -> None:
 
     So a draw does not depend on what else drew random numbers before, and training that is
     stopped and resumed, or spread over processes, sees the same gates.
+
+    Protected heads have a number too, which nothing looks at: the others draw what they would
+    without protection.
 
     Args:
         gates: the gates of a model, in a fixed order.

@@ -19,24 +19,24 @@ from torch import Tensor
 from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.files import check_output, whole_file
 from fairseq_entmax.head_names import Head
-from fairseq_entmax.mappings import HeadsApart, HeadsSpec, Mapping
-from fairseq_entmax.mappings.layers import LayerSpec
+from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.models.config import (
-    AttentionConfig,
     heads_options,
     mapping_options,
-    parse_mapping_option,
 )
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
+from fairseq_entmax.pruning.left import (
+    HeadCounts,
+    Mappings,
+    check_budget,
+    check_heads,
+    head_counts,
+    heads_left,
+)
 from fairseq_entmax.pruning.settings import model_settings, settings_of, without_history
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
 STATE = "pruning_state."
-
-# Attention to the number of heads of each layer, bottom layer first
-HeadCounts = dict[str, list[int]]
-# Attention to the mapping of each layer, bottom layer first
-Mappings = dict[str, list[LayerSpec]]
 
 
 @dataclass(frozen=True)
@@ -54,6 +54,7 @@ class PruningReport:
             into the output projection.
         mappings_after: the mappings of the layers of each attention whose heads are apart, or
             were before pruning, of the result.
+        copy_after: the options of the copy, of the result; none where it does not copy.
     """
 
     heads_before: HeadCounts
@@ -64,6 +65,7 @@ class PruningReport:
     weight_bytes_after: int
     undecided: dict[Head, float]
     mappings_after: Mappings = field(default_factory=dict)
+    copy_after: dict[str, str] = field(default_factory=dict)
 
 
 def prune_checkpoint(
@@ -72,6 +74,7 @@ def prune_checkpoint(
     heads: Collection[Head] = (),
     overwrite: bool = False,
     undecided: bool = False,
+    copy_heads_too: bool = False,
 ) -> PruningReport:
     """Write a checkpoint without the closed heads of another, and without its gates.
 
@@ -82,7 +85,7 @@ def prune_checkpoint(
         output: the file to write.
         heads: heads to remove beside those that are closed.
         overwrite: replace ``output`` if it exists.
-        undecided: as for :func:`prune_state`.
+        undecided, copy_heads_too: as for :func:`prune_state`.
 
     Raises:
         FileNotFoundError: there is no such checkpoint, or no folder for the output.
@@ -92,7 +95,7 @@ def prune_checkpoint(
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
     check_output(output, overwrite)
-    pruned, report = _prune(read_model(path), heads, undecided)
+    pruned, report = _prune(read_model(path), heads, undecided, copy_heads_too)
     try:
         with whole_file(Path(output)) as file:
             torch.save(pruned, file)
@@ -103,7 +106,11 @@ def prune_checkpoint(
 
 
 def prune_state(
-    state: dict[str, Any], name: str, heads: Collection[Head] = (), undecided: bool = False
+    state: dict[str, Any],
+    name: str,
+    heads: Collection[Head] = (),
+    undecided: bool = False,
+    copy_heads_too: bool = False,
 ) -> tuple[dict[str, Any], PruningReport]:
     """Take the closed heads, and ``heads``, out of a loaded checkpoint, which stays as it is.
 
@@ -116,16 +123,19 @@ def prune_state(
         heads: heads to remove beside those that are closed.
         undecided: whether to take a model whose training had a budget of heads and ended before
             they were decided.
+        copy_heads_too: whether to take some of several heads that a model copies by, which goes
+            on to copy by the others.
 
     Raises:
         ValueError: the checkpoint is of another model, has neither gates nor ``heads`` to
-            remove, does not have one of ``heads``, or has not decided its heads.
+            remove, does not have one of ``heads``, has not decided its heads, or would lose a
+            head that it copies by.
     """
-    return _prune(model_of_state(state, name), heads, undecided)
+    return _prune(model_of_state(state, name), heads, undecided, copy_heads_too)
 
 
 def _prune(
-    model: SavedModel, heads: Collection[Head], undecided: bool
+    model: SavedModel, heads: Collection[Head], undecided: bool, copy_heads_too: bool
 ) -> tuple[dict[str, Any], PruningReport]:
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
@@ -133,23 +143,15 @@ def _prune(
             f"{model.path} has no head gates, so no head of it is closed: name the heads to remove, "
             f"such as --heads 'encoder-self:0.3,0.5;cross:2.1'"
         )
-    _check_heads(heads, model)
+    check_heads(heads, model)
     if not undecided:
-        _check_budget(model)
+        check_budget(model)
     weights = {key: value for key, value in state["model"].items() if not key.startswith(STATE)}
-    before, after = _counts(model), _counts(model)
-    mappings = _heads_apart(model)
+    left = heads_left(model, heads, copy_heads_too)
     between: dict[Head, float] = {}
-    for attention in model.attentions:
+    for attention, (kept, gates) in zip(model.attentions, left.of_attentions, strict=True):
         place = (attention.attention, attention.layer)
-        gates = model.gates(attention)
-        kept = [
-            head for head, gate in enumerate(gates) if gate > 0 and Head(*place, head) not in heads
-        ]
-        if place[0] in mappings and attention.heads:
-            mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
         between |= {Head(*place, head): gates[head] for head in kept if gates[head] < 1}
-        after[attention.attention][attention.layer] = len(kept)
         cut = _cut(model, attention, kept, gates)
         gone = [f"{attention.path}.{name}" for name in attention.weights if name not in cut]
         weights |= {f"{attention.path}.{name}": value for name, value in cut.items()}
@@ -157,7 +159,7 @@ def _prune(
             gone += [key for key in weights if key.startswith(f"{attention.path}_layer_norm.")]
         for key in gone:
             del weights[key]
-    options = {**heads_options(after), **mapping_options(mappings)}
+    options = {**heads_options(left.counts), **mapping_options(left.mappings), **left.copy}
     pruned = {
         **state,
         "model": weights,
@@ -171,14 +173,15 @@ def _prune(
     parameters_before, bytes_before = size_of(state["model"], shared)
     parameters_after, bytes_after = size_of(weights, shared)
     report = PruningReport(
-        before,
-        after,
+        head_counts(model),
+        left.counts,
         parameters_before,
         parameters_after,
         bytes_before,
         bytes_after,
         between,
-        mappings,
+        left.mappings,
+        left.copy,
     )
     return pruned, report
 
@@ -189,72 +192,24 @@ def checkpoint_heads(path: str) -> HeadCounts:
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
     """
-    return checkpoint_layers(path)[0]
+    model = read_model(path)
+    counts = head_counts(model)
+    for attention in model.attentions:
+        is_open = [gate > 0 for gate in model.gates(attention)]
+        counts[attention.attention][attention.layer] = sum(is_open)
+    return counts
 
 
-def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings]:
-    """The same, and the mappings of the layers of each attention whose heads are, or were, apart.
+def checkpoint_layers(
+    path: str, copy_heads_too: bool = False
+) -> tuple[HeadCounts, Mappings, dict[str, str]]:
+    """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``.
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
     """
-    model = read_model(path)
-    counts, mappings = _counts(model), _heads_apart(model)
-    for attention in model.attentions:
-        place = (attention.attention, attention.layer)
-        is_open = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
-        counts[place[0]][place[1]] = len(is_open)
-        if place[0] in mappings and attention.heads:
-            mappings[place[0]][place[1]] = attention.mapping.keep_heads(is_open)
-    return counts, mappings
-
-
-def _counts(model: SavedModel) -> HeadCounts:
-    """The heads of the attentions that the model has; ``--no-cross-attention`` leaves one out."""
-    present = dict.fromkeys(attention.attention for attention in model.attentions)
-    return {attention: list(model.options.heads[attention]) for attention in present}
-
-
-def _heads_apart(model: SavedModel) -> Mappings:
-    """The mappings of each attention whose heads are apart, or were before it was pruned."""
-    of_all = parse_mapping_option(AttentionConfig.of(model.args).attn_mapping)
-    return {
-        attention: list(model.options.specs[attention])
-        for attention in _counts(model)
-        if any(isinstance(spec, HeadsSpec) for spec in [*of_all, *model.options.specs[attention]])
-    }
-
-
-def _check_heads(heads: Collection[Head], model: SavedModel) -> None:
-    present, name = _counts(model), model.path
-    for head in sorted(heads):
-        layers = present.get(head.attention, [])
-        if head.layer >= len(layers):
-            raise ValueError(
-                f"{name} has no head {head}: its {head.attention} attention has {len(layers)} "
-                f"layers, counted from 0"
-            )
-        if head.head >= layers[head.layer]:
-            raise ValueError(
-                f"{name} has no head {head}: layer {head.layer} of its {head.attention} attention "
-                f"has {layers[head.layer]} heads, counted from 0"
-            )
-
-
-def _check_budget(model: SavedModel) -> None:
-    """Refuse a model that was to have a number of heads, and was not trained until it has."""
-    cfg, weights = model.state.get("cfg"), model.state["model"]
-    criterion = cfg.get("criterion") if cfg is not None else None
-    targets = criterion.get("target_heads") if isinstance(criterion, dict) else None
-    decisions = [value for key, value in weights.items() if key.endswith(".gate.decision")]
-    if not targets or all(bool((value >= 0).all()) for value in decisions):
-        return
-    updates = weights.get("pruning_state.num_updates", torch.tensor([-1])).item()
-    raise ValueError(
-        f"{model.path} is from update {updates} of a training with --target-heads {targets}, which had "
-        f"not yet decided which heads stay: train on, until after --decide-heads-at, or take the "
-        f"gates as they are with --undecided"
-    )
+    left = heads_left(read_model(path), (), copy_heads_too)
+    return left.counts, left.mappings, left.copy
 
 
 def _norms_before(model: SavedModel, attention: SavedAttention) -> bool:

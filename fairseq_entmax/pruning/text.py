@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from fairseq_entmax.models.config import as_arguments, heads_options, mapping_options
 from fairseq_entmax.pruning.surgery import HeadCounts, Mappings, PruningReport
 from fairseq_entmax.text_table import text_table
 
 
-def as_options(counts: HeadCounts, mappings: Mappings | None = None) -> str:
+def as_options(
+    counts: HeadCounts, mappings: Mappings | None = None, copy: Mapping[str, str] | None = None
+) -> str:
     """Options of ``fairseq-train`` that build a model with these heads, as a shell reads them.
 
     Args:
         counts: the heads of each layer.
         mappings: those of attentions whose heads are apart, which other heads have other texts of.
+        copy: the options of the copy; none for a model that does not copy.
     """
-    return as_arguments({**heads_options(counts), **mapping_options(mappings or {})})
+    return as_arguments(
+        {**heads_options(counts), **mapping_options(mappings or {}), **(copy or {})}
+    )
 
 
 def as_table(report: PruningReport, bytes_before: int, bytes_after: int) -> str:

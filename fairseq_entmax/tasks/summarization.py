@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-import numpy
-from fairseq.logging import metrics
 from fairseq.tasks import register_task
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from omegaconf import II
@@ -136,19 +134,6 @@ class EntmaxSummarizationTask(TranslationTask):
             extra_gen_cls_kwargs=extra,
             prefix_allowed_tokens_fn=prefix_allowed_tokens_fn,
         )
-
-    def reduce_metrics(self, logging_outputs: list[dict[str, Any]], criterion: Any) -> None:
-        """Log what fairseq's task does, in a form that checkpoints are loaded with."""
-        super().reduce_metrics(logging_outputs, criterion)
-        # The counts of --eval-bleu are NumPy arrays there, and go into checkpoints. Who loads
-        # these safely refuses arrays.
-        for aggregator in metrics.get_active_aggregators():
-            for name in ("_bleu_counts", "_bleu_totals"):
-                meter = aggregator.get(name)
-                if meter is not None:
-                    meter.val, meter.sum = (
-                        numpy.asarray(x).tolist() for x in (meter.val, meter.sum)
-                    )
 
     def _settings(self, args: Any) -> SearchSettings:
         """What the arguments of a generator say, and the task's options where they are silent."""

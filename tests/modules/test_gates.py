@@ -376,3 +376,56 @@ def test_at_every_temperature_some_draws_have_a_gradient(temperature):
 def test_half_precision_keeps_a_start_whatever_the_factor(init, lr_factor):
     gate = HardConcreteGate(1, init=init, lr_factor=lr_factor).half()
     assert gate.log_a.item() == pytest.approx(init, rel=1e-3 if abs(init) > 1 else 0.05)
+
+
+@pytest.mark.parametrize("training", [True, False])
+def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing(training):
+    gate = make([-4.0, -4.0, 0.1], protected=(1,)).train(training)
+    gate.use_draw(torch.tensor([0.5, 1e-4, 0.5], dtype=torch.float64))
+    for is_open in (None, torch.zeros(3, dtype=torch.bool)):
+        gate.decide(is_open)
+        values = [gate(), gate.probability_open(), gate.at_evaluation()]
+        assert [found[1].item() for found in values] == [1.0, 1.0, 1.0]
+    gate.decide(None)
+    (gate().sum() + gate.probability_open().sum()).backward()
+    assert gate.weight.grad[1] == 0
+    assert gate.weight.grad[2] != 0
+
+
+def test_the_gates_of_other_heads_are_what_they_are_without_protection():
+    gates = [HardConcreteGate(4, init=0.0, protected=heads) for heads in ((), (0, 2))]
+    drawn = []
+    for gate in gates:
+        gates_module.draw([gate], 3, 1, 4)
+        drawn.append((gate(), gate.probability_open(), gate.at_evaluation()))
+    for free, protected in zip(*drawn, strict=True):
+        assert torch.equal(protected[[1, 3]], free[[1, 3]])
+        assert protected[[0, 2]].tolist() == [1.0, 1.0]
+
+
+def test_gates_are_decided_when_those_are_that_nothing_protects():
+    gate = HardConcreteGate(2, protected=(0,))
+    assert not gate.is_decided
+    assert gate.is_settled().tolist() == [True, False]
+    assert HardConcreteGate(2, protected=(0, 1)).is_decided
+
+
+def test_protection_is_not_saved_so_that_every_checkpoint_of_gates_fits():
+    free, protected = HardConcreteGate(3, init=-4.0), HardConcreteGate(3, protected=(2,))
+    assert free.state_dict().keys() == protected.state_dict().keys()
+    protected.load_state_dict(free.state_dict())
+    assert protected.at_evaluation().tolist() == [0.0, 0.0, 1.0]
+    free.load_state_dict(protected.state_dict())
+    assert free.at_evaluation().tolist() == [0.0, 0.0, 0.0]
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
+def test_protection_goes_with_the_gate_to_other_precisions(dtype):
+    gate = HardConcreteGate(2, init=-4.0, protected=(1,)).to(dtype)
+    assert gate.eval()().tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("protected", [(2,), (-1,), (0, 5)])
+def test_a_protected_head_that_is_not_there_is_refused(protected):
+    with pytest.raises(ValueError, match=r"protected heads must be from 0 to 1, not \("):
+        HardConcreteGate(2, protected=protected)

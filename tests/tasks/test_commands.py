@@ -34,12 +34,12 @@ BLEU_ARGUMENTS = {"beam": 2, "max_len_b": 10, "lenpen": 0.9, "no_repeat_ngram_si
 
 @pytest.fixture(scope="module")
 def trained(data, tmp_path_factory):
-    """Checkpoints of both tasks; the training with ours had scored its search by BLEU."""
+    """Checkpoints of both tasks, whose trainings had scored their searches by BLEU."""
     folder = tmp_path_factory.mktemp("summaries")
     scored = ["--eval-bleu", f"--eval-bleu-args={json.dumps(BLEU_ARGUMENTS)}"]
     search = ["--length-penalty=wu", "--coverage-penalty=5", "--no-repeat-ngram-except=."]
     log = train(data, folder / "ours", TASK, "--max-update=8", *search, *scored)
-    train(data, folder / "stock", "--max-update=8", arch="transformer")
+    train(data, folder / "stock", "--max-update=8", *scored, arch="transformer")
     paths = {name: folder / name / "checkpoint_last.pt" for name in ("ours", "stock")}
     return SimpleNamespace(log=log, **paths)
 

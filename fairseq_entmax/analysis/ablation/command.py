@@ -38,6 +38,7 @@ from fairseq_entmax.analysis.arguments import (
     ALL,
     BLEU,
     LOSS,
+    ROUGE,
     add_ablate_options,
     check_counts,
     chosen_scores,
@@ -47,6 +48,8 @@ from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.head_names import Head
+from fairseq_entmax.paired_tests import require_scipy
+from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_score
 
 logger = logging.getLogger(__name__)
 
@@ -79,6 +82,9 @@ def main(arguments: Sequence[str]) -> None:
     metric = None
     if BLEU in args.scores:
         metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
+    rouge = None
+    if ROUGE in args.scores:
+        rouge = Rouge(RougeOptions(max_bytes=args.rouge_bytes, sentences=args.rouge_sentences))
     dataset = loading.load_dataset(task, args.gen_subset)
     (loaded,) = load_models(args, task)
     removals = _removals(args, loaded.model)
@@ -94,7 +100,9 @@ def main(arguments: Sequence[str]) -> None:
         for name in (JSON, TSV) if args.overwrite else ():
             (folder / name).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)
-        compared = results.compare(journal.finished, scorer, metric, args.bootstrap, args.seed)
+        compared = results.compare(
+            journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
+        )
     data = {
         "path": args.data,
         "subset": args.gen_subset,
@@ -133,8 +141,16 @@ def _check(args: Namespace) -> None:
     check_counts(args)
     if BLEU in args.scores and args.seed < 1:
         raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")
-    if LOSS in args.scores:
-        significance.require_scipy()
+    if LOSS in args.scores or ROUGE in args.scores:
+        require_scipy()
+    if ROUGE in args.scores:
+        require_rouge_score()
+    for name in ("rouge_bytes", "rouge_sentences"):
+        value, option = getattr(args, name), f"--{name.replace('_', '-')}"
+        if value is not None and ROUGE not in args.scores:
+            raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
+        if value is not None and not str(value).strip():
+            raise ValueError(f"{option} got {value!r}: give a text such as '</t>'")
     _check_output(args.output, args.overwrite)
 
 
@@ -184,8 +200,8 @@ def _check_sentences(args: Namespace, scorer: Scorer) -> None:
     for mark, remedy in (("\u2581", "sentencepiece"), ("@@ ", "subword_nmt")):
         if sum(mark in reference for reference in scorer.references) > len(scorer.ids) / 2:
             logger.warning(
-                "the references are full of %r, the mark of words cut into parts, which BLEU "
-                "takes for words: put them together with --post-process %s",
+                "the references are full of %r, the mark of words cut into parts, which BLEU and "
+                "ROUGE take for words: put them together with --post-process %s",
                 mark.strip(),
                 remedy,
             )
@@ -199,7 +215,7 @@ def _score_all(
     has_bar = args.log_format in (None, "tqdm") and not args.no_progress_bar
     has_bar = has_bar and sys.stderr.isatty()
     start = time.monotonic()
-    total = len(left) * len(scorer.ids) * len(args.scores)
+    total = len(left) * len(scorer.ids) * scorer.passes
     # Smoothing 0: the mean speed so far; a sentence's loss takes far less than its translation
     with tqdm(total=total, unit=" sentences", smoothing=0, disable=not has_bar) as bar:
         for number, removal in enumerate(left, start=1):

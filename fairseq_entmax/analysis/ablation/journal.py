@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
-from fairseq_entmax.analysis.ablation.removal import BLEU, LOSS, Names, SentenceScores
+from fairseq_entmax.analysis.ablation.removal import Names, SentenceScores
+from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
 from fairseq_entmax.head_names import parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
@@ -150,11 +151,14 @@ class Journal:
             raise self._damaged(number, reason) from None
         except ValueError as error:
             raise self._damaged(number, str(error)) from None
-        for score, values in ((LOSS, nll), (BLEU, translations)):
-            wanted = self._sentences if score in (self._scores or ()) else None
+        for name, scores, values in (
+            ("a loss", {LOSS}, nll),
+            ("a translation", OF_TEXT, translations),
+        ):
+            wanted = None if scores.isdisjoint(self._scores or ()) else self._sentences
             count = None if values is None else len(values)
             if self._sentences and count != wanted:
-                raise self._damaged(number, f"{count} sentences with {score}, not {wanted}")
+                raise self._damaged(number, f"{count} sentences with {name}, not {wanted}")
         return tuple(heads), SentenceScores(nll, translations)
 
     def _check(self, header: Any, wanted: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ import torch
 from fairseq import utils
 from torch import Tensor, nn
 
-from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.head_names import Head
@@ -144,7 +144,8 @@ class Scorer:
         ids: numbers of the sentences in the data set, ascending; scores have this order.
         target_tokens: tokens of each target, with the end of the sentence.
         references: the targets as text, joined from subwords as the translations are; empty
-            without BLEU.
+            without scores of text.
+        passes: how often a removal goes over the data.
 
     Raises:
         ValueError: the data has no sentence or no target side; ``--post-process`` is none that
@@ -163,7 +164,9 @@ class Scorer:
         self._samples, self._scores = samples, scores
         self._dictionary = task.target_dictionary
         self._decoders = []
-        if BLEU in scores:
+        self._has_text = not OF_TEXT.isdisjoint(scores)
+        self.passes = (LOSS in scores) + self._has_text
+        if self._has_text:
             self._decoders = [task.build_bpe(config.bpe), task.build_tokenizer(config.tokenizer)]
         if not samples:
             raise ValueError("the data has no sentence to score: give other data")
@@ -175,7 +178,7 @@ class Scorer:
         self.ids: list[int] = ids.sort().values.tolist()
         lengths = [s["target"].ne(self._dictionary.pad()).sum(-1).tolist() for s in samples]
         self.target_tokens: list[int] = self._in_order(lengths)
-        self.references = self._references() if BLEU in scores else []
+        self.references = self._references() if self._has_text else []
 
     def score(
         self, heads: Collection[Head], advance: Callable[[int], None] = lambda sentences: None
@@ -184,11 +187,11 @@ class Scorer:
 
         Args:
             heads: removed together; none scores the model as it is.
-            advance: called with a number of sentences whenever that many have one score more.
+            advance: called with a number of sentences whenever that many are through one pass.
         """
         with without_heads(self._model, heads):
             nll = self._losses(advance) if LOSS in self._scores else None
-            translations = self._translations(advance) if BLEU in self._scores else None
+            translations = self._translations(advance) if self._has_text else None
         return SentenceScores(nll, translations)
 
     def _losses(self, advance: Callable[[int], None]) -> list[float]:

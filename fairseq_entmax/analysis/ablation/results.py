@@ -18,7 +18,13 @@
 paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is of
 sacreBLEU's paired bootstrap. ``p_holm`` is corrected for all removals in the file by Holm's
 method. What was not asked for is null. The removals are sorted by harm, worst first: by the
-change of loss, else of BLEU.
+change of loss, else of BLEU, else of ROUGE-1.
+
+With ``--scores rouge``, ``rouge1``, ``rouge2`` and ``rougeL`` stand beside ``bleu``, in percent:
+the mean over documents of F1, or of recall with ``--rouge-bytes``; p is of the two-sided paired
+t-test over documents, as in Baan et al. 2019, *Understanding Multi-Head Attention in Abstractive
+Summarization*. ``significance`` then has ``"rouge": {"stem": true, "bytes": null, "sentences":
+null, "statistic": "f1"}``.
 """
 
 from __future__ import annotations
@@ -30,14 +36,19 @@ from typing import Any
 from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
+from fairseq_entmax.paired_tests import paired_t_test
+from fairseq_entmax.summaries.oov import MARKER
+from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_documents
 from fairseq_entmax.text_table import text_table
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often
 LEVEL = 0.05
 _FIELDS = ("value", "change", "p", "p_holm")
-_HEADINGS = {LOSS: "loss", BLEU: "BLEU"}
-_DIGITS = {LOSS: 4, BLEU: 2}
+_HEADINGS = {LOSS: "loss", BLEU: "BLEU", **NAMES}
+_DIGITS = {LOSS: 4, BLEU: 2, **dict.fromkeys(TYPES, 2)}
+# By what removals are sorted, the first that there is, and whether more of it is worse
+_HARM = {LOSS: 1, BLEU: -1, ROUGE_1: -1}
 
 
 def compare(
@@ -46,6 +57,7 @@ def compare(
     metric: Any,
     samples: int,
     seed: int,
+    rouge: Rouge | None = None,
 ) -> dict[str, Any]:
     """Hold every removal against the unchanged model.
 
@@ -55,30 +67,36 @@ def compare(
         metric: of :func:`significance.bleu_metric`; None without BLEU.
         samples: of the bootstrap.
         seed: of the bootstrap.
+        rouge: how ROUGE is computed; None without it.
 
     Returns:
         ``significance``, ``unchanged`` and ``removals`` of ``ablation.json``.
     """
     names = sorted(name for name in finished if name)
     systems = [finished[name] for name in [(), *names]]
-    unchanged: dict[str, float | None] = {LOSS: None, BLEU: None}
+    unchanged: dict[str, float | None] = dict.fromkeys((LOSS, BLEU, *(TYPES if rouge else ())))
     removals: list[dict[str, Any]] = [{"heads": list(name), **unchanged} for name in names]
     # Of all systems, and p of those that are held against the first
     scores: dict[str, tuple[list[float], list[float]]] = {}
     tests: dict[str, Any] = {}
     if finished[()].nll is not None:
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
+    texts = [system.translations or [] for system in systems]
     if metric is not None:
-        texts = [system.translations or [] for system in systems]
         result = significance.paired_bootstrap(texts, scorer.references, metric, samples, seed)
         scores[BLEU] = result.scores, result.p_values
         tests = {"bootstrap": samples, "seed": seed, "bleu_signature": result.signature}
+    if rouge is not None:
+        scores |= _rouge(rouge, texts, scorer.references)
+        how = rouge.options
+        tests["rouge"] = {"stem": how.stem, "bytes": how.max_bytes, "sentences": how.sentences}
+        tests["rouge"]["statistic"] = how.statistic
     for score, ((first, *others), p_values) in scores.items():
         unchanged[score] = first
         tested = zip(removals, others, p_values, significance.holm(p_values), strict=True)
         for removal, value, p, corrected in tested:
             removal[score] = dict(zip(_FIELDS, (value, value - first, p, corrected), strict=True))
-    score, sign = (LOSS, 1) if LOSS in scores else (BLEU, -1)
+    score, sign = next(harm for harm in _HARM.items() if harm[0] in scores)
     removals.sort(key=lambda removal: sign * removal[score]["change"], reverse=True)
     return {"significance": tests, "unchanged": unchanged, "removals": removals}
 
@@ -86,8 +104,38 @@ def compare(
 def _losses(nll: list[list[float]], tokens: list[int]) -> tuple[list[float], list[float]]:
     """The loss of each system a token, and p of those after the first."""
     first, *others = ([loss / n for loss, n in zip(row, tokens, strict=True)] for row in nll)
-    p_values = [significance.paired_t_test(first, other) for other in others]
+    p_values = [paired_t_test(first, other) for other in others]
     return [sum(row) / sum(tokens) for row in nll], p_values
+
+
+def _rouge(
+    rouge: Rouge, texts: list[list[str]], references: list[str]
+) -> dict[str, tuple[list[float], list[float]]]:
+    """ROUGE of each system, and p of those after the first."""
+    statistic = rouge.options.statistic
+    single_words = [_markers_as_words(text) for text in references]
+    systems = [
+        score_documents(rouge, [_markers_as_words(text) for text in system], [single_words])
+        for system in texts
+    ]
+    results = {}
+    for kind in TYPES:
+        first, *others = (
+            [getattr(document[kind], statistic) for document in system] for system in systems
+        )
+        p_values = [paired_t_test(first, other) for other in others]
+        results[kind] = [sum(row) / len(row) for row in (first, *others)], p_values
+    return results
+
+
+def _markers_as_words(text: str) -> str:
+    """Without the signs by which ROUGE would take a marker apart into the words unk and 0."""
+    return MARKER.sub(r"unkmarker\1", text)
+
+
+def _present(unchanged: Dictionary[str, float | None]) -> list[str]:
+    """The scores that there are, in the order in which they are shown."""
+    return [score for score in _HEADINGS if unchanged.get(score) is not None]
 
 
 def as_table(document: Dictionary[str, Any]) -> str:
@@ -95,7 +143,7 @@ def as_table(document: Dictionary[str, Any]) -> str:
 
     A last one says so where the bootstrap cannot find anything significant.
     """
-    scores = [score for score in (LOSS, BLEU) if document["unchanged"][score] is not None]
+    scores = _present(document["unchanged"])
     rows = [["removed"], ["nothing"]]
     for score in scores:
         rows[0] += [_HEADINGS[score], "change", "p", "p (Holm)"]
@@ -123,7 +171,7 @@ def _p_text(p: float) -> str:
 
 def as_tsv(document: Dictionary[str, Any]) -> str:
     """The same with all digits and tabs between columns; unknown values are empty."""
-    columns = [(score, field) for score in (LOSS, BLEU) for field in _FIELDS]
+    columns = [(score, field) for score in document["unchanged"] for field in _FIELDS]
     lines = ["\t".join(["removed", *(f"{score}_{field}" for score, field in columns)])]
     unchanged = {score: {"value": value} for score, value in document["unchanged"].items()}
     for removal in [{"heads": [], **unchanged}, *document["removals"]]:

@@ -9,10 +9,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import loading
-from fairseq_entmax.analysis.arguments import BLEU
+from fairseq_entmax.analysis.arguments import OF_TEXT
 
 # Generation options on which the first hypothesis does not depend
 PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
@@ -24,7 +25,7 @@ def scoring_settings(
     """The settings, in JSON's types.
 
     A checkpoint and data that are moved stay the same. Of the options of generation, which
-    matter to BLEU alone, only those that are not at fairseq's default are there, and the beam.
+    matter to generated text alone, only those that are not at fairseq's default are there, and the beam.
 
     Args:
         args: the parsed options.
@@ -43,7 +44,7 @@ def scoring_settings(
         "batch_size": args.batch_size,
         "required_batch_size_multiple": args.required_batch_size_multiple,
     }
-    if BLEU in args.scores:
+    if not OF_TEXT.isdisjoint(args.scores):
         settings["generation"] = _search(args, config)
         settings["text"] = {
             "post_process": args.post_process,
@@ -60,6 +61,13 @@ def _search(args: Namespace, config: Any) -> dict[str, Any]:
         name: value
         for name, value in OmegaConf.to_container(config.generation).items()
         if name not in PRINTED and (name == "beam" or value != defaults.get(name))
+    }
+    # A task that searches in another way has its own options beside those of fairseq's
+    known = vars(TranslationConfig())
+    search |= {
+        name: value
+        for name, value in OmegaConf.to_container(config.task).items()
+        if name not in known and name != "_name"
     }
     return {**search, "seed": args.seed} if args.sampling else search
 

@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from fairseq_entmax.paired_tests import check_lengths
+
 
 @dataclass(frozen=True)
 class BleuComparison:
@@ -22,43 +24,6 @@ class BleuComparison:
     scores: list[float]
     p_values: list[float]
     signature: str
-
-
-def require_scipy() -> Any:
-    """The module ``scipy.stats``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed; says how to get it.
-    """
-    try:
-        import scipy.stats
-    except ModuleNotFoundError as error:
-        raise ModuleNotFoundError(
-            "the test of significance for losses needs scipy, which is not installed: run "
-            "pip install 'fairseq-entmax[analysis]'",
-            name="scipy",
-        ) from error
-    return scipy.stats
-
-
-def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided paired t-test.
-
-    Args:
-        first: a score of each sentence, two sentences or more.
-        second: those of the other model, same order.
-
-    Returns:
-        p in [0, 1]; 1 where no score differs.
-
-    Raises:
-        ValueError: there are fewer than two sentences, or not as many in both.
-        ModuleNotFoundError: scipy is not installed.
-    """
-    _check_lengths(len(first), [len(second)])
-    if list(first) == list(second):
-        return 1.0
-    return float(require_scipy().ttest_rel(second, first).pvalue)
 
 
 def bleu_metric(tokenize: str | None, language: str) -> Any:
@@ -114,7 +79,7 @@ def paired_bootstrap(
     """
     from sacrebleu.significance import PairedTest
 
-    _check_lengths(len(references), [len(system) for system in systems])
+    check_lengths(len(references), [len(system) for system in systems])
     named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
     with _sacrebleu_seed(seed):
         test = PairedTest(
@@ -147,13 +112,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         corrected[place] = largest
     return corrected
-
-
-def _check_lengths(sentences: int, others: Sequence[int]) -> None:
-    if any(other != sentences for other in others):
-        raise ValueError(f"paired scores need the same sentences: {sentences} and {list(others)}")
-    if sentences < 2:
-        raise ValueError(f"a test of significance needs 2 sentences or more, not {sentences}")
 
 
 @contextmanager

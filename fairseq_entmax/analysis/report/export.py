@@ -8,8 +8,8 @@ from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.files import check_target
 from fairseq_entmax.analysis.report.charts import Figure
+from fairseq_entmax.files.targets import check_target
 
 try:
     import vl_convert

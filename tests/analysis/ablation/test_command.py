@@ -16,8 +16,10 @@ import sacrebleu
 import scipy.stats
 import torch
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from rouge_score import rouge_scorer
 
 from fairseq_entmax import pruning
+from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.command import main
 from fairseq_entmax.analysis.ablation.removal import Scorer, text_of
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
@@ -164,6 +166,91 @@ def test_bleu_is_sacrebleus_of_the_stored_translations(finished, targets):
         assert value == sacrebleu.corpus_bleu(texts, [joined(targets)]).score
         assert not any("▁" in text for text in texts)
     assert "bs:50" in found["significance"]["bleu_signature"]
+
+
+@pytest.fixture(scope="module")
+def by_rouge(source, tmp_path_factory):
+    """An ablation by all scores."""
+    output = tmp_path_factory.mktemp("rouge") / "out"
+    ablate(source, output, "--scores=loss,bleu,rouge", "--heads=cross:0.0,0.1,0.2,1.3")
+    return output
+
+
+def f1_of_documents(texts, targets, kind):
+    """ROUGE of each document by rouge-score itself, in percent."""
+    scorer = rouge_scorer.RougeScorer([kind], use_stemmer=True)
+    pairs = zip(joined(targets), texts, strict=True)
+    return [100 * scorer.score(*pair)[kind].fmeasure for pair in pairs]
+
+
+@pytest.mark.parametrize("kind", ["rouge1", "rouge2", "rougeL"])
+def test_rouge_is_the_mean_over_documents_with_the_paired_t_test(by_rouge, targets, kind):
+    found, sentences = document(by_rouge), stored(by_rouge)
+    before = f1_of_documents(sentences[()]["translations"], targets, kind)
+    assert found["unchanged"][kind] == pytest.approx(sum(before) / len(before), rel=1e-12)
+    p_values = []
+    for removal in found["removals"]:
+        after = f1_of_documents(sentences[tuple(removal["heads"])]["translations"], targets, kind)
+        entry = removal[kind]
+        assert entry["value"] == pytest.approx(sum(after) / len(after), rel=1e-12)
+        change = entry["value"] - found["unchanged"][kind]
+        assert entry["change"] == pytest.approx(change, abs=1e-12)
+        p_values.append(scipy.stats.ttest_rel(before, after).pvalue if after != before else 1.0)
+        assert entry["p"] == pytest.approx(p_values[-1], rel=1e-9)
+    assert max(p_values) > min(p_values)
+    corrected = [removal[kind]["p_holm"] for removal in found["removals"]]
+    assert corrected == pytest.approx(significance.holm(p_values), rel=1e-9)
+
+
+def test_rouge_changes_nothing_of_the_other_scores(source, by_rouge, tmp_path):
+    ablate(source, tmp_path / "out", "--heads=cross:0.0,0.1,0.2,1.3")
+    without, with_rouge = document(tmp_path / "out"), document(by_rouge)
+    assert with_rouge["significance"].pop("rouge") == {
+        "stem": True,
+        "bytes": None,
+        "sentences": None,
+        "statistic": "f1",
+    }
+    for entry in (with_rouge["unchanged"], *with_rouge["removals"]):
+        for kind in ("rouge1", "rouge2", "rougeL"):
+            del entry[kind]
+    assert with_rouge.pop("settings").pop("scores") == ["loss", "bleu", "rouge"]
+    assert without.pop("settings").pop("scores") == ["loss", "bleu"]
+    assert with_rouge == without
+
+
+def test_rouge_alone_sorts_by_rouge_1_and_goes_on_where_it_stopped(source, tmp_path, capsys):
+    out, options = tmp_path / "out", ["--scores=rouge", "--heads=cross:0.0,0.1,0.2,1.0"]
+    ablate(source, out, *options)
+    removals = document(out)["removals"]
+    values = [removal["rouge1"]["value"] for removal in removals]
+    assert values == sorted(values)
+    assert all(removal["loss"] is removal["bleu"] is None for removal in removals)
+    assert all(line["nll"] is None for line in stored(out).values())
+    before = {name: (out / name).read_bytes() for name in RESULTS}
+    journal = (out / "removals.jsonl").read_bytes().splitlines(keepends=True)
+    (out / "removals.jsonl").write_bytes(b"".join(journal[:3]) + journal[3][:9])
+    capsys.readouterr()
+    ablate(source, out, *options)
+    told = capsys.readouterr()
+    assert told.err.count(": scored") == 3
+    heads = "removed ROUGE-1 change p p (Holm) ROUGE-2 change p p (Holm) ROUGE-L change p p (Holm)"
+    assert told.out.splitlines()[0].split() == heads.split()
+    assert {name: (out / name).read_bytes() for name in RESULTS} == before
+
+
+def test_how_rouge_is_computed_can_be_changed_without_scoring_anew(source, by_rouge, capsys):
+    before = document(by_rouge)
+    options = ["--scores=loss,bleu,rouge", "--heads=cross:0.0", "--rouge-bytes=8"]
+    try:
+        ablate(source, by_rouge, *options, "--rouge-sentences=w3")
+        found = document(by_rouge)
+    finally:
+        ablate(source, by_rouge, *options[:2])
+    assert ": scored" not in capsys.readouterr().err
+    assert found["significance"]["rouge"]["statistic"] == "recall"
+    assert found["unchanged"]["rouge1"] != before["unchanged"]["rouge1"]
+    assert found["unchanged"]["bleu"] == before["unchanged"]["bleu"]
 
 
 def test_holms_correction_is_over_all_removals(finished):
@@ -334,7 +421,10 @@ def test_references_full_of_subwords_are_told(source, tmp_path, caplog):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is none of loss, bleu"),
+        (["--scores=loss,chrf"], "--scores got 'loss,chrf': 'chrf' is none of loss, bleu, rouge"),
+        (["--scores=rouge", "--rouge-bytes=0"], "--rouge-bytes got 0: give 1 or more"),
+        (["--rouge-bytes=75"], "--rouge-bytes got 75, which needs rouge among --scores"),
+        (["--scores=rouge", "--rouge-sentences="], "--rouge-sentences got '': give a text such"),
         (["--scores="], "--scores got '': '' is none of"),
         (["--bootstrap=0"], "--bootstrap got 0: sacreBLEU's bootstrap takes 1 or more"),
         (["--seed=0"], "--seed got 0: sacreBLEU's bootstrap takes 1 or more"),
@@ -383,6 +473,13 @@ def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path,
     assert not list(tmp_path.iterdir())
     ablate(source, tmp_path / "out", "--scores=bleu", "--heads=cross:0.1")
     assert document(tmp_path / "out")["removals"]
+
+
+def test_without_rouge_score_rouge_is_refused_before_anything_runs(source, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[summaries\]'"):
+        ablate(source, tmp_path / "out", "--scores=rouge")
+    assert not list(tmp_path.iterdir())
 
 
 def test_too_few_resamples_for_so_many_removals_are_told(source, tmp_path, capsys):

@@ -1,0 +1,55 @@
+"""Whether two systems that scored the same documents differ by more than chance."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+
+def require_scipy() -> Any:
+    """The module ``scipy.stats``.
+
+    Raises:
+        ModuleNotFoundError: it is not installed; says how to get it.
+    """
+    try:
+        import scipy.stats
+    except ModuleNotFoundError as error:
+        raise ModuleNotFoundError(
+            "the paired t-test needs scipy, which is not installed: run pip install "
+            "'fairseq-entmax[analysis]'",
+            name="scipy",
+        ) from error
+    return scipy.stats
+
+
+def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
+    """Two-sided paired t-test.
+
+    Args:
+        first: a score of each document, two documents or more.
+        second: those of the other system, same order.
+
+    Returns:
+        p in [0, 1]; 1 where no score differs.
+
+    Raises:
+        ValueError: there are fewer than two documents, or not as many in both.
+        ModuleNotFoundError: scipy is not installed.
+    """
+    check_lengths(len(first), [len(second)])
+    if list(first) == list(second):
+        return 1.0
+    return float(require_scipy().ttest_rel(second, first).pvalue)
+
+
+def check_lengths(documents: int, others: Sequence[int]) -> None:
+    """Refuse systems that cannot be paired.
+
+    Raises:
+        ValueError: there are fewer than two documents, or not as many in all.
+    """
+    if any(other != documents for other in others):
+        raise ValueError(f"paired scores need the same sentences: {documents} and {list(others)}")
+    if documents < 2:
+        raise ValueError(f"a test of significance needs 2 sentences or more, not {documents}")

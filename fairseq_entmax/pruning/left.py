@@ -1,0 +1,116 @@
+"""The heads that are left of a model, and which may be taken out of it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+import torch
+
+from fairseq_entmax.attentions import CROSS
+from fairseq_entmax.head_names import Head
+from fairseq_entmax.mappings import HeadsSpec
+from fairseq_entmax.mappings.layers import LayerSpec
+from fairseq_entmax.models.config import MAPPING_OPTIONS, AttentionConfig, parse_mapping_option
+from fairseq_entmax.models.saved import SavedModel
+from fairseq_entmax.pruning.copying import copy_of_kept
+
+# Attention to the number of heads of each layer, bottom layer first
+HeadCounts = dict[str, list[int]]
+# Attention to the mapping of each layer, bottom layer first
+Mappings = dict[str, list[LayerSpec]]
+
+
+class HeadsLeft(NamedTuple):
+    """The heads that are left.
+
+    Attributes:
+        of_attentions: of each of the model's attentions, the heads kept and the gates of all.
+        counts: of each attention the number of heads of each layer.
+        mappings: as :func:`mappings_apart`, of the heads kept.
+        copy: the options of the copy; none where the model does not copy.
+    """
+
+    of_attentions: list[tuple[list[int], list[float]]]
+    counts: HeadCounts
+    mappings: Mappings
+    copy: dict[str, str]
+
+
+def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool) -> HeadsLeft:
+    """The heads that are left without the closed ones and ``heads``.
+
+    Raises:
+        ValueError: a head that the model copies by would go.
+    """
+    left = HeadsLeft([], head_counts(model), mappings_apart(model), {})
+    for attention in model.attentions:
+        place = (attention.attention, attention.layer)
+        gates = model.gates(attention)
+        kept = [
+            head for head, gate in enumerate(gates) if gate > 0 and Head(*place, head) not in heads
+        ]
+        left.of_attentions.append((kept, gates))
+        left.counts[place[0]][place[1]] = len(kept)
+        if place[0] in left.mappings and attention.heads:
+            left.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
+        if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
+            left.copy.update(copy_of_kept(model, kept, gates, copy_heads_too))
+    return left
+
+
+def head_counts(model: SavedModel) -> HeadCounts:
+    """The heads of the attentions that the model has; ``--no-cross-attention`` leaves one out."""
+    present = dict.fromkeys(attention.attention for attention in model.attentions)
+    return {attention: list(model.options.heads[attention]) for attention in present}
+
+
+def mappings_apart(model: SavedModel) -> Mappings:
+    """The mappings of each attention whose heads are apart, or were before it was pruned."""
+    # Not of the specs, where --copy-mapping has made heads apart that it will make again
+    config = AttentionConfig.of(model.args)
+    of_all = parse_mapping_option(config.attn_mapping)
+    apart: Mappings = {}
+    for attention in head_counts(model):
+        own = getattr(config, MAPPING_OPTIONS[attention])
+        named = of_all + (parse_mapping_option(own) if own is not None else [])
+        if any(isinstance(spec, HeadsSpec) for spec in named):
+            apart[attention] = list(model.options.specs[attention])
+    return apart
+
+
+def check_heads(heads: Collection[Head], model: SavedModel) -> None:
+    """Refuse heads that a model does not have.
+
+    Raises:
+        ValueError: names the first of them, and what there is.
+    """
+    present, name = head_counts(model), model.path
+    for head in sorted(heads):
+        layers = present.get(head.attention, [])
+        if head.layer >= len(layers):
+            raise ValueError(
+                f"{name} has no head {head}: its {head.attention} attention has {len(layers)} "
+                f"layers, counted from 0"
+            )
+        if head.head >= layers[head.layer]:
+            raise ValueError(
+                f"{name} has no head {head}: layer {head.layer} of its {head.attention} attention "
+                f"has {layers[head.layer]} heads, counted from 0"
+            )
+
+
+def check_budget(model: SavedModel) -> None:
+    """Refuse a model that was to have a number of heads, and was not trained until it has."""
+    cfg, weights = model.state.get("cfg"), model.state["model"]
+    criterion = cfg.get("criterion") if cfg is not None else None
+    targets = criterion.get("target_heads") if isinstance(criterion, dict) else None
+    decisions = [value for key, value in weights.items() if key.endswith(".gate.decision")]
+    if not targets or all(bool((value >= 0).all()) for value in decisions):
+        return
+    updates = weights.get("pruning_state.num_updates", torch.tensor([-1])).item()
+    raise ValueError(
+        f"{model.path} is from update {updates} of a training with --target-heads {targets}, which had "
+        f"not yet decided which heads stay: train on, until after --decide-heads-at, or take the "
+        f"gates as they are with --undecided"
+    )

@@ -1,0 +1,1 @@
+"""Summaries: words outside the vocabulary, and scores of generated text."""

@@ -1,0 +1,37 @@
+"""Small texts, and output of fairseq-generate as it prints it."""
+
+from fairseq_entmax.cli import main
+
+LOG = "2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading model(s)\n"
+
+
+def printed(sentences, order=None, detokenized=True):
+    """What fairseq-generate prints: number to (source, target, hypotheses, the best first)."""
+    lines = [LOG]
+    for number in order or sorted(sentences):
+        source, target, *hypotheses = sentences[number]
+        lines += [f"S-{number}\t{source}\n", f"T-{number}\t{target}\n"]
+        for rank, hypothesis in enumerate(hypotheses):
+            lines.append(f"H-{number}\t-{rank}.5\t{hypothesis}\n")
+            if detokenized:
+                lines.append(f"D-{number}\t-{rank}.5\t{hypothesis}\n")
+            lines.append(f"P-{number}\t-0.1000 -0.2000\n")
+    return "".join([*lines, "Generate test with beam=5: BLEU4 = 1.00\n"])
+
+
+def written(folder, **texts):
+    """Files with these texts; name to path."""
+    paths = {}
+    for name, text in texts.items():
+        (folder / name).write_text(text, encoding="utf-8")
+        paths[name] = str(folder / name)
+    return paths
+
+
+def refused(capsys, *words):
+    """The one sentence with which the command refuses."""
+    capsys.readouterr()
+    assert main([str(word) for word in words]) == 1
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1, error
+    return error
