@@ -2,6 +2,10 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
+from fairseq_entmax.criterions.copying import (
+    CopyCrossEntropyCriterion,
+    CopyCrossEntropyWithHeadL0,
+)
 from fairseq_entmax.criterions.head_l0 import (
     CrossEntropyWithHeadL0,
     LabelSmoothedCrossEntropyWithHeadL0,
@@ -10,6 +14,8 @@ from fairseq_entmax.criterions.head_l0 import (
 )
 
 __all__ = [
+    "CopyCrossEntropyCriterion",
+    "CopyCrossEntropyWithHeadL0",
     "CrossEntropyWithHeadL0",
     "LabelSmoothedCrossEntropyWithHeadL0",
     "plain_criterion",

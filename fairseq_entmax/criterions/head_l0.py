@@ -90,6 +90,8 @@ class HeadL0Criterion(FairseqCriterion):
         Raises:
             ValueError: as the constructor and :meth:`check_model`.
         """
+        if hasattr(cls.stock, "check_options"):
+            cls.stock.check_options(options, gated_heads)
         penalty = read_penalty(options)
         if not gated_heads:
             raise cls._needs_gates()
@@ -101,6 +103,8 @@ class HeadL0Criterion(FairseqCriterion):
         Raises:
             ValueError: it has not, or they cannot be seen; says what to do.
         """
+        if hasattr(self.stock_criterion, "check_model"):
+            self.stock_criterion.check_model(model)
         if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
             raise ValueError(
                 f"--criterion {self.name} cannot see gates that --ddp-backend fully_sharded has "

@@ -26,6 +26,7 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
+    AttentionConfig,
     add_arguments,
     heads_options,
     option_name,
@@ -70,12 +71,14 @@ class AdaptiveModel(nn.Module):
 
     Attributes:
         attentions: those that models of the class have.
+        config: the options of models of the class, beside fairseq's.
         attention_options: what the options of this model's heads amount to.
         monitor: shows and records what heads learn.
         pruning_state: what head pruning remembers; None without gates.
     """
 
     attentions: ClassVar[tuple[str, ...]] = ATTENTIONS
+    config: ClassVar[type[AttentionConfig]] = AttentionConfig
     attention_options: AttentionOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None
@@ -91,13 +94,26 @@ class AdaptiveModel(nn.Module):
         dataclass = next(filter(None, options), None)
         if dataclass is not None and getattr(cls, "__dataclass", None) is None:
             gen_parser_from_dataclass(parser, dataclass())
-        add_arguments(parser)
+        add_arguments(parser, cls.config)
 
     @classmethod
     def _option_names(cls) -> set[str]:
         parser = ArgumentParser(add_help=False)
         cls.add_args(parser)
         return {action.dest for action in parser._actions}
+
+    @classmethod
+    def _namespace(cls, cfg: Any) -> Namespace:
+        """The ``model`` section of a configuration as options, with where training saves and starts.
+
+        Raises:
+            ValueError: a name looks like an option of this package, and is none.
+        """
+        refuse_unknown(cfg, cls._option_names(), cls.config)
+        names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
+        checkpoint = cfg._get_root().get("checkpoint") or {}
+        borrowed = {name: checkpoint.get(name) for name in names}
+        return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
@@ -109,7 +125,7 @@ class AdaptiveModel(nn.Module):
         Raises:
             ValueError: names the option, what was given, and what is allowed.
         """
-        return read_options(args, cls.attentions)
+        return read_options(args, cls.attentions, cls.config)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
@@ -122,8 +138,8 @@ class AdaptiveModel(nn.Module):
             ValueError: an option is wrong; names it, the value, and what is allowed.
         """
         with compat.stopping_command():
-            prepared = _namespace(args, cls._option_names()) if OmegaConf.is_config(args) else args
-            set_defaults(prepared)
+            prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
+            set_defaults(prepared, cls.config)
             check_stock_options(prepared)
             for name in ("encoder_layers_to_keep", "decoder_layers_to_keep"):
                 # fairseq's arguments make a list of it, and its models want a text
@@ -332,16 +348,3 @@ def _places(state_dict: Collection[str]) -> set[Place]:
     """The attentions that a state dict has weights of."""
     located = map(place_of, state_dict)
     return {place for place, _, _ in filter(None, located)}
-
-
-def _namespace(cfg: Any, known: Collection[str]) -> Namespace:
-    """The ``model`` section of a configuration as options, with where training saves and starts.
-
-    Raises:
-        ValueError: a name looks like an option of this package, and is none.
-    """
-    refuse_unknown(cfg, known)
-    names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
-    checkpoint = cfg._get_root().get("checkpoint") or {}
-    borrowed = {name: checkpoint.get(name) for name in names}
-    return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})

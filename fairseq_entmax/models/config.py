@@ -33,7 +33,7 @@ from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 MAPPING_OPTIONS = {name: f"{name.replace('-', '_')}_attn_mapping" for name in ATTENTIONS}
 HEADS_OPTIONS = {name: f"{name.replace('-', '_')}_attn_heads" for name in ATTENTIONS}
 # What looks like an option of this package, and is refused where it is none
-_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar")
+_OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_")
 
 
 def parse_mapping_option(value: Any) -> list[LayerSpec]:
@@ -110,7 +110,7 @@ def _check_flag(value: Any) -> bool:
     return value
 
 
-def _option(
+def option(
     default: Any,
     help: str,
     check: Callable[[Any], Any] = _check_flag,
@@ -136,7 +136,7 @@ def _option(
 
 def _mapping_of(attention: str) -> Any:
     help = f"mapping of {attention} attention, instead of --attn-mapping"
-    return _option(None, help, parse_mapping_option, "SPEC")
+    return option(None, help, parse_mapping_option, "SPEC")
 
 
 def _heads_of(attention: str) -> Any:
@@ -146,14 +146,14 @@ def _heads_of(attention: str) -> Any:
         f"one number for every layer; a head keeps the width that {stock}-attention-heads gives it"
     )
     every_layer = f"{stock}-attention-heads in every layer"
-    return _option(None, help, parse_head_counts, "N,N,...", every_layer)
+    return option(None, help, parse_head_counts, "N,N,...", every_layer)
 
 
 @dataclass
 class AttentionConfig:
     """The options of a model of this package, beside those of fairseq's."""
 
-    attn_mapping: str | list[str] = _option(
+    attn_mapping: str | list[str] = option(
         "entmax",
         "mapping of all attentions from scores to weights: softmax, sparsemax, entmax15, entmax "
         "(alpha learned per head) or entmax:alpha=1.33 (fixed); fusedmax, oscarmax, sqpnormmax, "
@@ -166,33 +166,33 @@ class AttentionConfig:
     encoder_self_attn_mapping: str | list[str] | None = _mapping_of(ENCODER_SELF)
     decoder_self_attn_mapping: str | list[str] | None = _mapping_of(DECODER_SELF)
     cross_attn_mapping: str | list[str] | None = _mapping_of(CROSS)
-    alpha_init: str | float = _option(
+    alpha_init: str | float = option(
         NORMAL,
         "start of a learned alpha = 1 + sigmoid(a): a drawn from N(0, 1), or a number strictly "
         "between 1 and 2 for every head; a mapping's own, entmax:init=1.5, comes first",
         lambda value: check_alpha_init(value, "the start of alpha"),
         "normal|NUMBER",
     )
-    tv_init: float = _option(
+    tv_init: float = option(
         TV_INIT,
         "start of a learned strength of total variation, entmax:tv=learned, above 0; a mapping's "
         "own, entmax:tv=learned:tv_init=0.3, comes first",
         lambda value: check_strength_init(value, "the start of tv"),
         "NUMBER",
     )
-    oscar_init: float = _option(
+    oscar_init: float = option(
         OSCAR_INIT,
         "start of a learned strength of OSCAR's clustering, entmax:oscar=learned, above 0",
         lambda value: check_strength_init(value, "the start of oscar"),
         "NUMBER",
     )
-    p_init: float = _option(
+    p_init: float = option(
         P_INIT,
         "start of a learned p of sqpnormmax:p=learned, strictly between 1 and 2",
         lambda value: check_p_init(value, "the start of p"),
         "NUMBER",
     )
-    share_alpha: str = _option(
+    share_alpha: str = option(
         SHARE_NONE,
         "one learned alpha, or whatever else a mapping learns, such as tv, oscar and p, per head "
         "(none), per layer and attention (layer), per attention (attention), or one in all (model); "
@@ -200,7 +200,7 @@ class AttentionConfig:
         _check_sharing,
         "|".join(SHARING),
     )
-    alpha_log_interval: int = _option(
+    alpha_log_interval: int = option(
         10,
         "write the values that the heads learn, such as every alpha, to a file of their name, such "
         "as alpha.jsonl, in the save directory each N updates; 0 for never",
@@ -210,7 +210,7 @@ class AttentionConfig:
     encoder_self_attn_heads: str | list[int] | None = _heads_of(ENCODER_SELF)
     decoder_self_attn_heads: str | list[int] | None = _heads_of(DECODER_SELF)
     cross_attn_heads: str | list[int] | None = _heads_of(CROSS)
-    head_gates: str | list[str] | None = _option(
+    head_gates: str | list[str] | None = option(
         None,
         f"attentions whose heads get a hard-concrete gate: any of {', '.join(ATTENTIONS)}; train "
         "them with --criterion label_smoothed_cross_entropy_with_head_l0 or another …_with_head_l0",
@@ -218,33 +218,33 @@ class AttentionConfig:
         "ATTENTION,...",
         "none",
     )
-    gate_temperature: float = _option(
+    gate_temperature: float = option(
         gates.TEMPERATURE,
         "temperature beta of the gates, from 0.01 and below 1",
         gates.check_temperature,
         "NUMBER",
     )
-    gate_stretch: str | float | list[float] = _option(
+    gate_stretch: str | float | list[float] = option(
         ",".join(map(str, gates.STRETCH)),
         "stretch limits gamma below 0 and zeta above 1 of the gates, written with an equals sign, "
         "or one number e for -e and 1 + e",
         gates.check_stretch,
         "GAMMA,ZETA",
     )
-    gate_init: float = _option(
+    gate_init: float = option(
         gates.INIT,
         "start of log a of every gate; from 2.4 on, with the other defaults, a gate starts as 1 "
         "in evaluation; from -10 to 10",
         gates.check_init,
         "NUMBER",
     )
-    gate_lr_factor: float = _option(
+    gate_lr_factor: float = option(
         gates.LR_FACTOR,
         "how much faster than other parameters log a learns, from 0.001 to 10000",
         gates.check_lr_factor,
         "NUMBER",
     )
-    freeze_decoder: bool = _option(
+    freeze_decoder: bool = option(
         False,
         "keep every parameter of the decoder as it is, shared embeddings included; for pruning "
         "the encoder of a trained model",
@@ -253,7 +253,7 @@ class AttentionConfig:
     @classmethod
     def of(cls, args: Any) -> AttentionConfig:
         """The options among others, those that are not given with their defaults."""
-        values = {option: getattr(args, option, None) for option in DEFAULTS}
+        values = {option: getattr(args, option, None) for option in defaults_of(cls)}
         return cls(**{option: value for option, value in values.items() if value is not None})
 
     def checked(self, option: str) -> Any:
@@ -266,13 +266,17 @@ class AttentionConfig:
         if value is None:
             return None
         try:
-            return _FIELDS[option].metadata["check"](value)
+            return self.__dataclass_fields__[option].metadata["check"](value)
         except ValueError as error:
             raise ValueError(f"{option_name(option)}: {error}") from None
 
 
-_FIELDS = {entry.name: entry for entry in fields(AttentionConfig)}
-DEFAULTS: dict[str, Any] = {name: entry.default for name, entry in _FIELDS.items()}
+def defaults_of(config: type[AttentionConfig]) -> dict[str, Any]:
+    """The options of a model, with their defaults."""
+    return {entry.name: entry.default for entry in fields(config)}
+
+
+DEFAULTS = defaults_of(AttentionConfig)
 
 
 def option_name(option: str) -> str:
@@ -297,24 +301,26 @@ def as_arguments(options: Dictionary[str, str]) -> str:
     )
 
 
-def add_arguments(parser: Any) -> None:
+def add_arguments(parser: Any, config: type[AttentionConfig] = AttentionConfig) -> None:
     """Add the options to an argparse parser or group. Defaults come from the architecture."""
-    for option, entry in _FIELDS.items():
+    for entry in fields(config):
         about = entry.metadata
         kind: dict[str, Any] = {"action": "store_true"}
         if about["metavar"] is not None:
             kind = {"metavar": about["metavar"], "type": _argument(about["check"])}
-        parser.add_argument(option_name(option), help=about["help"], **kind)
+        parser.add_argument(option_name(entry.name), help=about["help"], **kind)
 
 
-def set_defaults(args: Any) -> None:
+def set_defaults(args: Any, config: type[AttentionConfig] = AttentionConfig) -> None:
     """Fill in what was not given, as a fairseq architecture function does."""
-    for option, default in DEFAULTS.items():
+    for option, default in defaults_of(config).items():
         if getattr(args, option, None) is None:
             setattr(args, option, default)
 
 
-def refuse_unknown(names: Iterable[Any], known: Collection[str]) -> None:
+def refuse_unknown(
+    names: Iterable[Any], known: Collection[str], config: type[AttentionConfig] = AttentionConfig
+) -> None:
     """Refuse names in a YAML file that look like options of this package and are none.
 
     fairseq ignores names that it does not know, and the experiment would be another one.
@@ -322,14 +328,11 @@ def refuse_unknown(names: Iterable[Any], known: Collection[str]) -> None:
     Raises:
         ValueError: names the first of them.
     """
+    own = defaults_of(config)
     for name in map(str, names):
-        is_like = any(word in name for word in _OWN_WORDS) or get_close_matches(
-            name, DEFAULTS, 1, 0.8
-        )
+        is_like = any(word in name for word in _OWN_WORDS) or get_close_matches(name, own, 1, 0.8)
         if name not in known and is_like:
-            raise ValueError(
-                f"model.{name} is no option of this model; allowed: {', '.join(DEFAULTS)}"
-            )
+            raise ValueError(f"model.{name} is no option of this model; allowed: {', '.join(own)}")
 
 
 def _argument(check: Callable[[Any], Any]) -> Callable[[str], str]:

@@ -8,7 +8,8 @@ is ``entmax_transformer_iwslt_de_en``.
 from __future__ import annotations
 
 from argparse import Namespace
-from typing import Any
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import fsdp_wrap
@@ -81,6 +82,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
     """
 
+    encoder_class: ClassVar[type[EntmaxTransformerEncoder]] = EntmaxTransformerEncoder
     cfg: Any
 
     @classmethod
@@ -90,7 +92,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
-        return read_options(TransformerConfig.from_namespace(args), cls.attentions)
+        return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
@@ -103,7 +105,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     def build_encoder(cls, cfg: Any, src_dict: Any, embed_tokens: nn.Module) -> nn.Module:
         # Here, as the same seed is to give the same alphas as it always has
         cfg.head_seed = seed_of_its_own()
-        return EntmaxTransformerEncoder(cfg, src_dict, embed_tokens)
+        return cls.encoder_class(cfg, src_dict, embed_tokens)
 
     @classmethod
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: nn.Module) -> nn.Module:
@@ -132,17 +134,32 @@ def check_command(args: Namespace, options: AttentionOptions) -> None:
     data_bin.check_training_data(args)
 
 
-def _register_architectures() -> None:
+def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
+    """Register a counterpart of each architecture of fairseq's ``transformer``.
+
+    Args:
+        name: of the model; that of fairseq's architecture is put in place of ``transformer``.
+        model_class: the model.
+    """
+    prefix = name.removesuffix("transformer")
     for stock_name, stock_defaults in compat.stock_architectures().items():
-
-        def defaults(args: Any, stock_defaults: Any = stock_defaults) -> None:
-            set_defaults(args)
-            stock_defaults(args)
-            if isinstance(args, Namespace):
-                with compat.stopping_command():
-                    check_command(args, EntmaxTransformerModel.attention_options_of(args))
-
-        register_model_architecture("entmax_transformer", f"entmax_{stock_name}")(defaults)
+        defaults = architecture(model_class, stock_defaults)
+        register_model_architecture(name, prefix + stock_name)(defaults)
 
 
-_register_architectures()
+def architecture(
+    model_class: type[EntmaxTransformerModel], stock_defaults: Callable[[Any], None]
+) -> Callable[[Any], None]:
+    """What an architecture fills in, after which a command line is checked."""
+
+    def defaults(args: Any) -> None:
+        set_defaults(args, model_class.config)
+        stock_defaults(args)
+        if isinstance(args, Namespace):
+            with compat.stopping_command():
+                check_command(args, model_class.attention_options_of(args))
+
+    return defaults
+
+
+register_architectures("entmax_transformer", EntmaxTransformerModel)

@@ -27,6 +27,12 @@ from fairseq_entmax.models.config import (
     mapping_text,
     option_name,
 )
+from fairseq_entmax.models.copy_config import (
+    CopyConfig,
+    CopyOptions,
+    check_copy_heads,
+    read_copy,
+)
 from fairseq_entmax.modules import HardConcreteGate, Heads
 from fairseq_entmax.modules.attention import XFORMERS
 
@@ -44,6 +50,7 @@ class AttentionOptions:
         freeze_decoder: whether the decoder keeps its parameters in training.
         mapping_defaults: what a mapping's text is taken to say where it does not.
         log_interval: updates between two lines of the record of head values; 0 for none.
+        copy: where the model copies from its source; None where it does not.
     """
 
     specs: dict[str, list[LayerSpec]]
@@ -54,6 +61,14 @@ class AttentionOptions:
     freeze_decoder: bool
     mapping_defaults: dict[str, str]
     log_interval: int
+    copy: CopyOptions | None = None
+
+    def protected(self, attention: str, layer: int) -> tuple[int, ...]:
+        """The heads of a layer that no gate may close."""
+        copy = self.copy
+        if copy is None or copy.gated or (attention, layer) != (CROSS, copy.layer):
+            return ()
+        return copy.heads
 
     def build_heads(
         self, attention: str, layer: int, generator: torch.Generator | None = None
@@ -72,19 +87,24 @@ class AttentionOptions:
         return Heads(number, spec.build(number, generator, self.mapping_defaults), gate)
 
 
-def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> AttentionOptions:
+def read_options(
+    args: Any,
+    attentions: Sequence[str] = ATTENTIONS,
+    config_class: type[AttentionConfig] = AttentionConfig,
+) -> AttentionOptions:
     """Check the options of a model against each other.
 
     Args:
         args: options of the model, fairseq's and ours: an object with an attribute for each.
         attentions: those that the model has.
+        config_class: the options that the model has.
 
     Whether heads apart are as many as their layer has, :func:`check_heads_apart` says.
 
     Raises:
         ValueError: names the option, what was given, and what is allowed.
     """
-    config = AttentionConfig.of(args)
+    config = config_class.of(args)
     _check_attentions(config, attentions)
     specs = {attention: _mappings(config, args, attention) for attention in attentions}
     heads = {attention: _heads(config, args, attention) for attention in attentions}
@@ -95,6 +115,7 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
     }
     gated = config.checked("head_gates") or ()
     freeze_decoder = config.checked("freeze_decoder")
+    copy = read_copy(config, args, specs, heads) if isinstance(config, CopyConfig) else None
     _check_gated(gated, heads, args, freeze_decoder)
     return AttentionOptions(
         specs=specs,
@@ -108,11 +129,12 @@ def read_options(args: Any, attentions: Sequence[str] = ATTENTIONS) -> Attention
         freeze_decoder=freeze_decoder,
         mapping_defaults=defaults,
         log_interval=config.checked("alpha_log_interval"),
+        copy=copy,
     )
 
 
 def check_heads_apart(options: AttentionOptions, args: Any) -> None:
-    """Refuse heads apart that are not those of their layer, or share what they cannot share.
+    """Refuse heads apart, and heads to copy by, that are not those of their layer.
 
     Not as soon as options are read: the numbers of heads may be those of a pruned checkpoint.
 
@@ -124,6 +146,8 @@ def check_heads_apart(options: AttentionOptions, args: Any) -> None:
         ValueError: names the option, the layer, what was given, and what is allowed.
     """
     config = AttentionConfig.of(args)
+    if options.copy is not None:
+        check_copy_heads(options.copy, options.heads[CROSS])
     for attention, specs in options.specs.items():
         for layer, (spec, number) in enumerate(zip(specs, options.heads[attention], strict=True)):
             if not isinstance(spec, HeadsSpec) or number == 0:

@@ -63,6 +63,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         num_heads: number of heads that there are.
         filled: names of the parameters that the last loaded state dict did not have. They
             kept the values they had.
+        scores_of: heads whose scores stand behind the weights that ``need_head_weights`` returns.
 
     Raises:
         ValueError: an xFormers attention is asked for, which would bypass the mapping; the
@@ -146,6 +147,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         self.mapping = heads.mapping
         self.gate = heads.gate
         self.filled: list[str] = []
+        self.scores_of: tuple[int, ...] = ()
         self._observers: list[Callable[[Tensor], None]] = []
         # Otherwise fairseq calls torch's fused attention, which never shows the scores
         self.skip_embed_dim_check = True
@@ -194,7 +196,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
             The output ``(queries, batch, embed_dim)``, and the weights as probabilities
             before dropout and gates in float32 (float64 for a float64 model): ``(batch,
             queries, keys)``, or ``(heads, batch, queries, keys)`` with
-            ``need_head_weights``, or None. Without heads the weights are 0, in one head.
+            ``need_head_weights``, or None. Without heads the weights are 0, in one head. Behind
+            the weights of all heads stand the scores of those in ``scores_of``.
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
@@ -217,10 +220,14 @@ class MultiheadAttention(FairseqMultiheadAttention):
             return scores, values
         query_length, batch = query.size(0), query.size(1)
         wide = scores if scores.dtype == torch.float64 else scores.float()
-        probs = self.mapping(wide.view(batch, self.num_heads, query_length, -1))
+        wide = wide.view(batch, self.num_heads, query_length, -1)
+        probs = self.mapping(wide)
         for observer in self._observers:
             observer(probs)
         output = self._output(weighted_sum(self.dropout_module(probs.to(scores.dtype)), values))
+        if need_head_weights and self.scores_of:
+            # As a result of the layer, which --checkpoint-activations gives gradients
+            probs = torch.cat([probs, wide[:, list(self.scores_of)]], 1)
         if need_head_weights:
             return output, probs.transpose(0, 1)
         return output, probs.mean(dim=1) if need_weights else None

@@ -1,0 +1,240 @@
+"""Cross-entropy of models that copy, and an aid for their copy heads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as Dictionary
+from typing import Any
+
+import torch
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+from torch import Tensor
+
+from fairseq_entmax import compat
+from fairseq_entmax.criterions.copy_options import CopyCrossEntropyConfig
+from fairseq_entmax.criterions.head_l0 import with_head_l0
+from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.mappings.losses import fenchel_young_loss
+from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs, mixture_loss
+
+NAME = "copy_cross_entropy"
+
+
+@register_criterion(NAME, dataclass=CopyCrossEntropyConfig)
+class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
+    """Label-smoothed cross-entropy of the mixture of generator and copy, in log space.
+
+    The smoothing goes to the words that the generator can say, and none to markers. A target that
+    neither part can reach, such as a marker whose word was cut off the source, costs its smoothing
+    alone; such targets are counted, and the perplexity is of the others.
+
+    With ``--copy-loss-weight w`` each target that occurs in the source adds w times the
+    Fenchel-Young loss of each copy head against equal weights on its occurrences: the gradient
+    that a sparse head lacks where it gives them none.
+
+    Args:
+        task: fairseq's task.
+        sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy: as fairseq's
+            ``label_smoothed_cross_entropy``.
+        copy_loss_weight: w, 0 or more.
+
+    Raises:
+        ValueError: an option is out of range.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        sentence_avg: bool,
+        label_smoothing: float,
+        ignore_prefix_size: int = 0,
+        report_accuracy: bool = False,
+        copy_loss_weight: float = 0.0,
+    ) -> None:
+        super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
+        with compat.stopping_command():
+            check_weights(label_smoothing, copy_loss_weight)
+        self.copy_loss_weight = copy_loss_weight
+
+    @classmethod
+    def check_options(cls, options: Any, gated_heads: Dictionary[str, int]) -> None:
+        """Check the options of ``fairseq-train`` when they are read, before anything is made.
+
+        Raises:
+            ValueError: as the constructor; the architecture does not copy.
+        """
+        check_weights(
+            getattr(options, "label_smoothing", 0.0), getattr(options, "copy_loss_weight", 0.0)
+        )
+        if getattr(options, "copy_layer", None) is None:
+            raise _needs_copy(options.criterion)
+
+    def check_model(self, model: Any) -> None:
+        """Check that a model copies, and that the aid is defined for its copy heads.
+
+        Raises:
+            ValueError: it does not, or it is not; says what to do.
+        """
+        decoder = getattr(model, "decoder", None)
+        if not hasattr(decoder, "give_copy_scores"):
+            raise _needs_copy(NAME)
+        if self.copy_loss_weight:
+            copy_alphas(model)
+
+    def forward(
+        self, model: Any, sample: Any, reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """The loss of one batch: arguments and result are those of fairseq's criterion."""
+        if self.copy_loss_weight:
+            model.decoder.give_copy_scores()
+        logits, extra = model(**sample["net_input"], mixed=False)
+        target = model.get_targets(sample, (logits, extra))
+        parts: CopyParts = extra["copy"]
+        is_real = target.ne(self.padding_idx)
+        is_real[:, : self.ignore_prefix_size] = False
+
+        mixture = mixture_loss(logits, parts, target, with_smooth=self.eps > 0)
+        num_words = logits.size(-1)
+        loss = mixture.nll
+        if mixture.smooth is not None:
+            loss = self._smoothed(mixture.nll, mixture.smooth, target < num_words, num_words)
+        loss = loss * is_real
+        copyable = is_real & (parts.source[:, None, :] == target[..., None]).any(-1)
+        logged = {
+            "nll_loss": (mixture.nll * is_real).sum(),
+            "unreachable": (is_real & ~mixture.reachable).sum(),
+            "copyable": copyable.sum(),
+            "in_copy_support": (copyable & (mixture.copied > 0)).sum(),
+            "copy_share": (torch.sigmoid(-parts.switch) * is_real).sum(),
+        }
+        if self.copy_loss_weight:
+            aid = copy_loss(parts, target, copy_alphas(model), copyable)
+            loss = loss + self.copy_loss_weight * aid.to(loss.dtype)
+            logged["copy_loss"] = aid.sum()
+        if self.report_accuracy:
+            logged |= self._accuracy(model, logits, parts, target, is_real)
+        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        total = loss.sum() if reduce else loss.reshape(-1, 1)
+        logging_output = {
+            "loss": loss.sum().data if reduce else total.data,
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size,
+            **{name: value.data for name, value in logged.items()},
+        }
+        return total, sample_size, logging_output
+
+    def _smoothed(self, nll: Tensor, smooth: Tensor, is_word: Tensor, num_words: int) -> Tensor:
+        """fairseq's smoothing, which keeps what falls to a target from the other words."""
+        to_each = torch.where(is_word, self.eps / (num_words - 1), self.eps / num_words)
+        of_target = torch.where(is_word, 1.0 - self.eps - to_each, 1.0 - self.eps)
+        return of_target.to(nll.dtype) * nll + to_each.to(nll.dtype) * smooth
+
+    def _accuracy(
+        self, model: Any, logits: Tensor, parts: CopyParts, target: Tensor, is_real: Tensor
+    ) -> dict[str, Tensor]:
+        with torch.no_grad():
+            best = mixture_log_probs(logits, parts, model.decoder.num_words).argmax(-1)
+        return {"n_correct": (best.eq(target) & is_real).sum(), "total": is_real.sum()}
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
+        """Aggregate what batches and workers logged.
+
+        Beside those of fairseq's: ``copy_share``, the mean of 1 - g; ``copy_support``, how many
+        of a hundred targets that occur in the source the copy gives weight; ``copy_loss``, the
+        aid for one of these; ``unreachable``, how many of a hundred targets neither part can say.
+        """
+        super().reduce_metrics(
+            [
+                # What the perplexity is of
+                {**log, "ntokens": max(1, log.get("ntokens", 0) - log.get("unreachable", 0))}
+                for log in logging_outputs
+            ]
+        )
+
+        def total(name: str) -> Any:
+            return sum(log.get(name, 0) for log in logging_outputs)
+
+        tokens, copyable = total("ntokens"), total("copyable")
+        if tokens > 0:
+            metrics.log_scalar("copy_share", total("copy_share") / tokens, tokens, round=3)
+            metrics.log_scalar("unreachable", 100 * total("unreachable") / tokens, tokens, round=3)
+        if copyable > 0:
+            supported = 100 * total("in_copy_support") / copyable
+            metrics.log_scalar("copy_support", supported, copyable, round=2)
+            if any("copy_loss" in log for log in logging_outputs):
+                aid = total("copy_loss") / copyable / math.log(2)
+                metrics.log_scalar("copy_loss", aid, copyable, round=3)
+
+
+def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor) -> Tensor:
+    """The Fenchel-Young loss of the copy heads, their mean, for each word of the target.
+
+    Args:
+        parts: with scores.
+        target: ``(batch, target)``.
+        alphas: ``(heads,)``, of the copy heads.
+        copyable: ``(batch, target)``, whether a word of the target occurs in the source, and is
+            none of padding.
+
+    Returns:
+        ``(batch, target)``, float32 (float64 for float64); 0 where not copyable.
+    """
+    assert parts.head_scores is not None
+    assert parts.head_weights is not None
+    occurs = (parts.source[:, None, :] == target[..., None]) & copyable[..., None]
+    wanted = occurs.to(parts.head_scores.dtype) / occurs.sum(-1, keepdim=True).clamp(min=1)
+    losses = fenchel_young_loss(
+        parts.head_scores,
+        parts.head_weights,
+        wanted.expand_as(parts.head_scores),
+        alphas.to(parts.head_scores)[:, None, None],
+    )
+    return losses.mean(0) * copyable
+
+
+def copy_alphas(model: Any) -> Tensor:
+    """alpha of each copy head of a model ``(heads,)``.
+
+    Raises:
+        ValueError: the mapping of one is not alpha-entmax; says what to do.
+    """
+    decoder = model.decoder
+    mapping: Mapping = decoder.copy_attention().mapping
+    heads = list(decoder.copy.heads)
+    values = {
+        name: value.detach().expand(decoder.copy_attention().num_heads)[heads]
+        for name, value in mapping.head_values().items()
+    }
+    alphas = values.pop("alpha", None)
+    if alphas is None or alphas.isnan().any() or not all(v.isnan().all() for v in values.values()):
+        raise ValueError(
+            "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
+            "--copy-mapping one of these, or leave --copy-loss-weight out"
+        )
+    return alphas
+
+
+def check_weights(label_smoothing: Any, copy_loss_weight: Any) -> None:
+    """Refuse options out of range.
+
+    Raises:
+        ValueError: names the option and the value.
+    """
+    if not 0 <= float(label_smoothing) < 1:
+        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {label_smoothing}")
+    if not 0 <= float(copy_loss_weight) <= 1e6:
+        raise ValueError(f"--copy-loss-weight must be from 0 to 1e6, not {copy_loss_weight}")
+
+
+def _needs_copy(name: str) -> ValueError:
+    return ValueError(
+        f"--criterion {name} needs a model that copies: give --arch entmax_copy_transformer or "
+        f"another entmax_copy_… architecture, or --criterion label_smoothed_cross_entropy"
+    )
+
+
+CopyCrossEntropyWithHeadL0 = with_head_l0(CopyCrossEntropyCriterion)

@@ -1,0 +1,205 @@
+"""The options of models that copy words from their source, written once."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from fairseq_entmax.attentions import CROSS
+from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
+from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
+from fairseq_entmax.models.config import AttentionConfig, mapping_text, option
+
+# More words than a source of any length has, and a vocabulary that fits in memory
+MOST_MARKERS = 100_000
+
+
+def parse_copy_layer(value: Any) -> int:
+    """A layer, from 0, the bottom; or from -1, the top.
+
+    Raises:
+        ValueError: it is no whole number.
+    """
+    if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,4}\s*", str(value)):
+        raise ValueError(
+            f"must be the number of a decoder layer, from 0, the bottom, or from -1, the top, not "
+            f"{value!r}"
+        )
+    return int(value)
+
+
+def parse_copy_heads(value: Any) -> tuple[int, ...]:
+    """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it.
+
+    Raises:
+        ValueError: a part is no whole number of 0 or more; one is there twice.
+    """
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    texts = [str(part).strip() for part in parts]
+    if not texts or not all(re.fullmatch("[0-9]{1,6}", text) for text in texts):
+        raise ValueError(f"heads must be numbers from 0, such as 0 or 0,3, not {value!r}")
+    heads = tuple(sorted(map(int, texts)))
+    if len(set(heads)) < len(heads):
+        raise ValueError(f"a head is named twice in {value!r}")
+    return heads
+
+
+def parse_copy_mapping(value: Any) -> MappingSpec:
+    """The one mapping of the heads that copy.
+
+    Raises:
+        ValueError: as :func:`fairseq_entmax.mappings.registry.parse_mapping`; it is a list.
+    """
+    text = mapping_text(value)
+    if re.search(r"[,|()*]", text):
+        raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")
+    return parse_mapping(text)
+
+
+def _parse_markers(value: Any) -> int:
+    if isinstance(value, bool) or not re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value)):
+        raise ValueError(f"must be a whole number of 0 or more, not {value!r}")
+    if int(value) > MOST_MARKERS:
+        raise ValueError(f"must be {MOST_MARKERS:,} at the most, not {value}")
+    return int(value)
+
+
+@dataclass
+class CopyConfig(AttentionConfig):
+    """The options of a model that copies, beside those of any model of this package."""
+
+    copy_layer: int = option(
+        -1,
+        "decoder layer whose cross-attention says what is copied: from 0, the bottom, or from -1, "
+        "the top",
+        parse_copy_layer,
+        "N",
+    )
+    copy_heads: str | int | list[int] = option(
+        "0",
+        "heads of that layer whose weights, or their mean, are the distribution of the copy",
+        parse_copy_heads,
+        "N,N,...",
+    )
+    copy_mapping: str | None = option(
+        None,
+        "mapping of the copy heads alone, such as softmax where all others are sparsemax",
+        parse_copy_mapping,
+        "SPEC",
+        "that of their layer",
+    )
+    gate_copy_heads: bool = option(
+        False,
+        "let gates and their penalty close copy heads too; without it their gates are 1 for ever",
+    )
+    source_position_markers: int = option(
+        0,
+        "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
+        "lacks, stand at the end of the dictionary, as 'fairseq-entmax oov' makes it; 0 for "
+        "subwords",
+        _parse_markers,
+        "N",
+    )
+
+
+@dataclass(frozen=True)
+class CopyOptions:
+    """Where a model copies from its source.
+
+    Attributes:
+        layer: whose cross-attention says what is copied, from 0, the bottom.
+        heads: its heads whose mean is the distribution of the copy, in order.
+        gated: whether they may have gates and be pruned.
+        markers: words at the end of the dictionary that stand for unknown words of the source.
+    """
+
+    layer: int
+    heads: tuple[int, ...]
+    gated: bool
+    markers: int
+
+
+# Options of fairseq's that leave no copy head, or no vocabulary to mix with, and why
+_REFUSED = {
+    "no_cross_attention": "leaves no cross-attention to copy by",
+    "cross_self_attention": "mixes words of the target into the attention to the source",
+    "adaptive_input": "has no one table of words that copied words could be looked up in",
+    "adaptive_softmax_cutoff": "has no one distribution over words that the copy could mix with",
+    "decoder_layerdrop": "leaves the layer of the copy heads out at times",
+    "merge_src_tgt_embed": "changes the numbers of words after the data were made with them",
+}
+
+
+def read_copy(
+    config: CopyConfig, args: Any, specs: dict[str, list[LayerSpec]], heads: dict[str, list[int]]
+) -> CopyOptions:
+    """What the options of the copy amount to; ``--copy-mapping`` is put into ``specs``.
+
+    Args:
+        config: our options.
+        args: fairseq's.
+        specs: for each attention the mapping of each layer.
+        heads: for each attention the number of heads of each layer.
+
+    Raises:
+        ValueError: names the option, what was given, and what is allowed.
+    """
+    for name, reason in _REFUSED.items():
+        if getattr(args, name, None):
+            stock = "--" + name.replace("_", "-")
+            raise ValueError(f"{stock} {reason}: leave it out, or use entmax_transformer")
+    layers = len(heads[CROSS])
+    given = config.checked("copy_layer")
+    layer = given + layers if given < 0 else given
+    if not 0 <= layer < layers:
+        raise ValueError(
+            f"--copy-layer {given}: the decoder has {layers} layers, from 0 to {layers - 1}, or "
+            f"from -1 to {-layers}"
+        )
+    copy = CopyOptions(
+        layer,
+        config.checked("copy_heads"),
+        config.checked("gate_copy_heads"),
+        config.checked("source_position_markers"),
+    )
+    mapping = config.checked("copy_mapping")
+    if mapping is not None and copy.heads[-1] < heads[CROSS][layer]:
+        specs[CROSS][layer] = _with_mapping(
+            specs[CROSS][layer], heads[CROSS][layer], copy.heads, mapping
+        )
+    return copy
+
+
+def _with_mapping(
+    spec: LayerSpec, number: int, copy_heads: Sequence[int], mapping: MappingSpec
+) -> LayerSpec:
+    """The mapping of a layer, of that many heads, with another one for these heads."""
+    own = list(spec.heads) if isinstance(spec, HeadsSpec) else [spec] * number
+    if len(own) != number:
+        return spec  # which is refused, with the reason, where heads apart are checked
+    for head in copy_heads:
+        own[head] = mapping
+    return HeadsSpec(tuple(own))
+
+
+def check_copy_heads(copy: CopyOptions, heads: Sequence[int]) -> None:
+    """Refuse heads to copy by that the layer does not have.
+
+    Args:
+        copy: what :func:`read_copy` made.
+        heads: the number of heads of each layer of cross-attention.
+
+    Raises:
+        ValueError: names the option, the layer, what was given, and what is allowed.
+    """
+    number = heads[copy.layer]
+    if copy.heads[-1] < number:
+        return
+    named = ",".join(map(str, copy.heads))
+    there = f"heads 0 to {number - 1}" if number else "no heads, they were pruned"
+    raise ValueError(
+        f"--copy-heads {named}: layer {copy.layer} of the cross attention has {there}: name heads "
+        f"that it has, or another layer by --copy-layer"
+    )

@@ -1,0 +1,313 @@
+"""The model ``entmax_copy_transformer``, which copies words from its source.
+
+It is ``entmax_transformer`` with the distribution of a head, or the mean of some heads, of its
+cross-attention mixed into the generator's: the CopyTransformer of Gehrmann et al. 2018, after the
+pointer-generator of See, Liu and Manning 2017. Its architectures are those of
+``entmax_transformer`` with ``copy_`` in the name, and ``entmax_copy_transformer_opennmt``.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from fairseq import utils
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig
+from torch import Tensor, nn
+from torch.nn import functional
+
+from fairseq_entmax import compat
+from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions
+from fairseq_entmax.models.entmax_transformer import (
+    EntmaxTransformerDecoder,
+    EntmaxTransformerEncoder,
+    EntmaxTransformerModel,
+    architecture,
+    register_architectures,
+)
+from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs
+
+
+class WordEmbedding(nn.Embedding):
+    """An embedding in which markers, which have no row, look like the unknown word.
+
+    Args:
+        num_words: without markers.
+        embed_dim: width.
+        padding, unknown: numbers of these words.
+    """
+
+    padding_idx: int
+
+    def __init__(self, num_words: int, embed_dim: int, padding: int, unknown: int) -> None:
+        super().__init__(num_words, embed_dim, padding_idx=padding)
+        self.unknown = unknown
+        # As fairseq's embeddings start
+        nn.init.normal_(self.weight, mean=0, std=embed_dim**-0.5)
+        nn.init.constant_(self.weight[padding], 0)
+
+    def forward(self, words: Tensor) -> Tensor:
+        return super().forward(words.masked_fill(words >= self.num_embeddings, self.unknown))
+
+
+class CopyEncoder(EntmaxTransformerEncoder):
+    """An encoder that hands on which words it read."""
+
+    def forward(self, src_tokens: Tensor, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        encoded: dict[str, Any] = super().forward(src_tokens, *args, **kwargs)
+        return {**encoded, "src_tokens": [src_tokens]}
+
+
+class CopyDecoder(EntmaxTransformerDecoder):
+    """A decoder whose output is the log probabilities of words, generated or copied.
+
+    Args:
+        cfg: options of the model.
+        dictionary: of the target, markers included.
+        embed_tokens: of words without markers.
+
+    Attributes:
+        copy_switch: from the decoder's last state to the logit of g, the share of what is
+            generated.
+        num_words: words of the dictionary, markers included.
+    """
+
+    copy: CopyOptions
+
+    def __init__(self, cfg: Any, dictionary: Any, embed_tokens: nn.Embedding) -> None:
+        self.num_generated = embed_tokens.num_embeddings
+        super().__init__(cfg, dictionary, embed_tokens, no_encoder_attn=False)
+        self.num_words = len(dictionary)
+        self.copy_switch = nn.Linear(self.output_embed_dim, 1)
+        nn.init.xavier_uniform_(self.copy_switch.weight)
+        nn.init.zeros_(self.copy_switch.bias)
+        self.filled: list[str] = []
+        self._mixes = True
+
+    def build_output_projection(self, cfg: Any, dictionary: Any, embed_tokens: nn.Module) -> None:
+        # fairseq asks for the length alone
+        super().build_output_projection(cfg, range(self.num_generated), embed_tokens)
+
+    @contextmanager
+    def unmixed(self) -> Iterator[None]:
+        """Have :meth:`forward` return the generator's logits while this is open."""
+        before, self._mixes = self._mixes, False
+        try:
+            yield
+        finally:
+            self._mixes = before
+
+    def give_copy_scores(self) -> None:
+        """From now on, also return the scores that the copy's weights come from."""
+        self.copy_attention().scores_of = self.copy.heads
+
+    def copy_attention(self) -> MultiheadAttention:
+        """The cross-attention whose heads say what is copied."""
+        layer: Any = self.layers[self.copy.layer]
+        attention: MultiheadAttention = layer.encoder_attn
+        return attention
+
+    def forward(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None = None,
+        incremental_state: Any = None,
+        features_only: bool = False,
+        **options: Any,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """Decode; arguments are those of fairseq's decoder.
+
+        Returns:
+            The log probabilities of all words ``(batch, target, words)``, which are -inf at
+            markers that the copy gives no weight (inside :meth:`unmixed` the generator's logits
+            ``(batch, target, words without markers)``, with ``features_only`` the states); and a
+            dictionary, in which ``attn`` is the distribution of the copy and ``copy`` what the
+            mixture is made of.
+        """
+        output, extra = super().forward(
+            prev_output_tokens, encoder_out, incremental_state, features_only, **options
+        )
+        if features_only or not self._mixes:
+            return output, extra
+        return mixture_log_probs(output, extra["copy"], self.num_words), extra
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: dict[str, list[Tensor]] | None,
+        incremental_state: Any = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> tuple[Tensor, dict[str, Any]]:
+        """As fairseq's; alignments are always those of the copy."""
+        assert encoder_out is not None
+        of_heads: list[Tensor] = []
+        # What fairseq does with the weights would lose their precision in float16
+        handle = self.layers[self.copy.layer].register_forward_hook(
+            lambda _layer, _inputs, outputs: of_heads.append(outputs[1])
+        )
+        try:
+            features, extra = super().extract_features(
+                prev_output_tokens,
+                encoder_out,
+                incremental_state,
+                full_context_alignment,
+                self.copy.layer,
+            )
+        finally:
+            handle.remove()
+        parts = self._parts(features, of_heads[0], encoder_out["src_tokens"][0])
+        return features, {**extra, "attn": [parts.weights], "copy": parts}
+
+    def _parts(self, features: Tensor, of_heads: Tensor, source: Tensor) -> CopyParts:
+        attention = self.copy_attention()
+        own = of_heads[list(self.copy.heads)]
+        switch = functional.linear(features, self.copy_switch.weight, self.copy_switch.bias)
+        parts = CopyParts(switch.squeeze(-1).to(own.dtype), own.mean(0), source)
+        if not attention.scores_of:
+            return parts
+        return parts._replace(head_weights=own, head_scores=of_heads[attention.num_heads :])
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        """Keep the start of the switch where a checkpoint is of a model that does not copy."""
+        switch = self.copy_switch.named_parameters(f"{prefix}copy_switch")
+        self.filled = compat.fill_in(state_dict, switch)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+@register_model("entmax_copy_transformer")
+class EntmaxCopyTransformerModel(EntmaxTransformerModel):
+    """``entmax_transformer`` that copies words from its source.
+
+    Takes the options of ``entmax_transformer`` and those of
+    :mod:`fairseq_entmax.models.copy_config`. Source and target have one dictionary. A checkpoint
+    of a ``transformer`` or ``entmax_transformer`` can be loaded: the switch between generating and
+    copying starts as in a new model.
+
+    Source: Gehrmann, Deng and Rush 2018, *Bottom-Up Abstractive Summarization*, section 4; Baan et
+    al. 2019, *Understanding Multi-Head Attention in Abstractive Summarization*.
+    """
+
+    config = CopyConfig
+    encoder_class = CopyEncoder
+    decoder: CopyDecoder
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> Any:
+        markers = CopyConfig.of(args).checked("source_position_markers")
+        with compat.stopping_command():
+            check_dictionaries(task.source_dictionary, task.target_dictionary, markers)
+        return super().build_model(args, task)
+
+    @classmethod
+    def build_embedding(
+        cls, args: Any, dictionary: Any, embed_dim: int, path: str | None = None
+    ) -> nn.Embedding:
+        cfg = TransformerConfig.from_namespace(args)
+        markers = CopyConfig.of(cfg).checked("source_position_markers")
+        embedding = WordEmbedding(
+            len(dictionary) - markers, embed_dim, dictionary.pad(), dictionary.unk()
+        )
+        if path:
+            utils.load_embedding(utils.parse_embedding(path), dictionary, embedding)
+        return embedding
+
+    @classmethod
+    def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> nn.Module:
+        return CopyDecoder(cfg, tgt_dict, embed_tokens)
+
+    def take_heads(self, options: AttentionOptions, args: Any) -> None:
+        super().take_heads(options, args)
+        assert options.copy is not None
+        self.decoder.copy = options.copy
+
+    def forward(self, *args: Any, mixed: bool = True, **kwargs: Any) -> Any:
+        """Run the model.
+
+        Args:
+            *args, **kwargs: those of fairseq's.
+            mixed: whether the output is the log probabilities of all words; otherwise it is the
+                generator's logits, for a loss that needs no more of the mixture than a few words.
+
+        Returns:
+            As :meth:`CopyDecoder.forward`.
+        """
+        if mixed:
+            return super().forward(*args, **kwargs)
+        with self.decoder.unmixed():
+            return super().forward(*args, **kwargs)
+
+
+def check_dictionaries(source: Any, target: Any, markers: int) -> None:
+    """Refuse dictionaries that words cannot be copied by.
+
+    Args:
+        source, target: fairseq's dictionaries.
+        markers: how many there are to be at the end.
+
+    Raises:
+        ValueError: they differ, or do not end with that many markers; says what to do.
+    """
+    if source != target:
+        raise ValueError(
+            f"a model that copies needs one dictionary of source and target, not two of "
+            f"{len(source):,} and {len(target):,} words: prepare the data with fairseq-preprocess "
+            f"--joined-dictionary"
+        )
+    there = markers_of(target)
+    if there != markers:
+        raise ValueError(
+            f"--source-position-markers {markers}: the dictionary ends with {there} words "
+            f"<unk-0>, <unk-1> and so on: "
+            + (
+                f"give --source-position-markers {there}"
+                if there
+                else "make it with 'fairseq-entmax oov vocabulary', or leave the option out"
+            )
+        )
+
+
+def markers_of(dictionary: Any) -> int:
+    """How many markers ``<unk-0>``, ``<unk-1>`` and so on a dictionary ends with."""
+    last = re.fullmatch(r"<unk-(\d{1,9})>", dictionary[len(dictionary) - 1])
+    if last is None:
+        return 0
+    number = int(last[1]) + 1
+    ends = (dictionary[len(dictionary) - number + marker] for marker in range(number))
+    is_whole = number <= len(dictionary) and all(
+        word == f"<unk-{marker}>" for marker, word in enumerate(ends)
+    )
+    return number if is_whole else 0
+
+
+def _opennmt(args: Any) -> None:
+    """OpenNMT-py's CopyTransformer, as Baan et al. 2019 (section 4) use it."""
+    for side in ("encoder", "decoder"):
+        for name, value in (
+            ("layers", 4),
+            ("embed_dim", 512),
+            ("ffn_embed_dim", 2048),
+            ("attention_heads", 8),
+            ("normalize_before", True),
+        ):
+            _default(args, f"{side}_{name}", value)
+    _default(args, "share_all_embeddings", True)
+    compat.stock_architectures()["transformer"](args)
+
+
+def _default(args: Any, name: str, value: Any) -> None:
+    setattr(args, name, getattr(args, name, value))
+
+
+register_architectures("entmax_copy_transformer", EntmaxCopyTransformerModel)
+register_model_architecture("entmax_copy_transformer", "entmax_copy_transformer_opennmt")(
+    architecture(EntmaxCopyTransformerModel, _opennmt)
+)

@@ -1,0 +1,236 @@
+"""A generator and a copy of the source, mixed in log space.
+
+    p(w) = g generator(w) + (1 - g) sum of the copy's weights at source words that are w
+
+A pointer-generator (See, Liu and Manning 2017, equation 9; Gehrmann et al. 2018 for the
+Transformer). The vocabulary has V words; behind them may stand M markers, which the generator
+cannot say and the copy can: words of the source that the vocabulary lacks. A sparse copy gives a
+word exactly zero, so logarithms are taken only where the sum is positive, and no probability is
+clamped. Beside the logits nothing here is as wide as the vocabulary but what is asked for.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+# Beyond it the exponential of a float32 is not finite any more, with room for sums
+_MOST_EXPONENT = {torch.float64: 690.0}
+_ROWS_AT_ONCE = 2**22  # numbers of logits that are widened to float32 at once
+
+
+class CopyParts(NamedTuple):
+    """What a decoder that copies gives beside the generator's logits.
+
+    Attributes:
+        switch: ``(batch, target)``, the logit of g.
+        weights: ``(batch, target, source)``, the distribution of the copy.
+        source: ``(batch, source)``, the words; markers are V and more.
+        head_weights: ``(heads, batch, target, source)``, of which ``weights`` is the mean; None
+            where nobody asked for scores.
+        head_scores: the same shape, the scores that they come from; -inf at padding.
+    """
+
+    switch: Tensor
+    weights: Tensor
+    source: Tensor
+    head_weights: Tensor | None = None
+    head_scores: Tensor | None = None
+
+
+class MixtureLoss(NamedTuple):
+    """Of the mixture, for each word of the target; each ``(batch, target)``.
+
+    Attributes:
+        nll: -log p(target); 0 where ``reachable`` is false.
+        smooth: the sum of -log p(w) over the vocabulary's V words; None where not asked for.
+        reachable: whether p(target) > 0.
+        copied: the copy's probability of the target word.
+    """
+
+    nll: Tensor
+    smooth: Tensor | None
+    reachable: Tensor
+    copied: Tensor
+
+
+class _LogMix(torch.autograd.Function):
+    """log(exp(a) + exp(b) c) for a, b <= 0 and c >= 0, exact at c = 0 and at a = -inf."""
+
+    @staticmethod
+    def forward(ctx: Any, a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+        mixed = torch.where(c > 0, torch.logaddexp(a, b + c.log()), a)
+        ctx.save_for_backward(a, b, c, mixed)
+        return mixed
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        a, b, c, mixed = ctx.saved_tensors
+        has_mass = mixed > -torch.inf
+        whole = torch.where(has_mass, mixed, 0.0)
+        grad = torch.where(has_mass, grad, 0.0)
+        most = _MOST_EXPONENT.get(mixed.dtype, 80.0)
+        copy = grad * (b - whole).clamp(max=most).exp()
+        return grad * (a - whole).exp(), copy * c, copy
+
+
+def log_mix(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
+    """log(exp(a) + exp(b) c), with gradients of all three, also where a = -inf or c = 0.
+
+    Args:
+        a: log of the generator's part, <= 0; -inf where it has none.
+        b: log of the copy's share, <= 0, finite.
+        c: the copy's probability, >= 0.
+
+    Returns:
+        Of the shape that the three broadcast to; -inf where both parts are 0, with gradient 0.
+    """
+    mixed: Tensor = _LogMix.apply(*torch.broadcast_tensors(a, b, c))
+    return mixed
+
+
+def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
+    """Sum weights over the positions of equal words.
+
+    Args:
+        weights: ``(batch, target, source)``.
+        source: ``(batch, source)``, the words.
+
+    Returns:
+        ``(batch, target, source)``, at each position the sum of its word; and ``(batch,
+        source)``, true at one position of each word.
+    """
+    order = source.argsort(dim=1)
+    ordered = source.gather(1, order)
+    is_new = functional.pad(ordered[:, 1:] != ordered[:, :-1], (1, 0), value=True)
+    # Of each position the number of its word among the words of the sentence
+    word = torch.empty_like(order).scatter_(1, order, is_new.cumsum(1) - 1)
+    is_one = torch.empty_like(is_new).scatter_(1, order, is_new)
+    index = word[:, None, :].expand_as(weights)
+    sums = torch.zeros_like(weights).scatter_add(2, index, weights)
+    return sums.gather(2, index), is_one
+
+
+def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tensor:
+    """The log probabilities of all words.
+
+    Args:
+        logits: ``(batch, target, V)``, the generator's, of any floating dtype.
+        parts: the copy's.
+        num_words: V + M, markers included.
+
+    Returns:
+        ``(batch, target, num_words)``, float32 (float64 for float64); -inf at markers that
+        the copy gives no weight.
+    """
+    wide = _wide(logits)
+    weights, switch = parts.weights.to(wide.dtype), parts.switch.to(wide.dtype)[..., None]
+    generated = functional.log_softmax(wide, -1) + functional.logsigmoid(switch)
+    markers = num_words - logits.size(-1)
+    log_probs = functional.pad(generated, (0, markers), value=-torch.inf)
+    copied, is_one = of_each_word(weights, parts.source)
+    index = parts.source[:, None, :].expand_as(copied)
+    mixed = log_mix(log_probs.gather(2, index), functional.logsigmoid(-switch), copied)
+    scattered: Tensor = _Scattered.apply(log_probs, index, mixed, is_one)
+    return scattered
+
+
+class _Scattered(torch.autograd.Function):
+    """``scatter`` of values that are equal where their places are, one of which gets gradients."""
+
+    @staticmethod
+    def forward(ctx: Any, base: Tensor, index: Tensor, values: Tensor, is_one: Tensor) -> Tensor:
+        ctx.save_for_backward(index, is_one)
+        return base.scatter(2, index, values)
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor, None, Tensor, None]:
+        index, is_one = ctx.saved_tensors
+        return grad.scatter(2, index, 0.0), None, grad.gather(2, index) * is_one[:, None], None
+
+
+def mixture_loss(
+    logits: Tensor, parts: CopyParts, target: Tensor, with_smooth: bool = False
+) -> MixtureLoss:
+    """What a loss needs of the mixture, without its probabilities of all words.
+
+    Args:
+        logits: ``(batch, target, V)``, the generator's, of any floating dtype.
+        parts: the copy's.
+        target: ``(batch, target)``, words; markers are V and more.
+        with_smooth: whether to sum over the vocabulary as well.
+
+    Returns:
+        Float32 (float64 for float64).
+    """
+    num_words = logits.size(-1)
+    dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+    weights, switch = parts.weights.to(dtype), parts.switch.to(dtype)
+    log_generated, log_copied = functional.logsigmoid(switch), functional.logsigmoid(-switch)
+    words = target[..., None]
+    if with_smooth:
+        source = parts.source[:, None, :].expand(-1, target.size(1), -1)
+        words = torch.cat([words, source], -1)
+    known = words < num_words
+    picked, total = _of_generator(logits, words.where(known, 0), with_smooth)
+    generated = picked.masked_fill(~known, -torch.inf) + log_generated[..., None]
+    is_target = parts.source[:, None, :] == target[..., None]
+    copied = (weights * is_target).sum(-1)
+    log_probs = log_mix(generated[..., 0], log_copied, copied)
+    reachable = log_probs > -torch.inf
+    smooth = None
+    if with_smooth:
+        of_words, is_one = of_each_word(weights, parts.source)
+        mixed = log_mix(generated[..., 1:], log_copied[..., None], of_words)
+        counts = known[..., 1:] & is_one[:, None, :]
+        gained = torch.where(counts, mixed, 0.0) - torch.where(counts, generated[..., 1:], 0.0)
+        smooth = -(total + num_words * log_generated + gained.sum(-1))
+    return MixtureLoss(-log_probs.masked_fill(~reachable, 0.0), smooth, reachable, copied)
+
+
+def _of_generator(logits: Tensor, words: Tensor, with_sum: bool) -> tuple[Tensor, Tensor]:
+    """The log-softmax of logits at some words ``(…, K)``, and its sum over all ``(…)``."""
+    rows, index = logits.flatten(0, -2), words.flatten(0, -2)
+    picked, total = _PickedLogSoftmax.apply(rows, index, with_sum)
+    return picked.view(words.shape), total.view(words.shape[:-1])
+
+
+class _PickedLogSoftmax(torch.autograd.Function):
+    """A log-softmax at some words and its sum, with the gradient as the one tensor of its size."""
+
+    @staticmethod
+    def forward(ctx: Any, logits: Tensor, index: Tensor, with_sum: bool) -> tuple[Tensor, Tensor]:
+        dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32
+        log_sums = logits.new_empty(logits.size(0), dtype=dtype)
+        total = logits.new_zeros(logits.size(0), dtype=dtype)
+        for rows in _slices(logits):
+            wide = logits[rows].to(dtype)
+            log_sums[rows] = wide.logsumexp(1)
+            if with_sum:
+                total[rows] = wide.sum(1) - logits.size(1) * log_sums[rows]
+        ctx.save_for_backward(logits, index, log_sums)
+        return logits.gather(1, index).to(dtype) - log_sums[:, None], total
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx: Any, of_picked: Tensor, of_total: Tensor) -> tuple[Tensor, None, None]:
+        logits, index, log_sums = ctx.saved_tensors
+        whole = of_picked.sum(1) + logits.size(1) * of_total
+        grad = torch.empty_like(logits)
+        for rows in _slices(logits):
+            part = (logits[rows].to(log_sums.dtype) - log_sums[rows, None]).exp_()
+            part.mul_(-whole[rows, None]).add_(of_total[rows, None])
+            grad[rows] = part.scatter_add_(1, index[rows], of_picked[rows])
+        return grad, None, None
+
+
+def _slices(logits: Tensor) -> list[slice]:
+    rows = max(1, _ROWS_AT_ONCE // max(1, logits.size(1)))
+    return [slice(first, first + rows) for first in range(0, logits.size(0), rows)]
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor if tensor.dtype == torch.float64 else tensor.float()
