@@ -20,16 +20,16 @@ splits() {
         die "the package lists could not be read: the message is above"
 }
 
-UNITS=${UNITS:-pieces}
-case $UNITS in
-pieces) TOKENIZER=none SUBWORDS=sentencepiece:8000 ;;
-words)
-    # As Moses cuts them; those outside the vocabulary are copied by their number
-    TOKENIZER=moses SPEECH=en SUBWORDS=words:8000 MARKERS=60
+SUBWORDS=${VOCABULARY:-sentencepiece:8000}
+case $SUBWORDS in
+sentencepiece:[1-9]*) TOKENIZER=none ;;
+words:[1-9]*)
+    # As Moses cuts them; those of a text outside the vocabulary are copied by their number
+    TOKENIZER=moses SPEECH=en MARKERS=60
     MAX_WORDS=1000 # no pair is so long: none is left out
     DEFAULT_OUTPUT=$DEFAULT_OUTPUT-words
     ;;
-*) usage_error "UNITS is '$UNITS': give pieces or words" ;;
+*) usage_error "VOCABULARY is '$SUBWORDS': give sentencepiece:N or words:N, such as words:8000" ;;
 esac
 
 BATCH_TOKENS=4096 MOST_TOKENS=4096
@@ -45,9 +45,18 @@ TRAINING=(--label-smoothing 0.1
     --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 500)
 
 # The weight of the loss on the copy scores, by which a sparse copy head learns to start
-COPY_LOSS_WEIGHT=1.0
+COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-1}
 MODELS=(no-copy copy entmax15 entmax fusedmax sparse-copy-head)
-MODELS_HELP="no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head: see README.md"
+MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
+
+# Called once the options are read: the data have to be those that the vocabulary says
+canonical_model() {
+    local units=${OUTPUT-$output}/data-bin/units
+    if [[ -f $units && $(<"$units") != "$SUBWORDS" ]]; then
+        die "the data in ${units%/*} were prepared with VOCABULARY=$(<"$units"): say so here, too"
+    fi
+    printf '%s\n' "$1"
+}
 
 require_model() {
     [[ " ${MODELS[*]} " == *" $2 "* ]] || usage_error "$1 got '$2': give $MODELS_HELP"
@@ -61,10 +70,27 @@ model_options() {
     copy) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax) ;;
     entmax15 | entmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping "$1") ;;
     fusedmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax --cross-attn-mapping fusedmax) ;;
-    sparse-copy-head) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax --copy-mapping sparsemax --copy-loss-weight "$COPY_LOSS_WEIGHT") ;;
+    sparse-copy-head)
+        MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax
+            --copy-mapping sparsemax --copy-loss-weight "$COPY_LOSS_WEIGHT")
+        ;;
     esac
 }
 
-# As OpenNMT searches for summaries: Wu's length penalty, no trigram twice. A title is short
-TASK=entmax_summarization
-GENERATION=(--beam 5 --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3 --min-len 3 --max-len-a 0 --max-len-b 40)
+# Wu's length penalty and no trigram twice, as OpenNMT searches for summaries; a title is short
+GENERATION=(--beam 5 --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3
+    --min-len 3 --max-len-a 0 --max-len-b 40)
+rouge_options() { ROUGE=(--reference "$2/$1.$TARGET"); }
+
+PRUNE_LAYERS=2 PRUNE_HEADS=4
+PRUNE_MODELS=(copy)
+PRUNE_BUDGETS=all=12,all=6
+PRUNE_CRITERION=copy_cross_entropy_with_head_l0
+PRUNE_SCORES='ROUGE-1,ROUGE-2,ROUGE-L'
+PRUNE_UPDATES=1081 # an epoch has this many
+prune_schedules() {
+    from_scratch=()
+    fine_tuning=(--lr 0.001 --lr-scheduler polynomial_decay
+        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
+    tuning_length=1
+}
