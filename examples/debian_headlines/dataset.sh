@@ -15,7 +15,7 @@ if [[ -n ${RAW_DIR-} ]] && has_lists "$RAW_DIR"; then
 fi
 
 splits() {
-    have_lists
+    have_lists "$1"
     python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ||
         die "the package lists could not be read: the message is above"
 }
@@ -86,8 +86,9 @@ PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(copy)
 PRUNE_BUDGETS=all=12,all=6
 PRUNE_CRITERION=copy_cross_entropy_with_head_l0
+PRUNE_COMPARE=no
 PRUNE_SCORES='ROUGE-1,ROUGE-2,ROUGE-L'
-PRUNE_UPDATES=1081 # an epoch has this many
+PRUNE_UPDATES=1000 # an epoch has 1,081
 prune_schedules() {
     from_scratch=()
     fine_tuning=(--lr 0.001 --lr-scheduler polynomial_decay

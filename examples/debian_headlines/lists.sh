@@ -55,18 +55,19 @@ fetch_lists() {
     rm -rf "$dir/apt"
 }
 
-# have_lists: those of RAW_DIR; else those that were fetched before, which stay the same when
-# Debian's change, so that a training goes on with the data it began with; else fetches them.
+# have_lists DIR: those of RAW_DIR; else those that were fetched before, which stay the same when
+# Debian's change, so that a training goes on with the data it began with; else fetches them, by
+# way of DIR, which is removed where that fails.
 have_lists() {
-    local before=("$WRITING" "$BUILDING")
     if [[ -n ${RAW_DIR-} ]]; then
         LISTS=$RAW_DIR
         return
     fi
     LISTS=$output/raw
-    [[ -f $LISTS/.done ]] && return
-    begin_dir "$LISTS"
-    fetch_lists "$LISTS.tmp"
-    finish_dir "$LISTS" lists
-    WRITING=${before[0]} BUILDING=${before[1]}
+    if [[ -f $LISTS/.done ]]; then return; fi
+    mkdir -p "$1/raw"
+    fetch_lists "$1/raw"
+    mark_done "$1/raw/.done" lists
+    rm -rf "$LISTS"
+    mv "$1/raw" "$LISTS"
 }

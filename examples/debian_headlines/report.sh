@@ -92,13 +92,13 @@ analyse() {
     local on_device=()
     if [[ $device == cpu ]]; then on_device=(--cpu); fi
     fairseq-entmax analyze "$OUTPUT/data-bin" --source-lang "$SOURCE" --target-lang "$TARGET" \
-        --gen-subset test --of generated --path "$(joined : "${checkpoints[@]}")" \
+        --gen-subset test --of generated --task entmax_summarization "${GENERATION[@]}" --path "$(joined : "${checkpoints[@]}")" \
         --names "$(joined , "${models[@]}")" --output "$OUTPUT/compare" --overwrite \
-        "${ANALYSIS[@]}" --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
+        --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
     fairseq-entmax report "$OUTPUT/compare/analysis.json" --output "$OUTPUT/compare/report.html" --overwrite
 }
 
-step=$(fingerprint report "${models[@]}" "${ANALYSIS[@]}" "$(files_fingerprint "${checkpoints[@]}" "$OUTPUT"/data-bin/test.*)")
+step=$(fingerprint report "${models[@]}" "${GENERATION[@]}" "$(files_fingerprint "${checkpoints[@]}" "$OUTPUT"/data-bin/test.*)")
 if is_done "$OUTPUT/compare/.done" "$step" "$OUTPUT"/compare/{analysis.json,report.html}; then
     say "report of ${models[*]}: done before"
 else

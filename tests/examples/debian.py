@@ -80,3 +80,22 @@ def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
         ("binary-amd64_Packages", "".join(entry.packages() for entry in made)),
     ):
         (folder / f"{stem}_{name}{pack}").write_bytes(PACK[pack](text.encode()))
+
+
+def write_repository(folder: Path, made: Sequence[Entry]) -> None:
+    """Write `dists/stable` of a mirror: both lists below main, and the Release that names them."""
+    sums = []
+    for name, text in (
+        ("main/i18n/Translation-en", "".join(entry.translation() for entry in made)),
+        ("main/binary-amd64/Packages", "".join(entry.packages() for entry in made)),
+    ):
+        content = lzma.compress(text.encode())
+        path = folder / f"{name}.xz"
+        path.parent.mkdir(parents=True)
+        path.write_bytes(content)
+        for raw, ending in ((content, ".xz"), (text.encode(), "")):
+            sums.append(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {name}{ending}\n")
+    (folder / "Release").write_text(
+        "Origin: Debian\nSuite: stable\nCodename: stable\nArchitectures: amd64\n"
+        f"Components: main\nSHA256:\n{''.join(sums)}"
+    )
