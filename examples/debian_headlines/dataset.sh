@@ -87,7 +87,7 @@ PRUNE_MODELS=(copy)
 PRUNE_BUDGETS=all=12,all=6
 PRUNE_CRITERION=copy_cross_entropy_with_head_l0
 PRUNE_COMPARE=no
-PRUNE_SCORES='ROUGE-1,ROUGE-2,ROUGE-L'
+PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
 PRUNE_UPDATES=1000 # an epoch has 1,081
 prune_schedules() {
     from_scratch=()
