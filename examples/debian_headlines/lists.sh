@@ -1,6 +1,6 @@
 # Where the package lists come from: sets LISTS, the folder that has them.
 #
-# shellcheck shell=bash disable=SC2034
+# shellcheck shell=bash disable=SC2034,SC2154 # prepare.sh sets output, and reads LISTS
 
 MIRROR="take main/i18n/Translation-en.xz and main/binary-amd64/Packages.xz from https://deb.debian.org/debian/dists/stable/, put both into a folder and name it in RAW_DIR"
 
