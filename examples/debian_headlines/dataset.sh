@@ -1,0 +1,97 @@
+# Descriptions of Debian's packages and their titles; see README.md.
+#
+# shellcheck shell=bash disable=SC2034
+
+SOURCE=source TARGET=target
+
+# shellcheck source=examples/debian_headlines/lists.sh
+source "$RECIPE/lists.sh"
+
+# Of a thousand source packages, those for validation and for the test: about 2,000 pairs each
+VALID_SOURCES=${VALID_SOURCES:-35} TEST_SOURCES=${TEST_SOURCES:-35}
+SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE"/{descriptions.py,lists.sh})")
+if [[ -n ${RAW_DIR-} ]] && has_lists "$RAW_DIR"; then
+    SPLITS_FROM+=("$(files_fingerprint "$RAW_DIR"/*Translation-en* "$RAW_DIR"/*Packages*)")
+fi
+
+splits() {
+    have_lists "$1"
+    python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ||
+        die "the package lists could not be read: the message is above"
+}
+
+SUBWORDS=${VOCABULARY:-sentencepiece:8000}
+case $SUBWORDS in
+sentencepiece:[1-9]*) TOKENIZER=none ;;
+words:[1-9]*)
+    # As Moses cuts them; those of a text outside the vocabulary are copied by their number
+    TOKENIZER=moses SPEECH=en MARKERS=60
+    MAX_WORDS=1000 # no pair is so long: none is left out
+    DEFAULT_OUTPUT=$DEFAULT_OUTPUT-words
+    ;;
+*) usage_error "VOCABULARY is '$SUBWORDS': give sentencepiece:N or words:N, such as words:8000" ;;
+esac
+
+BATCH_TOKENS=4096 MOST_TOKENS=4096
+LENGTH_UNIT=epochs LENGTH=7
+MODEL=(--encoder-layers 2 --decoder-layers 2
+    --encoder-embed-dim 128 --decoder-embed-dim 128
+    --encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512
+    --encoder-attention-heads 4 --decoder-attention-heads 4
+    --encoder-normalize-before --decoder-normalize-before
+    --share-all-embeddings --dropout 0.1)
+TRAINING=(--label-smoothing 0.1
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 500)
+
+# The weight of the loss on the copy scores, by which a sparse copy head learns to start
+COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-1}
+MODELS=(no-copy copy entmax15 entmax fusedmax sparse-copy-head)
+MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
+
+# Called once the options are read: the data have to be those that the vocabulary says
+canonical_model() {
+    local units=${OUTPUT-$output}/data-bin/units
+    if [[ -f $units && $(<"$units") != "$SUBWORDS" ]]; then
+        die "the data in ${units%/*} were prepared with VOCABULARY=$(<"$units"): say so here, too"
+    fi
+    printf '%s\n' "$1"
+}
+
+require_model() {
+    [[ " ${MODELS[*]} " == *" $2 "* ]] || usage_error "$1 got '$2': give $MODELS_HELP"
+}
+
+model_options() {
+    local copies=(--arch entmax_copy_transformer --criterion copy_cross_entropy)
+    if ((MARKERS > 0)); then copies+=(--source-position-markers "$MARKERS"); fi
+    case $1 in
+    no-copy) MODEL_OPTIONS=(--arch entmax_transformer --criterion label_smoothed_cross_entropy --attn-mapping softmax) ;;
+    copy) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax) ;;
+    entmax15 | entmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping "$1") ;;
+    fusedmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax --cross-attn-mapping fusedmax) ;;
+    sparse-copy-head)
+        MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax
+            --copy-mapping sparsemax --copy-loss-weight "$COPY_LOSS_WEIGHT")
+        ;;
+    esac
+}
+
+# Wu's length penalty and no trigram twice, as OpenNMT searches for summaries; a title is short
+GENERATION=(--beam 5 --length-penalty wu --lenpen 0.9 --no-repeat-ngram-size 3
+    --min-len 3 --max-len-a 0 --max-len-b 40)
+rouge_options() { ROUGE=(--reference "$2/$1.$TARGET"); }
+
+PRUNE_LAYERS=2 PRUNE_HEADS=4
+PRUNE_MODELS=(copy)
+PRUNE_BUDGETS=all=12,all=6
+PRUNE_CRITERION=copy_cross_entropy_with_head_l0
+PRUNE_COMPARE=no
+PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
+PRUNE_UPDATES=1000 # an epoch has 1,081
+prune_schedules() {
+    from_scratch=()
+    fine_tuning=(--lr 0.001 --lr-scheduler polynomial_decay
+        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
+    tuning_length=1
+}

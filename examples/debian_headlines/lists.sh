@@ -1,0 +1,73 @@
+# Where the package lists come from: sets LISTS, the folder that has them.
+#
+# shellcheck shell=bash disable=SC2034,SC2154 # prepare.sh sets output, and reads LISTS
+
+MIRROR="take main/i18n/Translation-en.xz and main/binary-amd64/Packages.xz from https://deb.debian.org/debian/dists/stable/, put both into a folder and name it in RAW_DIR"
+
+# has_lists FOLDER: with descriptions, and with what says which package is of which source
+has_lists() {
+    compgen -G "$1/*Translation-en*" >/dev/null && compgen -G "$1/*Packages*" >/dev/null
+}
+
+# take_lists FROM TO
+take_lists() { cp -- "$1"/*Translation-en* "$1"/*Packages* "$2"; }
+
+# update_lists DIR: apt-get update into a folder of its own, as any user, with descriptions, which
+# images for containers leave out. The machine's own lists stay as they are, and what else it
+# does after an update is left out. -c is read last, so that it can clear what was set before.
+update_lists() {
+    local dir=$1 text=${1//\\/\\\\}
+    text=${text//\"/\\\"}
+    mkdir -p "$dir"/{lists/partial,cache/archives/partial,state}
+    cat >"$dir/apt.conf" <<CONF
+#clear APT::Update;
+APT::Update::Error-Mode "any";
+#clear Acquire::Languages;
+Acquire::Languages { "en"; };
+Dir::State "$text/state/";
+Dir::State::lists "$text/lists/";
+Dir::State::status "/dev/null";
+Dir::Cache "$text/cache/";
+Debug::NoLocking "true";
+CONF
+    apt-get -c "$dir/apt.conf" update >"$dir/log" 2>&1 || {
+        cat "$dir/log" >&2
+        return 1
+    }
+}
+
+# fetch_lists DIR: from the machine's own lists, or by an update
+fetch_lists() {
+    local dir=$1 own
+    command -v apt-get >/dev/null ||
+        die "this machine has no apt to bring Debian's package lists: $MIRROR"
+    eval "$(apt-config shell own Dir::State::lists/d)"
+    if has_lists "$own"; then
+        say "lists: those of this machine, $own"
+        take_lists "$own" "$dir"
+        return
+    fi
+    say "lists: apt-get update into a folder of its own (about 16 MB)"
+    update_lists "$dir/apt" || die "apt-get update failed, its messages are above: run again when the mirror can be reached, or $MIRROR"
+    has_lists "$dir/apt/lists" ||
+        die "the sources of this machine's apt have no descriptions (Translation-en): $MIRROR"
+    take_lists "$dir/apt/lists" "$dir"
+    rm -rf "$dir/apt"
+}
+
+# have_lists DIR: those of RAW_DIR; else those that were fetched before, which stay the same when
+# Debian's change, so that a training goes on with the data it began with; else fetches them, by
+# way of DIR, which is removed where that fails.
+have_lists() {
+    if [[ -n ${RAW_DIR-} ]]; then
+        LISTS=$RAW_DIR
+        return
+    fi
+    LISTS=$output/raw
+    if [[ -f $LISTS/.done ]]; then return; fi
+    mkdir -p "$1/raw"
+    fetch_lists "$1/raw"
+    mark_done "$1/raw/.done" lists
+    rm -rf "$LISTS"
+    mv "$1/raw" "$LISTS"
+}
