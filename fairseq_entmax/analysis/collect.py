@@ -38,6 +38,7 @@ class Tables:
         self.source = tokens.TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
         self.target = tokens.TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
         self.annotations = annotations
+        self._in_source = torch.tensor(_in_source(task)).to(device)
 
     def batch(self, sample: Any) -> Batch:
         """The sentences of a batch of fairseq's data loader.
@@ -46,14 +47,27 @@ class Tables:
             ValueError: the annotations are of another text.
         """
         net_input, annotated = sample["net_input"], None
+        previous = net_input["prev_output_tokens"]
         if self.annotations is not None:
             annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
         return Batch(
             Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
-            Side.of(net_input["prev_output_tokens"], self.pad, self.eos, self.target),
+            Side.of(previous, self.pad, self.eos, self.target),
             self.source,
             annotated,
+            self._in_source[previous],
         )
+
+
+def _in_source(task: Any) -> list[int]:
+    """The number of each target token in the source's dictionary; -1 for special symbols."""
+    source, target = task.source_dictionary, task.target_dictionary
+    numbers = []
+    for symbol in target.symbols:
+        number = source.index(symbol)
+        is_word = number >= source.nspecial and source[number] == symbol
+        numbers.append(number if is_word else -1)
+    return numbers
 
 
 class DataCounts:

@@ -47,7 +47,8 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
         own["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
         if isinstance(measure, ImportanceMeasure):
             own["settings"][measure.option] = _KINDS[int]
-        is_there = not measure.is_optional or roots & {*own["head"], *own["layer"]}
+        is_always = measure.is_in_all and not measure.is_optional
+        is_there = is_always or roots & {*own["head"], *own["layer"]}
         for name, fields in own.items():
             shapes[name] |= fields
             required[name] += fields if declared is None or is_there else ()
