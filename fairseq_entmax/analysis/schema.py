@@ -23,6 +23,8 @@ _FRAME = {
     "layer": ("attention", "layer", "mapping", "heads"),
     "settings": ("measures",),
 }
+# What is no measure's and may be left out
+_OPTIONAL = {"layer": ("copy_heads",)}
 _KINDS: dict[type, JsonSchema] = {
     int: {"$ref": "#/$defs/count"},
     float: {"type": "number"},
@@ -55,7 +57,8 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
     for number in declared or ():
         shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
     for name, keys in _FRAME.items():
-        frame = {key: document["$defs"][name]["properties"][key] for key in keys}
+        known = document["$defs"][name]["properties"]
+        frame = {key: known[key] for key in (*keys, *_OPTIONAL.get(name, ()))}
         document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
         document["$defs"][name]["required"] = required[name]
     return document
