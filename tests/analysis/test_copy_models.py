@@ -239,7 +239,10 @@ def test_markers_are_words_that_can_be_copied_and_no_rare_words(folder):
     marker = len(task.source_dictionary) - 1
     sample["net_input"]["src_tokens"][0, 2] = marker
     sample["net_input"]["prev_output_tokens"][0, 1] = marker
-    size = sample["net_input"]["prev_output_tokens"].size(1), sample["net_input"]["src_tokens"].size(1)
+    size = (
+        sample["net_input"]["prev_output_tokens"].size(1),
+        sample["net_input"]["src_tokens"].size(1),
+    )
     weights = torch.zeros(1, 1, *size)
     weights[..., 2] = 1
     head = measure({"cross": {0: weights}}, sample, task)["cross"][0]["heads"][0]

@@ -33,6 +33,8 @@ _SCORES = {
     "rouge2": ("ROUGE-2", "points, on generated text"),
     "rougeL": ("ROUGE-L", "points, on generated text"),
 }
+# On cells alone, whatever the page's colours: it is read on each of theirs
+_INK = "#14161a"
 _FEWER, _SAME, _MORE = "#0072B2", "#d9d9d9", "#D55E00"
 
 
@@ -226,12 +228,9 @@ def _matrix(
         color=alt.Color("value:Q", scale=scale, title=title, legend=charts.top_legend()),
         tooltip=charts.head_tooltip(("value:Q", title, whole), *more),
     )
-    # Black is read on each of the colours
-    numbers = base.mark_text(fontSize=9, color="black").encode(
-        text=alt.Text("value:Q", format=short)
-    )
-    marks = base.mark_text(fontSize=15, color="black", dy=-5, dx=9).encode(text="mark:N")
-    frames = base.mark_rect(filled=False, stroke="black", strokeWidth=2.5)
+    numbers = base.mark_text(fontSize=9, color=_INK).encode(text=alt.Text("value:Q", format=short))
+    marks = base.mark_text(fontSize=15, color=_INK, dy=-5, dx=9).encode(text="mark:N")
+    frames = base.mark_rect(filled=False, stroke=_INK, strokeWidth=2.5)
     frames = frames.transform_filter("datum.copies")
     return charts.layered(rows, cells, numbers, marks, frames)
 

@@ -49,7 +49,9 @@ def rows(batch, weights, attention, head):
     """(sentence, step, weights of the real keys) of every real query."""
     queries, keys = batch.sides(attention)
     for number, of_sentence in enumerate(weights[:, head].tolist()):
-        real = [row for row, is_real in zip(of_sentence, queries.real[number], strict=True) if is_real]
+        real = [
+            row for row, is_real in zip(of_sentence, queries.real[number], strict=True) if is_real
+        ]
         for step, row in enumerate(real):
             known = zip(row, keys.real[number].tolist(), strict=True)
             yield number, step, [weight for weight, is_real in known if is_real]
