@@ -8,6 +8,10 @@ was given: the reference, or what the model generated.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
@@ -28,8 +32,6 @@ class CopyAgreement(WeightMeasure):
             "how often the largest weight is on the word that is being said, of the steps whose "
             "word is in the source",
             ("copy_agreement", "largest"),
-            is_main=True,
-            in_summary=True,
         ),
         Number(
             "copy-support",
@@ -52,6 +54,13 @@ class CopyAgreement(WeightMeasure):
             of_layer=True,
         ),
     )
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        """All of it; the first in tables of heads, too, where a model copies."""
+        copies = any("copying" in model for model in analysis["models"])
+        for place, number in enumerate(self.numbers):
+            is_main = copies and place == 0
+            yield replace(number, is_main=is_main, in_summary=is_main)
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         places = weights.batch.places_of_words
