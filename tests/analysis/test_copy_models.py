@@ -355,6 +355,15 @@ def test_options_on_search_need_generated_text(folder, tmp_path, capsys):
     assert not (tmp_path / "x").exists()
 
 
+def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, tmp_path):
+    pytest.importorskip("fairseq_entmax.tasks.summarization")
+    options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")
+    assert analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=") == 0
+    search = read(tmp_path)["search"]
+    names = ("task", "length_penalty", "coverage_penalty", "lenpen")
+    assert [search[name] for name in names] == ["entmax_summarization", "wu", 5, 0.9]
+
+
 def test_another_task_is_refused_with_those_that_are_not(folder, tmp_path, capsys):
     assert analyze(folder, tmp_path / "x", ["copy.pt"], "--task=translation_lev") != 0
     assert "the tasks translation and entmax_summarization" in capsys.readouterr().err
