@@ -1,7 +1,7 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
 In stages: :func:`analyse` loads what the options name; :func:`record` sums up the measures of
-weights in one pass; :func:`measure` finds by passes of their own what a head matters;
+weights in one pass, over what a model generates right after it did; :func:`measure` finds by passes of their own what a head matters;
 :func:`written` puts the document together.
 """
 
@@ -15,17 +15,20 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_entmax.analysis import document, loading, summary
+from fairseq_entmax.analysis import document, generation, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
+    GENERATED,
     MAPS,
+    REFERENCE,
     add_analyze_options,
     check_counts,
     chosen_measures,
 )
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables
 from fairseq_entmax.analysis.entries import model_entry
+from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
 from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import (
@@ -43,7 +46,7 @@ logger = logging.getLogger(__name__)
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(ANALYZE)
+    options = loading.data_parser(ANALYZE, generation=True)
     options.prog = "fairseq-entmax analyze"
     add_analyze_options(options)
     return options
@@ -59,6 +62,7 @@ def main(arguments: Sequence[str]) -> None:
     args = loading.parse(parser(), arguments)
     wanted = chosen_measures(args.measures)
     check_counts(args)
+    generation.check_options(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
     path = document.write(analysis, args.output)
@@ -70,6 +74,7 @@ class Study(NamedTuple):
     """What is looked at, and by what.
 
     Attributes:
+        datasets: for each model, the data set, or what it generates of it.
         costly: for each model, the measures that take passes of their own.
         sentences: whose maps to keep; None keeps those whose heads differ most.
     """
@@ -79,9 +84,20 @@ class Study(NamedTuple):
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
+    datasets: Sequence[Any]
     costly: list[list[ImportanceMeasure]]
     tables: Tables
     sentences: list[int] | None
+
+    @property
+    def is_generated(self) -> bool:
+        """Whether each model has targets of its own."""
+        is_generated: bool = self.args.of == GENERATED
+        return is_generated
+
+    def shown(self, sentences: Sequence[int]) -> list[int]:
+        """The first of some sentences, as many as a report can show maps of."""
+        return shown_at_most(self.datasets, [one.model for one in self.models], sentences)
 
 
 class Recorded(NamedTuple):
@@ -117,8 +133,9 @@ def analyse(
     if args.sentences is not None:
         sentences = _sentences(args.sentences, len(dataset))
         loading.check_lengths(task, dataset, networks, sentences)
-        shown = shown_at_most(dataset, networks, sentences)
-        if len(shown) < len(sentences):
+        shown = shown_at_most([dataset] * len(models), networks, sentences)
+        # Of what is generated nobody knows yet how long it is
+        if len(shown) < len(sentences) and args.of == REFERENCE:
             raise ValueError(
                 f"--sentences got {args.sentences!r}, whose maps are more than a report can show: "
                 f"the first {len(shown)} are not, give fewer or shorter ones"
@@ -128,7 +145,11 @@ def analyse(
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
     tables = Tables(task, loading.device_of(args), annotations)
-    study = Study(args, wanted, task, dataset, models, costly, tables, sentences)
+    datasets = [dataset] * len(models)
+    if args.of == GENERATED:
+        config = loading.configuration(args)
+        datasets = [GeneratedDataset(dataset, model, task, config) for model in networks]
+    study = Study(args, wanted, task, dataset, models, datasets, costly, tables, sentences)
     recorded = record(study)
     return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
 
@@ -147,21 +168,25 @@ def record(study: Study) -> Recorded:
         sample = on_device(sample, study.tables.source.rank.device)
         batch = study.tables.batch(sample)
         counts.update(sample, batch)
-        differences = [collector.update(sample, batch) for collector in collectors]
+        differences, lengths = [], batch.source.lengths
+        for collector, dataset in zip(collectors, study.datasets, strict=True):
+            own, text = sample, batch
+            if study.is_generated:
+                own = dataset.generate(sample)
+                text = study.tables.with_target(batch, own["net_input"]["prev_output_tokens"])
+            differences.append(collector.update(own, text))
+            lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
-            lengths = torch.maximum(batch.source.lengths, batch.target.lengths)
             chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    if chosen is None:
-        return Recorded(collectors, counts, study.sentences or [])
-    differing = chosen.sentences()
-    sentences = shown_at_most(study.dataset, networks, differing)
+    differing = (study.sentences or []) if chosen is None else chosen.sentences()
+    sentences = study.shown(differing)
     if len(sentences) < len(differing):
         logger.warning(
-            "of the %d sentences whose heads differ most, maps of %d are kept: more would be more "
-            "than a report can show",
+            "of the %d sentences %s, maps of %d are kept: more would be more than a report can show",
             len(differing),
+            "whose heads differ most" if chosen is not None else "of --sentences",
             len(sentences),
         )
     return Recorded(collectors, counts, sentences)
@@ -176,12 +201,13 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
     """
     args, device = study.args, study.tables.source.rank.device
     shares: list[dict[str, ByHead]] = []
-    for loaded, costly in zip(study.models, study.costly, strict=True):
+    each = zip(study.models, study.datasets, study.costly, strict=True)
+    for loaded, dataset, costly in each:
         shares.append({})
         for one in costly:
             spread = [seen[n] for n in evenly_spread(len(seen), getattr(args, one.option))]
             at_once = min(args.batch_size or one.at_once, one.at_once)
-            batches = list(samples(study.dataset, spread, device, at_once, args.max_tokens))
+            batches = list(samples(dataset, spread, device, at_once, args.max_tokens))
             watched = loading.with_progress(args, batches, one.name)
             shares[-1][one.name] = head_shares(one, loaded.model, watched, study.tables.pad)
     return shares
@@ -192,6 +218,7 @@ def written(
 ) -> dict[str, Any]:
     """The document."""
     args, cfg, annotated = study.args, study.task.cfg, recorded.counts.annotated
+    generated = [getattr(dataset, "numbers", None) for dataset in study.datasets]
     analysis = {
         "format": document.FORMAT,
         "version": document.VERSION,
@@ -205,10 +232,15 @@ def written(
         },
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],
-        "models": list(map(model_entry, recorded.collectors, importance)),
+        "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
-        "maps": maps_of(study.dataset, recorded.sentences, study.models, study.task),
+        "maps": maps_of(
+            study.datasets, recorded.sentences, study.models, study.task, study.is_generated
+        ),
     }
+    if study.is_generated:
+        config = loading.configuration(args).generation
+        analysis |= {"of": GENERATED, "search": search_options(config, study.task)}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     return analysis
 

@@ -13,8 +13,9 @@ from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
-    "Looks at every head of one or more models over a data set, in one teacher-forced pass, and "
-    "writes analysis.json. Takes fairseq's options on data, languages, batches and devices."
+    "Looks at every head of one or more models over a data set, in one teacher-forced pass, or "
+    "over the text that each of them generates, and writes analysis.json. Takes fairseq's options "
+    "on data, languages, batches, devices, and with --of generated on search."
 )
 ABLATE = (
     "Removes each head of a model in turn, and scores what is left on a data set by loss, and by "
@@ -29,6 +30,7 @@ SCORES = (LOSS, BLEU, ROUGE)
 OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
+REFERENCE, GENERATED = "reference", "generated"
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +38,14 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     group = parser.add_argument_group("Analysis")
     group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
     group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
+    group.add_argument(
+        "--of",
+        choices=(REFERENCE, GENERATED),
+        default=REFERENCE,
+        help="the text whose attention is measured: the data's, or the best hypothesis of each "
+        "model by fairseq's options on search, such as --beam, or of --task entmax_summarization "
+        "(default: %(default)s)",
+    )
     group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
     group.add_argument(
         "--measures",

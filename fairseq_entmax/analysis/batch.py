@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
+
+# How far behind a query's own token, which was said last, the words around its step are
+AROUND = {"last": 0, "now": 1, "next": 2}
 
 
 @dataclass(frozen=True)
@@ -56,12 +61,34 @@ class Batch:
         target: the decoder's input, which begins with the mark of the end of a sentence.
         table: facts on the source's tokens; None leaves out the measures that need them.
         annotated: the source's annotations; None likewise.
+        said: ``(batch, target)``: the decoder's input in the numbers of the source's dictionary;
+            -1 at special symbols, and at words that it lacks. None where nothing is known of the
+            tokens.
     """
 
     source: Side
     target: Side
     table: TokenTable | None = None
     annotated: AnnotatedBatch | None = None
+    said: Tensor | None = None
+
+    @cached_property
+    def places_of_words(self) -> dict[str, Tensor] | None:
+        """Where in the source the words around each step of the decoder are.
+
+        Returns:
+            ``last``, ``now`` and ``next``, the word that was said last, that which the query
+            predicts, and the one behind it, to ``(batch, queries, keys)`` bool: whether the key
+            is that word. The mark of the end of a sentence is no word. None without words.
+        """
+        if self.said is None:
+            return None
+        source = self.source.tokens.masked_fill(~self.source.real, -2)
+        return {
+            name: functional.pad(self.said[:, ahead:], (0, ahead), value=-1)[:, :, None]
+            == source[:, None, :]
+            for name, ahead in AROUND.items()
+        }
 
     def sides(self, attention: str) -> tuple[Side, Side]:
         """Queries and keys of an attention."""

@@ -1,10 +1,11 @@
-"""What is known of a data set, and of each model, after batches of one teacher-forced pass."""
+"""What is known of a data set, and of each model, after batches of one pass."""
 
 from __future__ import annotations
 
 from array import array
 from collections import Counter
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,10 +15,10 @@ from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.likelihood import negative_log_likelihood
+from fairseq_entmax.analysis.likelihood import negative_log_likelihood, unreachable
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
-from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import ModelStatistics
 
 
@@ -38,6 +39,7 @@ class Tables:
         self.source = tokens.TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
         self.target = tokens.TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
         self.annotations = annotations
+        self._in_source = torch.tensor(_in_source(task)).to(device)
 
     def batch(self, sample: Any) -> Batch:
         """The sentences of a batch of fairseq's data loader.
@@ -46,14 +48,32 @@ class Tables:
             ValueError: the annotations are of another text.
         """
         net_input, annotated = sample["net_input"], None
+        previous = net_input["prev_output_tokens"]
         if self.annotations is not None:
             annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
         return Batch(
             Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
-            Side.of(net_input["prev_output_tokens"], self.pad, self.eos, self.target),
+            Side.of(previous, self.pad, self.eos, self.target),
             self.source,
             annotated,
+            self._in_source[previous],
         )
+
+    def with_target(self, batch: Batch, previous: Tensor) -> Batch:
+        """The same source sentences with another input of the decoder, ``(batch, target)``."""
+        target = Side.of(previous, self.pad, self.eos, self.target)
+        return replace(batch, target=target, said=self._in_source[previous])
+
+
+def _in_source(task: Any) -> list[int]:
+    """The number of each target token in the source's dictionary; -1 for special symbols."""
+    source, target = task.source_dictionary, task.target_dictionary
+    numbers = []
+    for symbol in target.symbols:
+        number = source.index(symbol)
+        is_word = number >= source.nspecial and source[number] == symbol
+        numbers.append(number if is_word else -1)
+    return numbers
 
 
 class DataCounts:
@@ -102,6 +122,7 @@ class ModelCollector:
 
     Attributes:
         statistics: of its attention.
+        unreachable: how many target tokens it gives no probability.
     """
 
     def __init__(self, loaded: LoadedModel, wanted: Collection[str]) -> None:
@@ -109,6 +130,9 @@ class ModelCollector:
         self.statistics = ModelStatistics(wanted)
         self._loss: Tensor | float = 0.0
         self._tokens = 0
+        self.unreachable = 0
+        self._copied: Tensor | float = 0.0
+        self._words = 0
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch.
@@ -121,11 +145,12 @@ class ModelCollector:
             How much heads differ in each sentence: ``(batch,)`` float64.
         """
         model = self.loaded.model
-        attention, logits = record_attention(model, sample)
+        attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
-        log_probs = model.get_normalized_probs((logits, None), True, sample)
+        log_probs = model.get_normalized_probs(output, True, sample)
         nll = negative_log_likelihood(log_probs, sample["target"], model.decoder.padding_idx)
-        loss = nll.sum(dtype=torch.float64)
+        gone = unreachable(nll, model)
+        loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)
         if not torch.isfinite(loss):
             numbers = ", ".join(map(str, sample["id"].tolist()[:5]))
             raise ValueError(
@@ -133,10 +158,24 @@ class ModelCollector:
                 f"{numbers}, … of the data set: it did not train well, or needs more than --fp16"
             )
         self._loss = self._loss + loss
-        self._tokens += sample["ntokens"]
+        self.unreachable += int(gone.sum())
+        self._tokens += sample["ntokens"] - int(gone.sum())
+        if model.attention_options.copy is not None:
+            target = sample["target"]
+            is_word = (target != model.decoder.padding_idx) & (
+                target != model.decoder.dictionary.eos()
+            )
+            switch = output[1]["copy"].switch.double()
+            self._copied = self._copied + torch.sigmoid(-switch)[is_word].sum()
+            self._words += int(is_word.sum())
         return differences
 
     @property
     def loss(self) -> float | None:
-        """Negative log likelihood in nats a target token; None before any."""
+        """Negative log likelihood in nats a target token that it can reach; None before any."""
         return float(self._loss) / self._tokens if self._tokens else None
+
+    @property
+    def copied(self) -> float | None:
+        """The mean share of the copy in what is said, 1 - g; None where the model has no copy."""
+        return float(self._copied) / self._words if self._words else None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from fairseq_entmax.analysis.arguments import GENERATED, REFERENCE
 from fairseq_entmax.analysis.groups import check_groups, decoded_groups
 from fairseq_entmax.analysis.maps import LARGEST, check_weights, decoded, map_bytes
 from fairseq_entmax.analysis.measures.base import declared
@@ -13,7 +14,8 @@ from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 def check(analysis: dict[str, Any], name: str) -> None:
     """Refuse a document whose parts do not fit each other.
 
-    Layers and heads of models are each there once, and numbered; the description of numbers
+    Layers and heads of models are each there once, and numbered; all models are of one kind of
+    text, the reference or what they generated; the description of numbers
     leads to numbers, and describes each once; maps fit their tokens and the models. The sizes
     of all maps are looked at before any weight is inflated.
 
@@ -27,6 +29,7 @@ def check(analysis: dict[str, Any], name: str) -> None:
     where = ""
     try:
         _check_models(analysis)
+        _check_text(analysis)
         _check_numbers(analysis)
         maps = _checked_maps(analysis)
         total = sum(map_bytes(one["shape"]) for one in maps.values())
@@ -57,6 +60,30 @@ def _check_models(analysis: dict[str, Any]) -> None:
             for index, head in enumerate(layer["heads"]):
                 if head["head"] != index:
                     raise ValueError(f"{where}.heads[{index}].head: it is {head['head']}")
+            copying = layer.get("copy_heads", [])
+            if copying and (key[0] != CROSS or max(copying) >= len(layer["heads"])):
+                raise ValueError(f"{where}.copy_heads: {copying} are no heads of it that can copy")
+
+
+def _check_text(analysis: dict[str, Any]) -> None:
+    """Models of one document have attention on one kind of text, and it says so."""
+    is_generated = analysis.get("of") == GENERATED
+    if ("search" in analysis) != is_generated:
+        raise ValueError(f"search: it is of {analysis.get('of', REFERENCE)} text")
+    for number, model in enumerate(analysis["models"]):
+        if ("generated" in model) != is_generated:
+            raise ValueError(
+                f"models[{number}].generated: the document is of {analysis.get('of', REFERENCE)} "
+                f"text, and the model is not"
+            )
+    for number, entry in enumerate(analysis["maps"]):
+        own = entry.get("model")
+        is_one = own is not None and own < len(entry["models"])
+        others = [maps for place, maps in enumerate(entry["models"]) if place != own]
+        if is_generated and not (is_one and not any(others)):
+            raise ValueError(f"maps[{number}].model: generated text is of one model alone")
+        if not is_generated and own is not None:
+            raise ValueError(f"maps[{number}].model: the reference is of every model")
 
 
 def _check_numbers(analysis: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.statistics import MeasuredLayer
-from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.modules import attention_modules
 
@@ -21,14 +21,20 @@ logger = logging.getLogger(__name__)
 LONGEST_RECORD = 200
 
 
-def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dict[str, Any]:
+def model_entry(
+    collector: ModelCollector,
+    importance: dict[str, ByHead],
+    generated: dict[str, int] | None = None,
+) -> dict[str, Any]:
     """One of ``models``.
 
     Args:
         collector: after the pass.
         importance: by name, the heads' shares by the measures that take passes of their own.
+        generated: how much it generated, where that is what was looked at.
     """
     loaded = collector.loaded
+    copy = loaded.model.attention_options.copy
     layers = []
     for attention, number, module in attention_modules(loaded.model):
         sums = collector.statistics.layers.get(attention, {}).get(number)
@@ -36,7 +42,9 @@ def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dic
         spec = loaded.model.attention_options.specs[attention][number]
         mapping = str(spec) if results["heads"] else None
         layers.append({"attention": attention, "layer": number, "mapping": mapping, **results})
-    return {
+        if copy is not None and (attention, number) == (CROSS, copy.layer):
+            layers[-1]["copy_heads"] = list(copy.heads)
+    entry = {
         "name": loaded.name,
         "checkpoint": loaded.path,
         "architecture": loaded.architecture,
@@ -46,6 +54,11 @@ def model_entry(collector: ModelCollector, importance: dict[str, ByHead]) -> dic
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
+    if copy is not None:
+        entry["copying"] = {"share": collector.copied, "unreachable": collector.unreachable}
+    if generated is not None:
+        entry["generated"] = generated
+    return entry
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:

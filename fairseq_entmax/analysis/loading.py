@@ -23,6 +23,8 @@ from fairseq_entmax import data_bin
 logger = logging.getLogger(__name__)
 
 SUBSET = "valid"
+# Those whose data and models are the translation task's
+TASKS = ("translation", "entmax_summarization")
 MAX_TOKENS = 4000
 
 
@@ -56,9 +58,10 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     _check_data(args)
-    if args.task != "translation":
+    if args.task not in TASKS:
         raise ValueError(
-            f"--task got {args.task!r}: only models of fairseq's task translation can be analysed"
+            f"--task got {args.task!r}: only models of the tasks {' and '.join(TASKS)} can be "
+            f"analysed"
         )
     if args.num_shards != 1:
         raise ValueError(f"--num-shards got {args.num_shards}: the whole data set is looked at")

@@ -87,8 +87,12 @@ def load_model(path: str, task: Any) -> LoadedModel:
     except ValueError as error:
         raise ValueError(f"--path: {error}") from None
     state = saved.state
-    _check_fit(state, path, task)
-    model = saved.model_class.build_model(saved.args, task)
+    copy = saved.options.copy
+    _check_fit(state, path, task, 0 if copy is None else copy.markers)
+    try:
+        model = saved.model_class.build_model(saved.args, task)
+    except ValueError as error:
+        raise ValueError(f"--path: {path}: {error}") from error
     try:
         model.load_state_dict(state["model"], strict=True)
     except RuntimeError as error:
@@ -99,8 +103,12 @@ def load_model(path: str, task: Any) -> LoadedModel:
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
 
 
-def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
-    """Refuse a checkpoint of other languages or dictionaries than the task's."""
+def _check_fit(state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+    """Refuse a checkpoint of other languages or dictionaries than the task's.
+
+    Args:
+        markers: how many words at the end of its dictionary have no embedding.
+    """
     cfg = state.get("cfg")
     trained: Any = (cfg.get("task") if cfg is not None else state.get("args")) or {}
     trained = vars(trained) if isinstance(trained, Namespace) else trained
@@ -114,9 +122,9 @@ def _check_fit(state: dict[str, Any], path: str, task: Any) -> None:
     sides = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
     for side, dictionary in sides.items():
         weight = state["model"].get(f"{side}.embed_tokens.weight")
-        if weight is not None and weight.size(0) != len(dictionary):
+        if weight is not None and weight.size(0) + markers != len(dictionary):
             raise ValueError(
-                f"--path: {path} has {weight.size(0)} {side} tokens, and the data's dictionary "
+                f"--path: {path} has {weight.size(0) + markers} {side} tokens, and the data's dictionary "
                 f"has {len(dictionary)}: give the data that it was trained with"
             )
 

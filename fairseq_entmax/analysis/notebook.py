@@ -45,7 +45,7 @@ def measure(
             ``task`` the measures that need words are None.
         task: fairseq's task, for its dictionaries.
         annotations: parses of the data set that the sample is from; adds ``dependencies``,
-            ``pos_kl`` and ``named_entity``.
+            ``pos_kl``, ``pos_shares`` and ``named_entity``.
         source_lengths: ``(batch,)``: without a sample, how many source tokens are real;
             padding is on the left, as fairseq has it. None: all are.
         target_lengths: likewise of the decoder's input, whose padding is on the right.

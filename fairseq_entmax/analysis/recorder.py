@@ -94,8 +94,15 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
         sample: a batch as fairseq's data loader makes it.
 
     Returns:
-        The weights of every head, and the logits ``(batch, queries, vocabulary)``.
+        The weights of every head, and the logits ``(batch, queries, vocabulary)``; log
+        probabilities instead of a model that copies words.
     """
+    attention, (logits, _) = record_pass(model, sample)
+    return attention, logits
+
+
+def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
+    """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        logits = _unwrapped(model)(**sample["net_input"])[0]
-    return recorder.attention, logits
+        logits, extra = _unwrapped(model)(**sample["net_input"])[:2]
+    return recorder.attention, (logits, extra)

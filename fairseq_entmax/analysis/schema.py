@@ -23,6 +23,8 @@ _FRAME = {
     "layer": ("attention", "layer", "mapping", "heads"),
     "settings": ("measures",),
 }
+# What is no measure's and may be left out
+_OPTIONAL = {"layer": ("copy_heads",)}
 _KINDS: dict[type, JsonSchema] = {
     int: {"$ref": "#/$defs/count"},
     float: {"type": "number"},
@@ -47,14 +49,16 @@ def schema(declared: Collection[Number] | None = None) -> JsonSchema:
         own["settings"] = {key: _KINDS[type(one)] for key, one in measure.settings.items()}
         if isinstance(measure, ImportanceMeasure):
             own["settings"][measure.option] = _KINDS[int]
-        is_there = not measure.is_optional or roots & {*own["head"], *own["layer"]}
+        is_always = measure.is_in_all and not measure.is_optional
+        is_there = is_always or roots & {*own["head"], *own["layer"]}
         for name, fields in own.items():
             shapes[name] |= fields
             required[name] += fields if declared is None or is_there else ()
     for number in declared or ():
         shapes["layer" if number.of_layer else "head"].setdefault(number.place[0], {})
     for name, keys in _FRAME.items():
-        frame = {key: document["$defs"][name]["properties"][key] for key in keys}
+        known = document["$defs"][name]["properties"]
+        frame = {key: known[key] for key in (*keys, *_OPTIONAL.get(name, ()))}
         document["$defs"][name]["properties"] = {**frame, **shapes[name], **frame}
         document["$defs"][name]["required"] = required[name]
     return document

@@ -29,7 +29,7 @@ def samples(
     """Batches of given sentences of a data set, those of a like length together.
 
     Args:
-        dataset: of fairseq's translation task.
+        dataset: of fairseq's translation task, or what a model generated of one.
         sentences: their numbers in the data set.
         device: where the batches go.
         at_once: how many to a batch at most, 1 or more.
@@ -69,24 +69,28 @@ def load_samples(
     return list(samples(dataset, sentences, torch.device(device), at_once))
 
 
-def shown_at_most(dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> list[int]:
+def shown_at_most(
+    datasets: Sequence[Any], models: Sequence[Any], sentences: Sequence[int]
+) -> list[int]:
     """The first of some sentences, as many as have maps that a report can show together.
 
     Args:
-        dataset: fairseq's, with ``src_sizes`` and ``tgt_sizes``.
+        datasets: of each model, fairseq's or what it generated, with ``src_sizes`` and
+            ``tgt_sizes``.
         models: of this package.
-        sentences: numbers in the data set.
+        sentences: numbers in the data sets.
     """
-    heads = dict.fromkeys(ATTENTIONS, 0)
-    for model in models:
+    heads = [dict.fromkeys(ATTENTIONS, 0) for _ in models]
+    for model, own in zip(models, heads, strict=True):
         for attention, _, module in attention_modules(model):
-            heads[attention] += module.num_heads if module.mapping is not None else 0
+            own[attention] += module.num_heads if module.mapping is not None else 0
     shown, total = [], 0
     for number in sentences:
-        source, target = int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
-        sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
-        for attention, count in heads.items():
-            total += map_bytes([count, *sizes.get(attention, (target, target))])
+        for dataset, own in zip(datasets, heads, strict=True):
+            source, target = int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
+            sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
+            for attention, count in own.items():
+                total += map_bytes([count, *sizes.get(attention, (target, target))])
         if total > LARGEST:
             break
         shown.append(number)
@@ -94,25 +98,44 @@ def shown_at_most(dataset: Any, models: Sequence[Any], sentences: Sequence[int])
 
 
 def maps_of(
-    dataset: Any, sentences: Sequence[int], models: Sequence[LoadedModel], task: Any
+    datasets: Sequence[Any],
+    sentences: Sequence[int],
+    models: Sequence[LoadedModel],
+    task: Any,
+    is_generated: bool = False,
 ) -> list[dict[str, Any]]:
-    """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
+    """The attention maps of sentences, in the order given, as ``analysis.json`` has them.
+
+    Args:
+        datasets: of each model; all the same, but where it is what they generated.
+        sentences: their numbers.
+        models: of one length with the data sets.
+        task: fairseq's.
+        is_generated: whether each model has targets of its own, and so a map of its own.
+    """
     source, target = task.source_dictionary, task.target_dictionary
     device = next(models[0].model.parameters()).device
     kinds = [group_kinds(loaded.model) for loaded in models]
     entries = []
-    for number in sentences:
-        (sample,) = samples(dataset, [number], device)
+    if is_generated:
+        places = [(number, [model]) for number in sentences for model in range(len(models))]
+    else:
+        places = [(number, list(range(len(models)))) for number in sentences]
+    for number, shown in places:
+        (sample,) = samples(datasets[shown[0]], [number], device)
         net_input = sample["net_input"]
         entries.append(
             {
                 "sentence": number,
+                **({"model": shown[0]} if is_generated else {}),
                 "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
                 "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
                 "targets": [target[token] for token in sample["target"][0].tolist()],
                 "models": [
                     sentence_maps(record_attention(loaded.model, sample)[0], of_model)
-                    for loaded, of_model in zip(models, kinds, strict=True)
+                    if place in shown
+                    else []
+                    for place, (loaded, of_model) in enumerate(zip(models, kinds, strict=True))
                 ],
             }
         )

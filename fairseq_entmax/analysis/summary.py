@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
+from fairseq_entmax.analysis.arguments import GENERATED
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.text_table import text_table
@@ -19,12 +20,18 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
 
     Returns:
         Lines with means of the numbers that are to be in it, first those of the mappings, such
-        as alpha, over heads, or over layers where they are of a layer; and the positional heads,
-        each with its offset and its confidence.
+        as alpha, over heads, or over layers where they are of a layer; the positional heads,
+        each with its offset and its confidence; and where a model copies words, its copy heads,
+        each with its copy agreement and what the best other head has. Of generated text a line
+        above says by which search it was made.
     """
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
-    rows = [["model", "loss", "attention", *(one.name for one in numbers), "positional heads"]]
+    is_generated = analysis.get("of") == GENERATED
+    copies = any("copying" in model for model in analysis["models"])
+    loss = "loss (own text)" if is_generated else "loss"
+    names = (one.name for one in numbers)
+    rows = [["model", loss, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
         first = [model["name"], _text(model["loss"])]
         for attention in ATTENTIONS:
@@ -39,9 +46,55 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
                 )
                 for number in numbers
             ]
-            rows.append([*first, attention, *means, _positional(layers)])
+            last = [_positional(layers), *[_copying(layers)] * copies]
+            rows.append([*first, attention, *means, *last])
             first = ["", ""]
-    return text_table(rows, left=(0, 2, len(rows[0]) - 1))
+    table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
+    return "\n".join([*_of_generated(analysis), table])
+
+
+def _of_generated(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """What the text is, by which search, and how much there is; nothing for the reference."""
+    if analysis.get("of") != GENERATED:
+        return
+    yield f"attention on text that each model generated: {search_text(analysis['search'])}"
+    for model in analysis["models"]:
+        made = model["generated"]
+        yield (
+            f"{model['name']}: {made['tokens']} tokens, {made['empty']} sentences without a word, "
+            f"{made['longest']} of the longest length allowed"
+        )
+
+
+def search_text(search: Dictionary[str, Any]) -> str:
+    """The search of a document in words: its options with their values, those that say something.
+
+    Args:
+        search: as ``search`` of the document has it.
+    """
+    said = {name.replace("_", "-"): value for name, value in search.items() if value}
+    return ", ".join(name if value is True else f"{name} {value}" for name, value in said.items())
+
+
+def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
+    agreements = {
+        (layer["layer"], head["head"]): (head.get("copy_agreement") or {}).get("largest")
+        for layer in layers
+        for head in layer["heads"]
+    }
+    own = [(layer["layer"], head) for layer in layers for head in layer.get("copy_heads", [])]
+    if not own:
+        return ""
+    words = []
+    for place in own:
+        agreement = agreements.get(place)
+        known = "" if agreement is None else f" ({agreement:.0%})"
+        words.append(f"{place[0]}.{place[1]}{known}")
+    others = [(one, *place) for place, one in agreements.items() if place not in own and one]
+    if others:
+        best, layer, head = max(others)
+        words.append(f"next {layer}.{head} ({best:.0%})")
+    return ", ".join(words)
 
 
 def _mean(values: Iterable[float | None]) -> str:

@@ -3,8 +3,8 @@
 Words are put together from the dictionary's own marks. SentencePiece marks the token that
 begins a word with ``▁``; a token that is this mark alone begins the word that the next token
 goes on with. subword-nmt marks a token that the next one goes on from with ``@@`` at its end.
-In a dictionary without either every token is a word. An unknown token begins a word; the
-end of a sentence is part of none.
+In a dictionary without either every token is a word. An unknown token begins a word, and so
+does a marker such as ``<unk-3>``, which stands for one; the end of a sentence is part of none.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from fairseq_entmax.models.copy_transformer import markers_of
 
 SENTENCEPIECE, SUBWORD_NMT, WORDS = "sentencepiece", "subword_nmt", "words"
 
@@ -48,7 +50,7 @@ class TokenTable:
         begins: bool: the token can begin a word.
         goes_on: bool: the next token goes on the word.
         rank: int64: 0 for the most frequent token of the training data, 1 for the next; -1
-            for special symbols, unknown words among them.
+            for special symbols, unknown words and their markers among them.
         ending: int64: 1 for a question mark, 2 for a full stop, else 0.
         closing: bool: a quote or bracket that may stand behind a sentence's end.
     """
@@ -71,9 +73,10 @@ class TokenTable:
         """
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
+        known = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))
         bare = [symbol.removeprefix(MARK).removesuffix("@@") for symbol in symbols]
         begins = [
-            kind != SENTENCEPIECE or index < dictionary.nspecial or symbol.startswith(MARK)
+            kind != SENTENCEPIECE or index not in known or symbol.startswith(MARK)
             for index, symbol in enumerate(symbols)
         ]
         goes_on = [kind == SUBWORD_NMT and symbol.endswith("@@") for symbol in symbols]
@@ -82,7 +85,7 @@ class TokenTable:
             kind,
             torch.tensor(begins),
             torch.tensor(goes_on),
-            torch.tensor(_ranks(dictionary)),
+            torch.tensor(_ranks(dictionary, known)),
             torch.tensor([_ending(text, questions) for text in bare]),
             torch.tensor([bool(text) and set(text) <= _CLOSING for text in bare]),
         )
@@ -113,9 +116,8 @@ class TokenTable:
         return starts.cumsum(dim=1).masked_fill(special, -1)
 
 
-def _ranks(dictionary: Any) -> list[int]:
+def _ranks(dictionary: Any, known: range) -> list[int]:
     ranks = [-1] * len(dictionary)
-    known = range(dictionary.nspecial, len(dictionary))
     for rank, index in enumerate(sorted(known, key=lambda index: -dictionary.count[index])):
         ranks[index] = rank
     return ranks

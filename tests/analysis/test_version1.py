@@ -14,6 +14,10 @@ from tests.damage import sentence_of
 FILE = Path(__file__).parent / "data" / "analysis-version-1.json"
 
 
+# What version 1 did not know
+LATER = ("equal_weights", "relative_position", "copy_agreement", "pos_shares")
+
+
 @pytest.fixture
 def old():
     return json.loads(FILE.read_text(encoding="utf-8"))
@@ -31,7 +35,7 @@ def test_what_stood_in_a_head_stands_among_its_values(old):
                 assert now == {
                     **{key: value for key, value in head.items() if key != "alpha"},
                     "values": {"alpha": head["alpha"]},
-                    "equal_weights": None,  # version 1 did not know it
+                    **dict.fromkeys(LATER),
                 }
                 assert numbers["alpha"].of(now, other) == head["alpha"]
                 assert numbers["diversity"].of(now, other) == one["diversity"]
@@ -69,6 +73,12 @@ def test_it_is_drawn_as_the_release_before_drew_it(tmp_path):
         ),
         "importance_agreement",
         "dependency_accuracy",
+        # Drawn since, of numbers that were there
+        *(
+            f"{name}_by_head-{attention}"
+            for attention in ("encoder-self", "cross")
+            for name in ("pos_kl", "named_entity")
+        ),
     ]
 
 

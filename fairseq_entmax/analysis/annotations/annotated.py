@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.annotations import alignment
 from fairseq_entmax.analysis.annotations.conllu import ConlluFile, Sentence
 from fairseq_entmax.analysis.tokens import subword_kind
+from fairseq_entmax.models.copy_transformer import markers_of
 
 # A root has no head among the words, and punctuation's is a matter of convention
 LEFT_OUT = ("root", "punct")
@@ -34,6 +35,7 @@ class AnnotatedBatch:
         entities: ``(batch, keys)`` float64: 1 at the tokens of named entities.
         relations: what the relations are called.
         has_entities: whether named entities are marked.
+        tags: what the parts of speech are called.
     """
 
     word: Tensor
@@ -46,6 +48,7 @@ class AnnotatedBatch:
     entities: Tensor
     relations: tuple[str, ...]
     has_entities: bool
+    tags: tuple[str, ...]
 
 
 class Annotations:
@@ -87,7 +90,11 @@ class Annotations:
         self._letters: list[str | None] = [
             alignment.subword_letters(symbol, kind) for symbol in self._symbols
         ]
-        self._letters[dictionary.unk()] = alignment.UNKNOWN
+        for unknown in (
+            dictionary.unk(),
+            *range(len(dictionary) - markers_of(dictionary), len(dictionary)),
+        ):
+            self._letters[unknown] = alignment.UNKNOWN
 
     def batch(self, ids: Tensor, src_tokens: Tensor) -> AnnotatedBatch:
         """The annotations of a batch.
@@ -136,6 +143,7 @@ class Annotations:
             _filled(word.shape, entities).to(src_tokens.device),
             self.relations,
             self.has_entities,
+            self.parts_of_speech,
         )
 
     def _parse(self, number: int) -> Sentence:

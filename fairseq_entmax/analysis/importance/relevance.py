@@ -128,6 +128,11 @@ def check_rules(model: Any) -> None:
         ValueError: names the option of such a part.
     """
     decoder = model.decoder
+    if model.attention_options.copy is not None:
+        raise ValueError(
+            "what a model that copies words says is a mixture, and no rule propagates the relevance "
+            "of its copied part: leave relevance out of the measures"
+        )
     unsupported = []
     if decoder.adaptive_softmax is not None:
         unsupported.append("--adaptive-softmax-cutoff")

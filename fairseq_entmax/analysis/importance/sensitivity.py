@@ -18,7 +18,7 @@ from torch.nn import functional
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.importance.activations import restored
-from fairseq_entmax.analysis.likelihood import negative_log_likelihood
+from fairseq_entmax.analysis.likelihood import negative_log_likelihood, unreachable
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.modules import attention_modules
 
@@ -30,7 +30,9 @@ def head_sensitivity(
 
     A sentence's loss is its mean negative log likelihood for each target token, end of sentence
     included: natural logarithm, no label smoothing, no dropout. Sum the result over sentences,
-    and divide by their number, for the importance of a head on a data set.
+    and divide by their number, for the importance of a head on a data set. Of a model that copies
+    words the likelihood is that of the mixture, a target it cannot reach is left out, and the
+    factor of a copy head is on what it adds to the decoder's state alone.
 
     Args:
         model: the model, evaluated; its mode, its gradients and what of it is learned are left
@@ -71,8 +73,10 @@ def head_sensitivity(
         logits, _ = model(**sample["net_input"])
         # fairseq's own likelihoods are float32 whatever the model's precision
         log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
-        losses = negative_log_likelihood(log_probs, target, padding_idx).sum(dim=1)
-        losses = losses / (target != padding_idx).sum(dim=1)
+        of_tokens = negative_log_likelihood(log_probs, target, padding_idx)
+        gone = unreachable(of_tokens, model)
+        counted = (target != padding_idx) & ~gone
+        losses = of_tokens.masked_fill(gone, 0.0).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
         # The gradient of a sum: no sentence has to do with the factors of another
         losses.sum().backward()
     return {

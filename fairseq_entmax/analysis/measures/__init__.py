@@ -14,12 +14,18 @@ from fairseq_entmax.analysis.measures.base import Measure as Measure
 from fairseq_entmax.analysis.measures.base import Number as Number
 from fairseq_entmax.analysis.measures.base import WeightMeasure as WeightMeasure
 from fairseq_entmax.analysis.measures.confidence import Confidence
+from fairseq_entmax.analysis.measures.copying import CopyAgreement, RelativePosition
 from fairseq_entmax.analysis.measures.density import Density
 from fairseq_entmax.analysis.measures.entropy import Diversity, Entropy
 from fairseq_entmax.analysis.measures.equal_weights import EqualWeights
 from fairseq_entmax.analysis.measures.head_values import Gate, HeadValues
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
-from fairseq_entmax.analysis.measures.linguistic import Dependencies, NamedEntity, PartsOfSpeech
+from fairseq_entmax.analysis.measures.linguistic import (
+    Dependencies,
+    NamedEntity,
+    PartOfSpeechShares,
+    PartsOfSpeech,
+)
 from fairseq_entmax.analysis.measures.offsets import Offsets
 from fairseq_entmax.analysis.measures.source_words import FinalPunctuation, RareWord
 from fairseq_entmax.analysis.measures.subword_merging import SubwordMerging
@@ -80,7 +86,8 @@ def numbers_of(analysis: dict[str, Any]) -> list[Number]:
 
 for _measure in (
     *(Density(), HeadValues(), Entropy(), Confidence(), Relevance(), Gradient(), Gate()),
-    *(EqualWeights(), Offsets(), RareWord(), SubwordMerging(), FinalPunctuation()),
-    *(Dependencies(), PartsOfSpeech(), NamedEntity(), Diversity()),
+    *(EqualWeights(), Offsets(), RelativePosition(), CopyAgreement()),
+    *(RareWord(), SubwordMerging(), FinalPunctuation()),
+    *(Dependencies(), PartsOfSpeech(), PartOfSpeechShares(), NamedEntity(), Diversity()),
 ):
     register_measure(_measure)

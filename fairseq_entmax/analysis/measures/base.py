@@ -84,6 +84,8 @@ class Measure:
         source: the paper it follows, with the place in it; empty where there is none.
         settings: constants that it depends on, for ``settings`` of the document.
         is_optional: whether ``--measures`` has it, and can leave it out.
+        is_in_all: whether every document of the format's version has it, where it cannot be left
+            out; those of releases before a measure came do not.
     """
 
     name: ClassVar[str]
@@ -97,6 +99,7 @@ class Measure:
     least: ClassVar[int | None] = 0
     settings: ClassVar[dict[str, Any]] = {}
     is_optional: ClassVar[bool] = False
+    is_in_all: ClassVar[bool] = True
 
     @property
     def numbers(self) -> Sequence[Number]:

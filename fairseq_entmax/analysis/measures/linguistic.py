@@ -17,7 +17,8 @@ Summarization*, sections 5.1 and 5.2. What the papers leave open is decided here
   For each sentence, KL(attention || sentence) in nats between the tags weighted by the
   attention on them, summed over the queries and normalised, and the tags of the sentence. This
   way round it is finite, since attention is on tags of the sentence only. The mean over
-  sentences is taken; a sentence without attention on any tagged word is left out.
+  sentences is taken; a sentence without attention on any tagged word is left out. The shares of
+  the tags in a head's attention are means over the same sentences.
 - Named entities: for each sentence, the attention on tokens of named entities by that on tokens
   of words. Means over sentences, as above.
 
@@ -119,7 +120,7 @@ class PartsOfSpeech(WeightMeasure):
         batch = weights.batch.annotated
         if batch is None or not batch.parts_of_speech.size(2) or weights.attention == DECODER_SELF:
             return
-        weighted = weights.received @ batch.parts_of_speech  # (batch, heads, tags)
+        weighted = weights.on_tags
         total = weighted.sum(dim=-1)
         sentence = batch.parts_of_speech.sum(dim=1, keepdim=True)
         sentence = sentence / sentence.sum(dim=-1, keepdim=True)
@@ -129,6 +130,44 @@ class PartsOfSpeech(WeightMeasure):
         divergence = (share * ratio.log()).sum(dim=-1).clamp(min=0.0)
         counted = total > 0
         sums.add_ratios(self.name, divergence.masked_fill(~counted, 0.0), counted.double())
+
+
+class PartOfSpeechShares(WeightMeasure):
+    """What parts of speech a head looks at: their shares of its attention on tagged words, a mean
+    over sentences; by the tags of ``part_of_speech`` in ``annotations``."""
+
+    name = "pos_shares"
+    source = "Baan et al. 2019, figures 2 and 5"
+    is_optional = False
+    is_in_all = False
+
+    def fields(self) -> dict[str, JsonSchema]:
+        shape = {"type": ["object", "null"], "description": self.about()}
+        return {self.name: {**shape, "additionalProperties": {"$ref": "#/$defs/share_or_null"}}}
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        """Such as ``pos@NOUN``."""
+        for tag in (analysis["annotations"] or {}).get("part_of_speech") or {}:
+            yield Number(
+                f"pos@{tag}",
+                f"Weight on {tag}",
+                f"share of the weight on tagged words that is on those tagged {tag}",
+                (self.name, tag),
+                group="Weight on a part of speech",
+            )
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        batch = weights.batch.annotated
+        if batch is None or not batch.parts_of_speech.size(2) or weights.attention == DECODER_SELF:
+            return
+        sums.labels["tags"] = batch.tags
+        sums.add_ratios("tags", weights.on_tags, weights.on_tags.sum(dim=-1))
+
+    def result(self, sums: Sums, head: int) -> Fields:
+        count = float(sums["tags/count"][head])
+        shares = sums["tags"][head].tolist()
+        named = zip(sums.labels["tags"], shares, strict=True)
+        return {self.name: {tag: share / count for tag, share in named} if count else None}
 
 
 class NamedEntity(WeightMeasure):

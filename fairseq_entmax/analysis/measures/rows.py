@@ -68,6 +68,12 @@ class LayerWeights:
         return (self.queries.real.double()[:, None, None, :] @ self.wide).squeeze(2)
 
     @cached_property
+    def on_tags(self) -> Tensor:
+        """The weight on each part of speech from all queries: ``(batch, heads, tags)``."""
+        assert self.batch.annotated is not None
+        return self.received @ self.batch.annotated.parts_of_speech
+
+    @cached_property
     def diversity(self) -> tuple[Tensor, Tensor]:
         """The heads' divergence in each sentence, summed over queries, and the number of those.
 

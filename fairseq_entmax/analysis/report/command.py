@@ -32,6 +32,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--pruning", metavar="FILE", help="the pruning.tsv of a recipe, for BLEU against heads"
     )
     parser.add_argument(
+        "--ablation",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="the ablation.json of models of the analysis, for what each head is worth",
+    )
+    parser.add_argument(
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
     )
     parser.add_argument("--overwrite", action="store_true", help="replace files that exist")
@@ -69,6 +77,7 @@ def run(options: argparse.Namespace) -> None:
         raise ValueError("--formats needs --figures DIR, the folder for the figures' files")
     output = check_target(options.output, "--output", options.overwrite)
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
+    inputs |= {f"the ablation {path}": path for path in options.ablation}
     refuse_inputs([output], inputs)
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
@@ -77,12 +86,13 @@ def run(options: argparse.Namespace) -> None:
     analysis = document.read(options.analysis)
     _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
-    from fairseq_entmax.analysis.report.figures import figures, read_pruning
+    from fairseq_entmax.analysis.report.figures import figures, read_ablations, read_pruning
     from fairseq_entmax.analysis.report.page import render_page
 
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    shown = figures(analysis, pruning)
+    ablations = read_ablations(options.ablation, analysis)
+    shown = figures(analysis, pruning, ablations)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
             f"--pruning {options.pruning}: no pruned model with a BLEU is in it; run prune.sh to "

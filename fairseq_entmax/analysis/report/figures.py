@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis.report import (
+    figures_activations,
     figures_density,
     figures_heads,
     figures_segments,
     figures_values,
 )
+from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.ablation_table import read_ablations as read_ablations
 from fairseq_entmax.analysis.report.charts import Analysis, Figure
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
 from fairseq_entmax.analysis.report.pruning_table import read_pruning as read_pruning
@@ -24,16 +28,24 @@ _DRAWN = (
     figures_heads.importance_agreement,
     figures_heads.offset_profile,
     figures_heads.dependency_accuracy,
+    figures_activations.tag_distributions,
+    figures_activations.head_matrices,
     figures_segments.attention_segments,
 )
 
 
-def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> list[Figure]:
+def figures(
+    analysis: Analysis,
+    pruning: list[dict[str, Any]] | None = None,
+    ablations: Sequence[Ablation] = (),
+) -> list[Figure]:
     """Every figure that the analysis has numbers for, each with a name of its own.
 
     Args:
         analysis: a document as ``analysis.json`` holds it.
         pruning: rows of :func:`read_pruning`, for the figure of BLEU against heads.
+        ablations: of :func:`read_ablations`, for the figures of what each head is worth.
     """
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
+    drawn += figures_activations.ablation_matrices(analysis, ablations)
     return drawn + (bleu_by_heads(pruning) if pruning else [])

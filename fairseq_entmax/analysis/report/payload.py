@@ -14,7 +14,8 @@ from fairseq_entmax.analysis.document import rounded
 from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.measures.base import Number, declared
-from fairseq_entmax.analysis.report.roles import roles
+from fairseq_entmax.analysis.report.roles import COPY_HEAD, roles
+from fairseq_entmax.analysis.summary import search_text
 from fairseq_entmax.attentions import ATTENTIONS
 
 # Significant, of every number in the page: it rounds once more, and not the same way twice
@@ -61,6 +62,7 @@ def page_data(
     measures = measures_of(analysis)
     return {
         "data": analysis["data"],
+        "search": search_text(analysis["search"]) if "search" in analysis else None,
         "relations": rounded((analysis["annotations"] or {}).get("relations"), DIGITS),
         "attentions": list(ATTENTIONS),
         "measure": measure or first_measure(analysis),
@@ -81,6 +83,7 @@ def page_data(
                 key: model[key]
                 for key in ("name", "checkpoint", "architecture", "parameters", "updates", "loss")
             }
+            | {key: model.get(key) for key in ("copying", "generated")}
             for model in analysis["models"]
         ],
         "layers": [
@@ -121,11 +124,18 @@ def _head(
             for measure in measures
             if not (measure.group and measure.place[0] in TABLES)
         },
-        "roles": roles(head, analysis, layer["attention"]),
+        "copies": copies(head, layer),
+        "roles": [COPY_HEAD] * copies(head, layer)
+        + roles(head, analysis, layer["attention"], layer.get("copy_chance")),
         "offsets": rounded(head["offsets"], DIGITS),
         "histogram": head["density_histogram"],
         "dependencies": rounded(head["dependencies"], DIGITS),
     }
+
+
+def copies(head: dict[str, Any], layer: dict[str, Any]) -> bool:
+    """Whether words are copied by a head of a layer."""
+    return head["head"] in layer.get("copy_heads", [])
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
@@ -144,6 +154,7 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
                 grouped += math.prod(item["shape"])
     return {
         "sentence": entry["sentence"],
+        "model": entry.get("model"),
         "source": entry["source"],
         "queries": entry["queries"],
         "targets": entry["targets"],

@@ -9,6 +9,11 @@ alone:
 - Rare words: in at least half of the sentences that have a rare word the largest weight is on
   one of the two rarest, as with the head that section 5.3 describes ("more than 50 %"); by
   chance it would be two in the number of the sentence's tokens.
+- Copies: of the steps that say a word of the source, in at least half the largest weight is on
+  that word, and ten points more often than by chance.
+- Neighbours: in at least 80 % of the queries the largest weight is on a neighbour, where one
+  offset alone is no role: the relative-position heads of Baan et al. 2019, section 5.3. In
+  cross-attention the neighbours are the words said last, now and next.
 - Subword merging: at least half of the weight stays within the word, over all words as well
   as over those of several subwords. Either alone does not tell: a head that looks at the
   current token has the former, one that looks at the previous token the latter.
@@ -30,8 +35,11 @@ from fairseq_entmax.analysis.measures.head_values import may_leave_out
 from fairseq_entmax.attentions import CROSS
 
 CLOSED = "closed"
+COPY_HEAD = "copy head"
 OFTEN = 0.5
 RARE_WORDS = 0.5
+RELATIVE_POSITION = 0.8
+COPIES = 0.5
 SUBWORD_MERGING = 0.5
 ABOVE_BASELINE = 0.1
 FEWEST_ARCS = 50
@@ -41,13 +49,20 @@ NEARLY_ALL = 0.9
 _Role = tuple[float, str]
 
 
-def roles(head: dict[str, Any], analysis: dict[str, Any], attention: str) -> list[str]:
+def roles(
+    head: dict[str, Any],
+    analysis: dict[str, Any],
+    attention: str,
+    copy_chance: float | None = None,
+) -> list[str]:
     """The roles of one head, the strongest first.
 
     Args:
         head: its entry in the analysis.
         analysis: the document, for what its annotations say of chance.
         attention: ``encoder-self``, ``decoder-self`` or ``cross``.
+        copy_chance: of the layer: how often a head that looks anywhere looks at the word that is
+            said.
 
     Returns:
         Such as ``["previous token, 97 %"]``: what it is and how much of it, roles by shape
@@ -56,7 +71,12 @@ def roles(head: dict[str, Any], analysis: dict[str, Any], attention: str) -> lis
     """
     if head["gate"] == 0:
         return [CLOSED]
-    roles = [*_positional(head, attention), *_of_tokens(head), *_linguistic(head, analysis)]
+    roles = [
+        *_positional(head, attention),
+        *_neighbours(head, attention),
+        *_of_tokens(head, copy_chance),
+        *_linguistic(head, analysis),
+    ]
     return [words for _, words in [*_strongest_first(roles), *_strongest_first(_shape(head))]]
 
 
@@ -80,10 +100,21 @@ def _positional(head: dict[str, Any], attention: str) -> Iterator[_Role]:
         yield share, f"{'' if positional else 'often '}{place}, {_percent(share)}"
 
 
-def _of_tokens(head: dict[str, Any]) -> Iterator[_Role]:
+def _neighbours(head: dict[str, Any], attention: str) -> Iterator[_Role]:
+    share = head.get("relative_position")
+    if share is not None and share >= RELATIVE_POSITION and not head["positional"]:
+        where = "words said around here" if attention == CROSS else "neighbouring tokens"
+        yield share, f"{where}, {_percent(share)}"
+
+
+def _of_tokens(head: dict[str, Any], chance: float | None) -> Iterator[_Role]:
     rare = (head["rare_word"] or {}).get("two_rarest")
     if rare is not None and rare >= RARE_WORDS:
         yield rare, f"rare words, {_percent(rare)}"
+
+    copied = (head.get("copy_agreement") or {}).get("largest")
+    if copied is not None and copied >= COPIES and _is_above(copied, chance or 0.0):
+        yield copied, f"copies: the word that is said, {_percent(copied)}"
 
     merging = head["subword_merging"] or {}
     scores = [merging.get("all"), merging.get("split")]

@@ -145,6 +145,11 @@ class LinguisticStatistics:
         heads = self._layers[attention, layer].results()["heads"]
         return [{name: head[name] for name in names} for head in heads]
 
+    def tags(self, attention: str, layer: int) -> list[dict[str, float]]:
+        """What tags each head looks at."""
+        heads = self._layers[attention, layer].results()["heads"]
+        return [head["pos_shares"] for head in heads]
+
 
 # a ←nsubj– b –obj→ cd: three words, the last of two subwords
 SIMPLE = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + row(3, "cda", 2, "obj") + "\n"
@@ -454,6 +459,22 @@ def loop_divergence(data: Data, attention: list[Tensor], head: int) -> float:
     return sum(values) / len(values)
 
 
+def loop_tags(data: Data, attention: list[Tensor], head: int) -> dict[str, float]:
+    values: Counter[str] = Counter()
+    sentences = 0
+    for example, weights in zip(data.examples, attention, strict=True):
+        on_tag: Counter[str] = Counter()
+        for key, word in enumerate(example.part_of):
+            for tag in example.tags[word]:
+                mass = sum(float(query[key]) for query in weights[head])
+                on_tag[tag] += mass / len(example.tags[word])
+        total = sum(on_tag.values())
+        if total > 0:
+            sentences += 1
+            values.update({tag: on / total for tag, on in on_tag.items()})
+    return {tag: value / sentences for tag, value in values.items()}
+
+
 def loop_entities(data: Data, attention: list[Tensor], head: int) -> float:
     values = []
     for example, weights in zip(data.examples, attention, strict=True):
@@ -479,6 +500,8 @@ def test_batches_of_any_size_give_the_numbers_of_loops(
     ):
         for head, found in enumerate(statistics.results(attention, layer)):
             assert found["pos_kl"] == pytest.approx(loop_divergence(data, weights, head), rel=1e-6)
+            found_tags = statistics.tags(attention, layer)[head]
+            assert found_tags == pytest.approx(loop_tags(data, weights, head), rel=1e-6)
             expected = loop_entities(data, weights, head)
             assert found["named_entity"] == pytest.approx(expected, rel=1e-6)
             if attention == CROSS:
@@ -521,6 +544,18 @@ def test_an_unknown_subword_over_two_words_is_part_of_the_first(
     text = row(1, "x", 2, "amod") + row(2, "y", 0, "root") + row(3, "a", 2, "obj") + "\n"
     batch = annotated(text).batch(torch.tensor([0]), collate(dictionary, ["unknown ▁a"]))
     assert batch.word.tolist() == [[0, 2, -1]]
+
+
+def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path: Path) -> None:
+    dictionary = Dictionary()
+    for symbol in ["a", "b", "<unk-0>", "<unk-1>"]:
+        dictionary.add_symbol(symbol)
+    (tmp_path / "parses.conllu").write_text(
+        row(1, "a", 0) + row(2, "Xylo") + row(3, "b") + row(4, "phon") + "\n", encoding="utf-8"
+    )
+    annotations = Annotations(str(tmp_path / "parses.conllu"), dictionary)
+    tokens = collate(dictionary, ["a <unk-0> b <unk-1>"])
+    assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
 
 
 def test_a_decoder_that_looks_at_itself_has_no_annotations(

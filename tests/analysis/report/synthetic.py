@@ -89,7 +89,7 @@ def synthetic_analysis(
             "offsets": list(OFFSETS), "density_bins": BINS, "rare_rank": 500,
             "positional_share": 0.9, "relevance_sentences": 16, "gradient_sentences": 200,
             "measures": ["density", "entropy", "confidence", "equal_weights", "offsets",
-                         "rare_word", "subword_merging", "final_punctuation", "diversity", "relevance",
+                         "relative_position", "copy_agreement", "rare_word", "subword_merging", "final_punctuation", "diversity", "relevance",
                          "gradient"],
         },
         "models": documents,
@@ -187,6 +187,7 @@ def _attention(
         "layer": layer,
         "mapping": mapping,
         "learned": ["alpha"] if alpha is None else [],
+        "copy_chance": 0.04 if attention == CROSS else None,
         "diversity": float(0.2 + sparse + 0.1 * math.sin(layer) + 0.05 * rng.random()),
         "density_sorted": sorted(row["density"] for row in rows),
         "heads": rows,
@@ -230,6 +231,10 @@ def _head(
         },
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
+        "relative_position": None if attention == DECODER_SELF else 0.5 * strength,
+        "copy_agreement": {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
+        if attention == CROSS
+        else None,
         "rare_word": None
         if attention == DECODER_SELF
         else {"rarest": 0.66, "two_rarest": 0.83}
@@ -251,11 +256,17 @@ def _head(
         "dependencies": _dependencies(rng, kind)
         if annotations and attention == ENCODER_SELF
         else None,
+        "pos_shares": _tag_shares(rng) if annotations and attention != DECODER_SELF else None,
         "pos_kl": float(rng.gamma(1.0, 0.1)) if annotations and attention != DECODER_SELF else None,
         "named_entity": float(rng.beta(1, 15))
         if annotations and attention != DECODER_SELF
         else None,
     }
+
+
+def _tag_shares(rng: np.random.Generator) -> dict[str, float]:
+    tags = list(_annotations()["part_of_speech"])
+    return dict(zip(tags, rng.dirichlet([3.0] * len(tags)).tolist(), strict=True))
 
 
 def _offset_shares(attention: str, offset: int | None, strength: float) -> dict[str, float]:

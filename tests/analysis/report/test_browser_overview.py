@@ -53,6 +53,7 @@ def test_the_overview_shows_offsets_dependencies_and_diversity(opened, analysis)
     assert groups == [
         "Mean weight at an offset", "Largest weight at an offset",
         "Dependencies: to the head", "Dependencies: to the dependent",
+        "Weight on a part of speech",
     ]  # fmt: skip
 
 

@@ -23,6 +23,15 @@ EVERY_FIGURE = [
     "importance_agreement",
     "offset_profile",
     "dependency_accuracy",
+    "pos_kl_tags-encoder-self",
+    "pos_kl_tags-cross",
+    "pos_kl_by_head-encoder-self",
+    "named_entity_by_head-encoder-self",
+    "relative_position_by_head-encoder-self",
+    "pos_kl_by_head-cross",
+    "named_entity_by_head-cross",
+    "relative_position_by_head-cross",
+    "copy_agreement_by_head-cross",
     "bleu_by_heads",
 ]
 PRUNING = [
@@ -89,6 +98,11 @@ def test_a_full_analysis_gives_every_figure(small):
         ({"dependencies": None}, {"dependency_accuracy"}),
         ({"density_histogram": None}, {"density_distribution"}),
         ({"density": None}, {"density_by_layer"}),
+        ({"pos_kl": None}, {name for name in EVERY_FIGURE if "pos_kl" in name}),
+        ({"pos_shares": None}, {name for name in EVERY_FIGURE if "pos_kl_tags" in name}),
+        ({"named_entity": None}, {name for name in EVERY_FIGURE if "named_entity" in name}),
+        ({"relative_position": None}, {name for name in EVERY_FIGURE if "relative" in name}),
+        ({"copy_agreement": None}, {"copy_agreement_by_head-cross"}),
     ],
 )
 def test_a_figure_without_its_measure_is_left_out(small, change, gone):

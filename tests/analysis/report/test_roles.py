@@ -185,3 +185,34 @@ def test_the_strongest_role_comes_first_and_shapes_come_last():
         "rare words, 60 %",
         "dense, 99 % of the keys",
     ]
+
+
+def copied(largest):
+    return {"largest": largest, "support": 1.0, "weight": 0.5 * largest}
+
+
+@pytest.mark.parametrize(
+    ("largest", "chance", "words"),
+    [
+        (0.5, 0.1, ["copies: the word that is said, 50 %"]),
+        (0.49, 0.1, []),
+        (0.5, 0.45, []),
+        (0.9, None, ["copies: the word that is said, 90 %"]),
+    ],
+)
+def test_a_head_copies_that_agrees_often_and_more_than_by_chance(largest, chance, words):
+    head = {**NOTHING, "copy_agreement": copied(largest)}
+    assert roles(head, {"annotations": None}, "cross", chance) == words
+
+
+@pytest.mark.parametrize(
+    ("attention", "words"),
+    [
+        ("encoder-self", "neighbouring tokens, 80 %"),
+        ("cross", "words said around here, 80 %"),
+    ],
+)
+def test_heads_of_relative_position_have_eight_of_ten_largest_weights_there(attention, words):
+    assert found(attention, relative_position=0.8) == [words]
+    assert found(attention, relative_position=0.79) == []
+    assert words not in found(attention, relative_position=0.97, positional=positional(-1))

@@ -137,6 +137,7 @@ function colourOverview() {
     const isMissing = value === null;
     const colour = rampColour(high > low && !isMissing ? (value - low) / (high - low) : 0.5);
     cell.className = isMissing ? "unmeasured" : "";
+    cell.classList.toggle("copies", headByKey.get(key).copies);
     cell.style.background = isMissing ? "" : css(colour);
     cell.style.color = isMissing ? "" : textOn(colour);
     cell.textContent = isMissing ? NOTHING : decimal(value, 2);
@@ -154,6 +155,9 @@ function showOverviewLegend(low, high) {
   }
   if (cells.some((cell) => cell.classList.contains("absent"))) {
     swatches.push(["absent", "head pruned or not there"]);
+  }
+  if (heads.some(({ copies }) => copies)) {
+    swatches.push(["copies", "words are copied by this head"]);
   }
   const ends = low === high ? null : [decimal(low), decimal(high)];
   legend(byId("overview-legend"), ends, swatches);

@@ -49,15 +49,17 @@ function setUpSentences() {
     radio.checked = number === maps.sentence;
     radio.addEventListener("change", () => chooseSentence(number));
     const { source_lang: source, target_lang: target } = report.data;
+    const isAlone = sentence.model === null || report.models.length === 1;
+    const own = isAlone ? "" : ` by ${report.models[sentence.model].name}`;
     const label = element(
       "label",
       {},
       radio,
-      element("span", { class: "sentence-number" }, `#${sentence.sentence}`),
+      element("span", { class: "sentence-number" }, `#${sentence.sentence}${own}`),
       element("span", { lang: source, dir: "auto" }, sentence.sourceText),
       element("span", { lang: target, dir: "auto", class: "target" }, sentence.targetText),
     );
-    const text = `#${sentence.sentence} ${sentence.sourceText} ${sentence.targetText}`;
+    const text = `#${sentence.sentence}${own} ${sentence.sourceText} ${sentence.targetText}`;
     return { label, radio, text: plain(text) };
   });
   byId("sentence-list").append(...options.map(({ label }) => label));

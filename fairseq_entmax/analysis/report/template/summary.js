@@ -6,9 +6,10 @@ function showSummary() {
     plural(data.sentences, "sentence"),
     `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`,
   ];
+  const own = report.search === null ? "" : `. Attention on text that each model generated: ${report.search}.`;
   byId("data-line").replaceChildren(
     element("strong", {}, `${data.source_lang} → ${data.target_lang}`),
-    `, ${data.subset} of ${data.path}: ${counts.join(", ")}`,
+    `, ${data.subset} of ${data.path}: ${counts.join(", ")}${own}`,
   );
 }
 
@@ -19,9 +20,20 @@ const MODEL_COLUMNS = [
   ["Heads", (model, number) => grouped(heads.filter((head) => head.model === number).length)],
   ["Parameters", (model) => grouped(model.parameters)],
   ["Updates", (model) => grouped(model.updates)],
-  ["Loss (nats a token)", (model) => decimal(model.loss)],
+  [report.search === null ? "Loss (nats a token)" : "Loss of its text (nats a token)", (model) => decimal(model.loss)],
+  ...columnsOf("generated", ["Tokens generated", ({ tokens }) => grouped(tokens)]),
+  ...columnsOf("generated", ["Without a word", ({ empty }) => grouped(empty)]),
+  ...columnsOf("generated", ["Of the longest length", ({ longest }) => grouped(longest)]),
+  ...columnsOf("copying", ["Copied (1 − g)", ({ share }) => percent(share)]),
+  ...columnsOf("copying", ["Unreachable", ({ unreachable }) => grouped(unreachable)]),
   ["Checkpoint", (model) => model.checkpoint],
 ];
+
+/* A column of what only some analyses, or some models of one, have. */
+function columnsOf(field, [title, text]) {
+  const isThere = report.models.some((model) => model[field]);
+  return isThere ? [[title, (model) => (model[field] ? text(model[field]) : NOTHING)]] : [];
+}
 
 /* The mappings of a model's layers, each once. */
 function mappingsOf(number) {

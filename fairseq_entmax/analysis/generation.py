@@ -1,0 +1,209 @@
+"""What models generate, as a data set to look at: ``analyze --of generated``.
+
+A text is decoded first, by the search that fairseq's options and the task ask for, and the best
+hypothesis of each sentence then goes through the model once more, as its target. A decoder sees
+nothing behind the word that it is at, so its attention is the same in both: what is recorded is
+the attention of the steps that led to the best hypothesis, and not of those that the search gave
+up. What was generated is kept in a file without a name, which is gone when the command ends.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from argparse import Namespace
+from array import array
+from collections.abc import Sequence
+from typing import Any
+
+import numpy
+import torch
+from fairseq import utils
+from fairseq.data import data_utils
+from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
+from torch import Tensor
+
+from fairseq_entmax.analysis.arguments import GENERATED
+
+# What a document says of every search; of the other options those that are not fairseq's default
+ALWAYS_SAID = ("beam", "lenpen", "min_len", "max_len_a", "max_len_b", "no_repeat_ngram_size")
+# Options of fairseq-generate that would be passed over
+WITHOUT_EFFECT = (
+    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
+    *("results_path", "nbest", "print_alignment"),
+)
+
+
+def check_options(args: Namespace) -> None:
+    """Refuse options on search that would be passed over, or that no search can go by.
+
+    Raises:
+        ValueError: names the option.
+    """
+    defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
+    is_generated = args.of == GENERATED
+    refused = WITHOUT_EFFECT if is_generated else vars(GenerationConfig())
+    for name in refused:
+        value = getattr(args, name, defaults[name])
+        if value != defaults[name]:
+            remedy = "leave it out" if is_generated else "give --of generated, or leave it out"
+            raise ValueError(
+                f"--{name.replace('_', '-')} got {value!r}, which has no part in an analysis of "
+                f"{'generated text' if is_generated else 'the reference'}: {remedy}"
+            )
+    if is_generated and args.beam < 1:
+        raise ValueError(f"--beam got {args.beam}: give 1 or more")
+
+
+def search_options(config: Any, task: Any) -> dict[str, Any]:
+    """By which search a text is made, as a document says it: name of an option to its value.
+
+    Args:
+        config: fairseq's ``generation``.
+        task: fairseq's task; what its options have beside those of ``translation`` is in it too.
+    """
+    defaults = vars(GenerationConfig())
+    said = {
+        name: getattr(config, name)
+        for name in defaults
+        if name in ALWAYS_SAID or getattr(config, name) != defaults[name]
+    }
+    known = {*defaults, *vars(TranslationConfig()), "_name"}
+    own = {name: getattr(task.cfg, name) for name in task.cfg if name not in known}
+    plain = {name: _plain(value) for name, value in {**said, **own}.items()}
+    return {"task": str(task.cfg.get("_name") or "translation"), **plain}
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, bool | int | float | str | None) else str(value)
+
+
+class GeneratedDataset:
+    """A data set whose targets are what one model generates.
+
+    It takes the place of fairseq's where sentences are taken by their numbers; those that
+    :meth:`generate` has had are there.
+
+    Args:
+        dataset: fairseq's, of the translation task.
+        model: in evaluation mode, on its device.
+        task: fairseq's task.
+        config: fairseq's configuration, for ``generation`` and ``common.seed``.
+
+    Attributes:
+        numbers: of what was generated, by name: ``tokens``, with the ends of sentences;
+            ``empty``, sentences without a word; ``longest``, sentences of the longest length
+            that the options allow, most of which were cut off there.
+
+    Raises:
+        ValueError: fairseq or the task can make no search of the options.
+    """
+
+    def __init__(self, dataset: Any, model: Any, task: Any, config: Any) -> None:
+        self._dataset, self._model, self._task = dataset, model, task
+        self._config = config.generation
+        self._seed: int = config.common.seed
+        self._file = tempfile.TemporaryFile()  # noqa: SIM115 as long as the data set
+        self._start = array("q", [-1]) * len(dataset)
+        self.src_sizes: Any = dataset.src_sizes
+        self.tgt_sizes = array("q", [0]) * len(dataset)
+        self.numbers = {"tokens": 0, "empty": 0, "longest": 0}
+        self._generator = self._search(lambda: task.build_generator([model], self._config))
+        self._is_first = True
+
+    def __getitem__(self, number: int) -> dict[str, Any]:
+        self._file.seek(self._start[number])
+        words = self._file.read(8 * self.tgt_sizes[number])
+        target = torch.from_numpy(numpy.frombuffer(words, dtype="<i8").copy())
+        return {**self._dataset[number], "target": target}
+
+    def num_tokens(self, number: int) -> int:
+        """The longer side of a sentence, in tokens."""
+        return max(int(self.src_sizes[number]), self.tgt_sizes[number])
+
+    def collater(self, items: Sequence[dict[str, Any]]) -> Any:
+        """A batch, as fairseq makes it."""
+        return self._dataset.collater(items)
+
+    def generate(self, sample: Any) -> Any:
+        """The batch with the best hypothesis of each sentence as its target.
+
+        Args:
+            sample: as fairseq's data loader makes it, on the model's device.
+
+        Returns:
+            A batch of the same sentences in the same order; the one given is as it was.
+
+        Raises:
+            ValueError: the search fails, or finds nothing.
+        """
+        if self._is_first:
+            # Where hypotheses are sampled, the same ones whatever was generated before
+            utils.set_torch_seed(self._seed)
+            self._is_first = False
+        prefix = None
+        if self._config.prefix_size:
+            prefix = sample["target"][:, : self._config.prefix_size]
+        decoder = self._model.decoder
+        decoder.set_beam_size(self._generator.beam_size)
+        try:
+            hypotheses = self._search(
+                lambda: self._task.inference_step(
+                    self._generator, [self._model], sample, prefix_tokens=prefix
+                )
+            )
+        finally:
+            # Until then cross-attention takes so many rows for one sentence
+            decoder.set_beam_size(1)
+        limit, best = self._longest(sample), []
+        for number, of_one in zip(sample["id"].tolist(), hypotheses, strict=True):
+            if not of_one:
+                raise ValueError(
+                    f"the search finds nothing to say of sentence {number}: the model did not "
+                    f"train well, or the options leave no word"
+                )
+            best.append(of_one[0]["tokens"].cpu())
+            self._keep(number, best[-1], limit)
+        return self._with_targets(sample, best)
+
+    def _keep(self, number: int, tokens: Tensor, limit: int) -> None:
+        self._start[number] = self._file.seek(0, 2)
+        self._file.write(tokens.numpy().astype("<i8").tobytes())
+        self.tgt_sizes[number] = len(tokens)
+        self.numbers["tokens"] += len(tokens)
+        self.numbers["empty"] += len(tokens) == 1
+        self.numbers["longest"] += len(tokens) > limit
+
+    def _longest(self, sample: Any) -> int:
+        """How many tokens fairseq lets a hypothesis have, without the end of the sentence."""
+        length = sample["net_input"]["src_tokens"].size(1)
+        if self._config.match_source_len:
+            return int(sample["net_input"]["src_lengths"].max())
+        allowed = int(self._config.max_len_a * length + self._config.max_len_b)
+        return min(allowed, self._generator.max_len - 1)
+
+    def _with_targets(self, sample: Any, targets: Sequence[Tensor]) -> Any:
+        words = self._task.target_dictionary
+        net_input = sample["net_input"]
+
+        def padded(move_end: bool) -> Tensor:
+            batch = data_utils.collate_tokens(
+                targets, words.pad(), words.eos(), move_eos_to_beginning=move_end
+            )
+            return batch.to(net_input["src_tokens"].device)
+
+        return {
+            **sample,
+            "target": padded(False),
+            "ntokens": sum(map(len, targets)),
+            "net_input": {**net_input, "prev_output_tokens": padded(True)},
+        }
+
+    def _search(self, call: Any) -> Any:
+        try:
+            return call()
+        except (AssertionError, NotImplementedError, ValueError) as error:
+            # fairseq's own on options that do not go together
+            raise ValueError(
+                f"nothing can be generated by these options: {error or type(error).__name__}"
+            ) from error

@@ -1,0 +1,107 @@
+"""Whether a head of cross-attention looks at the word that is being said.
+
+Words are tokens of the model, subwords such as it has them. A token of the target is in the
+source where the source's dictionary has the same symbol, and the sentence has it; special symbols,
+``<unk>`` among them, are no words. What was or is to be said is that of the text that the decoder
+was given: the reference, or what the model generated.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
+
+NEIGHBOURS = (-1, 1)
+
+
+class CopyAgreement(WeightMeasure):
+    """Over the steps that say a word of the source: whether the head looks at that word. In cross
+    alone; null where no word of the target is in the source."""
+
+    name = "copy_agreement"
+    source = "after Baan et al. 2019, section 5.3"
+    numbers = (
+        Number(
+            "copy-agreement",
+            "Copy agreement",
+            "how often the largest weight is on the word that is being said, of the steps whose "
+            "word is in the source",
+            ("copy_agreement", "largest"),
+        ),
+        Number(
+            "copy-support",
+            "Copy agreement, any weight",
+            "how often that word has a weight above zero",
+            ("copy_agreement", "support"),
+        ),
+        Number(
+            "copy-weight",
+            "Copy agreement, weight",
+            "mean weight on that word, all its places together",
+            ("copy_agreement", "weight"),
+        ),
+        Number(
+            "copy-chance",
+            "Copy agreement by chance",
+            "what a head has that looks at any key as often as at another, the same for each head "
+            "of the layer",
+            ("copy_chance",),
+            of_layer=True,
+        ),
+    )
+
+    def shown(self, analysis: dict[str, Any]) -> Iterator[Number]:
+        """All of it; the first in tables of heads, too, where a model copies."""
+        copies = any("copying" in model for model in analysis["models"])
+        for place, number in enumerate(self.numbers):
+            is_main = copies and place == 0
+            yield replace(number, is_main=is_main, in_summary=is_main)
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        places = weights.batch.places_of_words
+        if places is None or weights.attention != CROSS:
+            return
+        said = places["now"]
+        count = said.sum(dim=2)
+        counted = weights.queries.real & (count > 0)
+        largest = said[:, None].expand_as(weights.weights)
+        sums.add_mean("largest", largest.gather(3, weights.maximum[..., None])[..., 0], counted)
+        on_word = (weights.weights * said[:, None]).sum(dim=3)
+        sums.add_mean("support", on_word > 0, counted)
+        sums.add_mean("weight", on_word, counted)
+        shares = (count / weights.attendable).masked_fill(~counted, 0.0)
+        sums.add("copy_chance", shares.sum())
+        sums.add("copy_chance/count", counted.sum())
+
+
+class RelativePosition(WeightMeasure):
+    """The share of the queries whose largest weight is on a neighbour: in encoder-self the token
+    before or behind the query; in cross a source token that is the word said last, the one being
+    said or the one to be said next. null in decoder-self."""
+
+    name, title = "relative_position", "Relative position"
+    meaning = (
+        "share of the queries whose largest weight is on the token before or behind, and in cross "
+        "on the word said last, now or next"
+    )
+    source = "Baan et al. 2019, section 5.3"
+
+    def update(self, weights: LayerWeights, sums: Sums) -> None:
+        import torch
+
+        if weights.attention == ENCODER_SELF:
+            start = weights.keys.start[:, None, None]
+            offset = weights.maximum - start - weights.queries.places[:, None]
+            is_near = torch.isin(offset, torch.tensor(NEIGHBOURS, device=offset.device))
+        elif weights.attention == CROSS and weights.batch.places_of_words is not None:
+            last, now, following = weights.batch.places_of_words.values()
+            around = (last | now | following)[:, None].expand_as(weights.weights)
+            is_near = around.gather(3, weights.maximum[..., None])[..., 0]
+        else:
+            return
+        sums.add_mean(self.name, is_near, weights.queries.real)

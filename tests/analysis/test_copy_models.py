@@ -1,0 +1,401 @@
+"""``analyze`` of models that copy words, on the reference and on what they generate."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+
+from fairseq_entmax import cli
+from fairseq_entmax.analysis import (
+    decode_weights,
+    document,
+    head_relevance,
+    head_sensitivity,
+    load_model,
+    load_samples,
+    load_task,
+    measure,
+    record_attention,
+    summary,
+)
+from fairseq_entmax.modules import attention_modules
+from tests.analysis.ablation.test_command import write_data
+from tests.pruning.test_surgery import state_of, trained
+from tests.support import batch, random_sentences, tiny_task
+
+COPY = "entmax_copy_transformer"
+SHARED = {"share_all_embeddings": True}
+# Sparse enough that markers of the source get no weight at times
+SPARSE = {**SHARED, "attn_mapping": "sparsemax", "copy_layer": 0, "copy_heads": "1,3"}
+MARKED = {**SHARED, "attn_mapping": "sparsemax", "source_position_markers": 3}
+SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8])
+SEARCH = ("--of=generated", "--beam=2", "--max-len-b=9", "--lenpen=0.9")
+
+
+def marked_task(folder):
+    """The words of the tiny task, of which the last three are markers."""
+    for language in ("a", "b"):
+        path = folder / f"dict.{language}.txt"
+        words = path.read_text(encoding="utf-8").splitlines()[:17]
+        lines = [*words, *(f"<unk-{marker}> 0" for marker in range(3))]
+        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
+    return load_task(str(folder), "a", "b")
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Data, and checkpoints of a model without a copy, with one, and with markers."""
+    folder = tmp_path_factory.mktemp("copies")
+    # Half of each target is words of its source
+    targets = [torch.cat([one[::2], one[-1:]]) for one in SOURCES]
+    targets = [torch.cat([one[:-1][one[:-1] != 2], one[-1:]]) for one in targets]
+    for name in ("bin", "marked"):
+        write_data(folder / name, SOURCES, targets)
+    marked_task(folder / "marked")
+    torch.save(state_of(trained(**SHARED), **SHARED), folder / "plain.pt")
+    torch.save(state_of(trained(COPY, **SPARSE), COPY, **SPARSE), folder / "copy.pt")
+    import tests.support
+
+    # Its dictionary is that of the folder
+    task, original = load_task(str(folder / "marked"), "a", "b"), tests.support.tiny_task
+    tests.support.tiny_task = lambda: task
+    try:
+        torch.save(state_of(trained(COPY, **MARKED), COPY, **MARKED), folder / "marked.pt")
+    finally:
+        tests.support.tiny_task = original
+    return folder
+
+
+def analyze(folder, output, paths, *more, data="bin"):
+    given = [f"{folder / data}", f"--path={':'.join(str(folder / path) for path in paths)}"]
+    always = ["--cpu", "--num-workers=0", "--no-progress-bar", "--relevance-sentences=2"]
+    return cli.main(["analyze", *given, f"--output={output}", *always, *more])
+
+
+def read(output):
+    return document.read(output / "analysis.json")
+
+
+@pytest.fixture(scope="module")
+def generated(folder, tmp_path_factory):
+    output = tmp_path_factory.mktemp("generated")
+    assert analyze(folder, output, ["plain.pt", "copy.pt"], *SEARCH, "--sentences=0,4") == 0
+    return read(output)
+
+
+@pytest.fixture(scope="module")
+def marked(folder, tmp_path_factory):
+    output = tmp_path_factory.mktemp("marked")
+    assert analyze(folder, output, ["marked.pt"], "--sentences=1", data="marked") == 0
+    return read(output)
+
+
+def layer(analysis, model, attention, number):
+    (found,) = (
+        one
+        for one in analysis["models"][model]["attentions"]
+        if (one["attention"], one["layer"]) == (attention, number)
+    )
+    return found
+
+
+def test_the_document_says_by_which_search_the_text_was_made(generated):
+    assert generated["of"] == "generated"
+    assert generated["search"]["task"] == "translation"
+    assert {name: generated["search"][name] for name in ("beam", "max_len_b", "lenpen")} == {
+        "beam": 2, "max_len_b": 9, "lenpen": 0.9,
+    }  # fmt: skip
+    for model in generated["models"]:
+        assert 8 <= model["generated"]["tokens"] <= 80
+        assert model["generated"]["empty"] == 0
+
+
+def test_the_reference_is_what_is_measured_unless_asked(folder, tmp_path):
+    assert analyze(folder, tmp_path, ["copy.pt"], "--sentences=") == 0
+    analysis = read(tmp_path)
+    assert not {"of", "search"} & set(analysis)
+    assert "generated" not in analysis["models"][0]
+
+
+def test_numbers_are_those_of_the_measures_on_the_hypotheses(folder, generated):
+    task = load_task(str(folder / "bin"), "a", "b")
+    (sample,) = load_samples(task, "valid", range(8), at_once=8)
+    from argparse import Namespace
+
+    from fairseq_entmax.analysis.generation import GeneratedDataset
+    from tests.analysis.test_generation import config
+
+    for number, path in enumerate(("plain.pt", "copy.pt")):
+        model = load_model(str(folder / path), task).model
+        options = Namespace(**vars(config(beam=2, max_len_b=9, lenpen=0.9)))
+        made = GeneratedDataset(task.dataset("valid"), model, task, options).generate(sample)
+        attention, _ = record_attention(model, made)
+        expected = document.rounded(measure(attention, made, task))
+        for one in generated["models"][number]["attentions"]:
+            found = expected[one["attention"]][one["layer"]]
+            for given, head in zip(one["heads"], found["heads"], strict=True):
+                for name in ("density", "confidence", "relative_position"):
+                    assert given[name] == (head[name] and pytest.approx(head[name], rel=1e-4))
+                assert given["copy_agreement"] == (
+                    head["copy_agreement"] and pytest.approx(head["copy_agreement"], rel=1e-4)
+                )
+
+
+def test_each_model_has_maps_of_its_own_text(folder, generated):
+    assert [(one["sentence"], one["model"]) for one in generated["maps"]] == [
+        (0, 0), (0, 1), (4, 0), (4, 1),
+    ]  # fmt: skip
+    for one in generated["maps"]:
+        assert [bool(maps) for maps in one["models"]] == [n == one["model"] for n in range(2)]
+        for maps in one["models"][one["model"]]:
+            if maps["attention"] == "cross":
+                shape = decode_weights(maps).shape
+                assert shape[1:] == (len(one["targets"]), len(one["source"]))
+        assert one["queries"] == ["</s>", *one["targets"][:-1]]
+
+
+def test_batches_of_any_size_give_the_same_numbers(folder, generated, tmp_path):
+    options = (*SEARCH, "--sentences=0,4", "--batch-size=3")
+    assert analyze(folder, tmp_path, ["plain.pt", "copy.pt"], *options) == 0
+    again = read(tmp_path)
+    for one, other in zip(generated["models"], again["models"], strict=True):
+        assert one["generated"] == other["generated"]
+        assert one["loss"] == pytest.approx(other["loss"], rel=1e-4)
+        for mine, its in zip(one["attentions"], other["attentions"], strict=True):
+            for head, same in zip(mine["heads"], its["heads"], strict=True):
+                assert head["density"] == pytest.approx(same["density"], rel=1e-4)
+
+
+def test_the_loss_of_a_models_own_text_is_below_that_of_the_reference(folder, generated, tmp_path):
+    assert analyze(folder, tmp_path, ["plain.pt", "copy.pt"], "--sentences=") == 0
+    for own, other in zip(generated["models"], read(tmp_path)["models"], strict=True):
+        assert own["loss"] < other["loss"]
+
+
+def test_copy_heads_are_marked_where_they_are_and_nowhere_else(generated):
+    marks = [
+        (number, one["attention"], one["layer"], one["copy_heads"])
+        for number, model in enumerate(generated["models"])
+        for one in model["attentions"]
+        if "copy_heads" in one
+    ]
+    assert marks == [(1, "cross", 0, [1, 3])]
+    assert "copying" not in generated["models"][0]
+
+
+def test_the_share_of_the_copy_is_a_mean_over_words(folder, tmp_path):
+    assert analyze(folder, tmp_path, ["copy.pt"], "--sentences=") == 0
+    task = load_task(str(folder / "bin"), "a", "b")
+    model = load_model(str(folder / "copy.pt"), task).model
+    shares = []
+    for sample in load_samples(task, "valid", range(8)):
+        with torch.no_grad():
+            switch = model(**sample["net_input"])[1]["copy"].switch
+        shares += (1 - torch.sigmoid(switch[0, :-1].double())).tolist()
+    assert read(tmp_path)["models"][0]["copying"] == {
+        "share": pytest.approx(sum(shares) / len(shares), rel=1e-5),
+        "unreachable": 0,
+    }
+
+
+def test_the_table_says_what_the_text_is_and_what_copy_heads_do(generated):
+    lines = summary.as_table(generated).splitlines()
+    assert lines[0].startswith("attention on text that each model generated: task translation")
+    assert "beam 2" in lines[0]
+    assert "lenpen 0.9" in lines[0]
+    assert f"{generated['models'][1]['generated']['tokens']} tokens" in lines[2]
+    assert "loss (own text)" in lines[3]
+    assert "copy heads" in lines[3]
+    assert "0.1 (" in lines[-1]
+    assert "0.3 (" in lines[-1]
+    assert "next " in lines[-1]
+
+
+def test_what_markers_stand_for_is_shown_and_unreachable_ones_are_counted(folder, marked):
+    task = load_task(str(folder / "marked"), "a", "b")
+    model = load_model(str(folder / "marked.pt"), task).model
+    losses, gone = [], 0
+    for sample in load_samples(task, "valid", range(8)):
+        with torch.no_grad():
+            log_probs = model(**sample["net_input"])[0]
+        of_targets = log_probs[0].gather(1, sample["target"][0][:, None])[:, 0].tolist()
+        gone += sum(value == -math.inf for value in of_targets)
+        losses += [-value for value in of_targets if value != -math.inf]
+    assert gone > 0
+    assert marked["models"][0]["copying"]["unreachable"] == gone
+    assert marked["models"][0]["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
+    assert any(token.startswith("<unk-") for token in marked["maps"][0]["source"])
+
+
+def test_markers_are_words_that_can_be_copied_and_no_rare_words(folder):
+    from fairseq_entmax.analysis.tokens import TokenTable
+
+    task = load_task(str(folder / "marked"), "a", "b")
+    assert TokenTable.of(task.source_dictionary).rank[-3:].tolist() == [-1, -1, -1]
+    assert TokenTable.of(task.source_dictionary).begins[-3:].all()
+    (sample,) = load_samples(task, "valid", [1])
+    marker = len(task.source_dictionary) - 1
+    sample["net_input"]["src_tokens"][0, 2] = marker
+    sample["net_input"]["prev_output_tokens"][0, 1] = marker
+    size = (
+        sample["net_input"]["prev_output_tokens"].size(1),
+        sample["net_input"]["src_tokens"].size(1),
+    )
+    weights = torch.zeros(1, 1, *size)
+    weights[..., 2] = 1
+    head = measure({"cross": {0: weights}}, sample, task)["cross"][0]["heads"][0]
+    assert head["copy_agreement"]["largest"] > 0
+
+
+def test_no_relevance_is_worked_out_for_a_model_that_copies(folder, generated, tmp_path, caplog):
+    assert all(head["relevance"] is not None for head in layer(generated, 0, "cross", 1)["heads"])
+    assert all(head["relevance"] is None for head in layer(generated, 1, "cross", 1)["heads"])
+    with pytest.raises(ValueError, match="a model that copies words says is a mixture, and no"):
+        head_relevance(trained(COPY, **SPARSE), batch([5], [4]))
+
+
+def test_relevance_by_name_is_refused_in_one_sentence(folder, tmp_path, capsys):
+    assert analyze(folder, tmp_path, ["copy.pt"], "--measures=relevance") != 0
+    assert "copies words says is a mixture" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_gradient_is_that_of_the_mixture():
+    model = trained(COPY, **{**SPARSE, "attn_mapping": "entmax15"}).double()
+    sample = batch([6, 4], [5, 3])
+    pad = tiny_task().source_dictionary.pad()
+    found = head_sensitivity(model, sample, pad)
+    assert {name: sorted(layers) for name, layers in found.items()} == {
+        "encoder-self": [0, 1], "decoder-self": [0, 1], "cross": [0, 1],
+    }  # fmt: skip
+
+    def losses():
+        with torch.no_grad():
+            log_probs = model(**sample["net_input"])[0]
+        target = sample["target"]
+        own = -log_probs.gather(2, target[..., None])[..., 0] * (target != pad)
+        return own.sum(1) / (target != pad).sum(1)
+
+    for attention, number, module in attention_modules(model):
+        weight = module.out_proj.weight
+        for head in range(module.num_heads):
+            columns = slice(4 * head, 4 * head + 4)
+            values = []
+            for step in (1e-5, -1e-5):
+                before = weight.data.clone()
+                weight.data[:, columns] *= 1 + step
+                values.append(losses())
+                weight.data.copy_(before)
+            expected = ((values[0] - values[1]) / 2e-5).abs()
+            assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
+
+
+def test_the_gradient_leaves_out_what_the_model_cannot_reach(folder):
+    task = load_task(str(folder / "marked"), "a", "b")
+    model = load_model(str(folder / "marked.pt"), task).model
+    for sample in load_samples(task, "valid", range(8), at_once=4):
+        for layers in head_sensitivity(model, sample, 1).values():
+            assert all(torch.isfinite(values).all() for values in layers.values())
+
+
+def test_a_dictionary_without_the_markers_is_refused(folder, tmp_path, capsys):
+    assert analyze(folder, tmp_path, ["marked.pt"]) != 0
+    error = capsys.readouterr().err
+    assert "--path: " in error
+    assert "marked.pt: --source-position-markers 3: the dictionary ends with 0 words" in error
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda a: a.pop("search"), r"search: it is of generated text"),
+        (lambda a: a.update(of="reference"), r"search: it is of reference text"),
+        (lambda a: a["models"][1].pop("generated"), r"models\[1\]\.generated: the document is"),
+        (lambda a: a["maps"][0].pop("model"), r"maps\[0\]\.model: generated text is of one"),
+        (lambda a: a["maps"][0].update(model=5), r"maps\[0\]\.model: generated text is of one"),
+        (
+            lambda a: a["maps"][0]["models"].reverse(),
+            r"maps\[0\]\.model: generated text is of one model alone",
+        ),
+        (lambda a: layer(a, 1, "cross", 0).update(copy_heads=[4]), r"copy_heads: \[4\] are no"),
+        (
+            lambda a: layer(a, 1, "encoder-self", 0).update(copy_heads=[1]),
+            r"copy_heads: \[1\] are no heads of it that can copy",
+        ),
+    ],
+)
+def test_documents_whose_parts_are_of_different_texts_are_refused(generated, change, message):
+    analysis = json.loads(json.dumps(generated))
+    change(analysis)
+    with pytest.raises(ValueError, match=message):
+        document.validate(analysis, "a.json")
+
+
+def test_an_older_document_without_the_new_measures_is_read(folder, tmp_path):
+    assert analyze(folder, tmp_path, ["plain.pt"], "--sentences=") == 0
+    analysis = json.loads((tmp_path / "analysis.json").read_text())
+    gone = {"copy_agreement", "copy_chance", "relative_position", "pos_shares"}
+    for one in analysis["models"][0]["attentions"]:
+        for entry in (one, *one["heads"]):
+            for name in gone & set(entry):
+                del entry[name]
+    analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in gone]
+    document.validate(analysis, "a.json")
+    head = analysis["models"][0]["attentions"][0]["heads"][0]
+    assert head["copy_agreement"] is head["pos_shares"] is None
+
+
+def test_options_on_search_need_generated_text(folder, tmp_path, capsys):
+    assert analyze(folder, tmp_path / "x", ["copy.pt"], "--beam=3") != 0
+    assert "--beam got 3, which has no part in an analysis of the reference" in (
+        capsys.readouterr().err
+    )
+    assert not (tmp_path / "x").exists()
+
+
+def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, tmp_path):
+    pytest.importorskip("fairseq_entmax.tasks.summarization")
+    options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")
+    assert analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=") == 0
+    search = read(tmp_path)["search"]
+    names = ("task", "length_penalty", "coverage_penalty", "lenpen")
+    assert [search[name] for name in names] == ["entmax_summarization", "wu", 5, 0.9]
+
+
+def test_another_task_is_refused_with_those_that_are_not(folder, tmp_path, capsys):
+    assert analyze(folder, tmp_path / "x", ["copy.pt"], "--task=translation_lev") != 0
+    assert "the tasks translation and entmax_summarization" in capsys.readouterr().err
+
+
+def test_the_report_of_generated_text_says_so_and_marks_copy_heads(folder, generated, tmp_path):
+    (tmp_path / "analysis.json").write_text(json.dumps(generated))
+    page = tmp_path / "r.html"
+    assert cli.main(["report", str(tmp_path / "analysis.json"), f"--output={page}"]) == 0
+    text = page.read_text(encoding="utf-8")
+    data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
+    assert "beam 2" in data["search"]
+    marked = [
+        (one["layer"], head["head"])
+        for one in data["layers"]
+        for head in one["heads"]
+        if head["copies"]
+    ]
+    assert marked == [(0, 1), (0, 3)]
+    assert all(
+        ("copy head" in head["roles"]) == head["copies"]
+        for one in data["layers"]
+        for head in one["heads"]
+    )
+
+
+def test_the_hypotheses_leave_no_file(folder, tmp_path, monkeypatch):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    import tempfile
+
+    monkeypatch.setattr(tempfile, "tempdir", None)
+    (tmp_path / "out").mkdir()
+    assert analyze(folder, tmp_path / "out", ["copy.pt"], *SEARCH, "--sentences=") == 0
+    assert [one.name for one in tmp_path.iterdir()] == ["out"]
+    shutil.rmtree(tmp_path / "out")
