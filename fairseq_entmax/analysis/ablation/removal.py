@@ -199,6 +199,12 @@ class Scorer:
         for sample in self._samples:
             values = sentence_losses(self._model, sample, self._dictionary.pad())
             if not torch.isfinite(values).all():
+                copy = self._model.attention_options.copy
+                if copy is not None and copy.markers:
+                    raise ValueError(
+                        "the loss is infinite, as targets have markers that the model cannot copy "
+                        "from their source: give --scores rouge or bleu without loss"
+                    )
                 raise ValueError(
                     "the model gives losses that are not finite: it did not train well, or needs "
                     "more than --fp16"

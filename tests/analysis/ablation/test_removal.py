@@ -32,7 +32,7 @@ from tests.pruning.test_surgery import (
     trained,
     translations,
 )
-from tests.support import batch, tiny_task
+from tests.support import MARKERS, batch, build_model, marked_task, tiny_task
 
 ENTMAX = {"attn_mapping": "entmax"}
 WHOLE_LAYER = "decoder-self:1.0,1.1,1.2,1.3"
@@ -319,3 +319,13 @@ def test_losses_that_are_not_finite_are_refused():
         model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
     with pytest.raises(ValueError, match="gives losses that are not finite"):
         scorer(model, ["loss"]).score([])
+
+
+def test_markers_that_cannot_be_copied_leave_no_loss():
+    task = marked_task()
+    options = {"attn_mapping": "softmax", "source_position_markers": MARKERS}
+    model = build_model("entmax_copy_transformer", task=task, **options)
+    samples = batches()
+    samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
+    with pytest.raises(ValueError, match="markers that the model cannot copy from their source"):
+        Scorer(model, task, config(), samples, ["loss"]).score([])
