@@ -24,6 +24,7 @@ from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
 from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 # What a document says of every search; of the other options those that are not fairseq's default
 ALWAYS_SAID = ("beam", "lenpen", "min_len", "max_len_a", "max_len_b", "no_repeat_ngram_size")
@@ -40,9 +41,12 @@ def check_options(args: Namespace) -> None:
     Raises:
         ValueError: names the option.
     """
-    defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
+    # Those of the task for summaries are options of its alone
+    search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
+    search = {name: search[name] for name in search if name not in vars(TranslationConfig())}
+    defaults = {**vars(CommonEvalConfig()), **search}
     is_generated = args.of == GENERATED
-    refused = WITHOUT_EFFECT if is_generated else vars(GenerationConfig())
+    refused = WITHOUT_EFFECT if is_generated else search
     for name in refused:
         value = getattr(args, name, defaults[name])
         if value != defaults[name]:

@@ -35,6 +35,13 @@ from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs
 
 logger = logging.getLogger(__name__)
 
+# The parameters that have a row for each word
+_OF_WORDS = (
+    "encoder.embed_tokens.weight",
+    "decoder.embed_tokens.weight",
+    "decoder.output_projection.weight",
+)
+
 
 class WordEmbedding(nn.Embedding):
     """An embedding in which markers, which have no row, look like the unknown word.
@@ -231,6 +238,35 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         super().take_heads(options, args)
         assert options.copy is not None
         self.decoder.copy = options.copy
+
+    def load_state_dict(
+        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """Load a checkpoint of this model, or of one that does not copy.
+
+        The latter has rows for markers, if its dictionary has; this model does without.
+
+        Raises:
+            ValueError: as :meth:`AdaptiveModel.load_state_dict`; the checkpoint is of another
+                number of words.
+        """
+        with compat.stopping_command():
+            cut = self._without_markers(state_dict)
+        return super().load_state_dict(cut, strict, model_cfg, args)
+
+    def _without_markers(self, state_dict: dict[str, Any]) -> dict[str, Any]:
+        decoder, cut = self.decoder, dict(state_dict)
+        for name in _OF_WORDS:
+            rows = cut[name].size(0) if name in cut else decoder.num_generated
+            if rows == decoder.num_words:
+                cut[name] = cut[name][: decoder.num_generated].clone()
+            elif rows != decoder.num_generated:
+                raise ValueError(
+                    f"the checkpoint has {rows:,} words in {name}, the dictionary "
+                    f"{decoder.num_generated:,} and {decoder.num_words - decoder.num_generated} "
+                    f"markers: give the data, and the --source-position-markers, of its training"
+                )
+        return cut
 
     def _say_what_is_new(self) -> None:
         super()._say_what_is_new()

@@ -202,6 +202,29 @@ def test_a_checkpoint_of_a_model_that_does_not_copy_can_be_loaded(arch, caplog):
     assert "no switch between generating and copying" in caplog.text
 
 
+@pytest.mark.parametrize("shared", [True, False])
+def test_of_a_checkpoint_that_knows_markers_as_words_their_rows_are_left_out(shared):
+    options = {"share_all_embeddings": shared}
+    start = build_model("transformer", task=marked_task(), **options)
+    model = model_of(seed=7, **options)
+    model.load_state_dict(start.state_dict())
+    words = model.decoder.num_generated
+    assert words == start.decoder.embed_tokens.num_embeddings - MARKERS
+    for ours, theirs in (
+        (model.encoder.embed_tokens, start.encoder.embed_tokens),
+        (model.decoder.output_projection, start.decoder.output_projection),
+    ):
+        assert torch.equal(ours.weight, theirs.weight[:words])
+
+
+def test_a_checkpoint_of_other_words_is_refused():
+    model = build_model(COPY)
+    state = model.state_dict()
+    state["decoder.embed_tokens.weight"] = state["decoder.embed_tokens.weight"][:-1]
+    with pytest.raises(ValueError, match="the checkpoint has 23 words in decoder"):
+        model.load_state_dict(state)
+
+
 def test_a_checkpoint_of_its_own_is_loaded_as_it_is(caplog):
     start, model = model_of(), model_of(seed=7)
     with caplog.at_level(logging.WARNING):
