@@ -105,9 +105,11 @@ def _check_and_follow(
     Without it a criterion meets a model without gates only in the first batch, or gates that
     ``--ddp-backend fully_sharded`` hides; and in validation nothing says after how many updates.
     """
-    if hasattr(criterion, "check_model"):
-        with compat.stopping_command():
+    with compat.stopping_command():
+        if hasattr(criterion, "check_model"):
             criterion.check_model(model)
+        if hasattr(model, "check_criterion"):
+            model.check_criterion(criterion)
     init(trainer, cfg, task, model, criterion, *args, **kwargs)
     if is_ours(model):
         compat.follow_trainer(trainer)

@@ -43,7 +43,8 @@ def parse_heads(text: str) -> set[Head]:
             if not (dot and _is_number(layer) and _is_number(head)):
                 raise ValueError(
                     f"{number.strip()!r} in {part.strip()!r} is no head: write LAYER.HEAD, both "
-                    f"counted from 0, such as 0.3"
+                    f"counted from 0, such as {attention}:0.3,0.5, and a semicolon before another "
+                    f"attention"
                 )
             named = Head(attention, int(layer), int(head))
             if named in heads:

@@ -36,7 +36,7 @@ def test_what_a_head_prints_is_what_names_it():
         ("cross:0.1;", r"'' names no heads"),
         (
             "cross:",
-            r"'' in 'cross:' is no head: write LAYER.HEAD, both counted from 0, such as 0.3",
+            r"'' in 'cross:' is no head: write LAYER.HEAD, both counted from 0, such as cross:0.3,0.5, and a semicolon before another attention",
         ),
         ("cross:3", r"'3' in 'cross:3' is no head"),
         ("cross:0.1,", r"'' in 'cross:0.1,' is no head"),

@@ -7,7 +7,8 @@ from collections.abc import Mapping as Dictionary
 from typing import Any
 
 import torch
-from fairseq.criterions import register_criterion
+from fairseq.criterions import CRITERION_REGISTRY, register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from torch import Tensor
@@ -261,6 +262,28 @@ def check_weights(label_smoothing: Any, copy_loss_weight: Any, copy_loss_alone: 
         raise ValueError(
             "--copy-loss-alone leaves copy heads nothing to learn from with --copy-loss-weight 0: "
             "give a weight above 0"
+        )
+
+
+def check_for_markers(criterion: Any, markers: int) -> None:
+    """Refuse losses of fairseq's that markers make infinite.
+
+    Args:
+        criterion: the class.
+        markers: how many the model has.
+
+    Raises:
+        ValueError: the loss needs the probability of words that nothing can reach.
+    """
+    stock = getattr(criterion, "stock", criterion)
+    is_fairseqs = isinstance(stock, type) and issubclass(
+        stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion
+    )
+    if markers and is_fairseqs and not issubclass(stock, CopyCrossEntropyCriterion):
+        name = next((name for name, known in CRITERION_REGISTRY.items() if known is criterion), "")
+        raise ValueError(
+            f"--criterion {name} is infinite with --source-position-markers {markers}, as no source "
+            f"has all markers: give --criterion {NAME}, or {NAME}_with_head_l0 for pruning"
         )
 
 

@@ -21,6 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_entmax import compat
+from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
@@ -253,6 +254,14 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         with compat.stopping_command():
             cut = self._without_markers(state_dict)
         return super().load_state_dict(cut, strict, model_cfg, args)
+
+    def check_criterion(self, criterion: Any) -> None:
+        """Check what the model is to be trained by, before its training.
+
+        Raises:
+            ValueError: the loss is infinite for this model; says what to do.
+        """
+        check_for_markers(type(criterion), self.decoder.num_words - self.decoder.num_generated)
 
     def _without_markers(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         decoder, cut = self.decoder, dict(state_dict)

@@ -28,6 +28,7 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
+from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.options import (
@@ -138,6 +139,7 @@ def check_command(args: Namespace, options_of: Callable[[Any], AttentionOptions]
     if getattr(args, "save_dir", None) is None:  # no training
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
+    check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
     data_bin.check_training_data(args)

@@ -12,7 +12,12 @@ from fairseq.criterions.label_smoothed_cross_entropy import (
 )
 from fairseq.logging import metrics
 
-from fairseq_entmax.criterions.copying import NAME, CopyCrossEntropyCriterion, copy_alphas
+from fairseq_entmax.criterions.copying import (
+    NAME,
+    CopyCrossEntropyCriterion,
+    check_for_markers,
+    copy_alphas,
+)
 from tests.support import MARKERS, batch, build_model, marked_task, spread_scores, tiny_task
 from tests.training import make_trainer, train
 
@@ -166,6 +171,30 @@ def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
         assert abs(total - logged["copy_loss"].item()) < 1e-3 * max(1.0, total)
 
 
+def test_copy_heads_can_learn_from_the_aid_alone():
+    made = sample()
+    made["target"][:, 0] = made["net_input"]["src_tokens"][:, -2]
+    gradients = {}
+    for weight in (1.0, 3.0):
+        model = sharp_model("softmax")
+        loss_of = criterion(copy_loss_weight=weight, copy_loss_alone=True)
+        total, _, logged = loss_of(model, made)
+        model.decoder.give_copy_scores()
+        parts = model(**made["net_input"], mixed=False)[1]["copy"]
+        plain = criterion()(model, made)[0]
+        torch.testing.assert_close(total, plain + weight * logged["copy_loss"])
+        # What the scores of the copy head get, beside what its output does
+        scores = torch.autograd.grad(total, model.decoder.copy_attention().q_proj.weight)[0]
+        gradients[weight] = scores[: scores.size(0) // 4]
+        assert parts.head_scores is not None
+    without = torch.autograd.grad(
+        criterion(copy_loss_weight=1e-9, copy_loss_alone=True)(model, made)[0],
+        model.decoder.copy_attention().q_proj.weight,
+    )[0][: scores.size(0) // 4]
+    of_one = gradients[1.0] - without
+    torch.testing.assert_close(gradients[3.0] - without, 3 * of_one, atol=1e-3, rtol=1e-3)
+
+
 def test_the_aid_and_recomputed_layers_go_together():
     gradients = []
     for recomputed in (False, True):
@@ -199,10 +228,33 @@ def test_a_model_that_does_not_copy_is_refused():
 
 
 @pytest.mark.parametrize(
+    "name",
+    [
+        "cross_entropy",
+        "label_smoothed_cross_entropy",
+        "label_smoothed_cross_entropy_with_head_l0",
+    ],
+)
+def test_losses_that_markers_make_infinite_are_refused(name):
+    message = f"--criterion {name} is infinite with --source-position-markers 3, .* {NAME}, or"
+    with pytest.raises(ValueError, match=message):
+        check_for_markers(CRITERION_REGISTRY[name], MARKERS)
+    check_for_markers(CRITERION_REGISTRY[name], 0)
+    for ours in (NAME, f"{NAME}_with_head_l0"):
+        check_for_markers(CRITERION_REGISTRY[ours], MARKERS)
+
+
+def test_a_training_with_such_a_loss_is_refused_before_it_starts():
+    with pytest.raises(ValueError, match="is infinite with --source-position-markers 3"):
+        make_trainer(model_of(task=marked_task()), "--criterion=cross_entropy")
+
+
+@pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"copy_loss_weight": -0.1}, "--copy-loss-weight must be from 0 to 1e6, not -0.1"),
         ({"copy_loss_weight": float("nan")}, "--copy-loss-weight must be from 0 to 1e6, not nan"),
+        ({"copy_loss_alone": True}, "--copy-loss-alone leaves copy heads nothing to learn from"),
         ({"label_smoothing": 1.0}, "--label-smoothing must be from 0 to below 1, not 1.0"),
     ],
 )
