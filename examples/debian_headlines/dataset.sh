@@ -33,7 +33,7 @@ words:[1-9]*)
 esac
 
 BATCH_TOKENS=4096 MOST_TOKENS=4096
-LENGTH_UNIT=epochs LENGTH=7
+LENGTH_UNIT=epochs LENGTH=4
 MODEL=(--encoder-layers 2 --decoder-layers 2
     --encoder-embed-dim 128 --decoder-embed-dim 128
     --encoder-ffn-embed-dim 512 --decoder-ffn-embed-dim 512
@@ -44,8 +44,8 @@ TRAINING=(--label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.004 --lr-scheduler inverse_sqrt --warmup-updates 500)
 
-# The weight of the loss on the copy scores, by which a sparse copy head learns to start
-COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-1}
+# The weight of the loss on the copy scores, which helps a sparse copy head to start
+COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-0.5}
 MODELS=(no-copy copy entmax15 entmax fusedmax sparse-copy-head)
 MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
 
@@ -68,11 +68,11 @@ model_options() {
     case $1 in
     no-copy) MODEL_OPTIONS=(--arch entmax_transformer --criterion label_smoothed_cross_entropy --attn-mapping softmax) ;;
     copy) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax) ;;
-    entmax15 | entmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping "$1") ;;
+    entmax15 | entmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping "$1" --copy-loss-weight "$COPY_LOSS_WEIGHT") ;;
     fusedmax) MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax --cross-attn-mapping fusedmax) ;;
     sparse-copy-head)
         MODEL_OPTIONS=("${copies[@]}" --attn-mapping softmax
-            --copy-mapping sparsemax --copy-loss-weight "$COPY_LOSS_WEIGHT")
+            --copy-mapping entmax --copy-loss-weight "$COPY_LOSS_WEIGHT")
         ;;
     esac
 }

@@ -131,7 +131,7 @@ def check_rules(model: Any) -> None:
     if model.attention_options.copy is not None:
         raise ValueError(
             "what a model that copies words says is a mixture, and no rule propagates the relevance "
-            "of its copied part: leave relevance out of the measures"
+            "of its copied part: relevance is a measure of models that do not copy"
         )
     unsupported = []
     if decoder.adaptive_softmax is not None:
