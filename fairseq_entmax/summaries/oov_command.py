@@ -196,6 +196,12 @@ def _restore(options: argparse.Namespace) -> None:
             f"written as {oov.UNKNOWN}",
             file=sys.stderr,
         )
+    if not restorer.is_compared:
+        print(
+            f"fairseq-entmax oov restore: {options.generated} has no lines S-…, so whether --source "
+            f"{options.source} is its text could not be compared",
+            file=sys.stderr,
+        )
     restored = counts.markers - counts.lost
     print(f"{restored} words restored in {counts.sentences} sentences: {options.output}")
 

@@ -58,6 +58,11 @@ class Restorer:
         _check_sources(self._generated, vocabulary, self._words, source)
         self._unknown = [list(vocabulary.unknown(words)) for words in self._words]
 
+    @property
+    def is_compared(self) -> bool:
+        """Whether the file shows its sources, by which a wrong text is found out."""
+        return bool(self._generated.sources)
+
     def as_text(self, output: BinaryIO) -> RestoredCounts:
         """Write the best hypothesis of each sentence, a line each, in the order of the source."""
         counts = RestoredCounts(len(self._best))

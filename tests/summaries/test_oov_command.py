@@ -82,6 +82,15 @@ def test_the_output_of_fairseq_generate_is_restored_line_by_line(files, tmp_path
     assert (tmp_path / "out").read_text() == expected
 
 
+def test_generated_text_without_its_sources_is_restored_with_a_word_on_it(files, tmp_path, capsys):
+    bare = "".join(line for line in GENERATED.splitlines(True) if not line.startswith("S-"))
+    files["bare"] = written(tmp_path, bare=bare)["bare"]
+    assert restore(files, tmp_path / "bare.out", generated="bare") == 0
+    assert "has no lines S-…, so whether --source" in capsys.readouterr().err
+    assert restore(files, tmp_path / "whole.out") == 0
+    assert "S-…" not in capsys.readouterr().err
+
+
 def test_a_source_that_fairseq_cut_keeps_its_words(files, tmp_path):
     cut = GENERATED.replace("S-1\tthe <unk-0> saw a <unk-1>", "S-1\tthe <unk-0>")
     files |= written(tmp_path, cut=cut)
