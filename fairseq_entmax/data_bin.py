@@ -39,8 +39,8 @@ def languages(folder: str, source: str | None, target: str | None) -> tuple[str,
     return (source, target) if source and target else None
 
 
-def check_dictionaries(folder: str, pair: Sequence[str]) -> None:
-    """Refuse dictionaries that fairseq cannot read.
+def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
+    """Read the dictionaries of both languages, and refuse what fairseq cannot read.
 
     Args:
         folder: with ``dict.LANG.txt``.
@@ -49,6 +49,7 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> None:
     Raises:
         ValueError: names the file.
     """
+    dictionaries = []
     for language in pair:
         path = os.path.join(folder, f"dict.{language}.txt")
         if not os.path.isfile(path):
@@ -58,13 +59,14 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> None:
                 f"they are in the names of the files there, or {_REMEDY}"
             )
         try:
-            counts = Dictionary.load(path).count
+            dictionaries.append(Dictionary.load(path))
         except Exception as error:  # fairseq raises plain Exception, too
             raise ValueError(
                 f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
             ) from None
-        if not all(0 <= count < 1 << 62 for count in counts):
+        if not all(0 <= count < 1 << 62 for count in dictionaries[-1].count):
             raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
+    return dictionaries
 
 
 def check_split(folder: str, split: str, pair: Sequence[str], sizes: Sequence[int] | None) -> bool:
@@ -129,7 +131,7 @@ def check_items(sides: Mapping[str, Any], sizes: Sequence[int], what: str) -> No
             ) from None
 
 
-def check_training_data(args: Any) -> None:
+def check_training_data(args: Any) -> list[Dictionary] | None:
     """Refuse damaged data of ``fairseq-train`` when its options are read.
 
     Only what would be an error later is one here: what is not there, or not of a form that is
@@ -138,23 +140,26 @@ def check_training_data(args: Any) -> None:
     Args:
         args: the options; those of other tasks than :data:`TASKS` are left alone.
 
+    Returns:
+        The dictionaries of source and target; None where they were not looked at.
+
     Raises:
         ValueError: names the file.
     """
     if getattr(args, "task", None) not in TASKS or not getattr(args, "data", None):
-        return
-    first: str | None = None
+        return None
+    dictionaries: list[Dictionary] | None = None
     for folder in str(args.data).split(os.pathsep):
         if not os.path.isdir(folder):
             continue
         pair = languages(folder, args.source_lang, args.target_lang)
         if pair is None:
             continue
-        if first is None:
-            check_dictionaries(folder, pair)
-            first = folder
+        if dictionaries is None:
+            dictionaries = check_dictionaries(folder, pair)
         for split in (args.train_subset, *str(args.valid_subset).split(",")):
             check_split(folder, split, pair, None)
+    return dictionaries
 
 
 def _check_side(prefix: str, size: int | None) -> int | None:

@@ -213,10 +213,14 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        markers = CopyConfig.of(args).checked("source_position_markers")
         with compat.stopping_command():
-            check_dictionaries(task.source_dictionary, task.target_dictionary, markers)
+            cls.check_dictionaries(args, task.source_dictionary, task.target_dictionary)
         return super().build_model(args, task)
+
+    @classmethod
+    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
+        markers = CopyConfig.of(args).checked("source_position_markers")
+        check_dictionaries(source, target, markers)
 
     @classmethod
     def build_embedding(

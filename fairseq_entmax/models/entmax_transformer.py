@@ -96,6 +96,18 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 
     @classmethod
+    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
+        """Refuse dictionaries that a model of these options cannot be made with.
+
+        Args:
+            args: options of the model.
+            source, target: fairseq's dictionaries.
+
+        Raises:
+            ValueError: says what does not fit, and what to do.
+        """
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
@@ -118,23 +130,23 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return int(self.cfg.head_seed)
 
 
-def check_command(args: Namespace, options_of: Callable[[Any], AttentionOptions]) -> None:
+def check_command(args: Namespace, model_class: type[EntmaxTransformerModel]) -> None:
     """Check what a command line gives, before anything is made.
 
     Args:
         args: all options.
-        options_of: what the model's among them amount to, checked.
+        model_class: the model.
 
     Raises:
         ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
-    options = options_of(args)
+    options = model_class.attention_options_of(args)
     kernels.chosen()
     if start_of_heads(args) is None:
         check_heads_apart(options, args)
     elif options.copy is not None:  # whose heads may have been pruned
         started = Namespace(**{**vars(args), **heads_of_start(args)})
-        options = options_of(started)
+        options = model_class.attention_options_of(started)
         check_heads_apart(options, started)
     if getattr(args, "save_dir", None) is None:  # no training
         return
@@ -142,7 +154,9 @@ def check_command(args: Namespace, options_of: Callable[[Any], AttentionOptions]
     check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
-    data_bin.check_training_data(args)
+    dictionaries = data_bin.check_training_data(args)
+    if dictionaries is not None:
+        model_class.check_dictionaries(args, *dictionaries)
 
 
 def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
@@ -168,7 +182,7 @@ def architecture(
         stock_defaults(args)
         if isinstance(args, Namespace):
             with compat.stopping_command():
-                check_command(args, model_class.attention_options_of)
+                check_command(args, model_class)
 
     return defaults
 
