@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from itertools import zip_longest
 from pathlib import Path
-from typing import IO
+from typing import IO, cast
 
 from archives import DAMAGED, unpack
 from messages import UsageError, one_sentence
@@ -57,7 +57,7 @@ def _open(path: Path) -> IO[bytes]:
     """A file of the archive, whether it is packed or not, whatever its name."""
     with path.open("rb") as file:
         packed = file.read(len(GZIP)) == GZIP
-    return gzip.open(path) if packed else path.open("rb")
+    return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
 
 
 @contextmanager
