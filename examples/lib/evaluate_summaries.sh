@@ -125,15 +125,7 @@ fi
 
 # --- alpha.txt ---------------------------------------------------------------
 
-step=$(fingerprint alpha "$(sha256_of "$checkpoint")")
-if is_done "$RUN/.alpha.done" "$step" "$RUN/alpha.txt"; then
-    say "alpha table $run: done before"
-else
-    say "alpha table $run"
-    rm -f "$RUN/.alpha.done"
-    write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
-    mark_done "$RUN/.alpha.done" "$step"
-fi
+write_alpha_table "$checkpoint"
 
 cat "$RUN/scores.txt"
 if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi

@@ -31,6 +31,11 @@ OF_TEXT = frozenset({BLEU, ROUGE})
 BOOTSTRAP = 1000
 ALL = "all"
 REFERENCE, GENERATED = "reference", "generated"
+# Options of fairseq-generate that analyze and ablate would pass over
+OF_GENERATE_ALONE = (
+    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
+    "results_path",
+)
 
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:

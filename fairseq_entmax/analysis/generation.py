@@ -23,16 +23,13 @@ from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
-from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.analysis.arguments import GENERATED, OF_GENERATE_ALONE
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 # What a document says of every search; of the other options those that are not fairseq's default
 ALWAYS_SAID = ("beam", "lenpen", "min_len", "max_len_a", "max_len_b", "no_repeat_ngram_size")
 # Options of fairseq-generate that would be passed over
-WITHOUT_EFFECT = (
-    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
-    *("results_path", "nbest", "print_alignment"),
-)
+WITHOUT_EFFECT = (*OF_GENERATE_ALONE, "nbest", "print_alignment")
 
 
 def check_options(args: Namespace) -> None:

@@ -18,7 +18,6 @@ from fairseq import utils
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
-from torch.nn import functional
 
 from fairseq_entmax import compat
 from fairseq_entmax.criterions.copying import check_for_markers
@@ -179,8 +178,8 @@ class CopyDecoder(EntmaxTransformerDecoder):
     def _parts(self, features: Tensor, of_heads: Tensor, source: Tensor) -> CopyParts:
         attention = self.copy_attention()
         own = of_heads[list(self.copy.heads)]
-        switch = functional.linear(features, self.copy_switch.weight, self.copy_switch.bias)
-        parts = CopyParts(switch.squeeze(-1).to(own.dtype), own.mean(0), source)
+        switch = self.copy_switch(features).squeeze(-1)
+        parts = CopyParts(switch.to(own.dtype), own.mean(0), source)
         if not attention.scores_of:
             return parts
         return parts._replace(head_weights=own, head_scores=of_heads[attention.num_heads :])

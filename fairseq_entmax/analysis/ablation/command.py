@@ -38,6 +38,7 @@ from fairseq_entmax.analysis.arguments import (
     ALL,
     BLEU,
     LOSS,
+    OF_GENERATE_ALONE,
     ROUGE,
     add_ablate_options,
     check_counts,
@@ -54,11 +55,6 @@ from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_sc
 logger = logging.getLogger(__name__)
 
 JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
-# Options of fairseq-generate that would be passed over
-WITHOUT_EFFECT = (
-    *("constraints", "replace_unk", "lm_path", "score_reference", "retain_dropout"),
-    "results_path",
-)
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -134,7 +130,7 @@ def _check(args: Namespace) -> None:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
     args.scores = chosen_scores(args.scores)
     defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
-    for name in WITHOUT_EFFECT:
+    for name in OF_GENERATE_ALONE:
         value = getattr(args, name)
         if value != defaults[name]:
             raise ValueError(f"--{name.replace('_', '-')} has no part in an ablation: leave it out")
