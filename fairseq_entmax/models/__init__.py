@@ -9,5 +9,10 @@ from fairseq_entmax import criterions as criterions
 from fairseq_entmax import tasks as tasks
 from fairseq_entmax.models.copy_transformer import EntmaxCopyTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
+from fairseq_entmax.models.language_model import EntmaxTransformerLanguageModel
 
-__all__ = ["EntmaxCopyTransformerModel", "EntmaxTransformerModel"]
+__all__ = [
+    "EntmaxCopyTransformerModel",
+    "EntmaxTransformerLanguageModel",
+    "EntmaxTransformerModel",
+]
