@@ -2,8 +2,9 @@
 
 A row is as long as a vocabulary, its support is not. The largest score of each part of a row is
 the score of some key, and a threshold of some keys is below that of all: it says which keys can be
-in the support at all. Where these are few in every row, they alone are solved for, and they alone
-are kept for the backward pass, whose gradient is the one tensor of the size of the scores.
+in the support at all. Where these are few in every row, they alone are solved for, in float64,
+and they alone are kept for the backward pass, whose gradient is the one tensor of the size of the
+scores. At alpha = 1 torch's log-softmax does the work.
 """
 
 from __future__ import annotations
@@ -32,29 +33,27 @@ def losses(
     scores: Tensor, target: Tensor, epsilon: float, smoothing: float
 ) -> tuple[LossParts, tuple[Tensor, ...]]:
     """As :meth:`fairseq_entmax.kernels.backends.Losses.losses`."""
+    if epsilon == 0.0:
+        return _softmax_losses(scores, target, smoothing)
     top = scores.amax(-1, keepdim=True)
     top = torch.where(top == -math.inf, 0.0, top)
     at_target = target[..., None]
-    distance = (scores.gather(-1, at_target) - top).squeeze(-1)
-    if epsilon == 0.0:
-        total = (scores - top).exp_().sum(-1, keepdim=True)
-        # Of a row with every key masked
-        log_total = torch.where(total == 0, 1.0, total).log_()
-        saved: tuple[Tensor, ...] = (top, log_total)
-        conjugate = log_total.squeeze(-1)
-        target_prob = (distance - conjugate).exp()
-        support = (scores > -math.inf).sum(-1).masked_fill_(conjugate.isnan(), 0)
+    probs, places = _solve(scores, top, epsilon)
+    if places is None:
+        conjugate = _conjugate(probs, scores - top, epsilon)
+        target_prob = probs.gather(-1, at_target).squeeze(-1)
     else:
-        saved = _solve(scores, top, epsilon)
-        probs, *places = saved
-        candidates = scores.gather(-1, places[0]) if places else scores
-        conjugate = _conjugate(probs, candidates - top, epsilon)
-        is_target = places[0] == at_target if places else None
-        found = probs.gather(-1, at_target) if is_target is None else probs * is_target
-        target_prob = found.sum(-1)
-        support = (probs > 0).sum(-1)
+        found = scores.gather(-1, places).to(probs.dtype)
+        conjugate = _conjugate(probs, found - top, epsilon)
+        target_prob = (probs * (places == at_target)).sum(-1)
+    distance = (scores.gather(-1, at_target).to(probs.dtype) - top).squeeze(-1)
     loss = conjugate - _expected(scores, top, distance, smoothing)
-    return LossParts(loss if smoothing else loss.clamp_(min=0), support, target_prob), saved
+    parts = (loss if smoothing else loss.clamp_(min=0), (probs > 0).sum(-1), target_prob)
+    probs = probs.to(scores.dtype)
+    return (
+        LossParts(*(part.to(scores.dtype) if part.is_floating_point() else part for part in parts)),
+        (probs,) if places is None else (probs, places),
+    )
 
 
 def gradients(
@@ -67,8 +66,10 @@ def gradients(
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Losses.gradients`."""
     if epsilon == 0.0:
-        top, log_total = saved
-        difference = (scores - top).sub_(log_total).exp_()
+        log_probs, is_without = saved
+        difference = log_probs.exp()
+        if _may_hold(is_without):
+            difference.masked_fill_(is_without[..., None], 0.0)
     elif len(saved) == 1:
         difference = saved[0].clone()
     else:
@@ -78,11 +79,10 @@ def gradients(
         difference.scatter_(-1, places, probs)
     at_target = target[..., None]
     at_own = difference.gather(-1, at_target)
+    own: float | Tensor = 1.0
     if smoothing:
         own, other, is_masked = shares(scores, smoothing)
-        difference.sub_(torch.where(is_masked, 0.0, other))
-    else:
-        own = torch.ones_like(at_own)
+        difference.sub_(torch.where(is_masked, 0.0, other) if _may_hold(is_masked) else other)
     return difference.scatter_(-1, at_target, at_own - own).mul_(grad[..., None])
 
 
@@ -100,6 +100,36 @@ def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
     return 1.0 - smoothing * (others > 0).to(other), other, is_masked
 
 
+def _may_hold(condition: Tensor) -> bool:
+    """Whether a condition may hold anywhere; where looking would wait for a device it may."""
+    return condition.device.type != "cpu" or _is_traced() or bool(condition.any())
+
+
+def _is_traced() -> bool:
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
+def _softmax_losses(
+    scores: Tensor, target: Tensor, smoothing: float
+) -> tuple[LossParts, tuple[Tensor, ...]]:
+    """At alpha = 1. For the backward pass: log-probabilities, and which rows have no key."""
+    log_probs = torch.log_softmax(scores, -1)
+    is_without = scores.amax(-1) == -math.inf
+    at_target = log_probs.gather(-1, target[..., None]).squeeze(-1)
+    at_target = at_target.masked_fill(is_without, -math.inf)
+    expected = at_target
+    seen = scores.size(-1) - (scores == -math.inf).sum(-1)
+    if smoothing:
+        total = log_probs.sum(-1)
+        if _may_hold(total == -math.inf):
+            total = log_probs.masked_fill(log_probs == -math.inf, 0.0).sum(-1)
+        others = torch.where(at_target == -math.inf, 0.0, total - at_target)
+        share = torch.where(seen > 1, smoothing / (seen - 1).clamp(min=1).to(scores.dtype), 0.0)
+        expected = (1.0 - smoothing * (seen > 1).to(share)) * at_target + share * others
+    support = seen.masked_fill(at_target.isnan(), 0)
+    return LossParts(-expected, support, at_target.exp()), (log_probs, is_without)
+
+
 def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -> Tensor:
     """``sum_i q_i (z_i - top)``; -inf where the target, at ``distance`` from the top, is masked."""
     if not smoothing:
@@ -110,22 +140,25 @@ def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -
     return own.squeeze(-1) * distance + other.squeeze(-1) * others
 
 
-def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, ...]:
+def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor | None]:
     """The probabilities, and of which keys they are where they are not of all."""
-    keys = scores.size(-1)
+    keys, precise = scores.size(-1), torch.float64
+    if scores.device.type not in ("cpu", "cuda"):
+        precise = scores.dtype
+    if keys < 2 * PARTS:
+        return torch_ops.probabilities(scores.to(precise), epsilon), None
     # One look: it waits for the device, for less than what it saves
-    if keys >= 2 * PARTS and not (torch.compiler.is_compiling() or torch.jit.is_tracing()):
+    if not _is_traced() and scores.numel():
         parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
-        largest = parts.amax(-1, keepdim=True)
         prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
         # The threshold of the parts less 1 / epsilon
-        least = largest - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
+        least = parts.amax(-1, keepdim=True) - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
         least -= SAFE_DISTANCE + SAFE_SHARE * top.abs()
-        count = max(1, int((scores > least).sum(-1).amax())) if scores.numel() else keys
+        count = max(1, int((scores > least).sum(-1).amax()))
         if count <= LARGEST_SHARE * keys:
             found, places = scores.topk(count, sorted=False)
-            return torch_ops.probabilities(found, epsilon), places
-    return (torch_ops.probabilities(scores, epsilon),)
+            return torch_ops.probabilities(found.to(precise), epsilon), places
+    return torch_ops.probabilities(scores, epsilon), None
 
 
 def _conjugate(probs: Tensor, distances: Tensor, epsilon: float) -> Tensor:
