@@ -54,6 +54,10 @@ LOADING = (
 )
 # What fairseq's commands call that search
 COMMANDS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
+# fairseq's modules that ask NumPy for its ``compat``. Without it, sentences one by one
+# (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
+# bucketed batches end in an AttributeError of NumPy's
+NUMPY_COMPAT = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
 _REMEDY = (
     "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 )
@@ -71,6 +75,9 @@ def install() -> None:
     _replace(SequenceGeneratorWithAlignment, "_prepare_batch_for_alignment", fill_up)
     for name, main in COMMANDS.items():
         _replace(importlib.import_module(name), main, reporting)
+    # For data, where NumPy no longer has what fairseq asks for
+    for name in NUMPY_COMPAT:
+        vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
     # For every checkpoint
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
     compat.safe_loading()

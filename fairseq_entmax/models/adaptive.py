@@ -134,6 +134,18 @@ class AdaptiveModel(nn.Module):
         return read_options(args, cls.attentions, cls.config)
 
     @classmethod
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        """Refuse dictionaries that a model of these options cannot be made with.
+
+        Args:
+            args: options of the model.
+            *dictionaries: fairseq's, of source and target, or the one of a language model.
+
+        Raises:
+            ValueError: says what does not fit, and what to do.
+        """
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
