@@ -50,18 +50,25 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
     Raises:
         ValueError: names the file.
     """
-    advice = "give --source-lang and --target-lang as they are in the names of the files there, or "
+    hint = f"give --source-lang and --target-lang as they are in the names of the files there, or {_REMEDY}"
     return [
-        _dictionary(os.path.join(folder, f"dict.{language}.txt"), advice + _REMEDY)
-        for language in pair
+        check_dictionary(os.path.join(folder, f"dict.{language}.txt"), hint) for language in pair
     ]
 
 
-def _dictionary(path: str, remedy: str) -> Dictionary:
-    """Read a dictionary; ``remedy`` is said where it is missing."""
+def check_dictionary(path: str, if_missing: str = _REMEDY) -> Dictionary:
+    """Read a dictionary, and refuse what fairseq cannot read.
+
+    Args:
+        path: the file.
+        if_missing: what to do where there is none.
+
+    Raises:
+        ValueError: names the file.
+    """
     if not os.path.isfile(path):
         kind = "it is no file" if os.path.exists(path) else "it is missing"
-        raise ValueError(f"there is no dictionary {path}, {kind}: {remedy}")
+        raise ValueError(f"there is no dictionary {path}, {kind}: {if_missing}")
     try:
         dictionary = Dictionary.load(path)
     except Exception as error:  # fairseq raises plain Exception, too
@@ -98,7 +105,7 @@ def check_split(folder: str, split: str, pair: Sequence[str], sizes: Sequence[in
     numbers: dict[str, int] = {}
     for place, language in enumerate(pair):
         if os.path.exists(f"{prefix}{language}.idx"):
-            number = _check_side(prefix + language, None if sizes is None else sizes[place])
+            number = check_side(prefix + language, None if sizes is None else sizes[place])
             if number is None:
                 return False
             numbers[f"{prefix}{language}.idx"] = number
@@ -177,18 +184,29 @@ def _check_language_modeling(args: Any) -> list[Dictionary] | None:
         if not os.path.isdir(folder):
             continue
         if dictionary is None:
-            dictionary = _dictionary(os.path.join(folder, "dict.txt"), remedy)
+            dictionary = check_dictionary(os.path.join(folder, "dict.txt"), remedy)
         for split in (args.train_subset, *str(args.valid_subset).split(",")):
             prefix = os.path.join(folder, split)
             if os.path.exists(f"{prefix}.idx"):
-                _check_side(prefix, None)
+                check_side(prefix, None)
             elif split == args.train_subset and not os.path.exists(prefix):  # not raw text either
                 raise ValueError(f"there is no data set {prefix}.idx: {remedy}")
     return None if dictionary is None else [dictionary]
 
 
-def _check_side(prefix: str, size: int | None) -> int | None:
-    """The number of sentences; None where the file is of another implementation."""
+def check_side(prefix: str, size: int | None) -> int | None:
+    """Refuse one damaged file of sentences.
+
+    Args:
+        prefix: its path without ``.idx`` and ``.bin``.
+        size: of the dictionary: every token is looked at. None looks at the index alone.
+
+    Returns:
+        The number of sentences; None where the file is of another implementation.
+
+    Raises:
+        ValueError: names the file.
+    """
     index, data = f"{prefix}.idx", f"{prefix}.bin"
     try:
         length = os.path.getsize(index)
@@ -228,6 +246,14 @@ def _check_side(prefix: str, size: int | None) -> int | None:
     except OSError as error:
         raise ValueError(f"{prefix}.idx or .bin cannot be read: {error}") from error
     return int(number)
+
+
+def tokens_of(prefix: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """All tokens of a file that :func:`check_side` takes, and where each sentence ends in them."""
+    with open(f"{prefix}.idx", "rb") as file:
+        _, _, code, number = _HEADER.unpack(file.read(_HEADER.size))
+        lengths = numpy.fromfile(file, "<i4", number).astype(numpy.int64)
+    return numpy.memmap(f"{prefix}.bin", dtype=_TYPES[code], mode="r"), lengths.cumsum()
 
 
 def _check_tokens(path: str, kind: numpy.dtype, size: int, ends: numpy.ndarray) -> None:

@@ -99,8 +99,7 @@ def choose_among_possible(
     # alone for a duplicate
     last = (beams.new_zeros(1), words.new_full((1,), search.pad), scores.new_full((1,), IMPOSSIBLE))
     given = [
-        torch.cat((all[live], one))
-        for all, one in zip((beams, words, scores), last, strict=True)
+        torch.cat((all[live], one)) for all, one in zip((beams, words, scores), last, strict=True)
     ]
     num_cands, search.num_cands = search.num_cands, wanted + 1
     try:
