@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from tests.sparse_toys import EOS, UNK
 
@@ -31,7 +31,10 @@ class Toys:
     prefix_steps: int = 0  # steps at which some sentence of the batch has a prefix
     match_source_len: bool = False
     no_repeat_ngram_size: int = 0
-    constraints: list[Words] = field(default_factory=list)
+    coverage_penalty: float = 0.0  # toys attend to all words of the source alike
+    constraints: Words = ()  # words that must be there
+    in_order: bool = False
+    only: Callable[[Words], Sequence[int]] | None = None  # words that may follow
 
     def allowed(self, words: Words, ignoring_length: bool = False) -> dict[int, float]:
         """Log probabilities of the words that may come next."""
@@ -50,9 +53,18 @@ class Toys:
                 next.pop(EOS, None)
             else:
                 next = {EOS: 0.0}
-        if not meets(words, self.constraints):
+        if not meets(words, self.constraints, self.in_order):
             next.pop(EOS, None)
+        if self.only is not None:
+            next = {word: value for word, value in next.items() if word in self.only(words)}
         return next
+
+    def log_prob(self, words: Words, is_cut: bool = False) -> float:
+        """Log probability of a sequence with its end, or of the words of one that is cut off."""
+        total = 0.0
+        for place, word in enumerate(words[:-1] if is_cut else words):
+            total += self.allowed(words[:place])[word]
+        return total
 
     def log_probs(self, words: Words) -> dict[int, float]:
         mean: dict[int, float] = {}
@@ -72,7 +84,8 @@ class Toys:
             }
         if UNK in next:
             next[UNK] -= self.unkpen
-        return next
+        cost = self.coverage_penalty * (len(words) >= len(self.source))
+        return {word: value - cost for word, value in next.items() if value > -math.inf}
 
     def repeats(self, words: Words, word: int) -> bool:
         size, all = self.no_repeat_ngram_size, (*words, word)
@@ -80,12 +93,12 @@ class Toys:
         return bool(size) and ngrams[-1:] != [] and ngrams[-1] in ngrams[:-1]
 
 
-def meets(words: Words, constraints: list[Words]) -> bool:
-    """Whether each constraint, all different words, is in a sentence."""
-    return all(
-        any(words[start : start + len(wanted)] == wanted for start in range(len(words)))
-        for wanted in constraints
-    )
+def meets(words: Words, constraints: Words, in_order: bool) -> bool:
+    """Whether words that must be there, all different, are."""
+    if not in_order:
+        return set(constraints) <= set(words)
+    rest = iter(words)
+    return all(word in rest for word in constraints)
 
 
 def every_sequence(toys: Toys, words: Words = ()) -> Iterator[tuple[Words, float]]:

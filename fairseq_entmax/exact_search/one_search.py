@@ -212,9 +212,10 @@ class OneSearch:
                 Step(self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on)
             )
         for sentence in (~(ends | goes_on).any(dim=1)).nonzero().flatten().tolist():
+            slots = (~ignored[sentence, :beam]).nonzero().flatten()
             order = total[sentence].argsort(descending=True)
-            rows = order[: int(self.live[sentence].sum())]
-            slots = (~ignored[sentence]).nonzero().flatten()[: len(rows)]
+            rows = order[: int(self.live[sentence].sum())][: len(slots)]
+            slots = slots[: len(rows)]
             chosen[sentence, slots] = total[sentence, rows]
             words[sentence, slots] = self.generator.eos
             beams[sentence, slots] = rows
