@@ -42,7 +42,7 @@ class Toys:
         next = self.log_probs(words)
         if step >= self.max_len and not ignoring_length:
             next = {word: value for word, value in next.items() if word == EOS}
-        elif step < len(self.prefix):
+        elif step < min(len(self.prefix), self.max_len):
             return {self.prefix[step]: next.get(self.prefix[step], 0.0)}
         elif self.prefix_steps <= step < self.min_len:
             next.pop(EOS, None)
@@ -53,7 +53,7 @@ class Toys:
                 next.pop(EOS, None)
             else:
                 next = {EOS: 0.0}
-        if not meets(words, self.constraints, self.in_order):
+        if words and not meets(words, self.constraints, self.in_order):  # as fairseq has it
             next.pop(EOS, None)
         if self.only is not None:
             next = {word: value for word, value in next.items() if word in self.only(words)}
