@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
-from tests.sparse_toys import EOS, UNK
+from tests.sparse_toys import EOS, PAD, UNK
 
 Words = tuple[int, ...]
 
@@ -74,7 +74,7 @@ class Toys:
             for word, weight in cooled.items():
                 share = weight / sum(cooled.values()) / len(self.tables)
                 mean[word] = mean.get(word, 0.0) + share
-        next = {word: math.log(prob) for word, prob in mean.items()}
+        next = {word: math.log(prob) for word, prob in mean.items() if word != PAD}
         if self.language_model is not None and self.lm_weight:
             probs = self.language_model((), words)
             next = {
