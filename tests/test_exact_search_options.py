@@ -243,7 +243,11 @@ def test_drawn_searches_end_well_and_find_what_a_brute_force_finds(part):
 @contextmanager
 def stock_search():
     """fairseq's search without the changes of this package."""
-    changed = [(SequenceGenerator, "generate"), (SequenceGeneratorWithAlignment, "generate")]
+    aligned = SequenceGeneratorWithAlignment
+    changed = [
+        *((SequenceGenerator, "generate"), (aligned, "generate")),
+        (aligned, "_prepare_batch_for_alignment"),
+    ]
     with pytest.MonkeyPatch.context() as patch:
         for owner, name in changed:
             patch.setattr(owner, name, vars(owner)[name].__wrapped__)

@@ -207,16 +207,21 @@ class OneSearch:
         assert self.places is not None
         num_candidates, beam = chosen.size(1), self.generator.beam_size
         ignored = functional.pad(self.ignored, (0, num_candidates - beam))
-        is_end = words == self.generator.eos
-        is_usable = (chosen > IMPOSSIBLE) & ~ignored
-        goes_on = is_usable & ~is_end
-        ends = is_usable & is_end
-        ends[:, beam:] = False  # as fairseq has it
+        is_end = (words == self.generator.eos) & (chosen > IMPOSSIBLE)
+        self.taken = is_end | ignored
+        # As fairseq has it: among the first of them end those that end, and the others go on
+        ends = is_end & ~ignored
+        ends[:, beam:] = False
+        fills_beam = ~self.taken & ((~self.taken).cumsum(dim=1) <= beam)
+        goes_on = fills_beam & (chosen > IMPOSSIBLE)
         if not self.is_sampling:
             self.exactness.update(
                 Step(self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on)
             )
-        for sentence in (~(ends | goes_on).any(dim=1)).nonzero().flatten().tolist():
+        # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
+        is_full = fills_beam.sum(dim=1) == beam
+        exhausted = ~goes_on.any(dim=1) & (self._has_zeros() | is_full)
+        for sentence in (exhausted & ~ends.any(dim=1)).nonzero().flatten().tolist():
             slots = (~ignored[sentence, :beam]).nonzero().flatten()
             order = total[sentence].argsort(descending=True)
             rows = order[: int(self.live[sentence].sum())][: len(slots)]
@@ -226,8 +231,7 @@ class OneSearch:
             beams[sentence, slots] = rows
             for row in rows.tolist():
                 self._note_cut(sentence, self.tokens[sentence, row])
-        self.exhausted = (~goes_on.any(dim=1)).tolist()
-        self.taken = ((words == self.generator.eos) & (chosen > IMPOSSIBLE)) | ignored
+        self.exhausted = exhausted.tolist()
 
     def _prune(self, prune: Callable[..., None], batch_idxs: Tensor) -> None:
         """``prune_sentences``, which tells what sentences are left."""
