@@ -113,6 +113,16 @@ def test_the_records_end_with_what_the_checkpoint_has(trained):
     )
 
 
+def test_the_table_of_a_checkpoint_shows_what_pooling_learned(trained):
+    rows = json.loads(run("fairseq-entmax", "alpha", "--json", trained.last).stdout)
+    of_pooling = {row["attention"]: row for row in rows[-2:]}
+    assert list(of_pooling) == ["hypothesis", "premise"]
+    record = read_record(trained.folder / "tv.jsonl", "tv")[-1]["tv"]["premise"]["0"]
+    assert of_pooling["premise"]["tv"] == pytest.approx(record, abs=1e-5)
+    assert of_pooling["premise"]["mapping"] == "fusedmax:tv=learned"
+    assert of_pooling["hypothesis"]["learned_heads"] == {"alpha": [True]}
+
+
 def test_a_training_killed_and_resumed_ends_like_one_that_was_not(data, trained, tmp_path):
     process = subprocess.Popen(
         [
