@@ -179,6 +179,26 @@ def test_checkpointed_activations_give_the_same_gradients():
         torch.testing.assert_close(gradients[1][name], gradient)
 
 
+def test_layers_that_are_kept_are_those_of_the_checkpoint():
+    whole = build_classifier(encoder_layers=3)
+    args = {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}
+    model = build_classifier(seed=2, **args)
+    model.load_state_dict(whole.state_dict(), model_cfg=Namespace(arch="entmax_classifier", **args))
+    for kept, layer in enumerate((0, 2)):
+        own, theirs = (m.encoder.layers[n].fc1.weight for m, n in ((model, kept), (whole, layer)))
+        assert torch.equal(own, theirs)
+    assert run(model, ALONE)[0].shape == (4, 3)
+
+
+def test_dropped_layers_and_lower_precision_leave_finite_scores_and_whole_weights():
+    model = build_classifier(encoder_layerdrop=0.5, dropout=0.2, pair_attention=True)
+    scores, extra = run(model.train().bfloat16(), PAIRS)
+    assert scores.isfinite().all()
+    for weights in extra["pooling"].values():
+        assert weights.dtype == torch.float32
+        torch.testing.assert_close(weights.sum(2), torch.ones(5, 1), atol=1e-4, rtol=0)
+
+
 def test_regression_learns_numbers():
     task = classification_task(num_classes=1, regression_target=True)
     model = build_classifier(task=task)
