@@ -71,7 +71,6 @@ def test_with_softmax_the_encoder_is_fairseqs_to_the_bit(options):
     stock.load_state_dict(model.encoder.state_dict())
     for layer in stock.layers:
         layer.can_use_fastpath = False  # torch's fused layer rounds otherwise
-        layer.self_attn.skip_embed_dim_check = True
     tokens = padded(ALONE)
     encoded = [one(tokens, torch.tensor([5, 3, 1, 4])) for one in (model.encoder, stock)]
     assert torch.equal(encoded[0]["encoder_out"][0], encoded[1]["encoder_out"][0])
