@@ -13,11 +13,14 @@ from fairseq_entmax.criterions.head_l0 import (
     plain_criterion,
     with_head_l0,
 )
+from fairseq_entmax.criterions.sparse_output import EntmaxLossCriterion, EntmaxLossWithHeadL0
 
 __all__ = [
     "CopyCrossEntropyCriterion",
     "CopyCrossEntropyWithHeadL0",
     "CrossEntropyWithHeadL0",
+    "EntmaxLossCriterion",
+    "EntmaxLossWithHeadL0",
     "LabelSmoothedCrossEntropyWithHeadL0",
     "SentencePredictionWithHeadL0",
     "plain_criterion",
