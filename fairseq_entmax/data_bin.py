@@ -58,15 +58,41 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
                 f"there is no dictionary {path}, {kind}: give --source-lang and --target-lang as "
                 f"they are in the names of the files there, or {_REMEDY}"
             )
-        try:
-            dictionaries.append(Dictionary.load(path))
-        except Exception as error:  # fairseq raises plain Exception, too
-            raise ValueError(
-                f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
-            ) from None
-        if not all(0 <= count < 1 << 62 for count in dictionaries[-1].count):
-            raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
+        dictionaries.append(read_dictionary(path))
     return dictionaries
+
+
+def read_dictionary(path: str) -> Dictionary:
+    """Read a dictionary, and refuse what fairseq cannot read.
+
+    Raises:
+        ValueError: names the file.
+    """
+    try:
+        dictionary = Dictionary.load(path)
+    except Exception as error:  # fairseq raises plain Exception, too
+        raise ValueError(
+            f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
+        ) from None
+    if not all(0 <= count < 1 << 62 for count in dictionary.count):
+        raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
+    return dictionary
+
+
+def check_text(prefix: str, size: int) -> bool:
+    """Refuse damaged data of one text, ``PREFIX.idx`` and ``PREFIX.bin``.
+
+    Args:
+        prefix: such as ``data-bin/valid``.
+        size: of the dictionary: every token is looked at.
+
+    Returns:
+        Whether it was looked at: False where it is not there, or fairseq reads it on its own.
+
+    Raises:
+        ValueError: names the file.
+    """
+    return os.path.exists(f"{prefix}.idx") and _check_side(prefix, size) is not None
 
 
 def check_split(folder: str, split: str, pair: Sequence[str], sizes: Sequence[int] | None) -> bool:

@@ -10,6 +10,12 @@ from fairseq_entmax.analysis.maps import LARGEST, check_weights, decoded, map_by
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
+# Of what data is not said of each kind
+_MISSING: dict[str | None, set[str]] = {
+    None: {"samples"},
+    "text": {"source_lang", "target_lang", "source_tokens"},
+}
+
 
 def check(analysis: dict[str, Any], name: str) -> None:
     """Refuse a document whose parts do not fit each other.
@@ -28,6 +34,7 @@ def check(analysis: dict[str, Any], name: str) -> None:
     """
     where = ""
     try:
+        _check_data(analysis["data"])
         _check_models(analysis)
         _check_text(analysis)
         _check_numbers(analysis)
@@ -46,6 +53,16 @@ def check(analysis: dict[str, Any], name: str) -> None:
             f"the weights in {name} are {total:,} bytes, and a report shows {LARGEST:,} at most: "
             f"analyse fewer or shorter sentences, by --sentences"
         )
+
+
+def _check_data(data: dict[str, Any]) -> None:
+    """Pairs of texts have all that is said of pairs; other data has not."""
+    pairs = {"source_lang", "target_lang", "source_tokens", "target_tokens"}
+    missing = _MISSING.get(data.get("kind"), set())
+    for name in sorted(pairs | {"samples"}):
+        is_there = data.get(name) is not None
+        if is_there != (name not in missing):
+            raise ValueError(f"data.{name}: it is {data.get(name)!r:.80}, and the data is not so")
 
 
 def _check_models(analysis: dict[str, Any]) -> None:

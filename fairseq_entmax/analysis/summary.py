@@ -23,7 +23,8 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
         as alpha, over heads, or over layers where they are of a layer; the positional heads,
         each with its offset and its confidence; and where a model copies words, its copy heads,
         each with its copy agreement and what the best other head has. Of generated text a line
-        above says by which search it was made.
+        above says by which search it was made, and of a model with a sparse output one how many
+        targets it has no probability for.
     """
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
@@ -50,7 +51,18 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", ""]
     table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join([*_of_generated(analysis), table])
+    return "\n".join([*_of_generated(analysis), *_of_output(analysis), table])
+
+
+def _of_output(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """What the loss of a model with a sparse output leaves out."""
+    for model in analysis["models"]:
+        if "output" in model:
+            output = model["output"]
+            yield (
+                f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
+                f"probability, and {output['unreachable']} targets none: the loss is of the others"
+            )
 
 
 def _of_generated(analysis: Dictionary[str, Any]) -> Iterable[str]:

@@ -83,7 +83,7 @@ def page_data(
                 key: model[key]
                 for key in ("name", "checkpoint", "architecture", "parameters", "updates", "loss")
             }
-            | {key: model.get(key) for key in ("copying", "generated")}
+            | {key: model.get(key) for key in ("copying", "output", "generated")}
             for model in analysis["models"]
         ],
         "layers": [

@@ -2,15 +2,27 @@
 
 function showSummary() {
   const { data } = report;
-  const counts = [
-    plural(data.sentences, "sentence"),
-    `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`,
-  ];
+  const { title, counts } = dataInWords(data);
   const own = report.search === null ? "" : `. Attention on text that each model generated: ${report.search}.`;
   byId("data-line").replaceChildren(
-    element("strong", {}, `${data.source_lang} → ${data.target_lang}`),
+    element("strong", {}, title),
     `, ${data.subset} of ${data.path}: ${counts.join(", ")}${own}`,
   );
+}
+
+/* What the data is, by its kind, and how much of it there is. */
+function dataInWords(data) {
+  const sentences = plural(data.sentences, "sentence");
+  if (data.kind === "text") {
+    const { break_mode: mode, tokens } = data.samples;
+    const cut = mode === "none" ? `of ${tokens} tokens` : `broken by ${mode}`;
+    return {
+      title: "Text",
+      counts: [`${plural(data.sentences, "sample")} ${cut}`, `${grouped(data.target_tokens)} tokens`],
+    };
+  }
+  const tokens = `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`;
+  return { title: `${data.source_lang} → ${data.target_lang}`, counts: [sentences, tokens] };
 }
 
 const MODEL_COLUMNS = [
@@ -26,6 +38,8 @@ const MODEL_COLUMNS = [
   ...columnsOf("generated", ["Of the longest length", ({ longest }) => grouped(longest)]),
   ...columnsOf("copying", ["Copied (1 − g)", ({ share }) => percent(share)]),
   ...columnsOf("copying", ["Unreachable", ({ unreachable }) => grouped(unreachable)]),
+  ...columnsOf("output", ["Words with a probability", ({ support }) => decimal(support, 1)]),
+  ...columnsOf("output", ["Targets without", ({ unreachable }) => grouped(unreachable)]),
   ["Checkpoint", (model) => model.checkpoint],
 ];
 
