@@ -242,7 +242,12 @@ def written(
         "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(
-            study.datasets, recorded.sentences, study.models, study.task, study.is_generated
+            study.datasets,
+            recorded.sentences,
+            study.models,
+            study.task,
+            study.is_generated,
+            [one.outcome for one in recorded.collectors],
         ),
     }
     if study.is_generated:

@@ -9,12 +9,13 @@ import torch
 from fairseq import utils
 
 from fairseq_entmax.analysis.kinds import Kind, kind_of_task
+from fairseq_entmax.analysis.kinds.base import Outcome
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
-from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 from fairseq_entmax.modules import attention_modules
@@ -104,6 +105,7 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
+    outcomes: Sequence[Outcome | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them.
 
@@ -113,6 +115,7 @@ def maps_of(
         models: of one length with the data sets.
         task: fairseq's.
         is_generated: whether each model has targets of its own, and so a map of its own.
+        outcomes: of each model, what says more of a sentence; none without.
     """
     kind = kind_of_task(task)
     device = next(models[0].model.parameters()).device
@@ -125,18 +128,15 @@ def maps_of(
     for number, shown in places:
         (whole,) = samples(datasets[shown[0]], [number], device)
         sample = kind.for_map(whole)
+        passes = {place: record_pass(models[place].model, sample) for place in shown}
+        own = {"model": shown[0]} if is_generated else {}
+        maps = [
+            sentence_maps(passes[place][0], of_model) if place in shown else []
+            for place, of_model in enumerate(groups)
+        ]
         entries.append(
-            {
-                "sentence": number,
-                **({"model": shown[0]} if is_generated else {}),
-                **kind.tokens(task, sample),
-                "models": [
-                    sentence_maps(record_attention(loaded.model, sample)[0], of_model)
-                    if place in shown
-                    else []
-                    for place, (loaded, of_model) in enumerate(zip(models, groups, strict=True))
-                ],
-            }
+            {"sentence": number, **own, **kind.tokens(task, sample), "models": maps}
+            | kind.said_of(sample, [one[1] for one in passes.values()], outcomes)
         )
     return entries
 

@@ -31,6 +31,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
     is_generated = analysis.get("of") == GENERATED
     copies = any("copying" in model for model in analysis["models"])
     loss = "loss (own text)" if is_generated else "loss"
+    loss = f"{loss} (nats a text)" if analysis["data"].get("kind") == "labelled" else loss
     names = (one.name for one in numbers)
     rows = [["model", loss, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
@@ -51,7 +52,30 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", ""]
     table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join([*_of_generated(analysis), *_of_output(analysis), table])
+    return "\n".join(
+        [*_of_generated(analysis), *_of_output(analysis), *_of_classes(analysis), table]
+    )
+
+
+def _of_classes(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """How well classifiers do, and how much their pooling attentions select."""
+    for model in analysis["models"]:
+        if "classification" not in model:
+            continue
+        done = model["classification"]
+        yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
+        for pooling in done["pooling"]:
+            heads = pooling["heads"]
+            support, density = (
+                _mean(head[name] for head in heads) for name in ("support", "density")
+            )
+            values = (
+                f", {name} {_mean(known)}" for name, known in pooling["values"].items() if known
+            )
+            yield (
+                f"  {pooling['name']} by {pooling['mapping']}{''.join(values)}: {support} tokens "
+                f"have a weight, density {density}"
+            )
 
 
 def _of_output(analysis: Dictionary[str, Any]) -> Iterable[str]:

@@ -130,7 +130,7 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
         if pad is not None:
             counts = counts & (target != pad)
         nll = negative_log_likelihood(log_probs, target, counts)
-    return nll.double().flatten(1).sum(-1)
+    return nll.double().view(len(target), -1).sum(-1)
 
 
 class Scorer:

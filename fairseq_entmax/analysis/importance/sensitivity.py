@@ -74,8 +74,9 @@ def head_sensitivity(
         target, counts = kind.targets(model, sample)
         each = loss_of_logits(logits, target, counts, getattr(model, "output_alpha", 1.0))
         gone = unreachable(each, model)
-        counts = (counts & ~gone).flatten(1)
-        losses = each.masked_fill(gone, 0.0).flatten(1).sum(dim=1) / counts.sum(dim=1).clamp(min=1)
+        size = len(target)
+        counted = (counts & ~gone).view(size, -1).sum(dim=1)
+        losses = each.masked_fill(gone, 0.0).view(size, -1).sum(dim=1) / counted.clamp(min=1)
         # The gradient of a sum: no sentence has to do with the factors of another
         losses.sum().backward()
     return {
@@ -90,7 +91,8 @@ def check_gradient(model: Any) -> None:
     Raises:
         ValueError: names the option.
     """
-    if model.decoder.adaptive_softmax is not None:
+    decoder = getattr(model, "decoder", None)
+    if getattr(decoder, "adaptive_softmax", None) is not None:
         raise ValueError(
             "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
             "leave the gradient out of the measures"

@@ -10,11 +10,12 @@ from __future__ import annotations
 from typing import Any
 
 from fairseq_entmax.analysis.kinds.base import Kind as Kind
+from fairseq_entmax.analysis.kinds.labelled import Labelled
 from fairseq_entmax.analysis.kinds.pairs import Pairs
 from fairseq_entmax.analysis.kinds.text import Text
 
 # The last takes every model and task that is of no other
-KINDS: tuple[Kind, ...] = (Text(), Pairs())
+KINDS: tuple[Kind, ...] = (Labelled(), Text(), Pairs())
 
 
 def kind_named(task: str) -> Kind:

@@ -12,6 +12,22 @@ from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.tables import Tables
 
 
+class Outcome:
+    """What else than heads there is to say of one model, summed up over batches."""
+
+    def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
+        """Add a batch."""
+        raise NotImplementedError
+
+    def entry(self) -> dict[str, Any]:
+        """Fields of the model's entry in the document."""
+        raise NotImplementedError
+
+    def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
+        """What is said of a sentence that maps are of."""
+        raise NotImplementedError
+
+
 class Kind:
     """One kind of data: how it is read, how a model is run on it, and what is said of it.
 
@@ -178,25 +194,20 @@ class Kind:
         """
         raise NotImplementedError
 
-    def outcome(self, loaded: Any, task: Any) -> Any:
-        """What sums up over batches how well a model does, or None; see :class:`Outcome`."""
+    def said_of(
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+    ) -> dict[str, Any]:
+        """What is said of a batch of one sentence beside its map.
+
+        Args:
+            outputs: of each model.
+            outcomes: of each model, of :meth:`outcome`; none where nothing is said.
+        """
+        return {}
+
+    def outcome(self, loaded: Any, task: Any) -> Outcome | None:
+        """What sums up over batches how well a model does; None where the loss says it."""
         return None
-
-
-class Outcome:
-    """What else than heads there is to say of one model, summed up over batches."""
-
-    def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
-        """Add a batch."""
-        raise NotImplementedError
-
-    def entry(self) -> dict[str, Any]:
-        """Fields of the model's entry in the document."""
-        raise NotImplementedError
-
-    def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
-        """What is said of a sentence that maps are of."""
-        raise NotImplementedError
 
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:

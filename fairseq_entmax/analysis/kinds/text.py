@@ -64,7 +64,8 @@ class Text(Kind):
             )
 
     def check_dictionaries(self, args: Namespace) -> None:
-        data_bin.read_dictionary(dictionary_in(args.data))
+        remedy = "give data that fairseq-preprocess --only-source wrote"
+        data_bin.check_dictionary(dictionary_in(args.data), remedy)
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         if args.self_target or args.past_target:
@@ -76,7 +77,8 @@ class Text(Kind):
 
     def check_split(self, task: Any, subset: str) -> bool:
         prefix = os.path.join(task.args.data, subset)
-        return data_bin.check_text(prefix, len(task.source_dictionary))
+        size = len(task.source_dictionary)
+        return os.path.exists(f"{prefix}.idx") and data_bin.check_side(prefix, size) is not None
 
     def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
         if not is_checked:
