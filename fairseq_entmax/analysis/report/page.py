@@ -22,6 +22,7 @@ SCRIPTS = (
     "elements.js",
     "selection.js",
     "summary.js",
+    "classes.js",
     "grid.js",
     "details.js",
     "search.js",
