@@ -125,9 +125,9 @@ def search(toys: Toys, beam: int) -> tuple[list[tuple[Words, float]], bool, bool
         candidates.sort(key=lambda candidate: -candidate[1])
         room = beam - len(ended)
         now = [candidate for candidate in candidates[:beam] if candidate[0][-1] == EOS][:room]
-        others = [
-            candidate for candidate in candidates[: 2 * beam] if candidate[0][-1] != EOS
-        ][:beam]
+        others = [candidate for candidate in candidates[: 2 * beam] if candidate[0][-1] != EOS][
+            :beam
+        ]
         ended += now
         at_end = any(len(words) >= toys.max_len for words, _ in live)
         if at_end and not toys.match_source_len:

@@ -47,9 +47,7 @@ def align_with_zeros(
     return search_with_zeros(without_fillers, generator, *args, **kwargs)
 
 
-def fill_up(
-    prepare: Callable[..., Any], generator: Any, sample: Any, sentences: Hypotheses
-) -> Any:
+def fill_up(prepare: Callable[..., Any], generator: Any, sample: Any, sentences: Hypotheses) -> Any:
     """``_prepare_batch_for_alignment``, which wants as many hypotheses as the beam is wide."""
     for hypotheses in sentences:
         missing = generator.beam_size - len(hypotheses)

@@ -287,7 +287,9 @@ class OneSearch:
         )
         finished = []
         for place, hypotheses in enumerate(sentences):
-            kept = self._choose(place, hypotheses) if zeros[place] or self.cut[place] else hypotheses
+            kept = (
+                self._choose(place, hypotheses) if zeros[place] or self.cut[place] else hypotheses
+            )
             is_cut = all(hypothesis.get("unfinished", False) for hypothesis in kept)
             is_exact = exact[place] and not is_cut and not self.is_sampling
             for hypothesis in kept:
