@@ -52,7 +52,7 @@ LOADING = (
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
 )
-# What fairseq's commands call that search
+# fairseq's commands that search, and their functions that do
 COMMANDS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
 # fairseq's modules that ask NumPy for its ``compat``. Without it, sentences one by one
 # (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
@@ -73,8 +73,8 @@ def install() -> None:
     _replace(SequenceGenerator, "generate", search_with_zeros)
     _replace(SequenceGeneratorWithAlignment, "generate", align_with_zeros)
     _replace(SequenceGeneratorWithAlignment, "_prepare_batch_for_alignment", fill_up)
-    for name, main in COMMANDS.items():
-        _replace(importlib.import_module(name), main, reporting)
+    for module, main in _running_commands():
+        _replace(module, main, reporting)
     # For data, where NumPy no longer has what fairseq asks for
     for name in NUMPY_COMPAT:
         vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
@@ -88,6 +88,17 @@ def install() -> None:
             vars(importlib.import_module(name))["torch"] = SafelyLoadingTorch("torch")
     _replace(checkpoint_utils, "load_checkpoint_to_cpu", _refuse_in_one_sentence)
     _replace(file_utils, "load_archive_file", _extract_within_folder)
+
+
+def _running_commands() -> Iterator[tuple[ModuleType, str]]:
+    """The modules of fairseq's commands that are there, and the names of what they call.
+
+    Importing one would set up logging for the whole process.
+    """
+    for module in list(sys.modules.values()):
+        spec = getattr(module, "__spec__", None)
+        if getattr(spec, "name", None) in COMMANDS:  # under its own name, or as __main__
+            yield module, COMMANDS[spec.name]
 
 
 def is_ours(model: nn.Module) -> bool:

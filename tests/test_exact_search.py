@@ -1,5 +1,6 @@
 """fairseq's search where probabilities are exactly zero: what users see of it."""
 
+import itertools
 import logging
 import math
 import subprocess
@@ -49,9 +50,7 @@ def make_generator(model, task=task, **options):
 def find(model, sources=((A,),), prefix=None, ids=None, **options):
     generator = make_generator(model, **options)
     tokens = None if prefix is None else torch.tensor(prefix)
-    return task().inference_step(
-        generator, [model], toy_batch(sources, ids), prefix_tokens=tokens
-    )
+    return task().inference_step(generator, [model], toy_batch(sources, ids), prefix_tokens=tokens)
 
 
 def words_of(hypotheses):
@@ -186,6 +185,16 @@ def test_a_language_model_of_weight_zero_says_nothing():
     assert words_of(best) == words_of(find(model, beam=3)[0])
 
 
+def test_training_scores_by_bleu_what_is_cut_off():
+    config = TranslationConfig(source_lang="a", target_lang="b")
+    own = TranslationTask(config, toy_dictionary(), toy_dictionary())
+    own.tokenizer, model = None, told(ENDLESS)
+    together = {**toy_batch([[A]]), "target": torch.tensor([[B, B, B, B, EOS]])}
+    bleu = own._inference_with_bleu(make_generator(model, max_len_b=5), together, model)
+    assert bleu.ref_len == 4
+    assert bleu.sys_len == 5
+
+
 def test_alignments_are_made_of_the_hypotheses_that_there_are():
     model = told(THREE)
     (best, other) = find(model, [(A, B), (C,)], beam=5, print_alignment="hard")
@@ -277,7 +286,7 @@ def test_a_softmax_transformer_is_searched_to_the_bit_as_without_this_package():
         for generate in (SequenceGenerator.generate, stock):
             torch.manual_seed(1)
             results.append(generate(generator, [model], together, prefix_tokens=None))
-        for ours, theirs in zip(sum(results[0], []), sum(results[1], []), strict=True):
+        for ours, theirs in zip(*(itertools.chain(*result) for result in results), strict=True):
             assert not ours["exact_search"]
             for name in ("tokens", "score", "positional_scores", "attention"):
                 assert torch.equal(ours[name], theirs[name])
@@ -348,12 +357,21 @@ def test_a_command_says_nothing_of_models_without_zeros(caplog):
     assert caplog.messages == []
 
 
-def test_both_of_fairseqs_commands_report():
+@pytest.mark.parametrize(("command", "name"), [("generate", "_main"), ("interactive", "main")])
+def test_fairseqs_commands_report(command, name):
     script = (
-        "import fairseq_entmax.models, fairseq_cli.generate as g, fairseq_cli.interactive as i;"
-        "print(g._main._is_changed, i.main._is_changed)"
+        f"import fairseq_cli.{command} as command, fairseq_entmax.models;"
+        f"print(command.{name}._is_changed)"
     )
     result = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
-    assert result.stdout.split() == ["True", "True"]
+    assert result.stdout.split() == ["True"]
+
+
+def test_the_models_alone_import_no_command_as_that_would_set_up_logging():
+    script = "import fairseq_entmax.models, sys; print('fairseq_cli.interactive' in sys.modules)"
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["False"]

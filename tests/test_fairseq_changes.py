@@ -11,6 +11,7 @@ from fairseq import checkpoint_utils, file_utils
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.trainer import Trainer
 
 from fairseq_entmax import compat, fairseq_changes
@@ -127,6 +128,7 @@ def test_installing_again_changes_nothing_more():
         return (
             *(Trainer.__init__, Trainer.load_checkpoint, EMA.__init__),
             *(checkpoint_utils.load_checkpoint_to_cpu, file_utils.load_archive_file),
+            *(SequenceGenerator.generate, SequenceGeneratorWithAlignment.generate),
             len(sys.meta_path),
         )
 

@@ -154,8 +154,8 @@ class RepeatedNgrams(nn.Module):
     fairseq's looks at the padding behind a hypothesis, not at its last words, and blocks nothing
     unless its CUDA extension was built.
 
-    A word that a prefix forces, or that nothing else can follow, stays: a hypothesis of
-    probability zero would stop the search.
+    A word that a prefix forces, or beside which no other is possible, stays: the hypothesis
+    could not go on.
 
     Args:
         size: n, 1 or more.
