@@ -108,19 +108,22 @@ def test_narrow_scores_are_computed_in_float32(alpha, dtype):
     assert torch.equal(found, gradient(scores.float(), target, alpha, 0.1).to(dtype))
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 @pytest.mark.parametrize("alpha", [1.0, 1.5])
-def test_rows_of_any_shape_are_those_of_a_matrix(alpha):
-    scores, target = case(rows=6, keys=200)
+def test_rows_of_any_shape_are_those_of_a_matrix(alpha, dtype):
+    scores, target = case(rows=6, keys=200, dtype=dtype)
     expected = entmax_loss(scores, target, alpha)
     for shape in ((2, 3), (3, 1, 2)):
         loss = entmax_loss(scores.view(*shape, 200), target.view(shape), alpha)
         assert torch.equal(loss, expected.view(shape))
-    assert torch.equal(entmax_loss(scores[1], target[1], alpha), expected[1])
+    torch.testing.assert_close(
+        entmax_loss(scores[1], target[1], alpha), expected[1], atol=1e-6, rtol=0
+    )
     turned = scores.t().contiguous().t()
     assert not turned.is_contiguous()
-    torch.testing.assert_close(entmax_loss(turned, target, alpha), expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(entmax_loss(turned, target, alpha), expected, atol=1e-6, rtol=0)
     torch.testing.assert_close(
-        gradient(turned, target, alpha), gradient(scores, target, alpha), atol=1e-12, rtol=0
+        gradient(turned, target, alpha), gradient(scores, target, alpha), atol=1e-6, rtol=0
     )
 
 
