@@ -20,6 +20,8 @@ from fairseq_entmax.kernels.backends import LossParts
 PARTS = 64
 # The part of the keys that is worth being looked for
 LARGEST_SHARE = 1 / 4
+# So many truth values are counted at a time on a CPU
+NUMBERS_COUNTED = 2**18
 # How far a threshold may be above its own by rounding, in units of the scores and of their size
 SAFE_DISTANCE, SAFE_SHARE = 1e-5, 1e-6
 
@@ -51,7 +53,7 @@ def losses(
         target_prob = (probs * (places == at_target)).sum(-1)
     distance = (scores.gather(-1, at_target).to(probs.dtype) - top).squeeze(-1)
     loss = conjugate - _expected(scores, top, distance, smoothing)
-    parts = (loss if smoothing else loss.clamp_(min=0), (probs > 0).sum(-1), target_prob)
+    parts = (loss if smoothing else loss.clamp_(min=0), _count(probs > 0), target_prob)
     probs = probs.to(scores.dtype)
     return (
         LossParts(*(part.to(scores.dtype) if part.is_floating_point() else part for part in parts)),
@@ -98,7 +100,7 @@ def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
         The probability of the target, that of each other key, and which keys are masked.
     """
     is_masked = scores == -math.inf
-    others = scores.size(-1) - 1 - is_masked.sum(-1, keepdim=True)
+    others = scores.size(-1) - 1 - _count(is_masked)[..., None]
     other = smoothing / others.clamp(min=1).to(scores.dtype)
     other = torch.where(others > 0, other, 0.0)
     # Not between two numbers, which torch would take as float32
@@ -108,6 +110,16 @@ def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
 def _may_hold(condition: Tensor) -> bool:
     """Whether a condition may hold anywhere; where looking would wait for a device it may."""
     return condition.device.type != "cpu" or _is_traced() or bool(condition.any())
+
+
+def _count(condition: Tensor) -> Tensor:
+    """At how many keys of each row a condition holds: ``(…)``, int64."""
+    if condition.device.type != "cpu" or condition.numel() <= NUMBERS_COUNTED:
+        return condition.sum(-1)
+    # On a CPU torch makes an int64 of each truth value before it sums them
+    keys = condition.size(-1)
+    parts = condition.reshape(-1, keys).split(max(1, NUMBERS_COUNTED // keys))
+    return torch.cat([part.sum(-1) for part in parts]).view(condition.shape[:-1])
 
 
 def _is_traced() -> bool:
@@ -123,7 +135,7 @@ def _softmax_losses(
     at_target = log_probs.gather(-1, target[..., None]).squeeze(-1)
     at_target = at_target.masked_fill(is_without, -math.inf)
     expected = at_target
-    seen = scores.size(-1) - (scores == -math.inf).sum(-1)
+    seen = scores.size(-1) - _count(scores == -math.inf)
     if smoothing:
         total = log_probs.sum(-1)
         if _may_hold(total == -math.inf):
@@ -159,7 +171,7 @@ def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor 
         # The threshold of the parts less 1 / epsilon
         least = parts.amax(-1, keepdim=True) - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
         least -= SAFE_DISTANCE + SAFE_SHARE * top.abs()
-        count = max(1, int((scores > least).sum(-1).amax()))
+        count = max(1, int(_count(scores > least).amax()))
         if count <= LARGEST_SHARE * keys:
             found, places = scores.topk(count, sorted=False)
             return torch_ops.probabilities(found.to(precise), epsilon), places

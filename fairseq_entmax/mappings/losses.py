@@ -24,7 +24,7 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
 
     p is alpha-entmax of the scores, q is 1 at the target and 0 elsewhere, H is Tsallis'
     alpha-entropy. Above alpha = 1 the loss is 0 where the target's score is above all others by
-    1 / (alpha - 1), and keys outside the support have no gradient.
+    1 / (alpha - 1), and keys outside the support, the target apart, have no gradient.
 
     Args:
         scores: ``(…, keys)``, floating point; -inf masks a key. float16 and bfloat16 are computed
@@ -34,14 +34,15 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
 
     Returns:
         ``(…)``, in float32, or float64 where the scores are; 0 or more. A masked target costs
-        +inf. A row with NaN or +inf among its scores is NaN, and so is its gradient.
+        +inf. A row with NaN or +inf among its scores is NaN, and so is its gradient. Differentiable
+        in the scores to any order.
 
     Raises:
         ValueError: ``scores`` is not floating point, ``target`` is not int64, of another shape or
             device, or out of range; ``alpha`` is out of range.
 
     Source:
-        Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, eq. 8 to 10.
+        Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, section 3.
     """
     return entmax_loss_parts(scores, target, alpha).loss
 

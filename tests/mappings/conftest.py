@@ -22,6 +22,7 @@ INTERPRETED = (
     "test_second_derivatives",
     "test_structured_edges",
     "test_target_losses",
+    "test_target_losses_edges",
 )
 NOT_INTERPRETED = (
     # of torch's own iteration

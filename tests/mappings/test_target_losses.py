@@ -1,6 +1,8 @@
 """The entmax loss of a target: against the entmax package, fairseq, closed forms, and itself."""
 
 import math
+import re
+from pathlib import Path
 
 import entmax
 import pytest
@@ -15,48 +17,16 @@ from fairseq_entmax.mappings import (
     sparsemax_loss,
 )
 from fairseq_entmax.mappings.functional import map_scores
+from tests.mappings.loss_cases import (
+    ALPHAS,
+    SMOOTHINGS,
+    SPARSE,
+    case,
+    gradient,
+    reference,
+    wanted,
+)
 from tests.mappings.reference import bisection
-
-ALPHAS = [1.0, 1.0001, 1.2, 1.5, 2.0]
-SPARSE = [1.2, 1.33, 1.5, 1.9, 2.0]
-SMOOTHINGS = [0.0, 0.1]
-
-
-def case(rows=7, keys=40, spread=3.0, dtype=torch.float64, seed=0):
-    """Scores that float32 holds exactly, and a target for each row: in turn the best key and any."""
-    generator = torch.Generator().manual_seed(seed)
-    scores = spread * torch.randn(rows, keys, generator=generator)
-    target = torch.randint(keys, (rows,), generator=generator)
-    target[::2] = scores[::2].argmax(-1)
-    return scores.to(dtype), target
-
-
-def wanted(scores, target, smoothing):
-    """q, key by key."""
-    probs = torch.zeros_like(scores)
-    for row, index in enumerate(target):
-        seen = (scores[row] > -torch.inf).nonzero().flatten()
-        probs[row, seen] = smoothing / max(1, len(seen) - 1)
-        probs[row, index] = 1 - smoothing
-    return probs
-
-
-def reference(scores, target, alpha, smoothing=0.0):
-    """(p - q) z + H(p) in float64, p by bisection; without masks."""
-    scores = scores.double()
-    probs = bisection(scores, alpha)
-    if alpha == 1.0:
-        entropy = -torch.special.xlogy(probs, probs).sum(-1)
-    else:
-        entropy = (probs - probs**alpha).sum(-1) / (alpha * (alpha - 1))
-    return ((probs - wanted(scores, target, smoothing)) * scores).sum(-1) + entropy
-
-
-def gradient(scores, target, alpha, smoothing=0.0):
-    scores = scores.detach().clone().requires_grad_()
-    entmax_loss_parts(scores, target, alpha, smoothing).loss.sum().backward()
-    return scores.grad
-
 
 # --- values --------------------------------------------------------------------------------------
 
@@ -185,90 +155,7 @@ def test_many_gradients_are_computed_at_once():
         torch.testing.assert_close(found[row], alone, atol=1e-12, rtol=0)
 
 
-# --- masked keys, and what is no number ----------------------------------------------------------
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_masked_keys_have_no_part_in_it(alpha, smoothing, dtype):
-    scores, target = case(dtype=dtype)
-    wider = torch.full((7, 43), -torch.inf, dtype=dtype)
-    wider[:, 2:42] = scores
-    parts = entmax_loss_parts(wider, target + 2, alpha, smoothing)
-    expected = entmax_loss_parts(scores, target, alpha, smoothing)
-    torch.testing.assert_close(tuple(parts), tuple(expected), atol=2e-6, rtol=0)
-    found = gradient(wider, target + 2, alpha, smoothing)
-    plain = gradient(scores, target, alpha, smoothing)
-    torch.testing.assert_close(found[:, 2:42], plain, atol=1e-6, rtol=0)
-    assert torch.equal(found[:, [0, 1, 42]], torch.zeros(7, 3, dtype=dtype))
-
-
-def test_the_package_gives_nan_where_a_key_is_masked_and_this_does_not():
-    scores, target = case(rows=2, keys=6)
-    scores[:, 5] = -torch.inf
-    target = target.clamp(max=4)
-    assert entmax.EntmaxBisectLoss(1.5, reduction="none")(scores, target).isnan().all()
-    assert entmax15_loss(scores, target).isfinite().all()
-
-
-@pytest.mark.parametrize("keys", [5, 300])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_a_masked_target_costs_infinity_and_leaves_no_nan(alpha, smoothing, dtype, keys):
-    scores, target = case(rows=3, keys=keys, dtype=dtype)
-    scores[0, target[0]] = -torch.inf
-    scores[1] = -torch.inf
-    parts = entmax_loss_parts(scores, target, alpha, smoothing)
-    assert parts.loss[:2].tolist() == [math.inf, math.inf]
-    assert parts.loss[2].isfinite()
-    assert parts.target_prob[:2].tolist() == [0.0, 0.0]
-    assert parts.support[1] == 0
-    found = gradient(scores, target, alpha, smoothing)
-    assert found.isfinite().all()
-    assert torch.equal(found[1], -functional.one_hot(target[1], keys).to(dtype))
-
-
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_a_row_with_one_key_that_is_seen_is_certain_even_with_smoothing(alpha):
-    scores = torch.full((1, 4), -torch.inf)
-    scores[0, 2] = 3.0
-    target = torch.tensor([2])
-    parts = entmax_loss_parts(scores, target, alpha, 0.1)
-    assert [part.item() for part in parts] == [0, 1, 1]
-    assert torch.equal(gradient(scores, target, alpha, 0.1), torch.zeros(1, 4))
-
-
-@pytest.mark.parametrize("keys", [6, 300])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("smoothing", SMOOTHINGS)
-@pytest.mark.parametrize("alpha", ALPHAS)
-def test_what_is_no_number_shows_in_its_own_row_alone(alpha, smoothing, dtype, keys):
-    scores, target = case(rows=4, keys=keys, dtype=dtype)
-    clean = entmax_loss_parts(scores, target, alpha, smoothing)
-    expected = gradient(scores, target, alpha, smoothing)
-    scores[1, 3], scores[1, 4], scores[2, 5] = torch.nan, -torch.inf, torch.inf
-    parts = entmax_loss_parts(scores, target, alpha, smoothing)
-    found = gradient(scores, target, alpha, smoothing)
-    assert parts.loss[1:3].isnan().all()
-    assert parts.target_prob[1:3].isnan().all()
-    assert parts.support[1:3].tolist() == [0, 0]
-    assert found[1:3].isnan().all()
-    for part, same in zip(parts, clean, strict=True):
-        torch.testing.assert_close(part[[0, 3]], same[[0, 3]], atol=1e-6, rtol=0)
-    torch.testing.assert_close(found[[0, 3]], expected[[0, 3]], atol=1e-6, rtol=0)
-
-
-def test_an_incoming_gradient_that_is_no_number_leaves_none_in_its_row():
-    scores, target = case(rows=3, keys=300, dtype=torch.float32)
-    scores.requires_grad_()
-    entmax15_loss(scores, target).backward(torch.tensor([torch.nan, 1.0, torch.inf]))
-    assert not scores.grad[[0, 2]].isfinite().any()
-    assert scores.grad[1].isfinite().all()
-
-
-# --- rows of a vocabulary, dtypes and shapes -----------------------------------------------------
+# --- rows of a vocabulary ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("smoothing", SMOOTHINGS)
@@ -300,49 +187,22 @@ def test_a_small_loss_is_as_precise_as_a_large_one(alpha):
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-5)
 
 
-@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-@pytest.mark.parametrize("alpha", [1.0, 1.5])
-def test_narrow_scores_are_computed_in_float32(alpha, dtype):
-    scores, target = case(keys=300, dtype=dtype)
-    parts = entmax_loss_parts(scores, target, alpha, 0.1)
-    assert (parts.loss.dtype, parts.target_prob.dtype) == (torch.float32, torch.float32)
-    expected = entmax_loss_parts(scores.float(), target, alpha, 0.1)
-    assert all(map(torch.equal, parts, expected))
-    found = gradient(scores, target, alpha, 0.1)
-    assert torch.equal(found, gradient(scores.float(), target, alpha, 0.1).to(dtype))
-
-
-@pytest.mark.parametrize("alpha", [1.0, 1.5])
-def test_rows_of_any_shape_are_those_of_a_matrix(alpha):
-    scores, target = case(rows=6, keys=200)
-    expected = entmax_loss(scores, target, alpha)
-    for shape in ((2, 3), (3, 1, 2)):
-        loss = entmax_loss(scores.view(*shape, 200), target.view(shape), alpha)
-        assert torch.equal(loss, expected.view(shape))
-    assert torch.equal(entmax_loss(scores[1], target[1], alpha), expected[1])
-    turned = scores.t().contiguous().t()
-    assert not turned.is_contiguous()
-    torch.testing.assert_close(entmax_loss(turned, target, alpha), expected, atol=1e-12, rtol=0)
-    torch.testing.assert_close(
-        gradient(turned, target, alpha), gradient(scores, target, alpha), atol=1e-12, rtol=0
-    )
-
-
-@pytest.mark.parametrize("alpha", [1.0, 1.5])
-def test_no_rows_have_no_losses(alpha):
-    for shape in ((0, 5), (2, 0, 300), (0, 0)):
-        scores = torch.zeros(shape, requires_grad=True)
-        parts = entmax_loss_parts(scores, torch.zeros(shape[:-1], dtype=torch.int64), alpha, 0.1)
-        assert parts.loss.shape == parts.support.shape == shape[:-1]
-        parts.loss.sum().backward()
-        assert scores.grad.shape == shape
-
-
 def test_the_short_names_are_exported_and_have_their_alphas():
     scores, target = case()
     assert torch.equal(mappings.entmax15_loss(scores, target), entmax_loss(scores, target, 1.5))
     assert torch.equal(mappings.sparsemax_loss(scores, target), entmax_loss(scores, target, 2.0))
     assert torch.equal(entmax_loss(scores, target), entmax_loss(scores, target, 1.5))
+
+
+def test_the_example_of_the_chapter_runs_and_is_as_it_says():
+    page = (Path(__file__).parents[2] / "docs" / "losses.md").read_text(encoding="utf-8")
+    (example,) = re.findall(r"```python\n(.*?)```", page, re.DOTALL)
+    names = {}
+    exec(example, names)
+    assert names["loss"][0] == 0 < names["loss"][1]
+    assert not names["scores"].grad[0].any()
+    assert names["scores"].grad[1].count_nonzero() == 3
+    assert names["parts"].support.tolist() == [1, 3]
 
 
 # --- errors --------------------------------------------------------------------------------------
