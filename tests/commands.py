@@ -47,11 +47,13 @@ TRAINING = [
 ]
 
 
+# Or with a name of their own for it
+WITHOUT_DEVICE = ("fairseq-preprocess", "fairseq-entmax", "fairseq-score", "fairseq-hydra-train")
+
+
 def run(command, *arguments, cwd=None, stdin=None, check=True):
     """Run an installed command on the CPU; the finished process with its output."""
-    device = (
-        [] if command in ("fairseq-preprocess", "fairseq-entmax", "fairseq-score") else ["--cpu"]
-    )
+    device = [] if command in WITHOUT_DEVICE else ["--cpu"]
     words, environment = [*map(str, arguments), *device], {**os.environ, "OMP_NUM_THREADS": "1"}
     how = {"cwd": cwd, "input": stdin, "capture_output": True, "text": True, "check": False}
     if command in preloaded.COMMANDS and preloaded.is_possible(environment):

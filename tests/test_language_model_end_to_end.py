@@ -1,7 +1,6 @@
 """Language models through fairseq's own commands, on the English side of a slice of the corpus."""
 
 import json
-import math
 import os
 import re
 import signal
@@ -30,7 +29,7 @@ TRAINING = [
     "--task=language_modeling",
     "--optimizer=adam",
     "--lr=0.003",
-    "--tokens-per-sample=48",
+    "--tokens-per-sample=128",
     "--max-tokens=768",
     "--required-batch-size-multiple=1",
     "--num-workers=0",
@@ -75,8 +74,9 @@ def weights(path):
 
 def evaluate(text, path, *options):
     """The loss of a token in bits, and the output."""
-    given = [f"--path={path}", "--task=language_modeling", "--tokens-per-sample=48", *options]
-    output = run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given).stderr
+    given = [f"--path={path}", "--task=language_modeling", "--tokens-per-sample=128", *options]
+    result = run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given)
+    output = result.stdout + result.stderr
     return float(re.search(r"Loss \(base 2\): ([\d.]+)", output)[1]), output
 
 
@@ -117,7 +117,7 @@ def test_a_model_with_softmax_is_fairseqs_in_training_evaluation_and_generation(
         logs.append([line["loss"] for line in logged(log, "train_inner")])
         path = tmp_path / name / "checkpoint_last.pt"
         loss, output = evaluate(text, path, "--output-word-probs", "--context-window=8")
-        words = [line for line in output.splitlines() if re.search(r"\[-\d", line)]
+        words = re.findall(r"\S+ \[-\d+\.\d+\]", output)
         evaluated.append((loss, words))
         written.append(re.findall(r"^[HP]-.*", continued(text, path, lines_of(data)), re.M))
     assert len(logs[0]) == 6
@@ -125,7 +125,7 @@ def test_a_model_with_softmax_is_fairseqs_in_training_evaluation_and_generation(
     ours, stock = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("ours", "stock"))
     assert ours.keys() == stock.keys()
     assert all(torch.equal(ours[name], value) for name, value in stock.items())
-    assert len(evaluated[0][1]) > 20
+    assert len(evaluated[0][1]) > 1000
     assert evaluated[0] == evaluated[1]
     assert len(written[0]) == 8
     assert written[0] == written[1]
@@ -152,7 +152,7 @@ def test_a_training_ends_with_the_budget_and_its_pruned_model_has_the_same_losse
         before, _ = evaluate(text, gated.path, *options)
         after, _ = evaluate(text, gated.small, *options)
         assert after == pytest.approx(before, abs=1e-4)
-        assert 0 < after < math.log2(600)
+        assert 0 < after < 9
 
 
 def test_the_pruned_model_goes_on_from_prefixes_as_the_gated_one_does(data, text, gated):
@@ -165,8 +165,9 @@ def test_the_pruned_model_goes_on_from_prefixes_as_the_gated_one_does(data, text
         assert sentence.startswith(prefix)
     given = [f"--path={gated.small}", "--task=language_modeling", "--prefix-size=2"]
     options = [*given, "--sample-break-mode=eos", "--max-len-b=20", "--gen-subset=test", "--beam=2"]
+    options += ["--skip-invalid-size-inputs-valid-test", "--required-batch-size-multiple=1"]
     generated = run("fairseq-generate", text, f"--user-dir={USER_DIR}", *options).stdout
-    assert len(hypotheses(generated)) == 24
+    assert 20 <= len(hypotheses(generated)) <= 24  # those of no more pieces than in training
 
 
 def test_training_goes_on_from_the_pruned_model_with_its_heads(text, gated, tmp_path):
@@ -217,7 +218,7 @@ def test_the_hub_interface_samples_and_scores_with_a_pruned_model(data, text, ga
     tokens = hub.encode(prefix)
     with torch.no_grad():
         read = torch.cat([tokens.new_tensor([hub.tgt_dict.eos()]), tokens[:-1]])
-        logits, _ = hub.models[0].eval()(read[None])
+        logits, _ = hub.models[0](read[None])
     expected = logits.log_softmax(-1)[0].gather(1, tokens[:, None])[:, 0]
     torch.testing.assert_close(scored["positional_scores"], expected[: len(scored["tokens"])])
 
@@ -226,7 +227,7 @@ def test_the_hub_interface_samples_and_scores_with_a_pruned_model(data, text, ga
 
 YAML = """
 common: {{cpu: true, user_dir: {user_dir}, seed: 3, log_format: json}}
-task: {{_name: language_modeling, data: {data}, tokens_per_sample: 48}}
+task: {{_name: language_modeling, data: {data}, tokens_per_sample: 128}}
 dataset: {{max_tokens: 768, num_workers: 0, required_batch_size_multiple: 1}}
 criterion: {{_name: cross_entropy}}
 optimization: {{max_update: 4, lr: [0.003]}}
@@ -245,31 +246,26 @@ model:
 """
 
 
-def hydra(tmp_path, text, *overrides):
+def hydra(tmp_path, text, *overrides, check=True):
     settings = {"user_dir": USER_DIR, "data": text, "save_dir": tmp_path / "saved"}
     (tmp_path / "lm.yaml").write_text(YAML.format(**settings), encoding="utf-8")
-    command = [COMMANDS / "fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "lm"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    return subprocess.run(
-        [*command, *overrides],
-        **{"cwd": tmp_path, "env": environment, "capture_output": True, "text": True},
-        check=False,
-    )
+    given = ["--config-dir", tmp_path, "--config-name", "lm", *overrides]
+    return run("fairseq-hydra-train", *given, cwd=tmp_path, check=check)
 
 
 def test_yaml_trains_what_the_same_options_train(text, tmp_path):
-    result = hydra(tmp_path, text)
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    hydra(tmp_path, text)
     path = tmp_path / "saved" / "checkpoint_last.pt"
     options = ["--attn-mapping=entmax,sparsemax", "--decoder-learned-pos", "--max-update=4"]
-    train(text, tmp_path / "command", *options)
+    log = train(text, tmp_path / "command", *options)
     ours, expected = weights(path), weights(tmp_path / "command" / "checkpoint_last.pt")
     assert ours.keys() == expected.keys()
     assert all(torch.equal(ours[name], value) for name, value in expected.items())
-    assert ours["decoder.embed_positions.weight"].size(0) == 48 + 2  # --tokens-per-sample
+    assert ours["decoder.embed_positions.weight"].size(0) == 128 + 2  # --tokens-per-sample
     record = read_record(tmp_path / "saved" / "alpha.jsonl")[-1]
     assert list(record["alpha"]) == ["decoder-self"]
-    assert evaluate(text, path)[0] < math.log2(600)
+    valid = float(logged(log, "valid")[-1]["valid_loss"])
+    assert evaluate(text, path, "--gen-subset=valid")[0] == pytest.approx(valid, abs=1e-3)
 
 
 @pytest.mark.parametrize(
@@ -283,7 +279,7 @@ def test_yaml_trains_what_the_same_options_train(text, tmp_path):
 )
 def test_yaml_is_refused_in_one_sentence(text, tmp_path, overrides, message):
     ddp = "distributed_training.ddp_backend=legacy_ddp"
-    result = hydra(tmp_path, text, ddp, *overrides)
+    result = hydra(tmp_path, text, ddp, *overrides, check=False)
     assert result.returncode == 2
     assert re.search(rf"^fairseq-hydra-train: error: .*{re.escape(message)}", result.stderr, re.M)
 
@@ -302,8 +298,8 @@ def test_wrong_options_and_data_are_refused_before_anything_is_made(data, text, 
     (empty / "dict.txt").write_bytes((text / "dict.txt").read_bytes())
     cases = [
         (text, ["--freeze-decoder"], "--freeze-decoder leaves a model nothing to train"),
-        (text, ["--criterion=adaptive_loss"], "needs a model with --adaptive-softmax-cutoff"),
-        (text, ["--adaptive-softmax-cutoff=9999"], "9999: the dictionary has"),
+        (text, ["--criterion=adaptive_loss"], "--criterion adaptive_loss needs a model with"),
+        (text, ["--adaptive-softmax-cutoff=9999"], "--adaptive-softmax-cutoff 9999: the dict"),
         (broken, [], f"{broken}/train.idx is damaged"),
         (empty, [], f"there is no data set {empty}/train.idx: run fairseq-preprocess"),
         (data / "bin", [], f"there is no dictionary {data}/bin/dict.txt, it is missing: run"),
@@ -312,5 +308,5 @@ def test_wrong_options_and_data_are_refused_before_anything_is_made(data, text, 
         given = options_of(folder, tmp_path / "none", *options)
         result = run("fairseq-train", *given, check=False)
         assert result.returncode == 2
-        assert f"fairseq-train: error: {message}" in result.stderr.replace("--criterion adapt", "")
+        assert f"fairseq-train: error: {message}" in result.stderr
     assert not (tmp_path / "none").exists()
