@@ -316,6 +316,11 @@ def test_hydra_stops_with_one_sentence_where_there_are_more_labels_than_classes(
         (["--train-subset=gone"], "input0/gone.idx: run fairseq-preprocess"),
         (["--regression-target"], "label, line 1: not 2 numbers, as --num-classes says"),
         (["--criterion=sentence_prediction_with_head_l0"], "needs a model with head gates"),
+        (["--criterion=cross_entropy"], "with --criterion sentence_prediction, or sentence_pr"),
+        (
+            ["--task=sentence_ranking"],
+            "not --task sentence_ranking with --criterion sentence_prediction",
+        ),
         (["--head-gates=cross"], "--head-gates: this model has no cross attention"),
         (["--finetune-from-model={pruned}", "--pooling-heads=2"], "give the --pooling-heads"),
     ],

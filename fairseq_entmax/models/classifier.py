@@ -15,6 +15,8 @@ import torch
 from fairseq import hub_utils
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import TransformerConfig
+from fairseq.tasks import TASK_REGISTRY
+from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import OmegaConf, open_dict
 
 from fairseq_entmax import compat
@@ -138,8 +140,16 @@ def check_training(args: Namespace) -> None:
         ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
     check_command(args, EntmaxClassifierModel)
-    is_training = getattr(args, "save_dir", None) is not None and getattr(args, "data", None)
-    if not is_training or getattr(args, "task", None) != "sentence_prediction":
+    if getattr(args, "save_dir", None) is None or not getattr(args, "data", None):  # no training
+        return
+    is_task = issubclass(TASK_REGISTRY[args.task], SentencePredictionTask)
+    if not is_task or getattr(args, "classification_head_name", None) is None:
+        raise ValueError(
+            f"--arch {args.arch} puts texts into classes: give --task sentence_prediction with "
+            f"--criterion sentence_prediction, or sentence_prediction_with_head_l0, not --task "
+            f"{args.task} with --criterion {args.criterion}"
+        )
+    if args.task != "sentence_prediction":  # one made from it, which may have other data
         return
     splits = [args.train_subset]
     if not args.disable_validation:
