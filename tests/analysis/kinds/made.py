@@ -13,11 +13,15 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 
 import fairseq_entmax.models  # noqa: F401
 from fairseq_entmax import cli
+from fairseq_entmax.analysis import document
 from fairseq_entmax.models.language_model import stock_defaults
 from tests.support import random_sentences, spread_scores
 
+LM, CLASSES = "language_modeling", "sentence_prediction"
 HEAD = "sentence_classification_head"
 LABELS = ("old", "<b>new</b>")
+CLASSIFIED = CLASSES, ("softmax", "sparse", "learned")
+FEW = "--gradient-sentences=4", "--sentences=3,0,7"
 SAMPLE = 16  # tokens
 LENGTHS = [5, 9, 3, 7, 11, 4, 6, 8, 30, 12, 14]
 LANGUAGE_MODEL = {
@@ -146,10 +150,16 @@ def classifiers(folder, is_pair=False):
     return folder
 
 
-def classification_task(data, num_classes=len(LABELS)):
-    config = SentencePredictionConfig(data=str(data), num_classes=num_classes, seed=1)
+def classification_task(data):
+    config = SentencePredictionConfig(data=str(data), num_classes=len(LABELS), seed=1)
     config.regression_target, config.classification_head_name = False, HEAD
     return SentencePredictionTask.setup_task(config)
+
+
+def analysed(folder, task, names, output, *more):
+    """The document of an analysis of some models by their names."""
+    assert run("analyze", folder, task, names, output, f"--names={','.join(names)}", *more) == 0
+    return document.read(output / "analysis.json")
 
 
 def run(command, folder, task, paths, output, *more):

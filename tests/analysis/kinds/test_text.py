@@ -27,7 +27,7 @@ from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.kinds import made
-from tests.analysis.kinds.conftest import LM
+from tests.analysis.kinds.made import LM
 
 TOKENS = sum(made.LENGTHS)
 
