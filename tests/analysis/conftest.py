@@ -1,4 +1,4 @@
-"""A tiny model with data, for tests of commands on damaged files."""
+"""Tiny models with data, of each kind, and what ``analyze`` says of them."""
 
 import pytest
 
@@ -20,3 +20,54 @@ def tiny(tmp_path_factory):
     state = {**state_of(trained(**ENTMAX), **ENTMAX), "optimizer_history": [history]}
     torch.save(state, folder / "plain.pt")
     return folder
+
+
+@pytest.fixture(scope="session")
+def texts(tmp_path_factory):
+    """A folder with ``bin``, a text, and language models."""
+    from tests.analysis.kinds import made
+
+    return made.language_models(tmp_path_factory.mktemp("texts"))
+
+
+@pytest.fixture(scope="session")
+def labelled(tmp_path_factory):
+    """A folder with ``bin``, texts with labels, and classifiers."""
+    from tests.analysis.kinds import made
+
+    return made.classifiers(tmp_path_factory.mktemp("labelled"))
+
+
+@pytest.fixture(scope="session")
+def pairs(tmp_path_factory):
+    """The same with pairs of texts."""
+    from tests.analysis.kinds import made
+
+    return made.classifiers(tmp_path_factory.mktemp("pairs"), is_pair=True)
+
+
+@pytest.fixture(scope="session")
+def of_texts(texts, tmp_path_factory):
+    """The analysis of language models, one pruned and one with a sparse output."""
+    from tests.analysis.kinds import made
+
+    names = ["softmax", "entmax15", "pruned", "sparse", "adaptive"]
+    return made.analysed(texts, made.LM, names, tmp_path_factory.mktemp("of-texts"))
+
+
+@pytest.fixture(scope="session")
+def of_labelled(labelled, tmp_path_factory):
+    """The analysis of classifiers."""
+    from tests.analysis.kinds import made
+
+    return made.analysed(
+        labelled, *made.CLASSIFIED, tmp_path_factory.mktemp("of-labelled"), *made.FEW
+    )
+
+
+@pytest.fixture(scope="session")
+def of_pairs(pairs, tmp_path_factory):
+    """The same of pairs of texts."""
+    from tests.analysis.kinds import made
+
+    return made.analysed(pairs, *made.CLASSIFIED, tmp_path_factory.mktemp("of-pairs"), *made.FEW)

@@ -1,0 +1,320 @@
+"""Classifiers: accuracy, what pools, and the words that it selects."""
+
+import copy
+import json
+import math
+from collections import defaultdict
+
+import pytest
+import torch
+from torch.nn.functional import cross_entropy
+
+from fairseq_entmax import cli
+from fairseq_entmax.analysis import (
+    document,
+    head_relevance,
+    head_sensitivity,
+    load_model,
+    load_samples,
+    load_task,
+    record_attention,
+    summary,
+)
+from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
+from fairseq_entmax.analysis.report.page import render_page
+from tests.analysis.kinds import made
+from tests.analysis.kinds.made import CLASSES
+
+TEXTS = 60
+
+
+def task_of(folder):
+    checkpoint = str(folder / "sparse.pt")
+    return load_task(str(folder / "bin"), task=CLASSES, checkpoint=checkpoint)
+
+
+def passed(folder, name):
+    """Each text of the data: its tokens, its class, the model's scores and its pooling weights."""
+    task = task_of(folder)
+    model = load_model(str(folder / f"{name}.pt"), task).model
+    for sample in sorted(load_samples(task, "valid", range(TEXTS)), key=lambda one: int(one["id"])):
+        with torch.no_grad():
+            logits, extra = model(
+                **sample["net_input"], features_only=True, classification_head_name=made.HEAD
+            )
+        tokens = sample["net_input"]["src_tokens"][0].tolist()
+        weights = {key: value[0].double() for key, value in extra["pooling"].items()}
+        yield tokens, int(sample["target"]), logits[0], weights
+
+
+def model_of(analysis, name):
+    return next(model for model in analysis["models"] if model["name"] == name)
+
+
+def test_texts_with_labels_are_said_to_be_such(of_labelled):
+    data = of_labelled["data"]
+    assert (data["kind"], data["labels"]) == ("labelled", list(made.LABELS))
+    assert (data["sentences"], data["target_tokens"]) == (TEXTS, None)
+    assert data["source_tokens"] > 3 * TEXTS
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparse"])
+def test_loss_and_accuracy_are_those_of_the_labels(labelled, of_labelled, name):
+    confusion, loss = torch.zeros(2, 2, dtype=torch.int64), 0.0
+    for _, gold, logits, _ in passed(labelled, name):
+        confusion[gold, int(logits.argmax())] += 1
+        loss += float(cross_entropy(logits[None], torch.tensor([gold])))
+    entry = model_of(of_labelled, name)
+    assert entry["classification"]["confusion"] == confusion.tolist()
+    accuracy = int(confusion.diagonal().sum()) / TEXTS
+    assert entry["classification"]["accuracy"] == pytest.approx(accuracy)
+    assert entry["loss"] == pytest.approx(loss / TEXTS, rel=1e-5)
+
+
+@pytest.mark.parametrize("name", ["softmax", "sparse", "learned"])
+def test_what_pools_has_its_numbers_of_each_head(labelled, of_labelled, name):
+    (pooling,) = model_of(of_labelled, name)["classification"]["pooling"]
+    sums = defaultdict(float)
+    for tokens, _, _, weights in passed(labelled, name):
+        for head, row in enumerate(weights["pooling"]):
+            above = row[row > 0]
+            sums[head, "support"] += len(above) / TEXTS
+            sums[head, "density"] += len(above) / (len(tokens) - 1) / TEXTS  # but </s>
+            sums[head, "entropy"] -= float((above * above.log()).sum()) / TEXTS
+            sums[head, "confidence"] += float(row.max()) / TEXTS
+    assert len(pooling["heads"]) == (2 if name == "sparse" else 1)
+    for (head, number), value in sums.items():
+        assert pooling["heads"][head][number] == pytest.approx(value, rel=1e-4, abs=1e-6)
+
+
+def test_what_pools_says_its_mapping_and_what_it_learned(of_labelled):
+    (sparse,) = model_of(of_labelled, "sparse")["classification"]["pooling"]
+    (learned,) = model_of(of_labelled, "learned")["classification"]["pooling"]
+    assert (sparse["name"], sparse["mapping"], sparse["learned"]) == ("pooling", "sparsemax", [])
+    assert (learned["mapping"], learned["learned"]) == ("entmax", ["alpha"])
+    assert 1 < learned["values"]["alpha"][0] < 2
+
+
+def words_of(folder, name, pooling, part):
+    """By class, word to its weight, an even weight, and its places: one token after another."""
+    symbols = task_of(folder).source_dictionary.symbols
+    found = [defaultdict(lambda: [0.0, 0.0, 0]) for _ in made.LABELS]
+    for tokens, gold, _, weights in passed(folder, name):
+        end = tokens.index(2)
+        places = range(end) if part == 0 else range(end + 1, len(tokens) - 1)
+        even, mean = 1 / len(places), weights[pooling].mean(0)
+        groups = []
+        for place in places:
+            if symbols[tokens[place]].startswith("▁") or not groups:
+                groups.append([])
+            groups[-1].append(place)
+        for group in groups:
+            word = "".join(symbols[tokens[place]] for place in group).replace("▁", "")
+            sums = found[gold][word]
+            sums[0] += sum(float(mean[place]) for place in group)
+            sums[1] += even * len(group)
+            sums[2] += 1
+    return found
+
+
+@pytest.mark.parametrize(
+    ("folder", "analysis", "name", "part"),
+    [
+        ("labelled", "of_labelled", "pooling", 0),
+        ("pairs", "of_pairs", "premise", 0),
+        ("pairs", "of_pairs", "hypothesis", 1),
+    ],
+)
+def test_the_words_of_a_class_are_those_with_the_most_weight_for_their_number(
+    folder, analysis, name, part, request
+):
+    expected = words_of(request.getfixturevalue(folder), "sparse", name, part)
+    poolings = model_of(request.getfixturevalue(analysis), "sparse")["classification"]["pooling"]
+    (found,) = (one["words"] for one in poolings if one["name"] == name)
+    assert sum(map(len, found)) > 3
+    for of_class, rows in zip(expected, found, strict=True):
+        listed = {
+            word: sums for word, sums in of_class.items()
+            if sums[2] >= FEWEST_PLACES and sums[0] > 0
+        }  # fmt: skip
+        assert len(rows) == min(len(listed), MOST_WORDS)
+        ratios = [row["ratio"] for row in rows]
+        assert ratios == sorted(ratios, reverse=True)
+        for row in rows:
+            weight, even, count = listed[row["word"]]
+            assert row["count"] == count
+            assert row["ratio"] == pytest.approx(weight / even, rel=1e-4)
+            assert row["weight"] == pytest.approx(weight / count, rel=1e-4)
+
+
+def test_each_text_with_a_map_has_its_weights_its_label_and_what_models_say(labelled, of_labelled):
+    texts = list(passed(labelled, "sparse"))
+    place = [model["name"] for model in of_labelled["models"]].index("sparse")
+    assert [entry["sentence"] for entry in of_labelled["maps"]] == [3, 0, 7]
+    for entry in of_labelled["maps"]:
+        tokens, gold, logits, weights = texts[entry["sentence"]]
+        said = entry["classified"][place]
+        assert (len(entry["source"]), entry["label"]) == (len(tokens), gold)
+        assert entry["queries"] == entry["targets"] == []
+        assert said["label"] == int(logits.argmax())
+        assert said["probability"] == pytest.approx(float(logits.softmax(0).max()), rel=1e-5)
+        found = torch.tensor(said["pooling"]["pooling"], dtype=torch.float64)
+        assert torch.equal(found == 0, weights["pooling"] == 0)
+        torch.testing.assert_close(found, weights["pooling"], atol=1e-5, rtol=1e-5)
+
+
+def test_the_texts_of_a_pair_are_attended_to_apart(of_pairs):
+    for entry in of_pairs["maps"]:
+        end = entry["source"].index("</s>")
+        for said in entry["classified"]:
+            premise, hypothesis = (said["pooling"][name] for name in ("premise", "hypothesis"))
+            for row in premise:
+                assert sum(row[:end]) == pytest.approx(1, abs=1e-4)
+                assert not any(row[end:])
+            for row in hypothesis:
+                assert sum(row[end + 1 :]) == pytest.approx(1, abs=1e-4)
+                assert not any(row[: end + 1])
+
+
+def test_heads_of_the_encoder_are_measured_without_relevance(of_labelled):
+    assert not {"relevance", "copy_agreement"} & set(of_labelled["settings"]["measures"])
+    for layer in model_of(of_labelled, "sparse")["attentions"]:
+        assert layer["attention"] == "encoder-self"
+        for head in layer["heads"]:
+            assert head["relevance"] is None
+            for name in ("density", "entropy", "confidence", "gradient", "relative_position"):
+                assert head[name] is not None
+            assert head["subword_merging"]["all"] is not None
+
+
+def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
+    task = task_of(labelled)
+    model = load_model(str(labelled / "learned.pt"), task).model.double()
+    (sample,) = load_samples(task, "valid", [4])
+
+    def loss(scale):
+        weight = model.encoder.layers[1].self_attn.out_proj.weight
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight[:, 8:12] *= scale  # what head 2 adds
+            logits = model(
+                **sample["net_input"], features_only=True, classification_head_name=made.HEAD
+            )[0]
+            weight.copy_(kept)
+        return float(cross_entropy(logits, sample["target"].view(-1)))
+
+    found = head_sensitivity(model, sample, 1)["encoder-self"][1][0, 2]
+    step = 1e-6
+    slope = abs(loss(1 + step) - loss(1 - step)) / (2 * step)
+    assert float(found) == pytest.approx(slope, rel=1e-4)
+
+
+def test_no_rule_propagates_relevance_through_what_pools(labelled):
+    task = task_of(labelled)
+    model = load_model(str(labelled / "sparse.pt"), task).model
+    with pytest.raises(ValueError, match="whose words are pooled"):
+        head_relevance(model, load_samples(task, "valid", [0])[0])
+
+
+def test_a_notebook_records_the_encoder_and_the_classes(labelled):
+    task = task_of(labelled)
+    model = load_model(str(labelled / "sparse.pt"), task).model
+    (sample,) = load_samples(task, "valid", [0, 1, 2], at_once=3)
+    attention, logits = record_attention(model, sample)
+    assert list(attention) == ["encoder-self"]
+    assert logits.shape == (3, 2)
+
+
+def test_the_table_says_how_well_models_do_and_how_much_they_select(of_labelled):
+    table = summary.as_table(of_labelled)
+    (pooling,) = model_of(of_labelled, "sparse")["classification"]["pooling"]
+    support = sum(head["support"] for head in pooling["heads"]) / 2
+    accuracy = model_of(of_labelled, "sparse")["classification"]["accuracy"]
+    assert f"sparse: accuracy {accuracy:.1%}" in table
+    assert f"pooling by sparsemax, alpha 2.000: {support:.3f} tokens have a weight" in table
+    assert "loss (nats a text)" in table
+
+
+def test_the_page_holds_labels_as_text(of_labelled):
+    page = render_page(of_labelled)
+    assert made.LABELS[1] not in page
+    data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
+    assert data["data"]["labels"] == list(made.LABELS)
+    assert data["sentences"][0]["classified"] is not None
+
+
+def test_the_loss_of_an_ablation_is_that_of_the_analysis(labelled, of_labelled, tmp_path):
+    output = tmp_path / "ablation"
+    more = ("--heads=encoder-self:0.1",)
+    assert made.run("ablate", labelled, CLASSES, ["sparse"], output, *more) == 0
+    results = json.loads((output / "ablation.json").read_text())
+    assert results["data"]["target_tokens"] == TEXTS
+    expected = model_of(of_labelled, "sparse")["loss"]
+    assert results["unchanged"]["loss"] == pytest.approx(expected, rel=1e-5)
+    assert math.isfinite(results["removals"][0]["loss"]["change"])
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        (["--num-classes=3"], "tells 2 classes apart, and --num-classes is 3"),
+        (["--num-classes=1"], "tells 2 classes apart, and --num-classes is 1"),
+        (["--init-token=99"], "--init-token 99 is none of the 25 symbols"),
+        (["--of=generated"], "--of got 'generated': classifiers write no text"),
+        (["--measures=relevance"], "no measure of classifiers"),
+        (["--gen-subset=test"], "--gen-subset got 'test': there is no "),
+    ],
+)
+def test_what_does_not_fit_a_classifier_is_refused(labelled, tmp_path, capsys, more, expected):
+    assert made.run("analyze", labelled, CLASSES, ["sparse"], tmp_path / "x", *more) == 1
+    assert expected in capsys.readouterr().err
+
+
+def changed_state(labelled, tmp_path, change):
+    state = torch.load(labelled / "sparse.pt", weights_only=False)
+    change(state)
+    torch.save(state, tmp_path / "m.pt")
+    given = [str(labelled / "bin"), f"--task={CLASSES}", f"--path={tmp_path / 'm.pt'}", "--cpu"]
+    return cli.main(["analyze", *given, f"--output={tmp_path / 'x'}"])
+
+
+@pytest.mark.parametrize(
+    ("change", "expected"),
+    [
+        (lambda s: s["cfg"]["task"].pop("num_classes"), "--num-classes got -1, and "),
+        (
+            lambda s: s["cfg"]["task"].update(regression_target=True),
+            "predicts numbers, by --regression-target",
+        ),
+        (
+            lambda s: s["cfg"]["criterion"].update(classification_head_name="other"),
+            "has no classification head other, but sentence_classification_head",
+        ),
+    ],
+)
+def test_a_checkpoint_that_says_too_little_is_refused(labelled, tmp_path, capsys, change, expected):
+    assert changed_state(labelled, tmp_path, change) == 1
+    assert expected in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("change", "place"),
+    [
+        (lambda a: a["models"][0].pop("classification"), "models[0].classification"),
+        (lambda a: a["models"][0]["classification"]["confusion"].pop(), "confusion"),
+        (lambda a: a["models"][1]["classification"]["pooling"][0]["words"].pop(), "words"),
+        (lambda a: a["maps"][0].pop("classified"), "maps[0].classified"),
+        (lambda a: a["maps"][0]["classified"].pop(), "maps[0].classified"),
+        (lambda a: a["maps"][1].update(label=2), "maps[1].label"),
+        (lambda a: a["maps"][0]["classified"][0]["pooling"]["pooling"][0].pop(), "classified"),
+        (lambda a: a["data"].pop("labels"), "data.labels"),
+        (lambda a: a["data"].pop("kind"), "data."),
+        (lambda a: a["data"].update(target_tokens=3), "data.target_tokens"),
+    ],
+)
+def test_a_document_whose_classes_do_not_fit_is_refused(of_labelled, change, place):
+    damaged = copy.deepcopy(of_labelled)
+    change(damaged)
+    with pytest.raises(ValueError, match=r"analysis\.json is damaged at") as error:
+        document.validate(damaged, "analysis.json")
+    assert place in str(error.value)
