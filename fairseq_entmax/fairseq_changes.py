@@ -49,6 +49,10 @@ LOADING = (
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
 )
+# fairseq's modules that ask NumPy for its ``compat``. Without it, sentences one by one
+# (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
+# bucketed batches end in an AttributeError of NumPy's
+NUMPY_COMPAT = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
 _REMEDY = (
     "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 )
@@ -60,6 +64,9 @@ def install() -> None:
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
     _replace(EMA, "__init__", _average_no_whole_numbers)
+    # For data, where NumPy no longer has what fairseq asks for
+    for name in NUMPY_COMPAT:
+        vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
     # For every checkpoint
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
     compat.safe_loading()

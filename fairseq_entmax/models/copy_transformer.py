@@ -264,6 +264,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         Raises:
             ValueError: the loss is infinite for this model; says what to do.
         """
+        super().check_criterion(criterion)
         check_for_markers(type(criterion), self.decoder.num_words - self.decoder.num_generated)
 
     def _without_markers(self, state_dict: dict[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.criterions.copying import check_for_markers
+from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.options import (
@@ -152,6 +153,7 @@ def check_command(args: Namespace, model_class: type[EntmaxTransformerModel]) ->
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
+    check_for_zeros(criterion, options.output_alpha)
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
     dictionaries = data_bin.check_training_data(args)
