@@ -16,7 +16,6 @@ from fairseq.criterions import (
     FairseqCriterion,
     register_criterion,
 )
-from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
@@ -268,6 +267,4 @@ def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
 
 LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
 CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
-# For language models with an adaptive softmax
-AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
 NAME = LabelSmoothedCrossEntropyWithHeadL0.name

@@ -19,7 +19,6 @@ from fairseq.logging import metrics
 from fairseq_entmax import compat
 from fairseq_entmax.checkpoints import load_checkpoint
 from fairseq_entmax.criterions import (
-    AdaptiveLossWithHeadL0,
     LabelSmoothedCrossEntropyWithHeadL0,
     plain_criterion,
     with_head_l0,
@@ -277,7 +276,10 @@ def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty(setti
     assert plain_criterion(settings) == expected
 
 
-def test_the_adaptive_loss_gets_the_same_penalty_and_messages_with_its_name(trainer):
+AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
+
+
+def test_any_criterion_of_fairseq_gets_a_penalty_and_messages_with_its_name(trainer):
     name = "adaptive_loss_with_head_l0"
     assert CRITERION_REGISTRY[name] is AdaptiveLossWithHeadL0
     assert AdaptiveLossWithHeadL0.__name__ == "AdaptiveLossWithHeadL0"
