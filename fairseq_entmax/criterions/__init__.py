@@ -8,6 +8,7 @@ from fairseq_entmax.criterions.copying import (
     CopyCrossEntropyWithHeadL0,
 )
 from fairseq_entmax.criterions.head_l0 import (
+    AdaptiveLossWithHeadL0,
     CrossEntropyWithHeadL0,
     LabelSmoothedCrossEntropyWithHeadL0,
     plain_criterion,
@@ -16,6 +17,7 @@ from fairseq_entmax.criterions.head_l0 import (
 from fairseq_entmax.criterions.sparse_output import EntmaxLossCriterion, EntmaxLossWithHeadL0
 
 __all__ = [
+    "AdaptiveLossWithHeadL0",
     "CopyCrossEntropyCriterion",
     "CopyCrossEntropyWithHeadL0",
     "CrossEntropyWithHeadL0",

@@ -6,28 +6,15 @@ alpha-entmax Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Mode
 
 from __future__ import annotations
 
-import math
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives
+from fairseq_entmax import kernels
+from fairseq_entmax.kernels import derivatives, torch_losses
+from fairseq_entmax.kernels.backends import LossParts
 from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_scores
-
-
-class LossParts(NamedTuple):
-    """A loss of each row, and what it was made of.
-
-    Attributes:
-        loss: ``(…)``, with gradients of the scores.
-        support: ``(…)``, int64, how many keys have a probability above zero.
-        target_prob: ``(…)``, the probability of the target, without a gradient.
-    """
-
-    loss: Tensor
-    support: Tensor
-    target_prob: Tensor
 
 
 def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
@@ -128,42 +115,29 @@ class _EntmaxLoss(torch.autograd.Function):
     def forward(
         ctx: Any, scores: Tensor, target: Tensor, alpha: float, smoothing: float
     ) -> tuple[Tensor, Tensor, Tensor]:
-        probs = map_scores(scores, alpha)
-        at_target = target[..., None]
-        target_prob = probs.gather(-1, at_target).squeeze(-1)
-        wanted = _target_probs(scores, at_target, smoothing)
-        top = scores.amax(-1, keepdim=True)
-        is_masked = scores == -math.inf
-        distances = (scores - top).masked_fill_(is_masked, 0.0)
-        loss = ((probs - wanted) * distances).sum(-1) + _entropy(probs, alpha)
-        if not smoothing:
-            loss = loss.clamp(min=0)
-        loss = loss.masked_fill(
-            is_masked.gather(-1, at_target).squeeze(-1) & (loss == loss), math.inf
-        )
-        support = (probs > 0).sum(-1)
-        ctx.save_for_backward(scores, target, probs)
+        ctx.backend = kernels.losses_for(scores, alpha - 1.0)
+        parts, saved = ctx.backend.losses(scores, target, alpha - 1.0, smoothing)
+        ctx.save_for_backward(scores, target, *saved)
         ctx.alpha, ctx.smoothing = alpha, smoothing
-        ctx.mark_non_differentiable(support, target_prob)
-        return loss, support, target_prob
+        ctx.mark_non_differentiable(parts.support, parts.target_prob)
+        return parts
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None, None]:
-        scores, target, probs = ctx.saved_tensors
+        scores, target, *saved = ctx.saved_tensors
         if derivatives.are_wanted(grad):
-            probs = map_scores(scores, ctx.alpha)
-        wanted = _target_probs(scores, target[..., None], ctx.smoothing)
-        return grad[..., None] * (probs - wanted), None, None, None
+            wanted = _target_probs(scores.detach(), target[..., None], ctx.smoothing)
+            difference = map_scores(scores, ctx.alpha) - wanted
+            return grad[..., None] * difference, None, None, None
+        numbers = (ctx.alpha - 1.0, ctx.smoothing)
+        found = ctx.backend.gradients(scores, target, *numbers, tuple(saved), grad)
+        return found, None, None, None
 
 
 def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
-    """q: ``(…, keys)``, of the shape and dtype of the scores."""
-    wanted = torch.zeros_like(scores)
-    if smoothing:
-        is_seen = scores != -math.inf
-        others = (is_seen.sum(-1, keepdim=True) - 1).clamp_(min=1)
-        wanted = is_seen * (smoothing / others).to(scores.dtype)
-    return wanted.scatter(-1, at_target, 1.0 - smoothing)
+    """q: ``(…, keys)``, of the dtype of the scores."""
+    own, other, is_masked = torch_losses.shares(scores, smoothing)
+    return torch.where(is_masked, 0.0, other).scatter(-1, at_target, own)
 
 
 def fenchel_young_loss(

@@ -27,6 +27,8 @@ from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
+    HEADS_OPTIONS,
+    MAPPING_OPTIONS,
     AttentionConfig,
     add_arguments,
     as_arguments,
@@ -134,6 +136,25 @@ class AdaptiveModel(nn.Module):
         return read_options(args, cls.attentions, cls.config)
 
     @classmethod
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        """Refuse dictionaries that a model of these options cannot be made with.
+
+        Args:
+            args: options of the model.
+            *dictionaries: fairseq's, of source and target, or the one of a language model.
+
+        Raises:
+            ValueError: says what does not fit, and what to do.
+        """
+
+    @classmethod
+    def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
+        """Options without those of attentions that models of the class do not have."""
+        others = set(ATTENTIONS) - set(cls.attentions)
+        foreign = {kind[name] for kind in (HEADS_OPTIONS, MAPPING_OPTIONS) for name in others}
+        return {option: value for option, value in options.items() if option not in foreign}
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
@@ -151,7 +172,7 @@ class AdaptiveModel(nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            of_start = heads_of_start(prepared)
+            of_start = cls._own_options(heads_of_start(prepared))
             if of_start:
                 start, told = start_of_heads(prepared), as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, told)

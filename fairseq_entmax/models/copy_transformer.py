@@ -217,7 +217,8 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         return super().build_model(args, task)
 
     @classmethod
-    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        source, target = dictionaries
         markers = CopyConfig.of(args).checked("source_position_markers")
         check_dictionaries(source, target, markers)
 

@@ -97,18 +97,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 
     @classmethod
-    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
-        """Refuse dictionaries that a model of these options cannot be made with.
-
-        Args:
-            args: options of the model.
-            source, target: fairseq's dictionaries.
-
-        Raises:
-            ValueError: says what does not fit, and what to do.
-        """
-
-    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
@@ -131,7 +119,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return int(self.cfg.head_seed)
 
 
-def check_command(args: Namespace, model_class: type[EntmaxTransformerModel]) -> None:
+def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
     """Check what a command line gives, before anything is made.
 
     Args:

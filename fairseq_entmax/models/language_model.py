@@ -7,13 +7,14 @@ weights. Each architecture of fairseq's ``transformer_lm`` has its counterpart:
 
 from __future__ import annotations
 
-import ast
 from argparse import Namespace
 from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fairseq.dataclass.utils import eval_str_list, gen_parser_from_dataclass
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data import TruncatedDictionary
+from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
     ARCH_MODEL_INV_REGISTRY,
@@ -36,6 +37,14 @@ from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import add_arguments, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
+from fairseq_entmax.models.language_options import (
+    check_cutoffs,
+    check_language_options,
+    check_loss,
+    read_cutoffs,
+    read_filters,
+)
+from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.modules import mark_future_mask
 
 # Options of the task and of commands that fairseq's model takes too
@@ -60,6 +69,10 @@ class _LanguageModel(TransformerLanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
+        with compat.stopping_command():
+            check_cutoffs(args, task.source_dictionary, task.target_dictionary)
+        if args.decoder_layers_to_keep:
+            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
         if getattr(args, "max_target_positions", None) is None:
             positions = getattr(args, "tokens_per_sample", None)
             args.max_target_positions = positions or DEFAULT_MAX_TARGET_POSITIONS
@@ -76,7 +89,7 @@ class _LanguageModel(TransformerLanguageModel):
         if args.character_embeddings:
             return CharacterTokenEmbedder(
                 dictionary,
-                ast.literal_eval(args.character_filters),
+                read_filters(args.character_filters),
                 args.character_embedding_dim,
                 args.decoder_embed_dim,
                 args.char_embedder_highway_layers,
@@ -88,7 +101,7 @@ class _LanguageModel(TransformerLanguageModel):
                 args.decoder_input_dim,
                 args.adaptive_input_factor,
                 args.decoder_embed_dim,
-                eval_str_list(args.adaptive_input_cutoff, int),
+                read_cutoffs(args, "adaptive_input_cutoff"),
                 args.quant_noise_pq,
                 args.quant_noise_pq_block_size,
             )
@@ -106,6 +119,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     """
 
     attentions = (DECODER_SELF,)
+    decoder: Any
 
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
@@ -130,10 +144,26 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
         return super()._namespace(cfg)
 
     @classmethod
+    def attention_options_of(cls, args: Any) -> AttentionOptions:
+        check_language_options(args)
+        return super().attention_options_of(args)
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
+
+    def check_criterion(self, criterion: Any) -> None:
+        super().check_criterion(criterion)
+        check_loss(type(criterion), self.decoder.adaptive_softmax is not None)
+
+    @classmethod
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        (words,) = dictionaries
+        size = getattr(args, "output_dictionary_size", -1)
+        predicted = TruncatedDictionary(words, size) if size >= 0 else words
+        check_cutoffs(args, words, predicted)
 
 
 def stock_defaults() -> dict[str, Any]:
@@ -168,9 +198,22 @@ def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
             setattr(args, name, value)
         if isinstance(args, Namespace):
             with compat.stopping_command():
-                check_command(args, EntmaxTransformerLanguageModel)
+                check_language_command(args)
 
     return defaults
+
+
+def check_language_command(args: Namespace) -> None:
+    """Check what a command line gives, before anything is made.
+
+    Raises:
+        ValueError: as :func:`check_command`; the loss does not fit the model.
+    """
+    check_command(args, EntmaxTransformerLanguageModel)
+    if getattr(args, "save_dir", None) is not None:  # training
+        criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
+        has_adaptive_softmax = bool(read_cutoffs(args, "adaptive_softmax_cutoff"))
+        check_loss(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
 
 
 def register_architectures() -> None:
