@@ -6,7 +6,8 @@
 # many, and the paper trained on machines of 8: so 73,728 tokens an update.
 #
 # Environment, for a trial: BLOCK_TOKENS is the length of the blocks of text, CONTEXT_WINDOW the
-# tokens before a block that evaluate.sh lets the model see.
+# tokens before a block that evaluate.sh lets the model see, PRUNE_LAYERS and PRUNE_HEADS what the
+# model has, where options make it another one.
 #
 # shellcheck shell=bash disable=SC2034
 
@@ -39,7 +40,7 @@ TRAINING=(--criterion adaptive_loss --ddp-backend legacy_ddp --skip-invalid-size
 EVALUATIONS=("window --sample-break-mode complete --context-window $CONTEXT_WINDOW --softmax-batch 1024")
 PROMPT_WORDS=8
 
-PRUNE_LAYERS=16 PRUNE_HEADS=8
+PRUNE_LAYERS=${PRUNE_LAYERS:-16} PRUNE_HEADS=${PRUNE_HEADS:-8}
 PRUNE_BUDGETS=all=64,all=32
 PRUNE_SCORES=window
 PRUNE_UPDATES=20000
