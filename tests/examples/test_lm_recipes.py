@@ -7,12 +7,23 @@ import json
 import math
 import re
 import shutil
+import subprocess
 
 import pytest
 
+from tests import preloaded
 from tests.examples import lm_miniatures, miniatures
 from tests.examples.serving import serve
-from tests.examples.test_recipes import EXAMPLES, contents, kill_when, lines, run
+from tests.examples.test_recipes import (
+    EXAMPLES,
+    PATH,
+    ROOT,
+    contents,
+    environment,
+    kill_when,
+    lines,
+    run,
+)
 from tests.examples.test_recipe_splits import split as verses
 
 # A model of width 32, and cutoffs within the vocabulary of the miniatures
@@ -152,28 +163,75 @@ def test_a_language_model_is_pruned_judged_and_goes_on_with_a_text(trained):
 # --- the shipped corpus ---------------------------------------------------------
 
 
+@pytest.fixture(scope="module")
+def bible(tmp_path_factory):
+    """The shipped corpus, prepared."""
+    folder = tmp_path_factory.mktemp("bible")
+    run("bible_en_lm", "prepare.sh", "--output", folder, "--workers", 1)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def few_verses(bible, tmp_path_factory):
+    """The first verses of each split, as prepare.sh leaves them."""
+    folder = tmp_path_factory.mktemp("verses")
+    for part in ("text", "spm"):
+        (folder / part).mkdir()
+        for split, number in (("train", 300), ("valid", 20), ("test", 20)):
+            some = lines(bible / part / f"{split}.en")[:number]
+            text = "".join(f"{line}\n" for line in some)
+            (folder / part / f"{split}.en").write_text(text, encoding="utf-8")
+    texts = [f"--{split}pref={folder / 'spm' / split}.en" for split in ("train", "valid", "test")]
+    dictionary = f"--srcdict={bible / 'data-bin' / 'dict.txt'}"
+    command = ["--only-source", *texts, dictionary, f"--destdir={folder / 'data-bin'}"]
+    preloaded.run(
+        "fairseq-preprocess", command, environment(), capture_output=True, check=True
+    )
+    (folder / "data-bin" / ".done").touch()
+    return folder
+
+
 @pytest.mark.slow
-def test_the_test_verses_are_those_of_the_translation_and_each_is_judged_three_times(tmp_path):
-    """Trained on a hundredth of the verses: the rest of the recipe is as it is."""
-    run("bible_en_lm", "prepare.sh", "--output", tmp_path, "--workers", 1)
-    corpus = [
-        verse
-        for verse in verses.read_verses(miniatures.CORPUS)
-        if verses.is_translation(verse)
-    ]
-    splits = verses.split_verses(corpus, 1000, 1000, 1)
-    for name, part in splits.items():
-        assert lines(tmp_path / "text" / f"{name}.en") == [verse.en for verse in part]
-    options = ["--output", tmp_path, "--updates", 2, "--cpu"]
+def test_the_verses_of_each_split_are_those_of_the_translation(bible):
+    corpus = [x for x in verses.read_verses(miniatures.CORPUS) if verses.is_translation(x)]
+    for name, part in verses.split_verses(corpus, 1000, 1000, 1).items():
+        assert lines(bible / "text" / f"{name}.en") == [verse.en for verse in part]
+
+
+@pytest.mark.slow
+def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(few_verses):
+    options = ["--output", few_verses, "--updates", 2, "--cpu"]
     for model in ("stock", "softmax"):
-        run("bible_en_lm", "train.sh", *options, model, *TINY[1:])
+        run("bible_en_lm", "train.sh", *options, model, *TINY)
         run("bible_en_lm", "evaluate.sh", *options, model)
-    stock, softmax = (measured(tmp_path / "runs" / f"{x}-2updates") for x in ("stock", "softmax"))
+    runs = few_verses / "runs"
+    stock, softmax = (measured(runs / f"{name}-2updates") for name in ("stock", "softmax"))
     assert list(stock) == ["verses", "blocks", "window"]
     assert stock == softmax
-    assert {found["words"] for found in stock.values()} == {24205}
-    assert {found["lines"] for found in stock.values()} == {1000}
-    assert {found["unknown"] for found in stock.values()} == {0}
+    assert not (runs / "stock-2updates" / "alpha.txt").exists()
+    pieces = (few_verses / "spm" / "test.en").read_text(encoding="utf-8")
+    for found in stock.values():
+        assert (found["lines"], found["unknown"]) == (20, 0)
+        assert found["subwords"] == len(pieces.split()) + 20 > found["words"] + 20
+        expected = math.exp(found["nats"] / (found["words"] + 20))
+        assert found["word_perplexity"] == pytest.approx(expected, rel=1e-12)
+
+
+@pytest.mark.slow
+def test_hydra_trains_from_the_config(few_verses, tmp_path):
+    command = [
+        shutil.which("fairseq-hydra-train", path=preloaded.path(PATH)),
+        "--config-dir", EXAMPLES / "bible_en_lm" / "configs", "--config-name", "entmax",
+        f"common.user_dir={ROOT / 'fairseq_entmax'}", "common.cpu=true",
+        f"task.data={few_verses / 'data-bin'}", f"checkpoint.save_dir={tmp_path / 'saved'}",
+        "optimization.max_update=2",
+    ]  # fmt: skip
+    result = subprocess.run(
+        list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, check=False,
+        env=environment(),
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    assert (tmp_path / "saved" / "checkpoint_best.pt").exists()
 
 
 # --- what can go wrong ----------------------------------------------------------

@@ -714,6 +714,7 @@ def options_of(recipe, *arrays):
     script = (
         f"set -eu; ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
         "source $RECIPE/dataset.sh; "
+        "if declare -F model_options >/dev/null; then model_options entmax; fi; "
         'if declare -F prune_schedules >/dev/null; then prune_schedules; fi; printf "%s\\n" '
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
     )
@@ -750,6 +751,7 @@ def same(option, setting):
         ("iwslt17_de_en", "entmax", ["MODEL", "TRAINING"]),
         ("wmt_en_ru", "prune", ["MODEL", "TRAINING", "fine_tuning"]),
         ("bible_es_en", "entmax", ["MODEL", "TRAINING"]),
+        ("bible_en_lm", "entmax", ["MODEL", "TRAINING", "MODEL_OPTIONS"]),
     ],
 )
 def test_a_config_says_what_the_scripts_say(recipe, name, arrays):
