@@ -39,13 +39,6 @@ model_options() {
         ${SCHEDULE[@]+"${SCHEDULE[@]}"})
 }
 
-# add_text SPLIT ARCHIVE MEMBER: appends a text, as it is in the archive, to a split
-add_text() {
-    have "$2"
-    python3 "$TOOLS/corpora.py" text "$ARCHIVE_PATH" "$3" "$output/text.tmp/$1.$SOURCE" ||
-        die "cannot take $1 from $2: the message is above"
-}
-
 PRUNE_ATTENTIONS=(decoder-self)
 PRUNE_MODELS=(entmax)
 PRUNE_COMPARE=no

@@ -79,6 +79,13 @@ add() {
         "$output/text.tmp/$split" "${@:4}" || die "cannot take $split from $2: the message is above"
 }
 
+# add_text SPLIT ARCHIVE MEMBER: appends a text, as it is in the archive, to a split of one text
+add_text() {
+    have "$2"
+    python3 "$TOOLS/corpora.py" text "$ARCHIVE_PATH" "$3" "$output/text.tmp/$1.$SOURCE" ||
+        die "cannot take $1 from $2: the message is above"
+}
+
 # --- text/: the splits, as they are in the corpora ---------------------------
 
 rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})

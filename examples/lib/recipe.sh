@@ -6,8 +6,8 @@
 #   SOURCE TARGET     the languages; TARGET is empty where there is one text, as of a language model
 #   TASK              array: options that name fairseq's task; a translation where it is empty
 #   ARCHIVES          array: files of ../corpora.tsv that splits needs; empty for a shipped corpus
-#   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or writes the splits itself,
-#                     to the folder that it is given
+#   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or add_text for one text, or writes the
+#                     splits itself, to the folder that it is given
 #   SPLITS_FROM       words that splits depends on beside the archives
 #   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
 #                     is cut by SudachiPy where moses is named
