@@ -9,6 +9,7 @@ place in its dictionary, whatever ``--num-classes`` is.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -21,13 +22,21 @@ INPUTS = ("input0", "input1")
 _REMEDY = "run fairseq-preprocess --only-source again for each of input0, input1 and label"
 
 
-def check_data(task: Any, splits: Iterable[str], is_pair: bool, may_lack: bool = False) -> None:
+def check_data(
+    task: Any,
+    splits: Iterable[str],
+    is_pair: bool,
+    needs_numbers: bool = False,
+    may_lack: bool = False,
+) -> None:
     """Refuse data, and options of the task, that training would fail with or be wrong with.
 
     Args:
         task: its options.
         splits: the data sets that training reads.
         is_pair: whether the texts of each pair are pooled apart.
+        needs_numbers: whether the criterion takes the names of classes for numbers, as fairseq's
+            does for ``--report-mcc`` and its like.
         may_lack: whether a split that is not there is passed over.
 
     Raises:
@@ -48,6 +57,7 @@ def check_data(task: Any, splits: Iterable[str], is_pair: bool, may_lack: bool =
     labels = None
     if not task.regression_target:
         labels = check_dictionary(os.path.join(folder, "label", "dict.txt"), _REMEDY)
+        _check_names(labels, task.num_classes if needs_numbers else 0)
     has_second: dict[str, bool] = {}
     for split in splits:
         if may_lack and not _is_there(os.path.join(folder, "input0", split)):
@@ -84,6 +94,16 @@ def _check_same_words(folder: str) -> None:
             raise ValueError(
                 f"{second} has other words than {first}, and fairseq reads both inputs with the "
                 f"first: binarise input1 again, by fairseq-preprocess --srcdict {first}"
+            )
+
+
+def _check_names(labels: Dictionary, number: int) -> None:
+    """Refuse names of the first so many classes that are no numbers."""
+    for name in labels.symbols[labels.nspecial :][:number]:
+        if not re.fullmatch("[+-]?[0-9]+", name):
+            raise ValueError(
+                f"--report-mcc and --report-acc-and-f1 take labels for numbers, and label/dict.txt "
+                f"has {name!r}: name labels 0 and 1, or leave them out"
             )
 
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from tests.sparse_toys import EOS, UNK
+from tests.sparse_toys import EOS, PAD, UNK
 
 Words = tuple[int, ...]
 
@@ -31,7 +31,10 @@ class Toys:
     prefix_steps: int = 0  # steps at which some sentence of the batch has a prefix
     match_source_len: bool = False
     no_repeat_ngram_size: int = 0
-    constraints: list[Words] = field(default_factory=list)
+    coverage_penalty: float = 0.0  # toys attend to all words of the source alike
+    constraints: Words = ()  # words that must be there
+    in_order: bool = False
+    only: Callable[[Words], Sequence[int]] | None = None  # words that may follow
 
     def allowed(self, words: Words, ignoring_length: bool = False) -> dict[int, float]:
         """Log probabilities of the words that may come next."""
@@ -39,7 +42,7 @@ class Toys:
         next = self.log_probs(words)
         if step >= self.max_len and not ignoring_length:
             next = {word: value for word, value in next.items() if word == EOS}
-        elif step < len(self.prefix):
+        elif step < min(len(self.prefix), self.max_len):
             return {self.prefix[step]: next.get(self.prefix[step], 0.0)}
         elif self.prefix_steps <= step < self.min_len:
             next.pop(EOS, None)
@@ -50,9 +53,18 @@ class Toys:
                 next.pop(EOS, None)
             else:
                 next = {EOS: 0.0}
-        if not meets(words, self.constraints):
+        if words and not meets(words, self.constraints, self.in_order):  # as fairseq has it
             next.pop(EOS, None)
+        if self.only is not None:
+            next = {word: value for word, value in next.items() if word in self.only(words)}
         return next
+
+    def log_prob(self, words: Words, is_cut: bool = False) -> float:
+        """Log probability of a sequence with its end, or of the words of one that is cut off."""
+        total = 0.0
+        for place, word in enumerate(words[:-1] if is_cut else words):
+            total += self.allowed(words[:place])[word]
+        return total
 
     def log_probs(self, words: Words) -> dict[int, float]:
         mean: dict[int, float] = {}
@@ -62,7 +74,7 @@ class Toys:
             for word, weight in cooled.items():
                 share = weight / sum(cooled.values()) / len(self.tables)
                 mean[word] = mean.get(word, 0.0) + share
-        next = {word: math.log(prob) for word, prob in mean.items()}
+        next = {word: math.log(prob) for word, prob in mean.items() if word != PAD}
         if self.language_model is not None and self.lm_weight:
             probs = self.language_model((), words)
             next = {
@@ -72,7 +84,8 @@ class Toys:
             }
         if UNK in next:
             next[UNK] -= self.unkpen
-        return next
+        cost = self.coverage_penalty * (len(words) >= len(self.source))
+        return {word: value - cost for word, value in next.items() if value > -math.inf}
 
     def repeats(self, words: Words, word: int) -> bool:
         size, all = self.no_repeat_ngram_size, (*words, word)
@@ -80,12 +93,12 @@ class Toys:
         return bool(size) and ngrams[-1:] != [] and ngrams[-1] in ngrams[:-1]
 
 
-def meets(words: Words, constraints: list[Words]) -> bool:
-    """Whether each constraint, all different words, is in a sentence."""
-    return all(
-        any(words[start : start + len(wanted)] == wanted for start in range(len(words)))
-        for wanted in constraints
-    )
+def meets(words: Words, constraints: Words, in_order: bool) -> bool:
+    """Whether words that must be there, all different, are."""
+    if not in_order:
+        return set(constraints) <= set(words)
+    rest = iter(words)
+    return all(word in rest for word in constraints)
 
 
 def every_sequence(toys: Toys, words: Words = ()) -> Iterator[tuple[Words, float]]:

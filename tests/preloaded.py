@@ -39,7 +39,7 @@ from tests import preloaded_client
 ROOT = Path(__file__).resolve().parents[1]
 COMMANDS = (
     *("fairseq-train", "fairseq-generate", "fairseq-interactive", "fairseq-preprocess"),
-    *("fairseq-score", "fairseq-eval-lm", "fairseq-hydra-train", "fairseq-entmax"),
+    *("fairseq-score", "fairseq-hydra-train", "fairseq-eval-lm", "fairseq-entmax"),
 )
 START = 120  # seconds that the server's own imports may take
 LARGEST = 1 << 20  # bytes of a request

@@ -16,6 +16,8 @@ from fairseq.data import Dictionary
 from fairseq.models import BaseFairseqModel, FairseqDecoder, FairseqEncoder
 from torch import nn
 
+import fairseq_entmax.models  # noqa: F401 - which mends the search
+
 EOS, PAD, UNK = 2, 1, 3
 WORDS = list(range(4, 10))  # what toys may say; the other words of the dictionary are never said
 NUM_WORDS = 44
@@ -31,19 +33,20 @@ def toy_dictionary(size: int = NUM_WORDS) -> Dictionary:
 
 @functools.cache
 def next_probs(
-    seed: int, source: tuple[int, ...], words: tuple[int, ...], longest: int, ending: float
+    seed: int, source: tuple[int, ...], words: tuple[int, ...], longest: int, ending: float, fewest: int
 ) -> dict[int, float]:
     """Probabilities above zero of the next word.
 
     Args:
         longest: after so many words there is the end alone.
         ending: how often the end is possible before.
+        fewest: words that are possible. With one in each of two models, their mean has ties.
     """
     if len(words) >= longest:
         return {EOS: 1.0}
     # Not from hash(), which differs from process to process
     draw = random.Random(repr((seed, source, words)))
-    support = draw.sample([*WORDS, UNK], draw.choice([1, 1, 2, 2, 3]))
+    support = draw.sample([*WORDS, UNK], draw.choice([fewest, fewest, 2, 2, 3]))
     if draw.random() < ending:
         support[-1] = EOS
     weights = [draw.uniform(0.05, 1.0) for _ in support]
@@ -88,11 +91,11 @@ class ToyDecoder(FairseqDecoder):
 class Toy(BaseFairseqModel):
     """An encoder-decoder model; `dense` adds a little of everything, so that nothing is zero."""
 
-    def __init__(self, seed, longest=99, ending=0.4, size=NUM_WORDS, dense=False):
+    def __init__(self, seed, longest=99, ending=0.4, size=NUM_WORDS, dense=False, fewest=1):
         super().__init__()
 
         def table(source, words):
-            return next_probs(seed, source, words, longest, ending)
+            return next_probs(seed, source, words, longest, ending, fewest)
 
         self.table, self.dense = table, dense
         self.encoder = ToyEncoder(toy_dictionary(size))

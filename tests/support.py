@@ -8,8 +8,9 @@ from typing import Any
 
 import torch
 from fairseq import tasks
-from fairseq.data import Dictionary, LanguagePairDataset, ListDataset
+from fairseq.data import Dictionary, LanguagePairDataset, ListDataset, data_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
 from fairseq.tasks.translation import TranslationConfig
 
 import fairseq_entmax.models  # noqa: F401
@@ -106,3 +107,32 @@ def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) 
         **options,
     )
     return dataset.collater([dataset[index] for index in range(len(source))])
+
+
+def classification_task(num_classes: int = 3, **options: Any) -> Any:
+    """A task of classes of texts over the words of :func:`tiny_task`."""
+    words, labels = Dictionary(), Dictionary()
+    for number in range(20):
+        words.add_symbol(f"w{number}")
+    for number in range(num_classes):
+        labels.add_symbol(f"class{number}")
+    config = {
+        "num_classes": num_classes,
+        "regression_target": False,
+        "classification_head_name": "sentence_classification_head",
+    }
+    config = SentencePredictionConfig(**{**config, **options})
+    return SentencePredictionTask(config, words, labels)
+
+
+def build_classifier(seed: int = 1, task: Any = None, **options: Any) -> Any:
+    """A tiny classifier with the head of its task, in evaluation mode."""
+    task = task or classification_task()
+    model = build_model("entmax_classifier", seed, task, **options)
+    model.register_classification_head(task.cfg.classification_head_name, task.cfg.num_classes)
+    return model.eval()
+
+
+def padded(sources: list[list[int]]) -> torch.Tensor:
+    """Sources ``(batch, tokens)`` with padding behind, as the task makes them."""
+    return data_utils.collate_tokens([torch.tensor(source) for source in sources], 1)

@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from fairseq_entmax.models.classifier_config import ClassifierOptions
 from fairseq_entmax.models.saved import read_model
 
 ALPHA = "alpha"
@@ -22,7 +23,8 @@ class LayerValues:
     """One attention of one layer.
 
     Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
+        attention: ``encoder-self``, ``decoder-self`` or ``cross``; or one that pools the words of
+            a model that classifies.
         layer: from 0, the bottom.
         mapping: its text form.
         learned: the names of the values that are learned.
@@ -49,8 +51,17 @@ def checkpoint_values(path: str) -> list[LayerValues]:
             :func:`fairseq_entmax.models.saved.read_model`.
     """
     model, rows = read_model(path), []
-    for saved in model.attentions:
-        mapping, heads = model.mapping(saved), saved.heads
+    mappings = [
+        (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
+        for saved in model.attentions
+    ]
+    if isinstance(model.options, ClassifierOptions):
+        pooling = model.options.pooling
+        mappings += [
+            (name, 0, str(pooling.specs[name]), pooling.heads, mapping)
+            for name, mapping in pooling.of_checkpoint(model.state["model"]).items()
+        ]
+    for attention, layer, text, heads, mapping in mappings:
         learned = () if mapping is None else mapping.learned
         values: dict[str, list[float | None]] = {}
         are_learned: dict[str, list[bool]] = {}
@@ -61,8 +72,7 @@ def checkpoint_values(path: str) -> list[LayerValues]:
             assert mapping is not None
             learns = mapping.learns(name)
             are_learned[name] = learns * (len(numbers) // len(learns))
-        place = saved.attention, saved.layer, str(saved.mapping)
-        rows.append(LayerValues(*place, learned, heads, values, are_learned))
+        rows.append(LayerValues(attention, layer, text, learned, heads, values, are_learned))
     return rows
 
 

@@ -23,7 +23,7 @@ class Step:
         beams: the hypotheses that the candidates continue, ``(sentences, candidates)``.
         words: by which word, the same shape.
         ends: which candidates are finished hypotheses now, the same shape.
-        goes_on: which may go on; the first of them do, as many as the beam is wide.
+        goes_on: which are hypotheses of the next step, the same shape.
     """
 
     places: Tensor
@@ -61,8 +61,7 @@ class Exactness:
         if not self.exact[step.places].any():
             return
         is_full = self.ended[step.places] >= self.beam_size
-        goes_on = step.goes_on & (step.goes_on.cumsum(dim=1) <= self.beam_size)
-        kept = ends | (goes_on & ~is_full[:, None])
+        kept = ends | (step.goes_on & ~is_full[:, None])
         # Groups of a diverse search may hold the same hypothesis: it counts once
         same = (step.tokens[:, :, None] == step.tokens[:, None]).all(dim=-1) & step.live[:, None]
         first = same.int().argmax(dim=2)  # of the hypotheses with these words

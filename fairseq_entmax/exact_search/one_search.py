@@ -63,6 +63,7 @@ class OneSearch:
         self.is_sampling = isinstance(search, Sampling)
         self.counts = SearchCounts()
         self.places: Tensor | None = None
+        self.impossible: Tensor | None = None
         _shadow(own.model, "forward_decoder", self._look)
         if own.lm_model is not None:
             own.lm_model = _copy(own.lm_model)
@@ -94,12 +95,12 @@ class OneSearch:
         return self.zeros[self.places]
 
     def _look(self, forward: Callable[..., Any], *args: Any) -> Any:
-        """``forward_decoder``: notes which words are possible, ``(hypotheses, words)``."""
+        """``forward_decoder``: notes which words are impossible, ``(hypotheses, words)``."""
         lprobs, attention = forward(*args)
         if self.places is None:
             self._begin(len(lprobs) // self.generator.beam_size, lprobs.device)
-        self.possible = lprobs > IMPOSSIBLE
-        self.possible[:, self.generator.pad] = True  # fairseq chooses it for no hypothesis
+        # Of a softmax model one look at the least of all is enough
+        self.impossible = lprobs == IMPOSSIBLE if lprobs.amin() == IMPOSSIBLE else None
         return lprobs, attention
 
     def _look_at_language_model(
@@ -114,7 +115,9 @@ class OneSearch:
         is_zero = lprobs == IMPOSSIBLE
         if weight == 0:
             return lprobs.masked_fill(is_zero, 0.0)
-        self.possible &= ~is_zero[:, -1]
+        if is_zero.any():
+            others = is_zero[:, -1]
+            self.impossible = others if self.impossible is None else self.impossible | others
         return lprobs.masked_fill(is_zero, IMPOSSIBLE if weight > 0 else -IMPOSSIBLE)
 
     def _force(
@@ -148,9 +151,11 @@ class OneSearch:
         assert self.places is not None
         eos, is_diverse = self.generator.eos, isinstance(self.search, DiverseBeamSearch)
         tokens = prev_output_tokens.view(*lprobs.shape[:2], -1)
-        possible = self.possible.view(lprobs.shape)
-        self.zeros[self.places] |= ~possible.all(dim=2).all(dim=1)
-        self.no_end[self.places] |= ~possible[:, :, eos].all(dim=1)
+        if self.impossible is not None:
+            self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
+            impossible = self.impossible.view(lprobs.shape)
+            self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
+            self.no_end[self.places] |= impossible[:, :, eos].any(dim=1)
         zeros = self._has_zeros()
         # fairseq lets hypotheses that have ended go on, in searches without spare candidates
         ended = tokens[:, :, 1:].eq(eos).any(dim=2) & zeros[:, None]
@@ -202,26 +207,31 @@ class OneSearch:
         assert self.places is not None
         num_candidates, beam = chosen.size(1), self.generator.beam_size
         ignored = functional.pad(self.ignored, (0, num_candidates - beam))
-        is_end = words == self.generator.eos
-        is_usable = (chosen > IMPOSSIBLE) & ~ignored
-        goes_on = is_usable & ~is_end
-        ends = is_usable & is_end
-        ends[:, beam:] = False  # as fairseq has it
+        is_end = (words == self.generator.eos) & (chosen > IMPOSSIBLE)
+        self.taken = is_end | ignored
+        # As fairseq has it: among the first of them end those that end, and the others go on
+        ends = is_end & ~ignored
+        ends[:, beam:] = False
+        fills_beam = ~self.taken & ((~self.taken).cumsum(dim=1) <= beam)
+        goes_on = fills_beam & (chosen > IMPOSSIBLE)
         if not self.is_sampling:
             self.exactness.update(
                 Step(self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on)
             )
-        for sentence in (~(ends | goes_on).any(dim=1)).nonzero().flatten().tolist():
+        # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
+        is_full = fills_beam.sum(dim=1) == beam
+        exhausted = ~goes_on.any(dim=1) & (self._has_zeros() | is_full)
+        for sentence in (exhausted & ~ends.any(dim=1)).nonzero().flatten().tolist():
+            slots = (~ignored[sentence, :beam]).nonzero().flatten()
             order = total[sentence].argsort(descending=True)
-            rows = order[: int(self.live[sentence].sum())]
-            slots = (~ignored[sentence]).nonzero().flatten()[: len(rows)]
+            rows = order[: int(self.live[sentence].sum())][: len(slots)]
+            slots = slots[: len(rows)]
             chosen[sentence, slots] = total[sentence, rows]
             words[sentence, slots] = self.generator.eos
             beams[sentence, slots] = rows
             for row in rows.tolist():
                 self._note_cut(sentence, self.tokens[sentence, row])
-        self.exhausted = (~goes_on.any(dim=1)).tolist()
-        self.taken = ((words == self.generator.eos) & (chosen > IMPOSSIBLE)) | ignored
+        self.exhausted = exhausted.tolist()
 
     def _prune(self, prune: Callable[..., None], batch_idxs: Tensor) -> None:
         """``prune_sentences``, which tells what sentences are left."""
@@ -249,8 +259,10 @@ class OneSearch:
     def _could_go_on(self, step: int, sentence: int) -> Tensor:
         """Whether some hypothesis of a sentence would have gone on with a greater length."""
         generator, tokens = self.generator, self.tokens[sentence]
-        possible = self.possible.view(*self.live.shape, -1)[sentence]
-        lprobs = torch.zeros_like(possible, dtype=torch.float32).masked_fill(~possible, IMPOSSIBLE)
+        lprobs = self.live.new_zeros(len(tokens), generator.vocab_size, dtype=torch.float32)
+        if self.impossible is not None:
+            impossible = self.impossible.view(*self.live.shape, -1)[sentence]
+            lprobs.masked_fill_(impossible, IMPOSSIBLE)
         lprobs[:, generator.pad] = IMPOSSIBLE
         lprobs[:, generator.unk] -= generator.unk_penalty
         if generator.token_indices_to_suppress is not None:

@@ -95,13 +95,18 @@ def choose_among_possible(
     rows = [lprobs[min(beam, len(lprobs) - 1)] for beam in range(len(states))]
     possible = [_Possible(state, row) for state, row in zip(states, rows, strict=True)]
     live = scores > IMPOSSIBLE
-    # One impossible candidate, which comes last: without it fairseq takes a candidate that is
-    # alone for a duplicate
-    last = (beams.new_zeros(1), words.new_full((1,), search.pad), scores.new_full((1,), IMPOSSIBLE))
+    # Two impossible ones, which no other is like, come last: fairseq takes the first candidate
+    # for a duplicate where it is the last one too
+    last = (
+        beams.new_zeros(2),
+        words.new_tensor([search.pad, search.vocab_size]),
+        scores.new_full((2,), IMPOSSIBLE),
+    )
     given = [
-        torch.cat((all[live], one)) for all, one in zip((beams, words, scores), last, strict=True)
+        torch.cat((every[live], two))
+        for every, two in zip((beams, words, scores), last, strict=True)
     ]
-    num_cands, search.num_cands = search.num_cands, wanted + 1
+    num_cands, search.num_cands = search.num_cands, wanted + 2
     try:
         scores, words, beams, chosen = choose(step, sentence, lprobs, possible, *given)
     finally:
@@ -109,7 +114,7 @@ def choose_among_possible(
     kept = (scores > IMPOSSIBLE).nonzero().flatten().tolist()[:wanted]
     missing = wanted - len(kept)
     beams, words, scores = (
-        torch.cat((value[kept], one.expand(missing)))
-        for value, one in zip((beams, words, scores), last, strict=True)
+        torch.cat((value[kept], two[:1].expand(missing)))
+        for value, two in zip((beams, words, scores), last, strict=True)
     )
     return scores, words, beams, [chosen[place] for place in kept] + [states[0]] * missing

@@ -33,6 +33,9 @@ def losses(
     scores: Tensor, target: Tensor, epsilon: float, smoothing: float
 ) -> tuple[LossParts, tuple[Tensor, ...]]:
     """As :meth:`fairseq_entmax.kernels.backends.Losses.losses`."""
+    if scores.numel() == 0:
+        nothing = scores.new_zeros(target.shape)
+        return LossParts(nothing, torch.zeros_like(target), nothing.clone()), ()
     if epsilon == 0.0:
         return _softmax_losses(scores, target, smoothing)
     top = scores.amax(-1, keepdim=True)
@@ -65,6 +68,8 @@ def gradients(
     grad: Tensor,
 ) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Losses.gradients`."""
+    if scores.numel() == 0:
+        return torch.zeros_like(scores)
     if epsilon == 0.0:
         log_probs, is_without = saved
         difference = log_probs.exp()
@@ -148,7 +153,7 @@ def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor 
     if keys < 2 * PARTS:
         return torch_ops.probabilities(scores.to(precise), epsilon), None
     # One look: it waits for the device, for less than what it saves
-    if not _is_traced() and scores.numel():
+    if not _is_traced():
         parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
         prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
         # The threshold of the parts less 1 / epsilon

@@ -98,6 +98,8 @@ def _check_target(scores: Tensor, target: Tensor) -> None:
         )
     if target.device != scores.device:
         raise ValueError(f"target must be on {scores.device} as scores is, not {target.device}")
+    if target.numel() > 0 and scores.size(-1) == 0:
+        raise ValueError(f"scores must have a key for each target, not {tuple(scores.shape)}")
     # On other devices a look at the values would wait for them
     if target.device.type == "cpu" and target.numel() > 0:
         for index in torch.aminmax(target):

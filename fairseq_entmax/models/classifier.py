@@ -7,27 +7,18 @@ are pooled apart, as Niculae and Blondel 2017 do for entailment.
 
 from __future__ import annotations
 
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from fairseq import hub_utils
-from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.dataclass.utils import gen_parser_from_dataclass
-from fairseq.models import (
-    FairseqEncoderModel,
-    register_model,
-    register_model_architecture,
-)
-from fairseq.models.transformer import TransformerConfig, TransformerModelBase
-from fairseq.modules import FairseqDropout
+from fairseq.models import register_model, register_model_architecture
+from fairseq.models.transformer import TransformerConfig
 from omegaconf import OmegaConf, open_dict
-from torch import Tensor, nn
 
-from fairseq_entmax import compat, kernels
-from fairseq_entmax.attentions import ENCODER_SELF, HYPOTHESIS, POOLING, PREMISE
+from fairseq_entmax import compat
+from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_data
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.models.adaptive import AdaptiveModel
@@ -38,164 +29,15 @@ from fairseq_entmax.models.classifier_config import (
     read_classifier,
 )
 from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
-from fairseq_entmax.models.classifier_loading import adapted
 from fairseq_entmax.models.config import set_defaults
-from fairseq_entmax.models.entmax_transformer import EntmaxTransformerEncoder, wrap_layers
+from fairseq_entmax.models.encoder_classifier import EncoderClassifier, stock_defaults
+from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.head_record import HeadMonitor
-from fairseq_entmax.models.options import check_heads_apart, read_options, seed_of_its_own
-from fairseq_entmax.models.saved import start_of_heads
+from fairseq_entmax.models.options import read_options
 from fairseq_entmax.modules import attention_modules
-from fairseq_entmax.modules.pooling import AttentionPooling
-from fairseq_entmax.modules.texts import SourceSymbols
 
-# fairseq's options of a Transformer that speak of something that an encoder alone does not have
-_NOT_OF_ENCODER = (
-    "decoder_",
-    "adaptive_",
-    "share_",
-    "tie_",
-    "merge_",
-    "no_cross_",
-    "cross_",
-    "no_decoder_",
-    "max_target_",
-    "base_",
-    "char_",
-    "export",
-)
-
-
-class ClassificationHead(nn.Module):
-    """Dropout, and a projection to the classes."""
-
-    def __init__(self, embed_dim: int, num_classes: int, dropout: float) -> None:
-        super().__init__()
-        self.dropout_module = FairseqDropout(dropout, module_name=type(self).__name__)
-        self.out_proj = nn.Linear(embed_dim, num_classes)
-
-    def forward(self, features: Tensor) -> Tensor:
-        """``(batch, embed_dim)`` to scores ``(batch, classes)``."""
-        return self.out_proj(self.dropout_module(features))
-
-
-class EncoderClassifier(FairseqEncoderModel):
-    """An encoder of fairseq's, pooled by attention; what is not particular to sparse attention.
-
-    Args:
-        cfg: fairseq's options of a Transformer.
-        encoder: fairseq's.
-        symbols: of its sources.
-
-    Attributes:
-        poolings: the attentions that pool, by name; given by :meth:`take_poolings`.
-        classification_heads: by name; as the task and its criterion know them.
-    """
-
-    def __init__(self, cfg: Any, encoder: Any, symbols: SourceSymbols) -> None:
-        super().__init__(encoder)
-        self.cfg = cfg
-        self.symbols = symbols
-        self.poolings = nn.ModuleDict()
-        self.classification_heads = nn.ModuleDict()
-
-    @classmethod
-    def add_args(cls, parser: Any) -> None:
-        """Add fairseq's options of an encoder."""
-        everything = ArgumentParser(add_help=False, allow_abbrev=False)
-        gen_parser_from_dataclass(
-            everything, TransformerConfig(), delete_default=True, with_prefix=""
-        )
-        for action in everything._actions:
-            if not action.dest.startswith(_NOT_OF_ENCODER):
-                parser._add_action(action)
-
-    @classmethod
-    def build_model(cls, args: Any, task: Any) -> Any:
-        """Build a model, without its poolings."""
-        cfg = TransformerConfig.from_namespace(args)
-        cfg.head_seed = seed_of_its_own()
-        if cfg.encoder.layers_to_keep:
-            cfg.encoder.layers = len(cfg.encoder.layers_to_keep.split(","))
-        if cfg.offload_activations:
-            cfg.checkpoint_activations = True
-        dictionary = task.source_dictionary
-        width, path = cfg.encoder.embed_dim, cfg.encoder.embed_path
-        embedding = TransformerModelBase.build_embedding(cfg, dictionary, width, path)
-        encoder = EntmaxTransformerEncoder(cfg, dictionary, embedding)
-        return cls(cfg, encoder, SourceSymbols.of(task))
-
-    def take_poolings(self, heads: int, mappings: dict[str, Mapping]) -> None:
-        """Get the attentions that pool.
-
-        Args:
-            heads: how many each has.
-            mappings: by name: of one text, or of hypothesis and premise.
-        """
-        width = self.cfg.encoder.embed_dim
-        for name, mapping in mappings.items():
-            takes_query = name == PREMISE
-            self.poolings[name] = AttentionPooling(width, heads, mapping, takes_query)
-        if PREMISE in mappings:
-            self.combine = nn.Linear(2 * width, width)
-
-    def register_classification_head(
-        self, name: str, num_classes: int | None = None, **kwargs: Any
-    ) -> None:
-        """Add a projection to classes; called by the task."""
-        assert num_classes
-        head = ClassificationHead(self.cfg.encoder.embed_dim, num_classes, self.cfg.dropout)
-        self.classification_heads[name] = head
-
-    def forward(
-        self,
-        src_tokens: Tensor,
-        src_lengths: Tensor | None = None,
-        features_only: bool = False,
-        classification_head_name: str | None = None,
-        prev_output_tokens: Any = None,
-    ) -> tuple[Tensor, dict[str, Any]]:
-        """Classify.
-
-        Args:
-            src_tokens: ``(batch, tokens)``.
-            src_lengths: ``(batch,)``.
-            features_only, prev_output_tokens: what fairseq's criterion and task may give too.
-            classification_head_name: which projection; None for none.
-
-        Returns:
-            The scores of classes ``(batch, classes)``, or the vector of each text ``(batch,
-            embed_dim)`` without a projection; and a dictionary, in which ``pooling`` has the
-            weights ``(batch, heads, tokens)`` of each attention that pools, by its name.
-
-        Raises:
-            ValueError: texts of pairs are to be pooled apart, and a source has no second one.
-        """
-        encoded = self.encoder(src_tokens, src_lengths)
-        features, weights = self._pool(encoded["encoder_out"][0], src_tokens)
-        extra = {"pooling": weights, "encoder_out": encoded}
-        if classification_head_name is None:
-            return features, extra
-        return self.classification_heads[classification_head_name](features), extra
-
-    def _pool(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
-        symbols = self.symbols
-        if PREMISE not in self.poolings:
-            keys = symbols.keys(tokens, symbols.text(tokens))
-            pooled, weights = self.poolings[POOLING](states, keys)
-            return pooled, {POOLING: weights}
-        first, second = symbols.texts(tokens)
-        hypothesis, of_hypothesis = self.poolings[HYPOTHESIS](states, symbols.keys(tokens, second))
-        premise, of_premise = self.poolings[PREMISE](
-            states, symbols.keys(tokens, first), hypothesis
-        )
-        features = torch.tanh(self.combine(torch.cat([premise, hypothesis], 1)))
-        return features, {HYPOTHESIS: of_hypothesis, PREMISE: of_premise}
-
-    def load_state_dict(
-        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """Load what :func:`adapted` makes of a checkpoint."""
-        return super().load_state_dict(adapted(self, state_dict), strict, model_cfg, args)
+# Of fairseq's criterion: what it works out of the names of classes
+_REPORTS = ("report_mcc", "report_acc_and_f1", "report_pearson_and_spearman")
 
 
 @register_model("entmax_classifier")
@@ -271,48 +113,40 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         self.monitor = HeadMonitor(attentions, save_dir, options.log_interval)
 
     def check_criterion(self, criterion: Any) -> None:
-        """Check the data of a training that a YAML file describes; called before it.
+        """Check criterion and data before training, whoever describes it.
 
         Raises:
             ValueError: as :func:`check_data`.
         """
+        super().check_criterion(criterion)
         task = getattr(criterion.task, "cfg", None)
         if task is not None and getattr(task, "num_classes", None) is not None:
-            check_data(task, ("train",), self.attention_options.pooling.is_pair, may_lack=True)
+            stock = getattr(criterion, "stock_criterion", criterion)
+            needs_numbers = getattr(stock, "keep_pred_and_targ", False)
+            is_pair = self.attention_options.pooling.is_pair
+            check_data(task, ("train",), is_pair, needs_numbers, may_lack=True)
 
     def pooling_mappings(self) -> dict[str, Mapping]:
         """The mappings of the attentions that pool, by name."""
         return {name: pooling.mapping for name, pooling in self.poolings.items()}  # type: ignore[misc]
 
-    def get_normalized_probs(
-        self, net_output: tuple[Tensor, Any], log_probs: bool, sample: Any = None
-    ) -> Tensor:
-        """Probabilities of classes ``(batch, classes)``, or their logarithms."""
-        scores = net_output[0].float()
-        return F.log_softmax(scores, -1) if log_probs else F.softmax(scores, -1)
 
-
-def check_command(args: Namespace) -> None:
+def check_training(args: Namespace) -> None:
     """Check what a command line gives, before anything is made.
 
     Raises:
-        ValueError: an option, the environment or the criterion; names what is wrong.
+        ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
-    options = EntmaxClassifierModel.attention_options_of(args)
-    kernels.chosen()
-    if start_of_heads(args) is None:
-        check_heads_apart(options, args)
-    if getattr(args, "save_dir", None) is None:  # no training
-        return
-    criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
-    if hasattr(criterion, "check_options"):
-        criterion.check_options(args, options.gated_heads())
-    if getattr(args, "task", None) != "sentence_prediction" or not getattr(args, "data", None):
+    check_command(args, EntmaxClassifierModel)
+    is_training = getattr(args, "save_dir", None) is not None and getattr(args, "data", None)
+    if not is_training or getattr(args, "task", None) != "sentence_prediction":
         return
     splits = [args.train_subset]
     if not args.disable_validation:
         splits += str(args.valid_subset).split(",")
-    check_data(args, splits, options.pooling.is_pair)
+    is_pair = EntmaxClassifierModel.attention_options_of(args).pooling.is_pair
+    needs_numbers = any(getattr(args, name, False) for name in _REPORTS)
+    check_data(args, splits, is_pair, needs_numbers)
 
 
 def _architecture(**sizes: Any) -> Callable[[Any], None]:
@@ -320,24 +154,14 @@ def _architecture(**sizes: Any) -> Callable[[Any], None]:
 
     def defaults(args: Any) -> None:
         set_defaults(args, ClassifierConfig)
-        for name, value in {**_stock_defaults(), **sizes}.items():
+        for name, value in {**stock_defaults(), **sizes}.items():
             if getattr(args, name, None) is None:
                 setattr(args, name, value)
         if isinstance(args, Namespace):
             with compat.stopping_command():
-                check_command(args)
+                check_training(args)
 
     return defaults
-
-
-def _stock_defaults() -> dict[str, Any]:
-    parser = ArgumentParser(add_help=False)
-    gen_parser_from_dataclass(parser, TransformerConfig(), delete_default=False, with_prefix="")
-    return {
-        action.dest: action.default
-        for action in parser._actions
-        if not action.dest.startswith(_NOT_OF_ENCODER)
-    }
 
 
 register_model_architecture("entmax_classifier", "entmax_classifier")(_architecture())

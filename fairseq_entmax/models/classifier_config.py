@@ -101,6 +101,18 @@ class PoolingOptions:
         """
         return self.specs[name].build(self.heads, generator, self.mapping_defaults)
 
+    def of_checkpoint(self, weights: dict[str, Any]) -> dict[str, Mapping]:
+        """The mappings with what a checkpoint's weights say that they learned, in float64."""
+        mappings = {}
+        for name in self.specs:
+            start = f"poolings.{name}.mapping."
+            own = {k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)}
+            mapping = self.build(name)
+            if own:
+                mapping.load_state_dict(own)
+            mappings[name] = mapping.double()
+        return mappings
+
     def arguments(self) -> dict[str, str]:
         """The options by which a model pools so, whatever the encoder's mapping."""
         if not self.is_pair:

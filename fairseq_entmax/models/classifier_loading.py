@@ -43,8 +43,6 @@ def adapted(model: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
 def _check_pooling(model: nn.Module, state: dict[str, Any]) -> None:
     own = {name: v for name, v in model.state_dict().items() if name.startswith(_POOLING)}
     theirs = {name: v for name, v in state.items() if name.startswith(_POOLING)}
-    if {name: v.shape for name, v in own.items()} == {name: v.shape for name, v in theirs.items()}:
-        return
     if _poolings(own) != _poolings(theirs):
         raise ValueError(
             f"the checkpoint pools by {' and '.join(_poolings(theirs))}, the model by "
@@ -55,7 +53,12 @@ def _check_pooling(model: nn.Module, state: dict[str, Any]) -> None:
             "the checkpoint pools with another number of heads, or another width, than the "
             "model: give the --pooling-heads that it was trained with"
         )
-    # What mappings learn is said where all mappings are looked at
+    learned = [item for item in _named(model, _POOLING) if ".mapping." in item[0]]
+    new = compat.fill_in(state, learned)
+    if new:
+        logger.warning(
+            "the checkpoint has no value for %s, which start as in a new model", ", ".join(new)
+        )
 
 
 def _poolings(names: Any) -> list[str]:

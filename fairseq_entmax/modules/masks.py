@@ -34,14 +34,14 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
     """Whether every query has a key that is not masked, as torch's own attention needs it.
 
-    False also where that would have to be read from an ``attn_mask`` of numbers. Waits for the
-    device where there is padding.
+    False also where ``attn_mask`` hides anything else than the future. Waits for the device where
+    there is padding, or a mask of which nothing was said.
 
     Args:
         key_padding_mask: ``(batch, keys)``, true at padding; None, or without dimensions, for none.
         attn_mask: ``(queries, keys)``.
     """
-    if attn_mask is not None and not hides_future_alone(attn_mask):
+    if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
@@ -49,3 +49,14 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
     # The first query sees the first key alone
     is_empty = is_padding.all(1) if attn_mask is None else is_padding[:, 0]
     return not bool(is_empty.any())
+
+
+def _is_of_future(mask: Tensor) -> bool:
+    """What :func:`mark_future_mask` says, read from the mask.
+
+    Activation checkpointing hands a layer the same numbers without the mark when it computes it
+    for the second time, which has to be in the same way as the first.
+    """
+    if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
+        return False
+    return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))

@@ -219,8 +219,9 @@ class _Search:
         if settings.length_penalty == WU:
             self.normalize_scores = False
 
-    def _generate(self, *args: Any, **kwargs: Any) -> list[list[dict[str, Tensor]]]:
-        sentences = super()._generate(*args, **kwargs)  # type: ignore[misc]
+    def generate(self, *args: Any, **kwargs: Any) -> list[list[dict[str, Any]]]:
+        """Hypotheses of each sentence of a batch, best first; arguments are fairseq's."""
+        sentences = super().generate(*args, **kwargs)  # type: ignore[misc]
         if self.settings.length_penalty == WU:
             # fairseq compares hypotheses of different lengths nowhere else: it takes the
             # first that end

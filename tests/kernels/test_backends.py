@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import derivatives, torch_ops, torch_structured
-from fairseq_entmax.kernels.backends import Rows, StructuredRows
+from fairseq_entmax.kernels import derivatives, torch_losses, torch_ops, torch_structured
+from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
+from fairseq_entmax.kernels.native import losses as native_losses
 from fairseq_entmax.kernels.native import rows as native_rows
 from fairseq_entmax.kernels.native import structured as native_structured
 from fairseq_entmax.kernels.structure import OSCAR, TV
@@ -40,6 +41,13 @@ def test_each_backend_has_the_functions_of_structure(backend):
     rows = rows or of_triton("structured")
     for name in ("takes", "probabilities", "gradients"):
         assert parameters(getattr(rows, name)) == parameters(getattr(StructuredRows, name))
+
+
+@pytest.mark.parametrize("backend", ["torch", "native", "triton"])
+def test_each_backend_has_the_functions_of_losses(backend):
+    losses = {"torch": torch_losses, "native": native_losses}.get(backend) or of_triton("losses")
+    for name in ("takes", "losses", "gradients"):
+        assert parameters(getattr(losses, name)) == parameters(getattr(Losses, name))
 
 
 @needs_compiler

@@ -21,6 +21,7 @@ INTERPRETED = (
     "test_nan",
     "test_second_derivatives",
     "test_structured_edges",
+    "test_target_losses",
 )
 NOT_INTERPRETED = (
     # of torch's own iteration
@@ -28,6 +29,8 @@ NOT_INTERPRETED = (
     "test_forward_holds_at_most_four_and_a_half_tensors_of_scores",
     "test_between_forward_and_backward_only_the_probabilities_are_kept",
     "test_backward_holds_at_most_eight_tensors_of_scores",
+    # of sums in float64, which a kernel for a GPU does not have
+    "test_a_small_loss_is_as_precise_as_a_large_one",
 )
 
 

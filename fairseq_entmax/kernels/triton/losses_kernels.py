@@ -45,13 +45,13 @@ def sums_kernel(
     tops = tl.full([CHUNKS, ROWS, LANES], float("-inf"), tl.float32)
     broken = tl.zeros([ROWS], tl.int32)
     for start in range(0, keys, BLOCK):
-        scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
+        scores, _inside = load_scores(scores_ptr, at, start, keys, key, is_row)
         scores, is_broken = numbers_of(scores)
         broken = tl.maximum(broken, is_broken)
         tops = tl.maximum(tops, scores)
     top = max_keys(tops)
     origin = tl.where(top == float("-inf"), 0.0, top)
-    tau, _, _ = solve(tops - of_rows(origin, tops), epsilon, inverse, KIND)
+    tau, _p, _total = solve(tops - of_rows(origin, tops), epsilon, inverse, KIND)
     last = tau
     total, slope = zero, zero
     # A row that is none of numbers is not solved
@@ -62,19 +62,22 @@ def sums_kernel(
         total = tl.zeros([ROWS], tl.float32)
         slope = tl.zeros([ROWS], tl.float32)
         for start in range(0, keys, BLOCK):
-            scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
-            p, slopes, _ = power_at(last, scores - of_rows(origin, scores), epsilon, inverse, KIND)
+            scores, _inside = load_scores(scores_ptr, at, start, keys, key, is_row)
+            p, slopes, _logs = power_at(
+                last, scores - of_rows(origin, scores), epsilon, inverse, KIND
+            )
             total += sum_keys(p)
             slope += sum_keys(slopes)
         tau, moving = newton_step(last, total, slope, epsilon, KIND)
         step += 1
     lack, support, seen, distances = zero, zero, zero, zero
     for start in range(0, keys, BLOCK):
-        scores, _ = load_scores(scores_ptr, at, start, keys, key, is_row)
+        scores, _inside = load_scores(scores_ptr, at, start, keys, key, is_row)
         distance = scores - of_rows(origin, scores)
-        p, _, _ = power_at(last, distance, epsilon, inverse, KIND)
-        is_in = p > 0.0
+        p, _slopes, _logs = power_at(last, distance, epsilon, inverse, KIND)
         base = distance * of_rows(epsilon, distance) - of_rows(last, distance)
+        # Also where p is too small for float32
+        is_in = base > -1.0
         lack -= sum_keys(tl.where(is_in, p * base, 0.0))
         support += sum_keys(is_in.to(tl.float32))
         is_seen = distance > float("-inf")
@@ -126,7 +129,7 @@ def gradient_kernel(
             p = u
         else:
             base = tl.where(is_masked, -1.0, scaled - of_rows(tau, scores))
-            p, _, _ = power(base, LOG2_E / epsilon, KIND)
+            p, _slope, _logs = power(base, LOG2_E / epsilon, KIND)
         difference = p - tl.where(is_masked, 0.0, of_rows(other, p)) + nothing
         is_target = start + key == of_rows(target, key)
         difference = tl.where(is_target, of_rows(own, p), difference)

@@ -1,0 +1,78 @@
+"""A tiny task, models and batches of language modelling that tests share."""
+
+from __future__ import annotations
+
+import functools
+from argparse import Namespace
+from typing import Any
+
+import torch
+from fairseq.data import Dictionary, MonolingualDataset, TokenBlockDataset
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, build_model
+from fairseq.tasks.language_modeling import LanguageModelingConfig, LanguageModelingTask
+
+import fairseq_entmax.models  # noqa: F401
+
+TINY_LM: dict[str, Any] = {
+    "decoder_layers": 2,
+    "decoder_embed_dim": 16,
+    "decoder_input_dim": 16,
+    "decoder_output_dim": 16,
+    "decoder_ffn_embed_dim": 24,
+    "decoder_attention_heads": 4,
+    "max_target_positions": 64,
+    "dropout": 0.0,
+    "attention_dropout": 0.0,
+}
+ADAPTIVE: dict[str, Any] = {
+    "adaptive_input": True,
+    "adaptive_input_cutoff": "8,16",
+    "adaptive_input_factor": 2,
+    "adaptive_softmax_cutoff": "8,16",
+    "adaptive_softmax_factor": 2,
+    "tie_adaptive_weights": True,
+    "tie_adaptive_proj": True,
+}
+
+
+@functools.cache
+def text_task() -> Any:
+    """A task of language modelling over 20 words."""
+    dictionary = Dictionary()
+    for number in range(20):
+        dictionary.add_symbol(f"w{number}")
+    config = LanguageModelingConfig(tokens_per_sample=64, add_bos_token=False)
+    return LanguageModelingTask(config, dictionary)
+
+
+def build_text_model(arch: str = "entmax_transformer_lm", seed: int = 1, **options: Any) -> Any:
+    """A tiny language model, of this package or stock, in evaluation mode."""
+    args = Namespace(arch=arch, **{**TINY_LM, **options})
+    torch.manual_seed(seed)
+    if not arch.startswith("entmax"):
+        args.tokens_per_sample, args.add_bos_token, args.tpu = 64, False, False
+        return build_model(args, text_task()).eval()
+    ARCH_CONFIG_REGISTRY[arch](args)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, text_task()).eval()
+
+
+def text_batch(lengths: tuple[int, ...] = (9, 9, 6), seed: int = 0) -> Any:
+    """Sentences as fairseq's data loader hands them to a language model, padded on the right."""
+    words = text_task().dictionary
+    generator = torch.Generator().manual_seed(seed)
+    sentences = []
+    for length in lengths:
+        tokens = torch.randint(words.nspecial, len(words), (length,), generator=generator)
+        tokens[-1] = words.eos()
+        sentences.append(tokens)
+    blocks = TokenBlockDataset(
+        sentences,
+        list(lengths),
+        64,
+        words.pad(),
+        words.eos(),
+        break_mode="eos",
+        include_targets=True,
+    )
+    data = MonolingualDataset(blocks, blocks.sizes, words, targets=["future"], shuffle=False)
+    return data.collater([data[number] for number in range(len(sentences))])

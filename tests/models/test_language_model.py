@@ -1,0 +1,303 @@
+"""Language models: with softmax they are fairseq's, and with anything else they are ours."""
+
+from argparse import Namespace
+from dataclasses import fields
+
+import pytest
+import torch
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.models.transformer_lm import TransformerLanguageModelConfig
+from fairseq.sequence_scorer import SequenceScorer
+
+from fairseq_entmax import kernels
+from fairseq_entmax.criterions import AdaptiveLossWithHeadL0
+from fairseq_entmax.criterions.head_l0 import AdaptiveLossWithHeadL0Options
+from fairseq_entmax.kernels.native import attention as native_attention
+from fairseq_entmax.models import EntmaxTransformerLanguageModel
+from fairseq_entmax.models.saved import as_ours, model_of_state
+from fairseq_entmax.pruning import prune_state
+from tests.kernels.native.support import needs_compiler
+from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
+from tests.support import EVERY_MAPPING, spread_scores
+
+DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
+
+
+def pair(**options):
+    ours = build_text_model(attn_mapping="softmax", **options)
+    return ours, build_text_model("transformer_lm", **options)
+
+
+def loss_of(model, sample, criterion=CrossEntropyCriterion):
+    return criterion(text_task(), sentence_avg=False)(model, sample)[0]
+
+
+# -- the control -------------------------------------------------------------------------
+
+
+def test_every_architecture_of_fairseq_has_its_counterpart_with_its_defaults():
+    stock = [name for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"] if "entmax" not in name]
+    assert {"transformer_lm", "transformer_lm_gpt", "transformer_lm_wiki103"} <= set(stock)
+    plain = vars(TransformerLanguageModelConfig())
+    for name in stock:
+        ours, theirs = Namespace(), Namespace()
+        ARCH_CONFIG_REGISTRY[f"entmax_{name}"](ours)
+        ARCH_CONFIG_REGISTRY[name](theirs)
+        # What its function leaves open, fairseq takes from its dataclass, in this order
+        expected = {**plain, **vars(theirs)}
+        shared = {key: value for key, value in expected.items() if not str(value).startswith("${")}
+        shared.pop("_name")
+        assert shared.items() <= vars(ours).items()
+        assert ours.attn_mapping == "entmax"
+        assert ARCH_MODEL_REGISTRY[f"entmax_{name}"] is EntmaxTransformerLanguageModel
+
+
+def test_the_same_seed_gives_the_same_weights_whatever_the_mapping():
+    for options in ({}, ADAPTIVE):
+        stock = build_text_model("transformer_lm", **options).state_dict()
+        for mapping in ("softmax", "entmax", "sparsemax,entmax"):
+            ours = build_text_model(attn_mapping=mapping, **options).state_dict()
+            # But for what fairseq leaves as it is in memory, to know a device by
+            names = [name for name in stock if not name.endswith("_float_tensor")]
+            assert all(torch.equal(ours[name], stock[name]) for name in names)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"decoder_normalize_before": True, "activation_fn": "gelu"},
+        {"share_decoder_input_output_embed": True, "decoder_learned_pos": True},
+        {"decoder_input_dim": 8, "decoder_output_dim": 12, "layernorm_embedding": True},
+        {"checkpoint_activations": True, "scale_heads": True, "scale_resids": True},
+        {"decoder_layers_to_keep": "1"},
+        {"character_embeddings": True, "character_filters": "[(1, 4), (2, 8)]"},
+    ],
+    ids=lambda options: next(iter(options), "plain"),
+)
+def test_several_updates_have_fairseqs_losses_to_the_bit(options):
+    courses = []
+    for model in pair(**options, **DROPOUT):
+        model.train()
+        optimizer = torch.optim.Adam(model.parameters(), lr=1e-2)
+        losses = []
+        for update in range(4):
+            torch.manual_seed(update)
+            loss = loss_of(model, text_batch(seed=update % 2))
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            losses.append(loss.item())
+        courses.append((losses, model.state_dict()))
+    (ours, our_weights), (stock, stock_weights) = courses
+    assert ours == stock
+    assert ours[2] < 0.95 * ours[0]
+    assert all(torch.equal(our_weights[name], value) for name, value in stock_weights.items())
+
+
+def test_adaptive_softmax_and_adaptive_inputs_that_are_tied_have_fairseqs_losses_to_the_bit():
+    losses = []
+    for model in pair(**ADAPTIVE, **DROPOUT):
+        torch.manual_seed(3)
+        losses.append(loss_of(model.train(), text_batch(), AdaptiveLoss))
+    assert torch.equal(*losses)
+
+
+def test_scores_of_sentences_are_fairseqs_to_the_bit():
+    scores = []
+    for model in pair():
+        scorer = SequenceScorer(text_task().target_dictionary)
+        hypotheses = scorer.generate([spread_scores(model)], text_batch())
+        scores.append(torch.cat([one["positional_scores"] for (one,) in hypotheses]))
+    assert torch.equal(*scores)
+    assert scores[0].numel() == 24
+
+
+def generated(model, **options):
+    task, sample = text_task(), text_batch((4, 4, 4))
+    settings = Namespace(beam=3, max_len_a=0, max_len_b=12, **options)
+    generator = task.build_generator([model], settings)
+    torch.manual_seed(0)
+    hypotheses = task.inference_step(generator, [model], sample)
+    return [
+        [(one["tokens"].tolist(), one["score"].item()) for one in sentence]
+        for sentence in hypotheses
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"sampling": True, "sampling_topk": 5}])
+def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
+    ours, stock = (generated(spread_scores(model), **options) for model in pair())
+    assert ours == stock
+    prefixes = text_batch((4, 4, 4))["net_input"]["src_tokens"]
+    for prefix, sentence in zip(prefixes.tolist(), ours, strict=True):
+        assert all(tokens[:3] == prefix[1:] for tokens, _ in sentence)
+
+
+# -- mappings, steps and kernels ---------------------------------------------------------
+
+
+@pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
+def test_decoding_step_by_step_equals_the_full_pass(mapping):
+    model = spread_scores(build_text_model(attn_mapping=mapping)).double()
+    tokens = text_batch()["net_input"]["src_tokens"]
+    with torch.no_grad():
+        full, _ = model(tokens)
+        state = {}
+        steps = [
+            model.decoder(tokens[:, : n + 1], incremental_state=state)[0]
+            for n in range(tokens.size(1))
+        ]
+    words = tokens.ne(text_task().dictionary.pad())
+    torch.testing.assert_close(torch.cat(steps, 1)[words], full[words], atol=1e-9, rtol=0)
+
+
+@pytest.mark.parametrize("mapping", ["entmax", "sparsemax", "fusedmax", "softmax"])
+def test_a_word_does_not_see_those_after_it(mapping):
+    model = build_text_model(attn_mapping=mapping)
+    tokens = text_batch((9, 9, 9))["net_input"]["src_tokens"]
+    other = tokens.clone()
+    other[:, 5:] = text_batch((9, 9, 9), seed=1)["net_input"]["src_tokens"][:, 5:]
+    with torch.no_grad():
+        one, two = model(tokens)[0], model(other)[0]
+    torch.testing.assert_close(one[:, :5], two[:, :5], atol=1e-6, rtol=0)
+    assert not torch.allclose(one[:, 5:], two[:, 5:], atol=1e-3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("lengths", [(40, 40), (40, 23)])
+def test_the_fused_kernel_is_used_for_all_the_context_and_gives_the_same(lengths, monkeypatch):
+    calls = []
+    fused = native_attention.attention
+
+    def counted(*args, **options):
+        calls.append((options["causal"], options["attn_mask"]))
+        return fused(*args, **options)
+
+    monkeypatch.setattr(native_attention, "attention", counted)
+    sample, results = text_batch(lengths), []
+    for backend in (kernels.NATIVE, kernels.TORCH):
+        monkeypatch.setenv(kernels.VARIABLE, backend)
+        model = spread_scores(build_text_model(attn_mapping="entmax,sparsemax")).train()
+        loss = loss_of(model, sample)
+        loss.backward()
+        gradients = {name: value.grad for name, value in model.named_parameters()}
+        results.append((loss.detach(), *gradients.values()))
+    assert calls == [(True, None)] * 2  # once for each layer, and never with torch
+    for one, other in zip(*results, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+
+
+# -- gates and pruning -------------------------------------------------------------------
+
+
+def gated_model(**options):
+    model = build_text_model(head_gates="decoder-self", **options)
+    gates = model.head_gates()["decoder-self"]
+    gates[0].decide(torch.tensor([True, False, False, True]))
+    gates[1].decide(torch.tensor([False] * 4))
+    return model
+
+
+@pytest.mark.parametrize("options", [{}, ADAPTIVE])
+def test_a_gated_model_is_pruned_to_one_with_the_same_losses(options):
+    args = Namespace(arch="entmax_transformer_lm", head_gates="decoder-self")
+    model = gated_model(**options)
+    vars(args).update(vars(model.decoder.args))
+    before = loss_of(model, text_batch())
+    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
+    pruned, report = prune_state(state, "lm.pt")
+    assert report.heads_after == {"decoder-self": [2, 0]}
+    saved = model_of_state(pruned, "small.pt")
+    small = saved.model_class.build_model(saved.args, text_task()).eval()
+    small.load_state_dict(pruned["model"], strict=True)
+    torch.testing.assert_close(loss_of(small, text_batch()), before)
+
+
+def test_the_penalty_on_heads_goes_with_the_adaptive_loss():
+    cfg = Namespace(sentence_avg=False, ddp_backend="legacy_ddp", l0_weight=0.5)
+    for field in fields(AdaptiveLossWithHeadL0Options):
+        if not hasattr(cfg, field.name):
+            setattr(cfg, field.name, field.default)
+    # Whose gates are drawn alike, as both are in their first pass
+    with_penalty, without = (
+        build_text_model(head_gates="decoder-self", **ADAPTIVE).train() for _ in range(2)
+    )
+    loss, size, logged = AdaptiveLossWithHeadL0(cfg, text_task())(with_penalty, text_batch())
+    stock = loss_of(without, text_batch(), AdaptiveLoss)
+    gates = with_penalty.head_gates()["decoder-self"].values()
+    penalty = 0.5 * sum(gate.probability_open().sum() for gate in gates) * size
+    assert size == 24
+    torch.testing.assert_close(loss, stock + penalty)
+    assert logged["l0_penalty"].item() == pytest.approx(penalty.item())
+
+
+# -- checkpoints -------------------------------------------------------------------------
+
+
+def test_a_stock_checkpoint_is_taken_for_its_counterpart_with_softmax_and_loads():
+    stock = build_text_model("transformer_lm")
+    settings = Namespace(**{**vars(stock.decoder.args), "arch": "transformer_lm_gpt"})
+    as_ours(settings)
+    assert (settings.arch, settings.attn_mapping) == ("entmax_transformer_lm_gpt", "softmax")
+    model = build_text_model(seed=2)
+    model.load_state_dict(stock.state_dict())
+    learned = [name for name in model.state_dict() if "mapping" in name]
+    assert sorted(model.state_dict().keys() - stock.state_dict().keys()) == sorted(learned)
+    assert all(torch.equal(model.state_dict()[name], v) for name, v in stock.state_dict().items())
+
+
+# -- what is refused ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"head_gates": "cross"}, "this model has no cross attention, only decoder-self"),
+        ({"cross_attn_heads": "3"}, "--cross-attn-heads got '3': this model has no cross"),
+        ({"encoder_self_attn_mapping": "softmax"}, "--encoder-self-attn-mapping got 'softmax'"),
+        ({"freeze_decoder": True}, "--freeze-decoder leaves a model nothing to train"),
+        ({"base_layers": 1}, "--base-layers 1: this model has no layers without attention"),
+        (
+            {"character_embeddings": True, "character_filters": "__import__('os').abort()"},
+            "--character-filters must be a list of \\(width, channels\\)",
+        ),
+        (
+            {"character_embeddings": True, "character_filters": "[(1, 0)]"},
+            "--character-filters must be a list of \\(width, channels\\)",
+        ),
+        ({"adaptive_input": True}, "--adaptive-input needs --adaptive-input-cutoff"),
+        ({"adaptive_softmax_cutoff": "16,8"}, "must be whole numbers above 0, smallest first"),
+        ({"adaptive_softmax_cutoff": "open('f')"}, "--adaptive-softmax-cutoff must be whole"),
+        ({"adaptive_softmax_cutoff": "8,99"}, "8,99: the dictionary has 24 words, give numbers"),
+        ({**ADAPTIVE, "adaptive_input": False}, "--tie-adaptive-weights needs --adaptive-input"),
+        ({**ADAPTIVE, "adaptive_input_cutoff": "4"}, "the same --adaptive-input-cutoff 4 and"),
+        ({**ADAPTIVE, "adaptive_input_factor": 4}, "the same --adaptive-input-factor 4 and"),
+        ({**ADAPTIVE, "decoder_input_dim": 8}, "--decoder-input-dim 8 and --decoder-output-dim 16"),
+        (
+            {**ADAPTIVE, "decoder_input_dim": 8, "decoder_output_dim": 8},
+            "no projection from --decoder-embed-dim 16 to --decoder-output-dim 8",
+        ),
+        (
+            {"share_decoder_input_output_embed": True, "decoder_input_dim": 8},
+            "--share-decoder-input-output-embed needs one width of words",
+        ),
+        (
+            {"share_decoder_input_output_embed": True, "character_embeddings": True},
+            "--character-embeddings has no one vector for each word",
+        ),
+    ],
+    ids=lambda value: value[:40] if isinstance(value, str) else "",
+)
+def test_options_that_do_not_fit_are_refused_before_anything_is_made(options, message):
+    with pytest.raises(ValueError, match=message):
+        build_text_model(**options)
+
+
+def test_the_adaptive_loss_of_a_model_without_adaptive_softmax_is_refused_before_its_training():
+    model, criterion = build_text_model(), AdaptiveLoss(text_task(), sentence_avg=False)
+    with pytest.raises(ValueError, match="--criterion adaptive_loss needs a model with --adaptive"):
+        model.check_criterion(criterion)
+    build_text_model(**ADAPTIVE).check_criterion(criterion)

@@ -1,0 +1,329 @@
+"""Classifiers through fairseq's own commands: which of two words a pair of texts shares."""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.models.saved import read_model
+from tests.commands import COMMANDS, USER_DIR, logged, run
+
+pytestmark = pytest.mark.slow
+
+WORDS = [f"w{number}" for number in range(20)]
+SIZES = {"train": 256, "valid": 32}
+# fairseq's --report-mcc wants labels that are numbers
+LABELS = {"yes": "1", "no": "0"}
+PAIR = ["--pair-attention", "--pooling-mapping=entmax", "--pair-mapping=fusedmax:tv=learned"]
+
+
+def texts(draw, label):
+    """A pair of texts in which the word of the label stands on both sides."""
+    pair = [[draw.choice(WORDS) for _ in range(draw.randrange(2, 8))] for _ in range(2)]
+    for text in pair:
+        text[draw.randrange(len(text))] = label
+    return [" ".join(text) + "\n" for text in pair]
+
+
+@pytest.fixture(scope="module")
+def data(tmp_path_factory):
+    """Binarised pairs as the task takes them, and their numbers for regression."""
+    folder, draw = tmp_path_factory.mktemp("pairs"), random.Random(1)
+    for split, size in SIZES.items():
+        labels = [draw.choice(["yes", "no"]) for _ in range(size)]
+        pairs = [texts(draw, label) for label in labels]
+        for name, lines in (
+            ("input0", [pair[0] for pair in pairs]),
+            ("input1", [pair[1] for pair in pairs]),
+            ("label", [LABELS[label] + "\n" for label in labels]),
+        ):
+            (folder / f"{split}.{name}").write_text("".join(lines))
+        numbers = "".join(f"{float(label == 'yes')}\n" for label in labels)
+        (folder / "bin" / "label").mkdir(parents=True, exist_ok=True)
+        (folder / "bin" / "label" / f"{split}.label").write_text(numbers)
+    for name in ("input0", "input1", "label"):
+        # fairseq takes the ending for a language where there is one
+        for split in SIZES:
+            (folder / f"{split}.{name}").rename(folder / f"{split}-{name}")
+        first = [f"--srcdict={folder}/bin/input0/dict.txt"] if name == "input1" else []
+        prefixes = [f"--{split}pref={folder}/{split}-{name}" for split in SIZES]
+        run(
+            "fairseq-preprocess",
+            "--only-source",
+            *prefixes,
+            *first,
+            f"--destdir={folder}/bin/{name}",
+        )
+    return folder / "bin"
+
+
+def arguments(data, save_dir, *options):
+    return [
+        *(data, f"--user-dir={USER_DIR}", "--task=sentence_prediction", "--num-classes=2"),
+        *("--arch=entmax_classifier_small", "--encoder-embed-dim=32", "--encoder-ffn-embed-dim=32"),
+        *("--criterion=sentence_prediction", "--optimizer=adam", "--lr=0.003", "--batch-size=32"),
+        *("--no-epoch-checkpoints", "--log-format=json", "--log-interval=4", "--seed=3"),
+        *("--num-workers=0", "--alpha-log-interval=4", f"--save-dir={save_dir}", *options),
+    ]
+
+
+def train(data, save_dir, *options, check=True):
+    return run("fairseq-train", *arguments(data, save_dir, *options), check=check)
+
+
+def weights(path):
+    return torch.load(path)["model"]
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """A model of pairs, and the log of its training."""
+    folder = tmp_path_factory.mktemp("trained")
+    log = train(data, folder, *PAIR, "--max-epoch=4", "--report-mcc")
+    return SimpleNamespace(folder=folder, log=log, last=folder / "checkpoint_last.pt")
+
+
+def test_training_learns_and_shows_what_pooling_learns(trained):
+    valid = logged(trained.log, "valid")
+    assert float(valid[-1]["valid_accuracy"]) > 90
+    assert float(valid[-1]["valid_mcc"]) > 80
+    assert float(valid[-1]["valid_loss"]) < float(valid[0]["valid_loss"])
+    assert 1 < float(valid[-1]["valid_alpha_hypothesis_mean"]) < 2
+    assert float(valid[-1]["valid_tv_premise_mean"]) > 0
+
+
+def test_the_records_end_with_what_the_checkpoint_has(trained):
+    alpha = read_record(trained.folder / "alpha.jsonl")[-1]["alpha"]
+    tv = read_record(trained.folder / "tv.jsonl", "tv")[-1]["tv"]
+    assert set(alpha) == {"encoder-self", "hypothesis"}
+    state = weights(trained.last)
+    learned = 1 + torch.sigmoid(state["poolings.hypothesis.mapping.alpha_logit"])
+    assert alpha["hypothesis"]["0"] == pytest.approx(learned.tolist(), abs=1e-5)
+    raw = state["poolings.premise.mapping.raw_tv"]
+    assert tv["premise"]["0"] == pytest.approx(
+        torch.nn.functional.softplus(raw).flatten().tolist(), abs=1e-5
+    )
+
+
+def test_the_table_of_a_checkpoint_shows_what_pooling_learned(trained):
+    rows = json.loads(run("fairseq-entmax", "alpha", "--json", trained.last).stdout)
+    of_pooling = {row["attention"]: row for row in rows[-2:]}
+    assert list(of_pooling) == ["hypothesis", "premise"]
+    record = read_record(trained.folder / "tv.jsonl", "tv")[-1]["tv"]["premise"]["0"]
+    assert of_pooling["premise"]["tv"] == pytest.approx(record, abs=1e-5)
+    assert of_pooling["premise"]["mapping"] == "fusedmax:tv=learned"
+    assert of_pooling["hypothesis"]["learned_heads"] == {"alpha": [True]}
+
+
+def test_a_training_killed_and_resumed_ends_like_one_that_was_not(data, trained, tmp_path):
+    process = subprocess.Popen(
+        [
+            COMMANDS / "fairseq-train",
+            *arguments(data, tmp_path, *PAIR, "--max-epoch=2000", "--report-mcc", "--cpu"),
+        ],
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 300
+    while not (tmp_path / "checkpoint_last.pt").exists():
+        assert process.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    assert torch.load(tmp_path / "checkpoint_last.pt")["extra_state"]["train_iterator"]["epoch"] < 5
+    train(data, tmp_path, *PAIR, "--max-epoch=4", "--report-mcc")
+    ends = [weights(folder / "checkpoint_last.pt") for folder in (trained.folder, tmp_path)]
+    for name, value in ends[0].items():
+        torch.testing.assert_close(ends[1][name], value, msg=name)
+    records = [(folder / "alpha.jsonl").read_text() for folder in (trained.folder, tmp_path)]
+    assert records[0] == records[1]
+
+
+def test_validation_finds_the_loss_that_training_logged(data, trained):
+    result = run(
+        "fairseq-validate",
+        *(data, f"--user-dir={USER_DIR}", "--task=sentence_prediction", "--num-classes=2"),
+        *(f"--path={trained.last}", "--criterion=sentence_prediction", "--batch-size=5"),
+        *("--required-batch-size-multiple=1", "--log-format=json"),
+    )
+    found = logged(result, "valid")[-1]
+    last = logged(trained.log, "valid")[-1]
+    for name in ("loss", "accuracy"):
+        assert float(found[f"valid_{name}"]) == pytest.approx(
+            float(last[f"valid_{name}"]), abs=2e-3
+        )
+
+
+def in_python(code, folder):
+    result = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder
+    )
+    assert result.returncode == 0, result.stderr
+    return json.loads(result.stdout.splitlines()[-1])
+
+
+def test_from_pretrained_predicts_labels_and_shows_the_words_behind_them(data, trained, tmp_path):
+    code = f"""
+import json
+from fairseq_entmax.models import EntmaxClassifierModel
+model = EntmaxClassifierModel.from_pretrained(
+    {str(trained.folder)!r}, "checkpoint_last.pt", {str(data)!r}
+)
+pairs = [("w1 yes w2", "yes w7"), ("w4 w9 w9 w9 no", "w5 no w3 w3"), ("w1 yes", "w8 w8 yes w2 w3")]
+predictions = model.predict(pairs, batch_size=2)
+alone = [model.predict([pair])[0] for pair in pairs]
+try:
+    model.predict(["w1 yes w2"])
+except ValueError as error:
+    refused = str(error)
+print(json.dumps({{
+    "labels": [one.label for one in predictions],
+    "probs": [one.log_probs for one in predictions],
+    "alone": [one.log_probs for one in alone],
+    "tokens": predictions[0].tokens,
+    "pooling": {{name: weights.tolist() for name, weights in predictions[0].pooling.items()}},
+    "selected": predictions[0].selected("premise"),
+    "refused": refused,
+}}))
+"""
+    found = in_python(code, tmp_path)
+    assert found["labels"] == ["1", "0", "1"]
+    for one, other in zip(found["probs"], found["alone"], strict=True):
+        assert one == pytest.approx(other, abs=1e-4)
+        assert sum(torch.tensor(list(one.values())).exp()) == pytest.approx(1, abs=1e-5)
+    assert found["tokens"] == ["w1", "yes", "w2", "</s>", "yes", "w7", "</s>"]
+    (hypothesis,), (premise,) = found["pooling"]["hypothesis"], found["pooling"]["premise"]
+    assert [weight > 0 for weight in hypothesis][:4] == [False] * 4
+    assert premise[3:] == [0.0] * 4
+    assert (sum(hypothesis), sum(premise)) == (pytest.approx(1), pytest.approx(1))
+    expected = [[w, p] for w, p in zip(found["tokens"], premise, strict=True) if p > 0]
+    assert sorted(found["selected"]) == sorted(expected)
+    assert "has nothing behind its first separator" in found["refused"]
+
+
+@pytest.fixture(scope="module")
+def pruned(data, tmp_path_factory):
+    """A model of single texts trained to a count of heads, and what pruning made of that."""
+    folder = tmp_path_factory.mktemp("pruned")
+    gated = folder / "gated" / "checkpoint_last.pt"
+    options = ["--criterion=sentence_prediction_with_head_l0", "--head-gates=encoder-self"]
+    log = train(data, gated.parent, *options, "--target-heads=3", "--max-update=24")
+    small = folder / "small.pt"
+    run("fairseq-entmax", "prune", gated, "--output", small)
+    return SimpleNamespace(log=log, gated=gated, small=small)
+
+
+def test_a_pruned_model_has_the_heads_asked_for_and_is_trained_on(data, pruned, tmp_path):
+    assert float(logged(pruned.log, "valid")[-1]["valid_heads_open"]) == 3
+    heads = read_model(str(pruned.small)).options.heads
+    assert sum(heads["encoder-self"]) == 3
+    table = json.loads(run("fairseq-entmax", "alpha", "--json", pruned.small).stdout)
+    assert [row["heads"] for row in table if row["attention"] == "encoder-self"] == heads[
+        "encoder-self"
+    ]
+    gated, small = weights(pruned.gated), weights(pruned.small)
+    own = [name for name in gated if name.startswith(("poolings", "classification_heads"))]
+    assert own
+    assert all(torch.equal(gated[name], small[name]) for name in own)
+    train(data, tmp_path, "--finetune-from-model", pruned.small, "--max-update=1")
+    assert read_model(str(tmp_path / "checkpoint_last.pt")).options.heads == heads
+
+
+def test_a_pruned_model_predicts_what_the_gated_one_does(data, pruned, tmp_path):
+    code = f"""
+import json
+from fairseq_entmax.models import EntmaxClassifierModel
+found = []
+for folder, name in {[(str(p.parent), p.name) for p in (pruned.gated, pruned.small)]!r}:
+    model = EntmaxClassifierModel.from_pretrained(folder, name, {str(data)!r})
+    found.append([one.log_probs["1"] for one in model.predict(["w1 yes w2", "no", "w3 w4"])])
+print(json.dumps(found))
+"""
+    gated, small = in_python(code, tmp_path)
+    assert small == pytest.approx(gated, abs=1e-4)
+
+
+def test_numbers_are_predicted_too(data, tmp_path):
+    options = ["--regression-target", "--num-classes=1", "--report-pearson-and-spearman"]
+    log = train(data, tmp_path, *options, "--max-epoch=4", "--best-checkpoint-metric=loss")
+    valid = logged(log, "valid")
+    assert float(valid[-1]["valid_loss"]) < float(valid[0]["valid_loss"])
+    assert float(valid[-1]["valid_pearson"]) > 50
+
+
+YAML = """
+common: {{user_dir: {user_dir}, cpu: true, seed: 1}}
+task: {{_name: sentence_prediction, data: {data}, num_classes: {classes}}}
+model: {{_name: entmax_classifier_small, encoder_layers: 1, pooling_mapping: fusedmax,
+  pooling_heads: 2, pair_attention: true}}
+criterion: {{_name: sentence_prediction}}
+dataset: {{batch_size: 64, num_workers: 0}}
+optimization: {{max_update: 2, lr: [0.001]}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+checkpoint: {{save_dir: {save_dir}}}
+"""
+
+
+def hydra(data, folder, check=True, classes=2):
+    names = {"data": data, "save_dir": folder / "saved", "classes": classes}
+    (folder / "pairs.yaml").write_text(YAML.format(user_dir=USER_DIR, **names))
+    return subprocess.run(
+        [COMMANDS / "fairseq-hydra-train", f"--config-dir={folder}", "--config-name=pairs"],
+        capture_output=True,
+        text=True,
+        check=check,
+        cwd=folder,
+    )
+
+
+def test_hydra_trains_a_model_of_pairs(data, tmp_path):
+    hydra(data, tmp_path)
+    saved = read_model(str(tmp_path / "saved" / "checkpoint_last.pt"))
+    pooling = saved.options.pooling
+    assert (pooling.is_pair, pooling.heads) == (True, 2)
+    assert {name: str(spec) for name, spec in pooling.specs.items()} == {
+        "hypothesis": "fusedmax",
+        "premise": "fusedmax",
+    }
+    assert saved.options.heads == {"encoder-self": [4]}
+
+
+def test_hydra_stops_with_one_sentence_where_there_are_more_labels_than_classes(data, tmp_path):
+    result = hydra(data, tmp_path, check=False, classes=1)
+    assert result.returncode == 2
+    assert "fairseq-hydra-train: error: --num-classes 1: " in result.stderr
+    assert "Traceback" not in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--pooling-mapping=hardmax"], "unknown mapping 'hardmax'"),
+        (["--pooling-heads=5"], "--pooling-heads 5 does not divide the width"),
+        (["--pair-mapping=softmax"], "--pair-mapping softmax is of --pair-attention"),
+        (["--num-classes=1"], "--num-classes 1: "),
+        (["--train-subset=gone"], "input0/gone.idx: run fairseq-preprocess"),
+        (["--regression-target"], "label, line 1: not 2 numbers, as --num-classes says"),
+        (["--criterion=sentence_prediction_with_head_l0"], "needs a model with head gates"),
+        (["--head-gates=cross"], "--head-gates: this model has no cross attention"),
+        (["--finetune-from-model={pruned}", "--pooling-heads=2"], "give the --pooling-heads"),
+    ],
+)
+def test_a_wrong_option_stops_training_with_one_sentence(data, pruned, tmp_path, options, message):
+    given = [option.format(pruned=pruned.small) for option in options]
+    result = train(data, tmp_path / "new", *given, check=False)
+    assert result.returncode == 2
+    assert message in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+    assert not list((tmp_path / "new").glob("*.pt"))

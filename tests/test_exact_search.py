@@ -1,0 +1,359 @@
+"""fairseq's search where probabilities are exactly zero: what users see of it."""
+
+import logging
+import math
+import subprocess
+import sys
+from argparse import Namespace
+from functools import cache
+
+import pytest
+import torch
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+from fairseq_entmax import mappings
+from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
+from tests.brute_force_search import Toys, every_sequence, search
+from tests.sparse_toys import EOS, NUM_WORDS, PAD, Toy, toy_batch, toy_dictionary
+from tests.support import batch, build_model, tiny_task
+
+A, B, C, D = 4, 5, 6, 7
+# Three sequences: A, A B and C, each with its end, of probability 0.3, 0.3 and 0.4
+THREE = {
+    (): {A: 0.6, C: 0.4},
+    (A,): {EOS: 0.5, B: 0.5},
+    (A, B): {EOS: 1.0},
+    (C,): {EOS: 1.0},
+}
+
+
+@cache
+def task():
+    config = TranslationConfig(source_lang="a", target_lang="b")
+    return TranslationTask(config, toy_dictionary(), toy_dictionary())
+
+
+def told(table, size=NUM_WORDS):
+    """A toy that says what a table says, whatever the source."""
+    toy = Toy(0, size=size)
+    # fairseq asks for what follows impossible words too
+    toy.decoder.table = lambda source, words: table.get(words, {D: 1.0})
+    return toy
+
+
+def make_generator(model, task=task, **options):
+    return task().build_generator([model], Namespace(**{"beam": 5, "max_len_b": 8, **options}))
+
+
+def find(model, sources=((A,),), prefix=None, ids=None, **options):
+    generator = make_generator(model, **options)
+    tokens = None if prefix is None else torch.tensor(prefix)
+    return task().inference_step(
+        generator, [model], toy_batch(sources, ids), prefix_tokens=tokens
+    )
+
+
+def words_of(hypotheses):
+    return [hypothesis["tokens"].tolist()[:-1] for hypothesis in hypotheses]
+
+
+def test_fairseqs_own_search_fails_where_no_more_hypotheses_can_end():
+    generator = make_generator(told(THREE))
+    stock = SequenceGenerator.generate.__wrapped__
+    with pytest.raises(AssertionError, match="8 < 8"):
+        stock(generator, [], toy_batch([[A]]))
+
+
+def test_there_are_fewer_hypotheses_than_asked_for_where_there_are_no_more():
+    (best,) = find(told(THREE), beam=5)
+    assert words_of(best) == [[A, B], [C], [A]]  # by the logarithm for each word
+    assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
+        [math.log(0.3) / 3, math.log(0.4) / 2, math.log(0.3) / 2]
+    )
+
+
+@pytest.mark.parametrize(("beam", "is_exact"), [(1, False), (2, False), (3, True), (5, True)])
+def test_a_search_is_exact_where_the_beam_holds_every_sequence(beam, is_exact):
+    (best,) = find(told(THREE), beam=beam)
+    assert len(best) == min(beam, 3)
+    assert {hypothesis["exact_search"] for hypothesis in best} == {is_exact}
+
+
+@pytest.mark.parametrize(("max_len", "is_exact"), [(1, False), (2, True)])
+def test_a_search_is_not_exact_where_the_greatest_length_cuts_something_off(max_len, is_exact):
+    (best,) = find(told(THREE), beam=3, max_len_b=max_len)
+    assert {hypothesis["exact_search"] for hypothesis in best} == {is_exact}
+    assert len(best) == (3 if is_exact else 2)
+    assert not any(hypothesis["unfinished"] for hypothesis in best)
+
+
+def test_a_search_is_exact_among_the_sequences_that_the_options_allow():
+    (longer,) = find(told(THREE), min_len=2, beam=3)
+    assert words_of(longer) == [[A, B]]
+    assert longer[0]["exact_search"]
+    (begun,) = find(told(THREE), prefix=[[A]], beam=2)
+    assert words_of(begun) == [[A, B], [A]]
+    assert begun[0]["exact_search"]
+
+
+ENDLESS = {(A,) * length: {A: 0.5, B: 0.5} for length in range(9)}
+ENDLESS |= {(*[A] * length, B): {B: 1.0} for length in range(9)}
+ENDLESS |= {(*[A] * one, *[B] * two): {B: 1.0} for one in range(9) for two in range(1, 9)}
+
+
+def test_hypotheses_are_cut_off_where_none_can_end():
+    (best,) = find(told(ENDLESS), beam=2, max_len_b=3, unnormalized=True)
+    assert words_of(best) == [[B, B, B], [A, B, B]]
+    for hypothesis, total in zip(best, (0.5, 0.25), strict=True):
+        assert hypothesis["unfinished"]
+        assert not hypothesis["exact_search"]
+        # The score is that of the words alone
+        assert hypothesis["score"].item() == pytest.approx(math.log(total))
+        assert hypothesis["positional_scores"][-1] == 0.0
+
+
+def test_every_sample_that_cannot_end_is_cut_off():
+    torch.manual_seed(0)
+    (samples,) = find(told(ENDLESS), beam=6, max_len_b=3, sampling=True)
+    assert len(samples) == 6
+    assert all(sample["unfinished"] and len(sample["tokens"]) == 4 for sample in samples)
+
+
+def test_no_end_before_the_least_length_cuts_off_what_has_no_other_word():
+    (best,) = find(told({(): {A: 1.0}, (A,): {EOS: 1.0}}), min_len=3)
+    assert words_of(best) == [[A]]
+    assert best[0]["unfinished"]
+
+
+def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
+    table = {**THREE, (B,): {D: 0.2, C: 0.8}, (B, D): {EOS: 1.0}, (B, C): {EOS: 1.0}}
+    (best,) = find(told(table), prefix=[[B]], unnormalized=True)
+    assert words_of(best) == [[B, C], [B, D]]
+    assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
+        [math.log(0.8), math.log(0.2)]
+    )
+    assert [hypothesis["impossible_prefix"] for hypothesis in best] == [1, 1]
+    assert best[0]["exact_search"]
+
+
+@pytest.mark.parametrize("prefix", [[EOS], [A, EOS], [B, EOS]])
+def test_a_prefix_with_its_end_is_one_hypothesis(prefix):
+    (best,) = find(told(THREE), prefix=[prefix], beam=4)
+    assert words_of(best) == [prefix[:-1]]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"diverse_beam_groups": 2}, {"diversity_rate": 0.3}, {"match_source_len": True}],
+    ids=lambda options: ",".join(options) or "beam",
+)
+def test_sentences_of_a_batch_do_not_disturb_each_other(options):
+    model, sources = Toy(3), [(A, B), (C,), (D, D, A, B), (B,)]
+    # Numbers of a data set, of which fairseq's diverse search makes places in the batch
+    together = find(model, sources, ids=[90, 7, 3, 51], beam=4, **options)
+    for source, hypotheses in zip(sources, together, strict=True):
+        limit = {"max_len_b": 8}
+        (alone,) = find(model, [source], beam=4, **limit, **options)
+        assert words_of(alone) == words_of(hypotheses)
+        scores = [[each["score"].item() for each in best] for best in (alone, hypotheses)]
+        assert scores[0] == pytest.approx(scores[1], abs=1e-5)
+
+
+def test_a_diverse_search_punishes_no_word_that_another_group_does_not_have():
+    # The first group has one word; what else its beam might hold is impossible
+    table = {(): {A: 1.0}, (A,): {EOS: 0.4, B: 0.6}, (A, B): {EOS: 1.0}}
+    model = told(table)
+    (best,) = find(model, beam=4, diverse_beam_groups=2, diverse_beam_strength=0.5)
+    assert sorted(words_of(best)) == [[A], [A, B]]
+    assert all(math.isfinite(hypothesis["score"]) for hypothesis in best)
+
+
+def test_a_language_model_of_weight_zero_says_nothing():
+    class Silent(torch.nn.Module):
+        def forward(self, tokens):
+            return (tokens,)
+
+        def get_normalized_probs(self, net_output, log_probs, sample=None):
+            size = (*net_output[0].shape, NUM_WORDS)
+            return torch.full(size, -math.inf)
+
+    model = told(THREE)
+    arguments = Namespace(beam=3, max_len_b=8)
+    extra = {"lm_model": Silent(), "lm_weight": 0.0}
+    generator = task().build_generator([model], arguments, extra_gen_cls_kwargs=extra)
+    (best,) = task().inference_step(generator, [model], toy_batch([[A]]))
+    assert words_of(best) == words_of(find(model, beam=3)[0])
+
+
+def test_alignments_are_made_of_the_hypotheses_that_there_are():
+    model = told(THREE)
+    (best, other) = find(model, [(A, B), (C,)], beam=5, print_alignment="hard")
+    assert isinstance(make_generator(model, print_alignment="hard"), SequenceGeneratorWithAlignment)
+    for hypotheses in (best, other):
+        assert words_of(hypotheses) == [[A, B], [C], [A]]
+        assert all(len(hypothesis["alignment"]) for hypothesis in hypotheses)
+        assert not any("is_filler" in hypothesis for hypothesis in hypotheses)
+
+
+@pytest.mark.parametrize("size", [10, 11, 14])
+@pytest.mark.parametrize("beam", [4, 8, 13])
+def test_a_beam_as_wide_as_the_dictionary_ends_well(size, beam):
+    model = Toy(6, longest=4, size=size)
+    dictionary = toy_dictionary(size)
+    small = TranslationTask(
+        TranslationConfig(source_lang="a", target_lang="b"), dictionary, dictionary
+    )
+    arguments = Namespace(beam=beam, max_len_b=6)
+    generator = small.build_generator([model], arguments)
+    (best,) = small.inference_step(generator, [model], toy_batch([[A, B]]))
+    toys = Toys([model.table], (A, B, EOS), max_len=6)
+    found = {tuple(hypothesis["tokens"].tolist()) for hypothesis in best}
+    everything = {words for words, _ in every_sequence(toys)}
+    assert found <= everything
+    assert len(found) == len(best)
+    assert not best[0]["exact_search"] or found == everything
+
+
+# A real model whose output is sparse
+
+
+@cache
+def sparse_model(seed=1, factor=2.0):
+    model = build_model(attn_mapping="entmax15", seed=seed).double()
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(factor)
+
+    def get_normalized_probs(net_output, log_probs, sample=None):
+        probs = mappings.entmax15(net_output[0])
+        return probs.log() if log_probs else probs
+
+    model.get_normalized_probs = get_normalized_probs
+    return model
+
+
+def table_of(model):
+    """Its next words by the whole decoder, without the cache of a search."""
+
+    def table(source, words):
+        with torch.no_grad():
+            tokens, length = torch.tensor([source]), torch.tensor([len(source)])
+            encoded = model.encoder(tokens, length)
+            output = model.decoder(torch.tensor([[EOS, *words]]), encoder_out=encoded)
+            probs = model.get_normalized_probs(output, log_probs=False)[0, -1]
+        return {word: probs[word].item() for word in probs.nonzero().flatten().tolist()}
+
+    return cache(table)
+
+
+@pytest.mark.parametrize("factor", [2.0, 6.0])
+@pytest.mark.parametrize("beam", [1, 4, 11])
+def test_a_real_model_finds_what_a_plain_search_finds(beam, factor):
+    model = sparse_model(factor=factor)
+    table, together = table_of(model), batch([7, 4, 3], [4, 4, 4], left_pad_source=True)
+    for max_len, lenpen in ((3, 1.0), (6, 0.6)):
+        arguments = Namespace(beam=beam, max_len_b=max_len, lenpen=lenpen)
+        generator = tiny_task().build_generator([model], arguments)
+        results = tiny_task().inference_step(generator, [model], together)
+        for source, best in zip(together["net_input"]["src_tokens"], results, strict=True):
+            words = tuple(source[source != PAD].tolist())
+            expected, *flags = search(Toys([table], words, max_len=max_len), beam)
+            expected.sort(key=lambda each: -each[1] / len(each[0]) ** lenpen)
+            found = [tuple(hypothesis["tokens"].tolist()) for hypothesis in best]
+            assert found == [words for words, _ in expected]
+            assert [best[0]["exact_search"], best[0]["unfinished"]] == flags
+            assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
+                [total / len(words) ** lenpen for words, total in expected], abs=1e-4
+            )
+
+
+def test_a_softmax_transformer_is_searched_to_the_bit_as_without_this_package():
+    stock = SequenceGenerator.generate.__wrapped__
+    model, together = build_model("transformer"), batch([7, 4, 3], [4, 4, 4])
+    for options in ({}, {"sampling": True}, {"diverse_beam_groups": 2}, {"diversity_rate": 0.4}):
+        arguments = Namespace(beam=4, max_len_b=9, min_len=2, **options)
+        generator = tiny_task().build_generator([model], arguments)
+        results = []
+        for generate in (SequenceGenerator.generate, stock):
+            torch.manual_seed(1)
+            results.append(generate(generator, [model], together, prefix_tokens=None))
+        for ours, theirs in zip(sum(results[0], []), sum(results[1], []), strict=True):
+            assert not ours["exact_search"]
+            for name in ("tokens", "score", "positional_scores", "attention"):
+                assert torch.equal(ours[name], theirs[name])
+        assert generator.search_counts == SearchCounts(sentences=3)
+
+
+def test_a_generator_is_left_as_it_was():
+    generator = make_generator(told(THREE), diverse_beam_groups=5)
+    before = {name: id(part) for name, part in generator.named_modules()}
+    generator.generate([], toy_batch([[A]]))
+    assert {name: id(part) for name, part in generator.named_modules()} == before
+    assert "step" not in vars(generator.search)
+    assert "forward_decoder" not in vars(generator.model)
+
+
+def test_fairseqs_generator_can_still_be_made_torchscript():
+    generator = tiny_task().build_generator([build_model("transformer")], Namespace(beam=2))
+    together = batch([4, 3], [4, 4])
+    together = {"net_input": {**together["net_input"]}}
+    del together["net_input"]["prev_output_tokens"]
+    scripted = torch.jit.script(generator)(together)
+    found = generator.generate([], together)
+    assert [words_of(best) for best in scripted] == [words_of(best) for best in found]
+
+
+# How many
+
+
+def test_generators_and_blocks_count_exact_searches():
+    wide, narrow = (make_generator(told(THREE), beam=beam) for beam in (3, 2))
+    with count_searches() as all_counts:
+        wide.generate([], toy_batch([[A], [B]]))
+        with count_searches() as inner:
+            narrow.generate([], toy_batch([[A]]))
+    wide.generate([], toy_batch([[A]]))
+    assert all_counts == SearchCounts(sentences=3, exact=2, sparse=3)
+    assert inner == SearchCounts(sentences=1, exact=0, sparse=1)
+    assert wide.search_counts == SearchCounts(sentences=3, exact=3, sparse=3)
+
+
+def test_a_command_logs_at_its_end_how_many_searches_were_exact(caplog):
+    def main():
+        find(told(THREE), [[A], [B]], beam=3)
+        find(told(THREE), [[A]], beam=1)
+        return "what it returns"
+
+    with caplog.at_level(logging.INFO):
+        assert reporting(main) == "what it returns"
+    assert caplog.messages == [
+        "exact search: 2 of 3 sentences (66.7%), whose beam held every sequence of non-zero "
+        "probability"
+    ]
+
+
+def test_a_command_says_once_what_was_cut_off_and_what_was_impossible(caplog):
+    with caplog.at_level(logging.INFO):
+        reporting(lambda: find(told(ENDLESS), [[A], [B]], max_len_b=3))
+        reporting(lambda: find(told({**THREE, (B,): {EOS: 1.0}}), prefix=[[B]]))
+    warnings = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert len(warnings) == 2
+    assert warnings[0].startswith("2 of 2 sentences have no hypothesis of non-zero probability")
+    assert "probability zero in 1 of 1 sentences" in warnings[1]
+
+
+def test_a_command_says_nothing_of_models_without_zeros(caplog):
+    with caplog.at_level(logging.INFO):
+        reporting(lambda: find(Toy(0, dense=True), [[A], [B]]))
+    assert caplog.messages == []
+
+
+def test_both_of_fairseqs_commands_report():
+    script = (
+        "import fairseq_entmax.models, fairseq_cli.generate as g, fairseq_cli.interactive as i;"
+        "print(g._main._is_changed, i.main._is_changed)"
+    )
+    result = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert result.stdout.split() == ["True", "True"]

@@ -1,0 +1,316 @@
+"""Language models through fairseq's own commands, on the English side of a slice of the corpus."""
+
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from types import SimpleNamespace
+
+import pytest
+import torch
+from fairseq.models.transformer_lm import TransformerLanguageModel
+
+from fairseq_entmax.models import EntmaxTransformerLanguageModel
+from fairseq_entmax.models.head_record import read_record
+from tests.commands import COMMANDS, USER_DIR, hypotheses, logged, run
+
+pytestmark = pytest.mark.slow
+
+MODEL = [
+    "--decoder-layers=2",
+    "--decoder-embed-dim=32",
+    "--decoder-ffn-embed-dim=32",
+    "--decoder-attention-heads=4",
+    "--share-decoder-input-output-embed",
+]
+TRAINING = [
+    "--task=language_modeling",
+    "--optimizer=adam",
+    "--lr=0.003",
+    "--tokens-per-sample=48",
+    "--max-tokens=768",
+    "--required-batch-size-multiple=1",
+    "--num-workers=0",
+    "--no-epoch-checkpoints",
+    "--log-format=json",
+    "--log-interval=1",
+    "--seed=3",
+]
+BUDGET = 3
+GATED = [
+    "--criterion=cross_entropy_with_head_l0",
+    "--head-gates=decoder-self",
+    f"--target-heads={BUDGET}",
+    "--decide-heads-at=12",
+    "--max-update=16",
+    "--save-interval-updates=2",
+]
+
+
+@pytest.fixture(scope="module")
+def text(data, tmp_path_factory):
+    """The English side in fairseq's form for language models, with the dictionary of both."""
+    folder = tmp_path_factory.mktemp("text")
+    prefixes = [f"--{split}pref={data}/{split}.bpe.en" for split in ("train", "valid", "test")]
+    dictionary = f"--srcdict={data}/bin/dict.en.txt"
+    run("fairseq-preprocess", "--only-source", *prefixes, dictionary, f"--destdir={folder}/bin")
+    return folder / "bin"
+
+
+def options_of(text, save_dir, *options, arch="entmax_transformer_lm_gpt"):
+    own = [f"--user-dir={USER_DIR}", f"--arch={arch}", f"--save-dir={save_dir}"]
+    return [text, *own, *MODEL, *TRAINING, *options]
+
+
+def train(text, save_dir, *options, **kwargs):
+    return run("fairseq-train", *options_of(text, save_dir, *options, **kwargs))
+
+
+def weights(path):
+    return torch.load(path)["model"]
+
+
+def evaluate(text, path, *options):
+    """The loss of a token in bits, and the output."""
+    given = [f"--path={path}", "--task=language_modeling", "--tokens-per-sample=48", *options]
+    output = run("fairseq-eval-lm", text, f"--user-dir={USER_DIR}", *given).stderr
+    return float(re.search(r"Loss \(base 2\): ([\d.]+)", output)[1]), output
+
+
+def continued(text, path, lines="<prefix>\n", *options):
+    """What the model writes after each line."""
+    given = [f"--path={path}", "--task=language_modeling", "--beam=3", "--max-len-b=20", *options]
+    return run("fairseq-interactive", text, f"--user-dir={USER_DIR}", *given, stdin=lines).stdout
+
+
+@pytest.fixture(scope="module")
+def gated(text, tmp_path_factory):
+    """A model trained to a budget of heads, and what pruning made of it."""
+    folder = tmp_path_factory.mktemp("gated")
+    log = train(text, folder / "straight", *GATED)
+    path, small = folder / "straight" / "checkpoint_last.pt", folder / "small.pt"
+    report = run("fairseq-entmax", "prune", path, "--output", small)
+    return SimpleNamespace(folder=folder, log=log, path=path, small=small, report=report.stdout)
+
+
+def lines_of(data, number=4):
+    """The first three pieces of some verses."""
+    verses = (data / "test.bpe.en").read_text(encoding="utf-8").splitlines()[:number]
+    return "".join(" ".join(verse.split()[:3]) + "\n" for verse in verses)
+
+
+# -- the control -------------------------------------------------------------------------
+
+
+def test_a_model_with_softmax_is_fairseqs_in_training_evaluation_and_generation(
+    data, text, tmp_path
+):
+    logs, evaluated, written = [], [], []
+    for name, arch, options in (
+        ("stock", "transformer_lm_gpt", []),
+        ("ours", "entmax_transformer_lm_gpt", ["--attn-mapping=softmax"]),
+    ):
+        log = train(text, tmp_path / name, "--max-update=6", *options, arch=arch)
+        logs.append([line["loss"] for line in logged(log, "train_inner")])
+        path = tmp_path / name / "checkpoint_last.pt"
+        loss, output = evaluate(text, path, "--output-word-probs", "--context-window=8")
+        words = [line for line in output.splitlines() if re.search(r"\[-\d", line)]
+        evaluated.append((loss, words))
+        written.append(re.findall(r"^[HP]-.*", continued(text, path, lines_of(data)), re.M))
+    assert len(logs[0]) == 6
+    assert logs[0] == logs[1]
+    ours, stock = (weights(tmp_path / name / "checkpoint_last.pt") for name in ("ours", "stock"))
+    assert ours.keys() == stock.keys()
+    assert all(torch.equal(ours[name], value) for name, value in stock.items())
+    assert len(evaluated[0][1]) > 20
+    assert evaluated[0] == evaluated[1]
+    assert len(written[0]) == 8
+    assert written[0] == written[1]
+    goes_on = train(
+        text,
+        tmp_path / "entmax",
+        "--max-update=7",
+        f"--restore-file={tmp_path / 'stock' / 'checkpoint_last.pt'}",
+    )
+    assert "has no value for 2 learned parameters" in goes_on.stdout + goes_on.stderr
+    (last,) = logged(goes_on, "train_inner")
+    assert float(last["loss"]) < float(logs[0][0])
+
+
+# -- gates, pruning and what comes after ---------------------------------------------------
+
+
+def test_a_training_ends_with_the_budget_and_its_pruned_model_has_the_same_losses(text, gated):
+    assert float(logged(gated.log, "valid")[-1]["valid_heads_open"]) == BUDGET
+    assert re.search(rf"^heads decoder-self +8 +{BUDGET}  ", gated.report, re.MULTILINE)
+    rows = json.loads(run("fairseq-entmax", "alpha", gated.small, "--json").stdout)
+    assert sum(row["heads"] for row in rows) == BUDGET
+    for options in ([], ["--context-window=16"], ["--sample-break-mode=eos"]):
+        before, _ = evaluate(text, gated.path, *options)
+        after, _ = evaluate(text, gated.small, *options)
+        assert after == pytest.approx(before, abs=1e-4)
+        assert 0 < after < math.log2(600)
+
+
+def test_the_pruned_model_goes_on_from_prefixes_as_the_gated_one_does(data, text, gated):
+    lines = lines_of(data)
+    outputs = [continued(text, path, lines) for path in (gated.path, gated.small)]
+    texts = [hypotheses(output) for output in outputs]
+    assert texts[0] == texts[1]
+    assert len(texts[0]) == 4
+    for sentence, prefix in zip(texts[1].values(), lines.splitlines(), strict=True):
+        assert sentence.startswith(prefix)
+    given = [f"--path={gated.small}", "--task=language_modeling", "--prefix-size=2"]
+    options = [*given, "--sample-break-mode=eos", "--max-len-b=20", "--gen-subset=test", "--beam=2"]
+    generated = run("fairseq-generate", text, f"--user-dir={USER_DIR}", *options).stdout
+    assert len(hypotheses(generated)) == 24
+
+
+def test_training_goes_on_from_the_pruned_model_with_its_heads(text, gated, tmp_path):
+    printed = run("fairseq-entmax", "prune", gated.small, "--print-config").stdout
+    counts = re.search(r"--decoder-self-attn-heads (\S+)", printed)[1]
+    start = f"--finetune-from-model={gated.small}"
+    for name, options in (("told", [f"--decoder-self-attn-heads={counts}"]), ("taken", [])):
+        train(text, tmp_path / name, start, "--max-update=2", *options)
+    told, taken = (weights(tmp_path / n / "checkpoint_last.pt") for n in ("told", "taken"))
+    assert all(torch.equal(told[name], value) for name, value in taken.items())
+    rows = sum(v.size(0) for k, v in taken.items() if k.endswith("self_attn.q_proj.weight"))
+    assert rows == BUDGET * 8
+
+
+def test_a_training_that_is_killed_goes_on_as_if_it_had_not_been(text, gated):
+    killed = gated.folder / "killed"
+    command = [COMMANDS / "fairseq-train", *options_of(text, killed, *GATED), "--cpu"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env=environment, **silent)
+    wanted, deadline = re.compile(r"checkpoint_\d+_6\.pt"), time.monotonic() + 300
+    while not (killed.is_dir() and any(wanted.fullmatch(p.name) for p in killed.iterdir())):
+        assert process.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (middle,) = killed.glob("checkpoint_*_6.pt")
+    middle.replace(killed / "checkpoint_last.pt")
+    train(text, killed, *GATED)
+    ours = weights(killed / "checkpoint_last.pt")
+    for name, value in weights(gated.path).items():
+        assert torch.equal(value, ours[name]), name
+
+
+def test_the_hub_interface_samples_and_scores_with_a_pruned_model(data, text, gated):
+    settings = {"user_dir": str(USER_DIR), "data_name_or_path": str(text)}
+    folder, name = str(gated.small.parent), gated.small.name
+    for kind in (TransformerLanguageModel, EntmaxTransformerLanguageModel):
+        hub = kind.from_pretrained(folder, name, **settings)
+        assert isinstance(hub.models[0], EntmaxTransformerLanguageModel)
+        prefix = lines_of(data, 1).strip()
+        written = hub.sample(prefix, beam=2, max_len_b=15)
+        assert written.startswith(prefix)
+        scored = hub.score(prefix)
+        assert scored["positional_scores"].shape == (3,)
+        assert (scored["positional_scores"] < 0).all()
+    tokens = hub.encode(prefix)
+    with torch.no_grad():
+        read = torch.cat([tokens.new_tensor([hub.tgt_dict.eos()]), tokens[:-1]])
+        logits, _ = hub.models[0].eval()(read[None])
+    expected = logits.log_softmax(-1)[0].gather(1, tokens[:, None])[:, 0]
+    torch.testing.assert_close(scored["positional_scores"], expected[: len(scored["tokens"])])
+
+
+# -- YAML ----------------------------------------------------------------------------------
+
+YAML = """
+common: {{cpu: true, user_dir: {user_dir}, seed: 3, log_format: json}}
+task: {{_name: language_modeling, data: {data}, tokens_per_sample: 48}}
+dataset: {{max_tokens: 768, num_workers: 0, required_batch_size_multiple: 1}}
+criterion: {{_name: cross_entropy}}
+optimization: {{max_update: 4, lr: [0.003]}}
+optimizer: {{_name: adam}}
+lr_scheduler: {{_name: fixed}}
+checkpoint: {{save_dir: {save_dir}, no_epoch_checkpoints: true}}
+model:
+  _name: entmax_transformer_lm_gpt
+  decoder_layers: 2
+  decoder_embed_dim: 32
+  decoder_ffn_embed_dim: 32
+  decoder_attention_heads: 4
+  share_decoder_input_output_embed: true
+  attn_mapping: [entmax, sparsemax]
+  decoder_learned_pos: true
+"""
+
+
+def hydra(tmp_path, text, *overrides):
+    settings = {"user_dir": USER_DIR, "data": text, "save_dir": tmp_path / "saved"}
+    (tmp_path / "lm.yaml").write_text(YAML.format(**settings), encoding="utf-8")
+    command = [COMMANDS / "fairseq-hydra-train", "--config-dir", tmp_path, "--config-name", "lm"]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    return subprocess.run(
+        [*command, *overrides],
+        **{"cwd": tmp_path, "env": environment, "capture_output": True, "text": True},
+        check=False,
+    )
+
+
+def test_yaml_trains_what_the_same_options_train(text, tmp_path):
+    result = hydra(tmp_path, text)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    path = tmp_path / "saved" / "checkpoint_last.pt"
+    options = ["--attn-mapping=entmax,sparsemax", "--decoder-learned-pos", "--max-update=4"]
+    train(text, tmp_path / "command", *options)
+    ours, expected = weights(path), weights(tmp_path / "command" / "checkpoint_last.pt")
+    assert ours.keys() == expected.keys()
+    assert all(torch.equal(ours[name], value) for name, value in expected.items())
+    assert ours["decoder.embed_positions.weight"].size(0) == 48 + 2  # --tokens-per-sample
+    record = read_record(tmp_path / "saved" / "alpha.jsonl")[-1]
+    assert list(record["alpha"]) == ["decoder-self"]
+    assert evaluate(text, path)[0] < math.log2(600)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["+model.cross_attn_mapping=softmax"], "this model has no cross attention"),
+        (["+model.adaptive_softmax_cutoff='9999'"], "9999: the dictionary has"),
+        (["criterion._name=adaptive_loss"], "needs a model with --adaptive-softmax-cutoff"),
+        (["+model.attn_maping=softmax"], "model.attn_maping is no option of this model"),
+    ],
+)
+def test_yaml_is_refused_in_one_sentence(text, tmp_path, overrides, message):
+    ddp = "distributed_training.ddp_backend=legacy_ddp"
+    result = hydra(tmp_path, text, ddp, *overrides)
+    assert result.returncode == 2
+    assert re.search(rf"^fairseq-hydra-train: error: .*{re.escape(message)}", result.stderr, re.M)
+
+
+# -- what is refused on the command line ---------------------------------------------------
+
+
+def test_wrong_options_and_data_are_refused_before_anything_is_made(data, text, tmp_path):
+    broken = tmp_path / "broken"
+    broken.mkdir()
+    for file in text.iterdir():
+        (broken / file.name).write_bytes(file.read_bytes())
+    (broken / "train.idx").write_bytes((text / "train.idx").read_bytes()[:-1])
+    empty = tmp_path / "empty"
+    empty.mkdir()
+    (empty / "dict.txt").write_bytes((text / "dict.txt").read_bytes())
+    cases = [
+        (text, ["--freeze-decoder"], "--freeze-decoder leaves a model nothing to train"),
+        (text, ["--criterion=adaptive_loss"], "needs a model with --adaptive-softmax-cutoff"),
+        (text, ["--adaptive-softmax-cutoff=9999"], "9999: the dictionary has"),
+        (broken, [], f"{broken}/train.idx is damaged"),
+        (empty, [], f"there is no data set {empty}/train.idx: run fairseq-preprocess"),
+        (data / "bin", [], f"there is no dictionary {data}/bin/dict.txt, it is missing: run"),
+    ]
+    for folder, options, message in cases:
+        given = options_of(folder, tmp_path / "none", *options)
+        result = run("fairseq-train", *given, check=False)
+        assert result.returncode == 2
+        assert f"fairseq-train: error: {message}" in result.stderr.replace("--criterion adapt", "")
+    assert not (tmp_path / "none").exists()
