@@ -82,9 +82,7 @@ def append_text(archive: Path, member: str, file: Path) -> None:
                 try:
                     line.decode("utf-8")
                 except UnicodeDecodeError as error:
-                    raise ValueError(
-                        f"{archive}: line {number} of {member} is no UTF-8"
-                    ) from error
+                    raise ValueError(f"{archive}: line {number} of {member} is no UTF-8") from error
                 out.write(line)
             if not line.endswith(b"\n"):
                 raise ValueError(f"{archive}: {member} does not end with a line's end")

@@ -136,7 +136,8 @@ def main(arguments: list[str] | None = None) -> None:
         part = share(options.batch_tokens, options.most_tokens, processes, nodes)
         if options.block_tokens is None:
             train, valid = (
-                longest_sides(options.data, split, options.languages) for split in ("train", "valid")
+                longest_sides(options.data, split, options.languages)
+                for split in ("train", "valid")
             )
             note = left_out(part, train, options.most_tokens)
         else:

@@ -95,7 +95,9 @@ class Perplexity:
     lines: int
 
 
-def measure(scores: Iterable[tuple[str, float]], text: Text, subwords: int, name: str) -> Perplexity:
+def measure(
+    scores: Iterable[tuple[str, float]], text: Text, subwords: int, name: str
+) -> Perplexity:
     """Measure a model by the log-probabilities of all subwords of a text.
 
     Args:
@@ -119,7 +121,9 @@ def measure(scores: Iterable[tuple[str, float]], text: Text, subwords: int, name
             "of probability 0, with which the perplexity is infinite; its messages are in that file"
         )
     if not math.isfinite(nats):
-        raise ValueError(f"{name} has a probability that is 0 or no number: no perplexity is finite")
+        raise ValueError(
+            f"{name} has a probability that is 0 or no number: no perplexity is finite"
+        )
     return Perplexity(
         word_perplexity=math.exp(nats / (text.words + text.lines)),
         subword_perplexity=math.exp(nats / subwords),

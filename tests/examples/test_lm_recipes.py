@@ -14,6 +14,7 @@ import pytest
 from tests import preloaded
 from tests.examples import lm_miniatures, miniatures
 from tests.examples.serving import serve
+from tests.examples.test_recipe_splits import split as verses
 from tests.examples.test_recipes import (
     EXAMPLES,
     PATH,
@@ -24,7 +25,6 @@ from tests.examples.test_recipes import (
     lines,
     run,
 )
-from tests.examples.test_recipe_splits import split as verses
 
 # A model of width 32, and cutoffs within the vocabulary of the miniatures
 TINY = [
@@ -146,7 +146,8 @@ def test_a_training_that_was_killed_ends_as_one_that_was_not(trained, tmp_path):
 @pytest.mark.slow
 def test_a_language_model_is_pruned_judged_and_goes_on_with_a_text(trained):
     folder, _ = trained
-    options = ["--output", folder.parents[1], *OPTIONS, "--pruning-updates", 6, "--budgets", "all=3"]
+    options = ["--output", folder.parents[1], *OPTIONS]
+    options += ["--pruning-updates", 6, "--budgets", "all=3"]
     trial = {**TRIAL, "PRUNE_LAYERS": "2", "PRUNE_HEADS": "4"}
     run("wikitext103", "prune.sh", *options, "--", *ADAPTIVE, *ON_THE_WAY, **trial)
     with (folder.parents[1] / "pruning.tsv").open(encoding="utf-8", newline="") as file:
@@ -184,9 +185,7 @@ def few_verses(bible, tmp_path_factory):
     texts = [f"--{split}pref={folder / 'spm' / split}.en" for split in ("train", "valid", "test")]
     dictionary = f"--srcdict={bible / 'data-bin' / 'dict.txt'}"
     command = ["--only-source", *texts, dictionary, f"--destdir={folder / 'data-bin'}"]
-    preloaded.run(
-        "fairseq-preprocess", command, environment(), capture_output=True, check=True
-    )
+    preloaded.run("fairseq-preprocess", command, environment(), capture_output=True, check=True)
     (folder / "data-bin" / ".done").touch()
     return folder
 
