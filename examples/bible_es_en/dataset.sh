@@ -8,16 +8,8 @@ SUBWORDS=sentencepiece:2000
 # The quickstart's folder has this recipe's data
 DEFAULT_OUTPUT=$ROOT/quickstart
 
-CORPUS=$RECIPE/data/bible.es-en.tsv.xz
-SPLIT_SEED=1 VALID=1000 TEST=1000
-SPLITS_FROM=("$(sha256_of "$CORPUS")" "$(sha256_of "$RECIPE/split.py")" "$SPLIT_SEED" "$VALID" "$TEST")
-
-splits() {
-    [[ ${SPLITS_FROM[0]} == "$(cut -d' ' -f1 "$RECIPE/data/SHA256SUMS")" ]] ||
-        die "$CORPUS has the SHA-256 ${SPLITS_FROM[0]}, expected $(cut -d' ' -f1 "$RECIPE/data/SHA256SUMS"): the file is damaged, fetch it anew"
-    python3 "$RECIPE/split.py" "$CORPUS" "$1" \
-        --valid "$VALID" --test "$TEST" --seed "$SPLIT_SEED"
-}
+# shellcheck source=examples/bible_es_en/corpus.sh
+source "$ROOT/examples/bible_es_en/corpus.sh"
 
 BATCH_TOKENS=1250 MOST_TOKENS=1250
 LENGTH_UNIT=epochs LENGTH=7

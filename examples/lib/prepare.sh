@@ -41,9 +41,10 @@ case $PIECES in
 spm) modules=(sentencepiece) ;;
 bpe) modules=(subword_nmt) ;;
 words) modules=() && require_commands fairseq-entmax ;;
+*) modules=() ;;
 esac
 if [[ $TOKENIZER != none ]]; then modules+=(sacremoses); fi
-if [[ $TOKENIZER != none && " $SOURCE $TARGET " == *" ja "* ]]; then modules+=(sudachipy sudachidict_core); fi
+if [[ $TOKENIZER != none && " ${SIDES[*]} " == *" ja "* ]]; then modules+=(sudachipy sudachidict_core); fi
 require_modules ${modules[@]+"${modules[@]}"}
 hold_lock "$output"
 
@@ -78,6 +79,13 @@ add() {
         "$output/text.tmp/$split" "${@:4}" || die "cannot take $split from $2: the message is above"
 }
 
+# add_text SPLIT ARCHIVE MEMBER: appends a text, as it is in the archive, to a split of one text
+add_text() {
+    have "$2"
+    python3 "$TOOLS/corpora.py" text "$ARCHIVE_PATH" "$3" "$output/text.tmp/$1.$SOURCE" ||
+        die "cannot take $1 from $2: the message is above"
+}
+
 # --- text/: the splits, as they are in the corpora ---------------------------
 
 rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
@@ -94,13 +102,16 @@ else
     begin_dir "$output/text"
     splits "$output/text.tmp"
     for split in train valid "${TEST_SETS[@]}"; do
-        [[ -s $output/text.tmp/$split.$SOURCE && -s $output/text.tmp/$split.$TARGET ]] ||
-            die "the split $split has no sentences"
+        for side in "${SIDES[@]}"; do
+            [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no sentences"
+        done
     done
     finish_dir "$output/text" "$step"
 fi
+units=pairs
+if ((${#SIDES[@]} == 1)); then units=lines; fi
 for split in train valid "${TEST_SETS[@]}"; do
-    say "$split: $(wc -l <"$output/text/$split.$SOURCE") pairs"
+    say "$split: $(wc -l <"$output/text/$split.$SOURCE") $units"
 done
 
 # --- tok/: words with spaces between them ------------------------------------
@@ -134,7 +145,7 @@ number=${SUBWORDS#*:}
 
 learn_sentencepiece() {
     python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
-        "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET"
+        "${SIDES[@]/#/$output/$WORDS/train.}"
 }
 
 cut_by_sentencepiece() {
@@ -150,11 +161,11 @@ codes_of() {
 learn_merges() {
     local language
     if [[ $SUBWORDS == joint:* ]]; then
-        cat "$output/$WORDS/train.$SOURCE" "$output/$WORDS/train.$TARGET" |
+        cat "${SIDES[@]/#/$output/$WORDS/train.}" |
             subword-nmt learn-bpe -s "$number" -o "$output/bpe.tmp/codes"
         return
     fi
-    for language in "$SOURCE" "$TARGET"; do
+    for language in "${SIDES[@]}"; do
         subword-nmt learn-bpe -s "$number" -i "$output/$WORDS/train.$language" \
             -o "$output/bpe.tmp/codes.$language" || return
     done
@@ -188,16 +199,19 @@ case $PIECES in
 spm) learn=learn_sentencepiece cut=cut_by_sentencepiece step_tool=$(sha256_of "$TOOLS/bpe.py") ;;
 bpe) learn=learn_merges cut=cut_by_merges step_tool=$(sha256_of "$TOOLS/bpe.py")$(python3 -c 'from importlib.metadata import version; print(version("subword-nmt"))') ;;
 words) learn=learn_words cut=true step_tool=$MARKERS ;;
+*) step_tool='' ;;
 esac
 step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${keep[@]+"${keep[@]}"})
-if is_done "$output/$PIECES/.done" "$step"; then
+if [[ $PIECES == "$WORDS" ]]; then
+    say "subwords: none, every word of the training text is in the dictionary"
+elif is_done "$output/$PIECES/.done" "$step"; then
     say "subwords: done before"
 else
     say "subwords: $SUBWORDS, learned on the training text"
     begin_dir "$output/$PIECES"
     "$learn" || die "the subword model could not be learned: the message is above"
     for split in train valid "${TEST_SETS[@]}"; do
-        for language in "$SOURCE" "$TARGET"; do
+        for language in "${SIDES[@]}"; do
             "$cut" "$split.$language" || die "$split.$language could not be cut: the message is above"
             require_as_many "$output/$WORDS/$split.$language" "$output/$PIECES.tmp/$split.$language"
         done
@@ -209,9 +223,14 @@ fi
 
 joined=()
 if [[ $SUBWORDS != separate:* ]]; then joined=(--joined-dictionary); fi
+if ((${#SIDES[@]} == 1)); then joined=(--only-source); fi
 known=()
 if [[ $PIECES == words ]]; then known=(--srcdict "$output/words/dict.txt"); fi
-tests=$(printf ",$output/$PIECES/%s" "${TEST_SETS[@]}")
+# Of one text the names of the files, of two what they begin with
+end=''
+languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
+if ((${#SIDES[@]} == 1)); then end=.$SOURCE languages=(); fi
+tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
 if is_done "$output/data-bin/.done" "$step"; then
     say "binarise: done before"
@@ -220,8 +239,8 @@ else
     begin_dir "$output/data-bin"
     # Its long listing of settings is in data-bin/preprocess.log for who wants it.
     log=$output/data-bin.tmp/console.log
-    fairseq-preprocess --source-lang "$SOURCE" --target-lang "$TARGET" ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
-        --trainpref "$output/$PIECES/train" --validpref "$output/$PIECES/valid" --testpref "${tests#,}" \
+    fairseq-preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
+        --trainpref "$output/$PIECES/train$end" --validpref "$output/$PIECES/valid$end" --testpref "${tests#,}" \
         --destdir "$output/data-bin.tmp" --workers "$workers" >"$log" 2>&1 || {
         cat "$log" >&2
         die "fairseq-preprocess failed: its messages are above"

@@ -5,6 +5,7 @@
 #
 #   PRUNE_LAYERS PRUNE_HEADS   layers of encoder and decoder, heads in each attention of a layer
 #   PRUNE_BUDGETS              the default of --budgets
+#   PRUNE_ATTENTIONS           array: the attentions of the model, where they are not all three
 #   PRUNE_MODELS               array: the default of --mapping
 #   prune_criterion            function: prints the criterion that prunes a model, which it is told
 #   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
@@ -24,6 +25,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
 # Both can be smaller for a trial
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
+PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
@@ -37,6 +39,18 @@ else
     PRUNE_HELP="Prunes heads of trained models to several budgets, and prints one table: heads left, scores."
 fi
 
+help_on_budgets() {
+    if ((${#PRUNE_ATTENTIONS[@]} == 1)); then
+        printf '  --budgets LIST        heads of all layers to keep, as all=N'
+        return
+    fi
+    cat <<TEXT
+  --budgets LIST        heads to keep: all=N of all three attentions together, encoder=N of the
+                        encoder's alone with the decoder frozen, E/D/C of encoder-self,
+                        decoder-self and cross attention each, - for one that has no gates
+TEXT
+}
+
 prune_help() {
     print_head_comment "$0"
     cat <<TEXT
@@ -46,9 +60,7 @@ $PRUNE_HELP
   prune.sh [options] [-- options of fairseq-train]
 
   --mapping SPEC        only this attention mapping or model (default: ${PRUNE_MODELS[*]})
-  --budgets LIST        heads to keep: all=N of all three attentions together, encoder=N of the
-                        encoder's alone with the decoder frozen, E/D/C of encoder-self,
-                        decoder-self and cross attention each, - for one that has no gates
+$(help_on_budgets)
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the trainings from scratch (default: $LENGTH)
   --pruning-updates N   updates of the fine-tuning in which heads are pruned (default: $PRUNE_UPDATES)
@@ -90,7 +102,8 @@ if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
 plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$PRUNE_UPDATES" \
-    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS") || exit
+    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS" \
+    ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
 budget_names=()
 declare -A gates_of=() # name of a budget to the options that prune to it
 {

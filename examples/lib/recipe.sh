@@ -3,10 +3,11 @@
 #
 # Sets RECIPE (the recipe's folder), ROOT (the project's) and, from RECIPE/dataset.sh:
 #
-#   SOURCE TARGET     the languages
+#   SOURCE TARGET     the languages; TARGET is empty where there is one text, as of a language model
+#   TASK              array: options that name fairseq's task; a translation where it is empty
 #   ARCHIVES          array: files of ../corpora.tsv that splits needs; empty for a shipped corpus
-#   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or writes the splits itself,
-#                     to the folder that it is given
+#   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or add_text for one text, or writes the
+#                     splits itself, to the folder that it is given
 #   SPLITS_FROM       words that splits depends on beside the archives
 #   TOKENIZER         moses, or none: the text goes to the subword model as it is. Japanese
 #                     is cut by SudachiPy where moses is named
@@ -17,11 +18,13 @@
 #   MAX_WORDS         training pairs with a longer side are left out, and empty ones
 #   SUBWORDS          sentencepiece:N, one model of N pieces; joint:N or separate:N, N merges of
 #                     subword-nmt, learned on both languages together or on each; words:N, the N
-#                     most frequent words, and MARKERS numbers for other words of the source
+#                     most frequent words, and MARKERS numbers for other words of the source;
+#                     none: every word of the training text, as it stands there
 #   TEST_SETS         array: the splits that evaluate.sh scores
 #   BATCH_TOKENS      tokens in the batch of an update, over all processes
 #   MOST_TOKENS       tokens at most that one process takes at a time
 #   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
+#   BLOCK_TOKENS      of one text: tokens of the blocks into which --tokens-per-sample cuts it
 #   MODEL             array: options of fairseq-train that say what the model is
 #   TRAINING          array: those that say how it is trained
 #   GENERATION        array: options of fairseq-generate, such as the beam
@@ -48,6 +51,7 @@ DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
+TASK=()
 TOKENIZER=moses SPEECH='' LOWER=0 KEEP=() FIRST_WORDS=()
 MAX_WORDS=250 MARKERS=0
 TEST_SETS=(test)
@@ -69,11 +73,16 @@ source "$RECIPE/dataset.sh"
 read -r -a trial <<<"${GENERATION_OPTIONS-}"
 GENERATION+=(${trial[@]+"${trial[@]}"})
 
+# The files of a split, by the ends of their names
+SIDES=("$SOURCE" ${TARGET:+"$TARGET"})
+((${#TASK[@]} > 0)) || TASK=(--task translation --source-lang "$SOURCE" --target-lang "$TARGET")
+
 # Where the text lies that the subword model reads, and what is cut by it
 if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi
 case $SUBWORDS in
 sentencepiece:*) PIECES=spm REMOVE_BPE=(--remove-bpe sentencepiece) ;;
 words:*) PIECES=words REMOVE_BPE=() ;;
+none) PIECES=$WORDS REMOVE_BPE=() ;;
 *) PIECES=bpe REMOVE_BPE=(--remove-bpe subword_nmt) ;;
 esac
 explain_failures

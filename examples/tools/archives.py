@@ -6,6 +6,7 @@ import gzip
 import hashlib
 import shutil
 import tarfile
+import tempfile
 import zipfile
 import zlib
 from pathlib import Path
@@ -65,6 +66,26 @@ def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
         extract(opened, f"{archive}!{name}", dict(zip(inside, files, strict=True)))
     middle.unlink()
     return files
+
+
+def append_text(archive: Path, member: str, file: Path) -> None:
+    """Append a member of an archive, as it is, to a file.
+
+    Raises:
+        ValueError: the archive is damaged or another one, or the member is no whole UTF-8 text.
+    """
+    with tempfile.TemporaryDirectory(dir=file.parent) as folder:
+        (unpacked,) = unpack(archive, [member], Path(folder))
+        with unpacked.open("rb") as lines, file.open("ab") as out:
+            line = b"\n"
+            for number, line in enumerate(lines, start=1):
+                try:
+                    line.decode("utf-8")
+                except UnicodeDecodeError as error:
+                    raise ValueError(f"{archive}: line {number} of {member} is no UTF-8") from error
+                out.write(line)
+            if not line.endswith(b"\n"):
+                raise ValueError(f"{archive}: {member} does not end with a line's end")
 
 
 def check(path: Path) -> None:

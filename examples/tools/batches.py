@@ -1,9 +1,11 @@
 """The batch of an update, shared by the processes of a training.
 
 batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
+batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
-fairseq-train, and on a second line which training pairs are left out, where some are.
+fairseq-train, and on a second line which training pairs are left out, where some are. One text, of
+a language model, is cut into blocks.
 """
 
 from __future__ import annotations
@@ -46,6 +48,13 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
 
 
+def block_lengths(folder: Path, split: str, block_tokens: int) -> numpy.ndarray:
+    """The tokens of each block of a text, shape (blocks,): all are full but the last."""
+    tokens = int(sizes(folder / f"{split}.idx").sum())
+    full, rest = divmod(tokens, block_tokens)
+    return numpy.array([block_tokens] * full + [rest] * (rest > 0))
+
+
 @dataclass(frozen=True)
 class Share:
     """What each process takes of a batch.
@@ -84,12 +93,15 @@ def share(batch_tokens: int, most_tokens: int, processes: int, nodes: int = 1) -
     return Share(world, update_freq, max_tokens)
 
 
-def left_out(part: Share, lengths: numpy.ndarray, most_tokens: int) -> str | None:
+def left_out(
+    part: Share, lengths: numpy.ndarray, most_tokens: int, what: str = "training pairs"
+) -> str | None:
     """Say which training pairs are longer than a process takes at a time; None: not one is.
 
     Args:
-        lengths: tokens of the longer side of each training pair.
+        lengths: tokens of the longer side of each training pair, or of each block of a text.
         most_tokens: what --most-tokens is, for the message.
+        what: they are, for the message.
 
     Raises:
         UsageError: more than `MOST_LEFT_OUT` of a hundred are longer.
@@ -99,7 +111,7 @@ def left_out(part: Share, lengths: numpy.ndarray, most_tokens: int) -> str | Non
         return None
     found = (
         f"{part.world} process(es) take {part.max_tokens} tokens at a time, and {too_long} of "
-        f"{len(lengths)} training pairs are longer"
+        f"{len(lengths)} {what} are longer"
     )
     if 100 * too_long > MOST_LEFT_OUT * len(lengths):
         raise UsageError(
@@ -112,7 +124,8 @@ def left_out(part: Share, lengths: numpy.ndarray, most_tokens: int) -> str | Non
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("data", type=Path, help="folder of binarised data")
-    parser.add_argument("languages", nargs=2)
+    parser.add_argument("languages", nargs="*", help="two; none where there is one text")
+    parser.add_argument("--block-tokens", type=int, help="of the blocks of one text")
     parser.add_argument("--batch-tokens", type=int, required=True, help="of all processes")
     parser.add_argument("--most-tokens", type=int, required=True, help="of one, at a time")
     parser.add_argument("--processes", type=int, default=1, help="on each machine")
@@ -121,10 +134,20 @@ def main(arguments: list[str] | None = None) -> None:
     with one_sentence():
         processes, nodes = options.processes, options.nodes
         part = share(options.batch_tokens, options.most_tokens, processes, nodes)
-        train = longest_sides(options.data, "train", options.languages)
-        note = left_out(part, train, options.most_tokens)
+        if options.block_tokens is None:
+            train, valid = (
+                longest_sides(options.data, split, options.languages)
+                for split in ("train", "valid")
+            )
+            note = left_out(part, train, options.most_tokens)
+        else:
+            train, valid = (
+                block_lengths(options.data, split, options.block_tokens)
+                for split in ("train", "valid")
+            )
+            note = left_out(part, train, options.most_tokens, "blocks of the training text")
         # fairseq stops at a validation sentence that is longer than this
-        longest_valid = int(longest_sides(options.data, "valid", options.languages).max())
+        longest_valid = int(valid.max())
         max_tokens_valid = max(longest_valid, options.most_tokens)
         print(part.world, part.update_freq, part.max_tokens, max_tokens_valid)
         if note is not None:

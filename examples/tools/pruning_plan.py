@@ -1,6 +1,7 @@
 """What prune.sh trains: the budgets of heads, and the options of fairseq-train that they mean.
 
 pruning_plan.py all=24,encoder=4,2/3/3 --updates 1030 --layers 3 --heads 8 --example all=24
+pruning_plan.py all=4 --updates 600 --layers 2 --heads 4 --example all=4 --attentions decoder-self
 
 Prints when heads are pushed and decided, as options, and then a line a budget: its name as a part
 of a folder's name, and its options, with a tab between them.
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from messages import UsageError, one_sentence
@@ -27,7 +29,7 @@ WITHIN_ALL = re.compile(r"all=([0-9]{1,4})")
 WITHIN_ENCODER = re.compile(r"encoder=([0-9]{1,4})")
 # In place of a number: this attention has no gates, and keeps all its heads
 WITHOUT_GATES = "-"
-OF_EACH = re.compile("/".join([rf"([0-9]{{1,4}}|{WITHOUT_GATES})"] * len(ATTENTIONS)))
+OF_ONE = rf"([0-9]{{1,4}}|{WITHOUT_GATES})"
 
 
 @dataclass(frozen=True)
@@ -66,50 +68,57 @@ def schedule(updates: int) -> tuple[str, ...]:
     return "--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}"
 
 
-def parse_budget(text: str, heads: int) -> Budget:
+def parse_budget(text: str, heads: int, attentions: Sequence[str] = ATTENTIONS) -> Budget:
     """Read one budget.
 
     Args:
-        heads: of each of the three attentions, over all layers: the most that can be kept.
+        heads: of each attention, over all layers: the most that can be kept.
+        attentions: those of the model; the budget of each is in their order.
 
     Raises:
         UsageError: it is none, or keeps more heads than there are.
     """
     within_all, within_encoder = WITHIN_ALL.fullmatch(text), WITHIN_ENCODER.fullmatch(text)
-    of_each = OF_EACH.fullmatch(text)
-    everywhere = ("--head-gates", ",".join(ATTENTIONS), "--target-heads")
-    if within_all and int(within_all[1]) <= len(ATTENTIONS) * heads:
+    of_each = re.fullmatch("/".join([OF_ONE] * len(attentions)), text)
+    everywhere = ("--head-gates", ",".join(attentions), "--target-heads")
+    if within_all and int(within_all[1]) <= len(attentions) * heads:
         return Budget(text, (*everywhere, within_all[1]))
-    if within_encoder and int(within_encoder[1]) <= heads:
+    has_encoder = attentions == ATTENTIONS
+    if has_encoder and within_encoder and int(within_encoder[1]) <= heads:
         target = f"{ATTENTIONS[0]}={within_encoder[1]}"
         encoder = ("--head-gates", ATTENTIONS[0], "--target-heads", target, "--freeze-decoder")
         return Budget(text, encoder)
     if of_each:
-        pairs = zip(ATTENTIONS, of_each.groups(), strict=True)
+        pairs = zip(attentions, of_each.groups(), strict=True)
         targets = {name: count for name, count in pairs if count != WITHOUT_GATES}
         if targets and max(map(int, targets.values())) <= heads:
             counts = ",".join(f"{name}={count}" for name, count in targets.items())
             gated = ("--head-gates", ",".join(targets))
             return Budget(text, (*gated, "--target-heads", counts))
-    raise UsageError(
-        f"option --budgets got '{text}': give all=N with N up to {len(ATTENTIONS) * heads}, "
-        f"encoder=N with N up to {heads}, or three numbers up to {heads}, such as 2/3/3"
-    )
+    allowed = f"all=N with N up to {len(attentions) * heads}"
+    if has_encoder:
+        allowed += (
+            f", encoder=N with N up to {heads}, or three numbers up to {heads}, such as 2/3/3"
+        )
+    raise UsageError(f"option --budgets got '{text}': give {allowed}")
 
 
-def parse_budgets(text: str, heads: int, example: str) -> list[Budget]:
+def parse_budgets(
+    text: str, heads: int, example: str, attentions: Sequence[str] = ATTENTIONS
+) -> list[Budget]:
     """Read budgets with commas between them, and perhaps behind the last.
 
     Args:
         heads: of each attention, over all layers.
         example: for the message.
+        attentions: those of the model.
 
     Raises:
         UsageError: there are none, or one is wrong.
     """
     if not text:
         raise UsageError(f"option --budgets got '{text}': give some, such as {example}")
-    return [parse_budget(one, heads) for one in text.removesuffix(",").split(",")]
+    return [parse_budget(one, heads, attentions) for one in text.removesuffix(",").split(",")]
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -119,11 +128,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--layers", type=int, required=True, help="of encoder and of decoder")
     parser.add_argument("--heads", type=int, required=True, help="of an attention of a layer")
     parser.add_argument("--example", required=True, help="budgets for a message")
+    parser.add_argument("--attentions", nargs="+", choices=ATTENTIONS, default=ATTENTIONS)
     options = parser.parse_args(arguments)
     with one_sentence():
         timing = schedule(options.updates)
         heads = options.layers * options.heads
-        budgets = parse_budgets(options.budgets, heads, options.example)
+        attentions = tuple(options.attentions)
+        budgets = parse_budgets(options.budgets, heads, options.example, attentions)
         print(*timing)
         for budget in budgets:
             print(budget.name, " ".join(budget.options), sep="\t")

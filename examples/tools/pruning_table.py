@@ -25,17 +25,12 @@ from typing import Any
 from messages import one_sentence
 from translations import score_of
 
-# With the width of each column as it is shown: to the left in the first five
-MODEL = {
-    "mapping": "<9",
-    "model": "<18",
-    "encoder-self": "<12",
-    "decoder-self": "<12",
-    "cross": "<12",
-}
+# With the width of each column as it is shown: to the left in those of a model and of its heads
+MODEL = {"mapping": "<9", "model": "<18"}
+HEADS = {"encoder-self": "<12", "decoder-self": "<12", "cross": "<12"}
 BLEU = "BLEU"
 SPEED = {"parameters": ">11", "sentences/s": ">12", "speed": ">6"}
-COLUMNS = {**MODEL, BLEU: ">6", **SPEED}
+COLUMNS = {**MODEL, **HEADS, BLEU: ">6", **SPEED}
 OTHER = ">8"  # another score
 ROUGE = re.compile("ROUGE-([12L])")
 ATTENTION = re.compile(r"--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
@@ -60,10 +55,12 @@ def heads_of(checkpoint: str) -> str:
     return printed.getvalue()
 
 
-def heads_in_words(options: str) -> list[str]:
+def heads_in_words(options: str) -> dict[str, str]:
     """For each attention, the heads of all layers and of each: ``0,2,0`` becomes ``2 (0,2,0)``."""
-    counts = [count for _, count in ATTENTION.findall(options)]
-    return [f"{sum(map(int, count.split(',')))} ({count})" for count in counts]
+    return {
+        attention: f"{sum(map(int, count.split(',')))} ({count})"
+        for attention, count in ATTENTION.findall(options)
+    }
 
 
 def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
@@ -80,18 +77,21 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def score_in(metric: str, path: Path) -> str:
-    """A score, out of what sacrebleu printed or what ``fairseq-entmax rouge`` wrote as JSON.
+    """A score, out of what sacrebleu printed, or what `perplexity.py` or ``rouge`` wrote as JSON.
 
     Args:
-        metric: such as BLEU, or ROUGE-1, of which this is F1.
+        metric: such as BLEU, or ROUGE-1, of which this is F1; else, of JSON, the name of an
+            evaluation, of which this is the perplexity of a word.
 
     Raises:
         ValueError: the file does not have it.
     """
     rouge = ROUGE.fullmatch(metric)
-    if rouge is None:
+    if rouge is None and path.suffix != ".json":
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))
+    if rouge is None:
+        return f"{document[metric]['word_perplexity']:.2f}"
     return f"{document[f'rouge{rouge[1]}']['f1']['value']:.2f}"
 
 
@@ -112,17 +112,19 @@ def table(
         ValueError: a file does not have what is needed.
     """
     rows: list[list[str]] = []
+    attentions: Sequence[str] = ()
     timed: Sequence[str] = ()
     for mapping, model, checkpoint, scores, speed in runs:
         found = [score_in(metric, Path(scores)) for metric in metrics]
         heads = heads_in_words(heads_of(checkpoint))
-        rows.append([mapping, model, *heads, *found])
+        attentions = tuple(heads)
+        rows.append([mapping, model, *heads.values(), *found])
         if speed:
             timed = tuple(SPEED)
             row = measured(Path(speed), checkpoint)
             rate, ratio = row["sentences_per_second"], row["ratio"]
             rows[-1] += [f"{row['parameters']}", f"{rate:.1f}", f"{ratio:.2f}"]
-    return [[*MODEL, *metrics, *timed], *rows]
+    return [[*MODEL, *attentions, *metrics, *timed], *rows]
 
 
 def aligned(rows: Iterable[Sequence[str]]) -> str:

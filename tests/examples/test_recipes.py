@@ -17,7 +17,7 @@ import pytest
 import yaml
 
 from tests import preloaded
-from tests.examples import miniatures, summary_miniatures
+from tests.examples import lm_miniatures, miniatures, summary_miniatures
 from tests.examples.serving import serve
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -559,11 +559,11 @@ def test_two_processes_train_as_one_with_twice_the_batches(gates, small_data, tm
         assert by_update[update] == pytest.approx(values, abs=2e-3), update
 
 
-def kill_when(log, pattern, command):
+def kill_when(log, pattern, command, **further):
     """Start a command in a session of its own, and kill it whole when its log says something."""
     process = subprocess.Popen(
         list(map(str, command)),
-        env=environment(),
+        env=environment(**further),
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
         start_new_session=True,
@@ -672,7 +672,10 @@ def test_no_two_recipes_hold_the_same_six_lines():
     assert len(seen) > 100
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, *summary_miniatures.WRITERS, "bible_es_en"])
+OTHER_RECIPES = [*summary_miniatures.WRITERS, *lm_miniatures.WRITERS]
+
+
+@pytest.mark.parametrize("recipe", [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm"])
 def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -691,7 +694,7 @@ def test_every_archive_of_a_recipe_has_a_line_in_the_table():
     rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
     assert {len(row) for row in rows} == {6}
     named = set()
-    for recipe in [*RECIPES, *summary_miniatures.WRITERS]:
+    for recipe in [*RECIPES, *OTHER_RECIPES]:
         text = (EXAMPLES / recipe / "dataset.sh").read_text(encoding="utf-8")
         named |= set(re.search(r"ARCHIVES=\(([^)]*)\)", text)[1].split())
     assert {row[0] for row in rows[1:]} == named
@@ -711,6 +714,7 @@ def options_of(recipe, *arrays):
     script = (
         f"set -eu; ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
         "source $RECIPE/dataset.sh; "
+        "if declare -F model_options >/dev/null; then model_options entmax; fi; "
         'if declare -F prune_schedules >/dev/null; then prune_schedules; fi; printf "%s\\n" '
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
     )
@@ -747,6 +751,7 @@ def same(option, setting):
         ("iwslt17_de_en", "entmax", ["MODEL", "TRAINING"]),
         ("wmt_en_ru", "prune", ["MODEL", "TRAINING", "fine_tuning"]),
         ("bible_es_en", "entmax", ["MODEL", "TRAINING"]),
+        ("bible_en_lm", "entmax", ["MODEL", "TRAINING", "MODEL_OPTIONS"]),
     ],
 )
 def test_a_config_says_what_the_scripts_say(recipe, name, arrays):

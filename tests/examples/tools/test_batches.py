@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from batches import HEADER, MAGIC, Share, left_out, longest_sides, main, share
+from batches import HEADER, MAGIC, Share, block_lengths, left_out, longest_sides, main, share
 from messages import UsageError
 
 
@@ -66,3 +66,22 @@ def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
         write_index(tmp_path / f"valid.es-en.{side}.idx", [70])
     main([str(tmp_path), "es", "en", "--batch-tokens", "64", "--most-tokens", "20"])
     assert capsys.readouterr().out == "1 4 16 70\n"
+
+
+def test_one_text_is_cut_into_blocks_of_which_the_last_may_be_short(tmp_path, capsys):
+    write_index(tmp_path / "train.idx", [5, 9, 8])
+    write_index(tmp_path / "valid.idx", [8])
+    assert block_lengths(tmp_path, "train", 8).tolist() == [8, 8, 6]
+    assert block_lengths(tmp_path, "valid", 8).tolist() == [8]
+    main([str(tmp_path), "--block-tokens", "8", "--batch-tokens", "32", "--most-tokens", "8"])
+    assert capsys.readouterr().out == "1 4 8 8\n"
+
+
+def test_blocks_that_no_process_can_take_are_refused(tmp_path, capsys):
+    for split in ("train", "valid"):
+        write_index(tmp_path / f"{split}.idx", [50])
+    command = [str(tmp_path), "--block-tokens", "8", "--batch-tokens", "32", "--most-tokens", "7"]
+    with pytest.raises(SystemExit) as end:
+        main(command)
+    assert end.value.code == 2
+    assert "6 of 7 blocks of the training text are longer" in capsys.readouterr().err

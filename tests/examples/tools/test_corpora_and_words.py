@@ -242,3 +242,32 @@ def tool_cut(text):
     finally:
         sys.path.remove(str(TOOLS))
     return [words.cutter("en")(text)]
+
+
+# --- one text -----------------------------------------------------------------
+
+
+def take_text(folder, content, **more):
+    miniatures.write_zip(folder / "a.zip", {"x/a.tokens": content})
+    return tool("corpora", "text", folder / "a.zip", "x/a.tokens", folder / "train.en", **more)
+
+
+def test_a_text_is_taken_as_it_is_and_appended(tmp_path):
+    content = " \n = A title = \n \n caf\u00e9 <unk> @-@ \u2028 . \n".encode()
+    for _ in range(2):
+        take_text(tmp_path, content)
+    assert (tmp_path / "train.en").read_bytes() == 2 * content
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "train.en"]
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"fine\n\xff\n", "line 2 of x/a.tokens is no UTF-8"),
+        (b"cut sho", "x/a.tokens does not end with a line's end"),
+    ],
+)
+def test_a_text_that_cannot_be_whole_is_refused(content, message, tmp_path):
+    result = take_text(tmp_path, content, check=False)
+    assert result.returncode == 1
+    assert message in result.stderr

@@ -78,3 +78,16 @@ def test_the_shell_reads_the_schedule_and_then_a_line_a_budget(capsys):
         "1-2-3\t--head-gates encoder-self,decoder-self,cross --target-heads "
         "encoder-self=1,decoder-self=2,cross=3",
     ]
+
+
+def test_a_model_with_one_attention_has_budgets_of_it_alone(capsys):
+    budget = parse_budget("all=5", heads=8, attentions=("decoder-self",))
+    assert budget.options == ("--head-gates", "decoder-self", "--target-heads", "5")
+    for text in ("all=9", "encoder=2", "1/2/3"):
+        with pytest.raises(UsageError, match=f"got '{text}': give all=N with N up to 8$"):
+            parse_budget(text, heads=8, attentions=("decoder-self",))
+    main(["all=3", "--updates", "40", "--layers", "2", "--heads", "4", "--example", "all=3",
+          "--attentions", "decoder-self"])  # fmt: skip
+    assert capsys.readouterr().out.splitlines()[1] == (
+        "all3\t--head-gates decoder-self --target-heads 3"
+    )

@@ -20,7 +20,11 @@ def speed(tmp_path):
 
 
 def test_heads_are_shown_in_all_and_for_each_layer():
-    assert heads_in_words(HEADS) == ["2 (0,2,0)", "14 (8,5,1)", "9 (3,3,3)"]
+    assert heads_in_words(HEADS) == {
+        "encoder-self": "2 (0,2,0)",
+        "decoder-self": "14 (8,5,1)",
+        "cross": "9 (3,3,3)",
+    }
 
 
 def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path, speed):
@@ -50,6 +54,18 @@ def test_without_speed_a_row_ends_with_the_scores_that_are_asked_for(tmp_path):
     assert rows[1][5:] == ["38.76", "36.00"]
     first, second = aligned(rows).splitlines()
     assert len(first) == len(second)
+
+
+def test_a_language_model_has_one_attention_and_its_perplexity_of_a_word(tmp_path):
+    scores = tmp_path / "perplexity.json"
+    found = {"blocks": {"word_perplexity": 123.456}, "window": {"word_perplexity": 99.0}}
+    scores.write_text(json.dumps(found), encoding="utf-8")
+    runs = [("entmax", "baseline", "b.pt", str(scores), "")]
+    heads = "--decoder-self-attn-heads 4,1\n"
+    assert table(runs, heads_of=lambda _: heads, metrics=["window", "blocks"]) == [
+        ["mapping", "model", "decoder-self", "window", "blocks"],
+        ["entmax", "baseline", "5 (4,1)", "99.00", "123.46"],
+    ]
 
 
 def test_options_that_are_no_numbers_of_heads_are_not_counted():

@@ -1,0 +1,45 @@
+# What the recipes for language models have in common. A dataset.sh sources this and says its own
+# behind it, beside what recipe.sh lists:
+#
+#   ARCHITECTURE   what stands behind (entmax_)transformer_lm in the architecture's name, or nothing
+#   EVALUATIONS    array: for each evaluation, its name and its options of fairseq-eval-lm, in one
+#                  word, such as 'window --sample-break-mode none --context-window 192'
+#   PROMPT_WORDS   words of a line of the test text that a sample begins with
+#   schedule       function: sets the array SCHEDULE, options of fairseq-train that depend on the
+#                  length of a training; reads LENGTH
+#
+# In the place of a mapping, stock is fairseq's own transformer_lm.
+#
+# shellcheck shell=bash disable=SC2034
+
+SOURCE=en TARGET=''
+TASK=(--task language_modeling)
+TOKENIZER=none
+ARCHITECTURE=''
+PROMPT_WORDS=4
+# One text of the most probable words, drawn
+GENERATION=(--sampling --sampling-topk 20 --beam 1 --nbest 1)
+schedule() { SCHEDULE=(); }
+
+MODELS_HELP='softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...; or
+                 stock, which is the transformer_lm of fairseq itself'
+
+require_model() {
+    [[ $2 == stock ]] || require_known_mapping "$1" "$2"
+}
+
+model_options() {
+    local SCHEDULE
+    schedule
+    case $1 in
+    stock) MODEL_OPTIONS=(--arch "transformer_lm$ARCHITECTURE") ;;
+    *) MODEL_OPTIONS=(--arch "entmax_transformer_lm$ARCHITECTURE" --attn-mapping "$1") ;;
+    esac
+    MODEL_OPTIONS+=(--tokens-per-sample "$BLOCK_TOKENS" --sample-break-mode none
+        ${SCHEDULE[@]+"${SCHEDULE[@]}"})
+}
+
+PRUNE_ATTENTIONS=(decoder-self)
+PRUNE_MODELS=(entmax)
+PRUNE_COMPARE=no
+PRUNE_FILE=perplexity.json

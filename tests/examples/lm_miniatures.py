@@ -1,0 +1,51 @@
+"""Miniature archives in the form of those that the recipes for language models read."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.examples import miniatures
+from tests.examples.miniatures import TEST, TRAIN, VALID, verses, write_zip
+
+ARTICLE = 12  # paragraphs of an article
+
+
+def as_wikitext(text: str) -> str:
+    """Words with spaces between them, with the marks of WikiText for hyphens."""
+    return " ".join(re.findall(r"\w+|[^\w\s]", text.replace("-", " @-@ ")))
+
+
+def articles(paragraphs: list[str]) -> bytes:
+    """Lines as the archive has them: a space before each, and before its end; empty ones too."""
+    lines = []
+    for number, paragraph in enumerate(paragraphs):
+        if number % ARTICLE == 0:
+            lines += [" ", f" = Article {number // ARTICLE} = ", " "]
+        lines.append(f" {paragraph} ")
+    return "".join(f"{line}\n" for line in lines).encode()
+
+
+def wikitext(folder: Path) -> None:
+    """The archive of words: rare ones are <unk> already, in all three texts."""
+    texts = [as_wikitext(english) for _, english in verses(TRAIN + VALID + TEST)]
+    known = set(" ".join(texts[:TRAIN]).split())
+    texts = [
+        " ".join(word if word in known else "<unk>" for word in text.split()) for text in texts
+    ]
+    texts[3] += " <unk>"
+    parts = {
+        "train": texts[:TRAIN],
+        "valid": texts[TRAIN : TRAIN + VALID],
+        "test": texts[TRAIN + VALID :],
+    }
+    members = {f"wikitext-103/wiki.{name}.tokens": articles(part) for name, part in parts.items()}
+    write_zip(folder / "wikitext-103-v1.zip", {"wikitext-103/": b"", **members})
+
+
+WRITERS = {"wikitext103": wikitext}
+
+
+def write(recipe: str, folder: Path) -> Path:
+    """Write the miniature archives of a recipe; the table of them, with true checksums."""
+    return miniatures.write(recipe, folder, WRITERS)

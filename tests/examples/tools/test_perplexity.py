@@ -1,0 +1,98 @@
+"""The perplexity of a word, against one that is computed by hand."""
+
+import json
+import math
+
+import pytest
+from perplexity import Text, aligned, count, log_probs, main, measure, table
+
+from tests.examples.tools.test_batches import write_index
+
+# As fairseq-eval-lm logs blocks of two lines of text, "In the beginning" and "God said", of which
+# "beginning" is two subwords
+LOG = """\
+2026-11-22 18:00:00 | INFO | fairseq_cli.eval_lm | Namespace(data='x', path='7 [models]')
+2026-11-22 18:00:00 | INFO | fairseq_cli.eval_lm | data-bin test 2 examples
+2026-11-22 18:00:01 | INFO | fairseq_cli.eval_lm | 1 ▁God [-1.250000]\t▁said [-0.750000]\t</s> [-0.125000]
+2026-11-22 18:00:01 | INFO | fairseq_cli.eval_lm | 0 ▁In [-2.000000]\t▁the [-0.500000]\t▁begin [-3.000000]\tning [-0.062500]\t</s> [-0.250000]
+2026-11-22 18:00:02 | INFO | fairseq_cli.eval_lm | Evaluated 8 tokens in 0.1s (80.00 tokens/s)
+2026-11-22 18:00:02 | INFO | fairseq_cli.eval_lm | Loss (base 2): 1.4314, Perplexity: 2.70
+"""
+NATS = 1.25 + 0.75 + 0.125 + 2 + 0.5 + 3 + 0.0625 + 0.25
+LINES = ["In the beginning", "God said"]
+
+
+def scores(log=LOG):
+    return list(log_probs(log.split("\n")))
+
+
+def test_the_perplexity_of_a_word_spreads_all_nats_over_words_and_ends_of_lines():
+    found = measure(scores(), count(LINES), 8, "a.log")
+    assert found.nats == pytest.approx(NATS, abs=1e-12)
+    # 5 words, 2 ends
+    assert found.word_perplexity == pytest.approx(math.exp(NATS / 7), rel=1e-12)
+    assert found.subword_perplexity == pytest.approx(math.exp(NATS / 8), rel=1e-12)
+    characters = len("In the beginning\nGod said\n")
+    assert found.bits_per_character == pytest.approx(NATS / math.log(2) / characters, rel=1e-12)
+
+
+def test_the_perplexity_of_a_subword_is_the_one_that_fairseq_logs():
+    assert f"{measure(scores(), count(LINES), 8, 'a.log').subword_perplexity:.2f}" == "2.70"
+
+
+def test_words_of_a_text_without_subwords_have_one_perplexity():
+    log = "INFO:fairseq_cli.eval_lm:0 the [-1.5]\t<unk> [-2.5]\t</s> [-0.5]\t</s> [-0.25]\n"
+    found = measure(scores(log), count([" the <unk> ", " "]), 4, "a.log")
+    assert found.word_perplexity == found.subword_perplexity
+    assert found.word_perplexity == pytest.approx(math.exp(4.75 / 4), rel=1e-12)
+    assert (found.words, found.lines, found.unknown) == (2, 2, 1)
+
+
+def test_brackets_and_numbers_that_are_words_are_no_scores():
+    log = "INFO:fairseq_cli.eval_lm:7 [ [-1.0]\t[-9] [-2.0]\t] [-3.0]\n"
+    assert scores(log) == [("[", -1.0), ("[-9]", -2.0), ("]", -3.0)]
+
+
+def test_subwords_that_were_left_out_are_an_error():
+    with pytest.raises(ValueError, match=r"a\.log has the probabilities of 8 of the 9 subwords"):
+        measure(scores(), count(LINES), 9, "a.log")
+
+
+@pytest.mark.parametrize("score", ["-inf", "nan"])
+def test_a_word_without_a_probability_is_an_error(score):
+    with pytest.raises(ValueError, match="a probability that is 0 or no number"):
+        measure([("a", -1.0), ("b", float(score))], Text(2, 0, 4), 2, "a.log")
+
+
+def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):
+    write_index(tmp_path / "test.idx", [5, 3])
+    (tmp_path / "test.en").write_text("\n".join([*LINES, ""]), encoding="utf-8")
+    (tmp_path / "a.log").write_text(LOG, encoding="utf-8")
+    (tmp_path / "b.log").write_text(LOG.replace("-3.000000", "-2.000000"), encoding="utf-8")
+    json_file = tmp_path / "perplexity.json"
+    logs = [f"alone={tmp_path / 'a.log'}", f"window={tmp_path / 'b.log'}"]
+    arguments = ["--text", tmp_path / "test.en", "--data", tmp_path, "--json", json_file, *logs]
+    main(list(map(str, arguments)))
+    document = json.loads(json_file.read_text(encoding="utf-8"))
+    assert document["alone"]["nats"] - document["window"]["nats"] == pytest.approx(1.0)
+    first, *rows = capsys.readouterr().out.splitlines()
+    assert first.split()[:3] == ["evaluation", "word", "ppl"]
+    assert [row.split()[:2] for row in rows] == [
+        [name, f"{document[name]['word_perplexity']:.2f}"] for name in ("alone", "window")
+    ]
+
+
+def test_a_log_without_a_name_is_refused(tmp_path, capsys):
+    write_index(tmp_path / "test.idx", [5, 3])
+    (tmp_path / "test.en").write_text("a\n", encoding="utf-8")
+    arguments = ["--text", tmp_path / "test.en", "--data", tmp_path, "--json", tmp_path / "p", "x"]
+    with pytest.raises(SystemExit) as end:
+        main(list(map(str, arguments)))
+    assert end.value.code == 2
+    assert "the log 'x' has no name: write NAME=LOG" in capsys.readouterr().err
+
+
+def test_columns_stand_under_each_other():
+    found = measure(scores(), count(LINES), 8, "a.log")
+    lines = aligned(table({"a": found, "longer": found})).splitlines()
+    assert len({len(line) for line in lines}) == 1
