@@ -2,6 +2,7 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
+from fairseq_entmax.criterions.classification import SentencePredictionWithHeadL0
 from fairseq_entmax.criterions.copying import (
     CopyCrossEntropyCriterion,
     CopyCrossEntropyWithHeadL0,
@@ -18,6 +19,7 @@ __all__ = [
     "CopyCrossEntropyWithHeadL0",
     "CrossEntropyWithHeadL0",
     "LabelSmoothedCrossEntropyWithHeadL0",
+    "SentencePredictionWithHeadL0",
     "plain_criterion",
     "with_head_l0",
 ]

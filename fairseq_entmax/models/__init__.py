@@ -7,7 +7,8 @@ from fairseq_entmax import compat as compat
 # package had been imported before, of the tasks only what the models import
 from fairseq_entmax import criterions as criterions
 from fairseq_entmax import tasks as tasks
+from fairseq_entmax.models.classifier import EntmaxClassifierModel
 from fairseq_entmax.models.copy_transformer import EntmaxCopyTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
 
-__all__ = ["EntmaxCopyTransformerModel", "EntmaxTransformerModel"]
+__all__ = ["EntmaxClassifierModel", "EntmaxCopyTransformerModel", "EntmaxTransformerModel"]
