@@ -3,7 +3,8 @@
 #
 # Sets RECIPE (the recipe's folder), ROOT (the project's) and, from RECIPE/dataset.sh:
 #
-#   SOURCE TARGET     the languages
+#   SOURCE TARGET     the languages; TARGET is empty where there is one text, as of a language model
+#   TASK              array: options that name fairseq's task; a translation where it is empty
 #   ARCHIVES          array: files of ../corpora.tsv that splits needs; empty for a shipped corpus
 #   splits            function: calls 'add SPLIT ARCHIVE MEMBER', or writes the splits itself,
 #                     to the folder that it is given
@@ -28,7 +29,7 @@
 #   PRUNE_...         see prune.sh
 #
 # and may define anew canonical_model, require_model and model_options, which say what the word
-# after the options of train.sh means.
+# after the options of train.sh means, and binary_files, which says what a training reads.
 #
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
 # '--max-len-b 20': a model that is hardly trained does not end its sentences.
@@ -48,6 +49,7 @@ DEFAULT_OUTPUT=$ROOT/experiments/$(basename "$RECIPE")
 
 ARCHIVES=()
 SPLITS_FROM=()
+TASK=()
 TOKENIZER=moses SPEECH='' LOWER=0 KEEP=() FIRST_WORDS=()
 MAX_WORDS=250 MARKERS=0
 TEST_SETS=(test)
@@ -64,10 +66,17 @@ require_model() { require_known_mapping "$1" "$2"; }
 # model_options WORD: sets MODEL_OPTIONS, options of fairseq-train beside MODEL
 model_options() { MODEL_OPTIONS=(--attn-mapping "$1"); }
 
+# binary_files: sets BINARY, the files of data-bin that a training depends on
+binary_files() { BINARY=("$OUTPUT"/data-bin/dict*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx); }
+
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
 read -r -a trial <<<"${GENERATION_OPTIONS-}"
 GENERATION+=(${trial[@]+"${trial[@]}"})
+
+# The files of a split, by the ends of their names
+SIDES=("$SOURCE" ${TARGET:+"$TARGET"})
+((${#TASK[@]} > 0)) || TASK=(--task translation --source-lang "$SOURCE" --target-lang "$TARGET")
 
 # Where the text lies that the subword model reads, and what is cut by it
 if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi

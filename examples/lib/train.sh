@@ -76,7 +76,7 @@ if [[ -z $PROCESSES ]]; then
     PROCESSES=1
     if [[ $device == gpu ]]; then PROCESSES=$(python3 "$TOOLS/environment.py" gpus); fi
 fi
-shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "$SOURCE" "$TARGET" --batch-tokens "$BATCH_TOKENS" \
+shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${SIDES[@]}" --batch-tokens "$BATCH_TOKENS" \
     --most-tokens "$MOST_TOKENS" --processes "$PROCESSES" --nodes "$NODES") || exit
 {
     read -r world update_freq max_tokens max_tokens_valid
@@ -97,7 +97,8 @@ epochs) options+=(--max-epoch "$LENGTH") ;;
 updates) options+=(--max-update "$LENGTH") ;;
 esac
 
-data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx)
+binary_files
+data=$(files_fingerprint "${BINARY[@]}")
 settings=$(
     printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
     printf ' %q' "${options[@]}" ${REST[@]+"${REST[@]}"}
@@ -162,7 +163,7 @@ user_dir=$(fairseq-entmax user-dir)
 
 status=0
 "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
-    --task translation --source-lang "$SOURCE" --target-lang "$TARGET" \
+    "${TASK[@]}" \
     --num-workers 0 --log-format simple --log-interval 50 \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
