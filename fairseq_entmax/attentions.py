@@ -7,6 +7,9 @@ from typing import NamedTuple
 
 ENCODER_SELF, DECODER_SELF, CROSS = "encoder-self", "decoder-self", "cross"
 ATTENTIONS = (ENCODER_SELF, DECODER_SELF, CROSS)
+# Those that make one vector of a text, and of each text of a pair, in models that classify
+POOLING, HYPOTHESIS, PREMISE = "pooling", "hypothesis", "premise"
+POOLINGS = (POOLING, HYPOTHESIS, PREMISE)
 
 # Where each stands in a fairseq model: the side, and its name in a layer
 PLACES = {

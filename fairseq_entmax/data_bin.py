@@ -49,24 +49,34 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
     Raises:
         ValueError: names the file.
     """
-    dictionaries = []
-    for language in pair:
-        path = os.path.join(folder, f"dict.{language}.txt")
-        if not os.path.isfile(path):
-            kind = "it is no file" if os.path.exists(path) else "it is missing"
-            raise ValueError(
-                f"there is no dictionary {path}, {kind}: give --source-lang and --target-lang as "
-                f"they are in the names of the files there, or {_REMEDY}"
-            )
-        try:
-            dictionaries.append(Dictionary.load(path))
-        except Exception as error:  # fairseq raises plain Exception, too
-            raise ValueError(
-                f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
-            ) from None
-        if not all(0 <= count < 1 << 62 for count in dictionaries[-1].count):
-            raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
-    return dictionaries
+    hint = f"give --source-lang and --target-lang as they are in the names of the files there, or {_REMEDY}"
+    return [
+        check_dictionary(os.path.join(folder, f"dict.{language}.txt"), hint) for language in pair
+    ]
+
+
+def check_dictionary(path: str, if_missing: str = _REMEDY) -> Dictionary:
+    """Read a dictionary, and refuse what fairseq cannot read.
+
+    Args:
+        path: the file.
+        if_missing: what to do where there is none.
+
+    Raises:
+        ValueError: names the file.
+    """
+    if not os.path.isfile(path):
+        kind = "it is no file" if os.path.exists(path) else "it is missing"
+        raise ValueError(f"there is no dictionary {path}, {kind}: {if_missing}")
+    try:
+        dictionary = Dictionary.load(path)
+    except Exception as error:  # fairseq raises plain Exception, too
+        raise ValueError(
+            f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
+        ) from None
+    if not all(0 <= count < 1 << 62 for count in dictionary.count):
+        raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
+    return dictionary
 
 
 def check_split(folder: str, split: str, pair: Sequence[str], sizes: Sequence[int] | None) -> bool:
@@ -94,7 +104,7 @@ def check_split(folder: str, split: str, pair: Sequence[str], sizes: Sequence[in
     numbers: dict[str, int] = {}
     for place, language in enumerate(pair):
         if os.path.exists(f"{prefix}{language}.idx"):
-            number = _check_side(prefix + language, None if sizes is None else sizes[place])
+            number = check_side(prefix + language, None if sizes is None else sizes[place])
             if number is None:
                 return False
             numbers[f"{prefix}{language}.idx"] = number
@@ -162,8 +172,19 @@ def check_training_data(args: Any) -> list[Dictionary] | None:
     return dictionaries
 
 
-def _check_side(prefix: str, size: int | None) -> int | None:
-    """The number of sentences; None where the file is of another implementation."""
+def check_side(prefix: str, size: int | None) -> int | None:
+    """Refuse one damaged file of sentences.
+
+    Args:
+        prefix: its path without ``.idx`` and ``.bin``.
+        size: of the dictionary: every token is looked at. None looks at the index alone.
+
+    Returns:
+        The number of sentences; None where the file is of another implementation.
+
+    Raises:
+        ValueError: names the file.
+    """
     index, data = f"{prefix}.idx", f"{prefix}.bin"
     try:
         length = os.path.getsize(index)
@@ -203,6 +224,14 @@ def _check_side(prefix: str, size: int | None) -> int | None:
     except OSError as error:
         raise ValueError(f"{prefix}.idx or .bin cannot be read: {error}") from error
     return int(number)
+
+
+def tokens_of(prefix: str) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """All tokens of a file that :func:`check_side` takes, and where each sentence ends in them."""
+    with open(f"{prefix}.idx", "rb") as file:
+        _, _, code, number = _HEADER.unpack(file.read(_HEADER.size))
+        lengths = numpy.fromfile(file, "<i4", number).astype(numpy.int64)
+    return numpy.memmap(f"{prefix}.bin", dtype=_TYPES[code], mode="r"), lengths.cumsum()
 
 
 def _check_tokens(path: str, kind: numpy.dtype, size: int, ends: numpy.ndarray) -> None:

@@ -86,7 +86,8 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
                     f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
                 )
             if loaded.updates is None or line["update"] <= loaded.updates:
-                lines.append({"update": line["update"], "values": line[name]})
+                of_layers = {at: line[name][at] for at in ATTENTIONS if at in line[name]}
+                lines.append({"update": line["update"], "values": of_layers})
     except (OSError, ValueError) as error:
         logger.warning("no record of %s for this model: %s", name, error)
         return []

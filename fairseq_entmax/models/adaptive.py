@@ -26,6 +26,8 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
+    HEADS_OPTIONS,
+    MAPPING_OPTIONS,
     AttentionConfig,
     add_arguments,
     as_arguments,
@@ -129,6 +131,13 @@ class AdaptiveModel(nn.Module):
         return read_options(args, cls.attentions, cls.config)
 
     @classmethod
+    def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
+        """Options without those of attentions that models of the class do not have."""
+        others = set(ATTENTIONS) - set(cls.attentions)
+        foreign = {kind[name] for kind in (HEADS_OPTIONS, MAPPING_OPTIONS) for name in others}
+        return {option: value for option, value in options.items() if option not in foreign}
+
+    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         """Build a model from parsed options, or from the ``model`` section of a YAML file.
 
@@ -146,7 +155,7 @@ class AdaptiveModel(nn.Module):
                 # fairseq's arguments make a list of it, and its models want a text
                 if isinstance(getattr(prepared, name, None), list | tuple):
                     setattr(prepared, name, ",".join(map(str, getattr(prepared, name))))
-            of_start = heads_of_start(prepared)
+            of_start = cls._own_options(heads_of_start(prepared))
             if of_start:
                 start, told = start_of_heads(prepared), as_arguments(of_start)
                 logger.info("the heads of each layer are those of %s: %s", start, told)

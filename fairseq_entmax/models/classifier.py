@@ -7,14 +7,13 @@ are pooled apart, as Niculae and Blondel 2017 do for entailment.
 
 from __future__ import annotations
 
-import logging
 from argparse import ArgumentParser, Namespace
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import torch
 import torch.nn.functional as F
+from fairseq import hub_utils
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import (
@@ -28,24 +27,26 @@ from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.attentions import ENCODER_SELF, HYPOTHESIS, POOLING, PREMISE
+from fairseq_entmax.classification_data import check_data
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.classifier_config import (
-    HYPOTHESIS,
-    POOLING,
-    PREMISE,
     ClassifierConfig,
     ClassifierOptions,
+    PoolingOptions,
     read_classifier,
 )
+from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
+from fairseq_entmax.models.classifier_loading import adapted
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerEncoder, wrap_layers
+from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.options import check_heads_apart, read_options, seed_of_its_own
 from fairseq_entmax.models.saved import start_of_heads
+from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.modules.pooling import AttentionPooling
-
-logger = logging.getLogger(__name__)
+from fairseq_entmax.modules.texts import SourceSymbols
 
 # fairseq's options of a Transformer that speak of something that an encoder alone does not have
 _NOT_OF_ENCODER = (
@@ -62,61 +63,6 @@ _NOT_OF_ENCODER = (
     "char_",
     "export",
 )
-
-
-@dataclass(frozen=True)
-class Symbols:
-    """The symbols of a source that are no words.
-
-    Attributes:
-        special: all of them, padding not among them.
-        padding: what fills up shorter sources.
-        boundary: the first of it is the last symbol of the first text of a pair.
-        initial: what every source begins with; None for nothing.
-    """
-
-    special: tuple[int, ...]
-    padding: int
-    boundary: int
-    initial: int | None
-
-    @classmethod
-    def of(cls, task: Any) -> Symbols:
-        """Those of a task."""
-        dictionary, cfg = task.source_dictionary, getattr(task, "cfg", None)
-        initial = getattr(cfg, "init_token", None)
-        separator = getattr(cfg, "separator_token", None)
-        own = {dictionary.bos(), dictionary.eos(), initial, separator} - {None}
-        boundary = dictionary.eos() if separator is None else separator
-        return cls(tuple(sorted(own)), dictionary.pad(), boundary, initial)
-
-    def texts(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the two texts of each pair are: of each ``(batch, tokens)``, without padding.
-
-        Raises:
-            ValueError: a source has no second text.
-        """
-        ends = tokens == self.boundary
-        if self.initial == self.boundary:
-            ends[:, 0] = False
-        first = ends.cumsum(1) - ends.long() == 0
-        is_token = tokens != self.padding
-        second = ~first & is_token
-        alone = ~second.any(1)
-        if alone.any():
-            raise ValueError(
-                f"--pair-attention: source {int(alone.nonzero()[0])} of the batch has no second "
-                f"text behind the separator {self.boundary}: give the task an input1 for every "
-                f"input0, and a --max-positions that leaves room for both"
-            )
-        return first & is_token, second
-
-    def keys(self, tokens: Tensor, text: Tensor) -> Tensor:
-        """Of a text, the tokens that pooling may attend to: words; where it has none, all."""
-        words = text
-        for symbol in self.special:
-            words = words & (tokens != symbol)
-        return words | (text & ~words.any(1, keepdim=True))
 
 
 class ClassificationHead(nn.Module):
@@ -145,7 +91,7 @@ class EncoderClassifier(FairseqEncoderModel):
         classification_heads: by name; as the task and its criterion know them.
     """
 
-    def __init__(self, cfg: Any, encoder: Any, symbols: Symbols) -> None:
+    def __init__(self, cfg: Any, encoder: Any, symbols: SourceSymbols) -> None:
         super().__init__(encoder)
         self.cfg = cfg
         self.symbols = symbols
@@ -168,11 +114,15 @@ class EncoderClassifier(FairseqEncoderModel):
         """Build a model, without its poolings."""
         cfg = TransformerConfig.from_namespace(args)
         cfg.head_seed = seed_of_its_own()
+        if cfg.encoder.layers_to_keep:
+            cfg.encoder.layers = len(cfg.encoder.layers_to_keep.split(","))
+        if cfg.offload_activations:
+            cfg.checkpoint_activations = True
         dictionary = task.source_dictionary
         width, path = cfg.encoder.embed_dim, cfg.encoder.embed_path
         embedding = TransformerModelBase.build_embedding(cfg, dictionary, width, path)
         encoder = EntmaxTransformerEncoder(cfg, dictionary, embedding)
-        return cls(cfg, encoder, Symbols.of(task))
+        return cls(cfg, encoder, SourceSymbols.of(task))
 
     def take_poolings(self, heads: int, mappings: dict[str, Mapping]) -> None:
         """Get the attentions that pool.
@@ -192,8 +142,7 @@ class EncoderClassifier(FairseqEncoderModel):
         self, name: str, num_classes: int | None = None, **kwargs: Any
     ) -> None:
         """Add a projection to classes; called by the task."""
-        if not num_classes or num_classes < 1:
-            raise ValueError(f"--num-classes must be 1 or more, not {num_classes}")
+        assert num_classes
         head = ClassificationHead(self.cfg.encoder.embed_dim, num_classes, self.cfg.dropout)
         self.classification_heads[name] = head
 
@@ -203,14 +152,14 @@ class EncoderClassifier(FairseqEncoderModel):
         src_lengths: Tensor | None = None,
         features_only: bool = False,
         classification_head_name: str | None = None,
-        **kwargs: Any,
+        prev_output_tokens: Any = None,
     ) -> tuple[Tensor, dict[str, Any]]:
         """Classify.
 
         Args:
             src_tokens: ``(batch, tokens)``.
             src_lengths: ``(batch,)``.
-            features_only: for the sake of fairseq's criterion.
+            features_only, prev_output_tokens: what fairseq's criterion and task may give too.
             classification_head_name: which projection; None for none.
 
         Returns:
@@ -231,7 +180,7 @@ class EncoderClassifier(FairseqEncoderModel):
     def _pool(self, states: Tensor, tokens: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         symbols = self.symbols
         if PREMISE not in self.poolings:
-            keys = symbols.keys(tokens, tokens != symbols.padding)
+            keys = symbols.keys(tokens, symbols.text(tokens))
             pooled, weights = self.poolings[POOLING](states, keys)
             return pooled, {POOLING: weights}
         first, second = symbols.texts(tokens)
@@ -242,12 +191,11 @@ class EncoderClassifier(FairseqEncoderModel):
         features = torch.tanh(self.combine(torch.cat([premise, hypothesis], 1)))
         return features, {HYPOTHESIS: of_hypothesis, PREMISE: of_premise}
 
-    def get_normalized_probs(
-        self, net_output: tuple[Tensor, Any], log_probs: bool, sample: Any = None
-    ) -> Tensor:
-        """Probabilities of classes ``(batch, classes)``, or their logarithms."""
-        scores = net_output[0].float()
-        return F.log_softmax(scores, -1) if log_probs else F.softmax(scores, -1)
+    def load_state_dict(
+        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
+    ) -> Any:
+        """Load what :func:`adapted` makes of a checkpoint."""
+        return super().load_state_dict(adapted(self, state_dict), strict, model_cfg, args)
 
 
 @register_model("entmax_classifier")
@@ -285,19 +233,63 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
             vars(args).update(said)
         return model
 
+    @classmethod
+    def from_pretrained(
+        cls,
+        model_name_or_path: str,
+        checkpoint_file: str = "model.pt",
+        data_name_or_path: str = ".",
+        **kwargs: Any,
+    ) -> ClassifierHubInterface:
+        """Load a trained model to classify text with.
+
+        Args:
+            model_name_or_path: the folder of the checkpoint.
+            checkpoint_file: its name there; several of an ensemble are separated by a colon.
+            data_name_or_path: the data folder, for ``input0/dict.txt`` and ``label/dict.txt``; one
+                that begins with a dot is looked for in the folder of the checkpoint.
+            **kwargs: of fairseq's ``hub_utils.from_pretrained``, such as ``bpe``.
+        """
+        loaded = hub_utils.from_pretrained(
+            model_name_or_path, checkpoint_file, data_name_or_path, cls.hub_models(), **kwargs
+        )
+        return ClassifierHubInterface(loaded["args"], loaded["task"], loaded["models"])
+
     def head_seed(self) -> int:
         return int(self.cfg.head_seed)
 
     def take_heads(self, options: Any, args: Any) -> None:
-        pooling = options.pooling
+        pooling: PoolingOptions = options.pooling
+        # Another generator than that of the heads, which are to be the same however words are pooled
         generator = torch.Generator().manual_seed(self.head_seed() + 1)
         mappings = {name: pooling.build(name, generator) for name in pooling.specs}
         self.take_poolings(pooling.heads, mappings)
         super().take_heads(options, args)
+        save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
+        modules = [(name, 0, pooled) for name, pooled in self.poolings.items()]
+        attentions = [*attention_modules(self), *modules]
+        self.monitor = HeadMonitor(attentions, save_dir, options.log_interval)
+
+    def check_criterion(self, criterion: Any) -> None:
+        """Check the data of a training that a YAML file describes; called before it.
+
+        Raises:
+            ValueError: as :func:`check_data`.
+        """
+        task = getattr(criterion.task, "cfg", None)
+        if task is not None and getattr(task, "num_classes", None) is not None:
+            check_data(task, ("train",), self.attention_options.pooling.is_pair, may_lack=True)
 
     def pooling_mappings(self) -> dict[str, Mapping]:
         """The mappings of the attentions that pool, by name."""
         return {name: pooling.mapping for name, pooling in self.poolings.items()}  # type: ignore[misc]
+
+    def get_normalized_probs(
+        self, net_output: tuple[Tensor, Any], log_probs: bool, sample: Any = None
+    ) -> Tensor:
+        """Probabilities of classes ``(batch, classes)``, or their logarithms."""
+        scores = net_output[0].float()
+        return F.log_softmax(scores, -1) if log_probs else F.softmax(scores, -1)
 
 
 def check_command(args: Namespace) -> None:
@@ -315,6 +307,12 @@ def check_command(args: Namespace) -> None:
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
+    if getattr(args, "task", None) != "sentence_prediction" or not getattr(args, "data", None):
+        return
+    splits = [args.train_subset]
+    if not args.disable_validation:
+        splits += str(args.valid_subset).split(",")
+    check_data(args, splits, options.pooling.is_pair)
 
 
 def _architecture(**sizes: Any) -> Callable[[Any], None]:

@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.attentions import ENCODER_SELF, HYPOTHESIS, POOLING, PREMISE
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
 from fairseq_entmax.models.config import (
@@ -18,8 +18,6 @@ from fairseq_entmax.models.config import (
     parse_mapping_option,
 )
 from fairseq_entmax.models.options import AttentionOptions
-
-POOLING, HYPOTHESIS, PREMISE = "pooling", "hypothesis", "premise"
 
 
 def parse_pooling_mapping(value: Any) -> LayerSpec:
@@ -136,6 +134,7 @@ def read_classifier(options: AttentionOptions, args: Any) -> ClassifierOptions:
         ValueError: names the option, what was given, and what is allowed.
     """
     config = ClassifierConfig.of(args)
+    assert isinstance(config, ClassifierConfig)
     if config.checked("freeze_decoder"):
         raise ValueError("--freeze-decoder: this model has no decoder; leave it out")
     heads, width = config.checked("pooling_heads"), int(args.encoder_embed_dim)

@@ -8,7 +8,8 @@ name: ``alpha.jsonl`` has one JSON object a line, in the order of updates, each 
 ``update`` is the number of optimiser steps behind the values: 0 is the start of training.
 ``alpha`` holds, for each attention that learns alpha, each layer (from 0, the bottom) with
 the alpha of each head; a single value where the heads share one. Where the heads of a layer have
-mappings apart, it is null for those that have no such value.
+mappings apart, it is null for those that have no such value. In models that classify, the attentions
+that pool words stand there too, with one layer each.
 """
 
 from __future__ import annotations
@@ -24,10 +25,9 @@ from typing import Any
 from fairseq.distributed import utils as distributed_utils
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS, POOLINGS
 from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 DIGITS = 6
@@ -42,7 +42,7 @@ class HeadMonitor:
     """Shows and records what the heads of a model learn while fairseq's trainer runs.
 
     Args:
-        attentions: those of the model, with their names and layers.
+        attentions: those of the model, with their names and layers: modules with a ``mapping``.
         save_dir: where to write the records; None writes nothing.
         interval: a line each so many updates, and one where the record begins; validation
             adds a line of its own, so that there is one beside each validation score. 0
@@ -55,7 +55,7 @@ class HeadMonitor:
 
     def __init__(
         self,
-        attentions: Iterable[tuple[str, int, MultiheadAttention]],
+        attentions: Iterable[tuple[str, int, Any]],
         save_dir: str | None,
         interval: int,
     ) -> None:
@@ -213,7 +213,7 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
 def _are_values(value: Any) -> bool:
     """Whether it has the form of ``alpha`` above, whatever the numbers."""
     return isinstance(value, dict) and all(
-        attention in ATTENTIONS
+        attention in (*ATTENTIONS, *POOLINGS)
         and isinstance(layers, dict)
         and all(
             layer.isascii() and layer.isdigit() and len(layer) <= 4 and _are_numbers(heads)
