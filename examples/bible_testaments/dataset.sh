@@ -42,7 +42,10 @@ TRAINING=("${SELECTION[@]}"
     --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
     --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 200)
 
+MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:sparsemax all:entmax15 all:entmax)
+
 PRUNE_LAYERS=2 PRUNE_HEADS=4
+PRUNE_MODELS=(softmax)
 PRUNE_BUDGETS=4/-/-,2/-/-
 PRUNE_UPDATES=420 # an epoch has this many
 prune_schedules() {

@@ -3,6 +3,7 @@
 #
 #   INPUTS          array: input0, and input1 where pairs of texts are classified
 #   PAIR            1: the texts of a pair are pooled apart
+#   MODELS          array: what report.sh holds side by side
 #
 # Its splits write, for each split, text/SPLIT.input0, .input1 and .label, an example a line, and
 # perhaps .group, the name of what resembles each other.

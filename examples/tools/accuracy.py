@@ -1,11 +1,13 @@
 """The accuracy of classifiers with 95 % intervals, beside baselines that need no attention.
 
-accuracy.py score predictions.jsonl --text text --output accuracy.json
-accuracy.py write first.jsonl second.jsonl ... --names softmax fusedmax ... --text text > accuracy.tsv
+accuracy.py score predictions.jsonl --labels text/test.label --groups text/test.group > accuracy.json
+accuracy.py tell accuracy.json
+accuracy.py write first.jsonl second.jsonl ... --names softmax fusedmax ... --words tok --inputs input0
+    --train-labels text/train.label --labels text/test.label --groups text/test.group > accuracy.tsv
 accuracy.py show accuracy.tsv
 
-The folder text has {train,test}.{input0,input1,label} and test.group, whose lines name the group
-of each example; examples of a group resemble each other, so the bootstrap draws whole groups.
+Examples of a group resemble each other, so the bootstrap draws whole groups. Without groups, each
+example is one of its own.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import json
 import math
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -89,41 +92,58 @@ def measured(correct: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
     }
 
 
-class Texts:
-    """The test set of a recipe, and what baselines make of it.
+@dataclass(frozen=True)
+class Truth:
+    """What a test set is scored by.
 
-    Args:
-        folder: with the files of prepare.sh.
+    Attributes:
+        labels: the true ones.
+        groups: of each example, the name of those that resemble each other.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.labels = lines_of(folder / "test.label")
-        groups = folder / "test.group"
-        each = [f"{number}" for number in range(len(self.labels))]
-        self.groups = lines_of(groups) if groups.exists() else each
+    labels: list[str]
+    groups: list[str]
 
-    def examples(self, split: str) -> list[list[str]]:
-        """The words of each example, those of a second input told apart from those of the first."""
-        first = [line.split() for line in lines_of(self.folder / f"{split}.input0")]
-        path = self.folder / f"{split}.input1"
-        if not path.exists():
-            return first
-        second = ([f"{word} in the second" for word in line.split()] for line in lines_of(path))
-        return [[*left, *right] for left, right in zip(first, second, strict=True)]
+    @classmethod
+    def read(cls, labels: Path, groups: Path | None) -> Truth:
+        """Read both; without a file of groups, each example is one of its own.
 
-    def baselines(self) -> dict[str, list[bool]]:
-        """Which test examples the commonest label, and a naive Bayes classifier, get right."""
-        train = lines_of(self.folder / "train.label")
-        commonest = Counter(train).most_common(1)[0][0]
-        model = NaiveBayes(zip(self.examples("train"), train, strict=True))
-        predicted = [model.predict(words) for words in self.examples("test")]
-        return {
-            "commonest label": [label == commonest for label in self.labels],
-            "naive Bayes": [
-                guess == label for guess, label in zip(predicted, self.labels, strict=True)
-            ],
-        }
+        Raises:
+            ValueError: there are not as many groups as labels.
+        """
+        true = lines_of(labels)
+        named = lines_of(groups) if groups else [f"{number}" for number in range(len(true))]
+        if len(named) != len(true):
+            raise ValueError(f"{groups} has {len(named)} lines for {len(true)} labels")
+        return cls(true, named)
+
+
+def examples(prefix: Path, inputs: Sequence[str]) -> list[list[str]]:
+    """The words of each example, those of a second text told apart from those of the first."""
+    sides = [lines_of(Path(f"{prefix}.{name}")) for name in inputs]
+    return [
+        [f"{number} {word}" for number, text in enumerate(texts) for word in text.split()]
+        for texts in zip(*sides, strict=True)
+    ]
+
+
+def baselines(
+    words: Path, inputs: Sequence[str], train: Sequence[str], test: Truth
+) -> dict[str, list[bool]]:
+    """Which test examples the commonest label, and a naive Bayes classifier, get right.
+
+    Args:
+        words: folder with the words of train and test.
+        inputs: the ends of the files' names.
+        train: labels of the training examples.
+    """
+    commonest = Counter(train).most_common(1)[0][0]
+    model = NaiveBayes(zip(examples(words / "train", inputs), train, strict=True))
+    guesses = [model.predict(example) for example in examples(words / "test", inputs)]
+    return {
+        "commonest label": [label == commonest for label in test.labels],
+        "naive Bayes": [guess == label for guess, label in zip(guesses, test.labels, strict=True)],
+    }
 
 
 def told(document: dict[str, Any]) -> str:
@@ -149,56 +169,77 @@ def row_of(name: str, own: dict[str, Any], change: tuple[float, float, float] | 
     return [*cells, f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}"]
 
 
-def table(names: Sequence[str], files: Sequence[Path], texts: Texts) -> list[list[str]]:
-    """The rows: columns' names, baselines, then models, which are compared with the first.
+def table(
+    simple: dict[str, list[bool]], models: dict[str, list[bool]], groups: Sequence[str]
+) -> list[list[str]]:
+    """The rows: columns' names, baselines, then models, which are compared with the first of them.
+
+    Args:
+        simple: which examples each baseline got right.
+        models: the same of each model.
+        groups: of the examples.
+    """
+    rows = [list(COLUMNS)]
+    rows += [row_of(name, measured(correct, groups), None) for name, correct in simple.items()]
+    first: list[bool] | None = None
+    for name, correct in models.items():
+        change = None
+        if first is None:
+            first = correct
+        else:
+            gains = [own - other for own, other in zip(correct, first, strict=True)]
+            low, high = bootstrap(gains, groups)
+            change = 100 * sum(gains) / len(gains), 100 * low, 100 * high
+        rows.append(row_of(name, measured(correct, groups), change))
+    return rows
+
+
+def written(options: argparse.Namespace, test: Truth) -> list[list[str]]:
+    """The table that a command asks for.
 
     Raises:
         ValueError: there are not as many names as files, or a file is of other examples.
     """
+    names, files = options.names, options.predictions
     if len(names) != len(files):
         raise ValueError(f"--names has {len(names)} names for {len(files)} files: give as many")
-    rows = [list(COLUMNS)]
-    for name, correct in texts.baselines().items():
-        rows.append(row_of(name, measured(correct, texts.groups), None))
-    first: list[bool] | None = None
-    for name, path in zip(names, files, strict=True):
-        correct = read_predictions(path, texts.labels)
-        change = None
-        if first is not None:
-            gains = [own - other for own, other in zip(correct, first, strict=True)]
-            low, high = bootstrap(gains, texts.groups)
-            change = 100 * sum(gains) / len(gains), 100 * low, 100 * high
-        first = first or correct
-        rows.append(row_of(name, measured(correct, texts.groups), change))
-    return rows
+    simple = baselines(options.words, options.inputs, lines_of(options.train_labels), test)
+    right = [read_predictions(path, test.labels) for path in files]
+    return table(simple, dict(zip(names, right, strict=True)), test.groups)
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    score = commands.add_parser("score", help="of one model")
+    score = commands.add_parser("score", help="of one model, as JSON")
     score.add_argument("predictions", type=Path)
-    score.add_argument("--text", type=Path, required=True, help="folder of prepare.sh")
-    score.add_argument("--output", type=Path, required=True, help="the JSON to write")
+    tell = commands.add_parser("tell", help="print what score wrote for people")
+    tell.add_argument("scores", type=Path)
     write = commands.add_parser("write", help="the table of models and baselines")
     write.add_argument("predictions", type=Path, nargs="+")
     write.add_argument("--names", nargs="+", required=True, help="of the models")
-    write.add_argument("--text", type=Path, required=True, help="folder of prepare.sh")
-    show = commands.add_parser("show", help="print it for people")
+    write.add_argument("--words", type=Path, required=True, help="folder with {train,test}.INPUT")
+    write.add_argument("--inputs", nargs="+", required=True, help="input0, and input1 of pairs")
+    write.add_argument("--train-labels", type=Path, required=True)
+    for command in (score, write):
+        command.add_argument("--labels", type=Path, required=True, help="of the test set")
+        command.add_argument("--groups", type=Path, help="of the test set")
+    show = commands.add_parser("show", help="print the table for people")
     show.add_argument("table", type=Path)
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.command == "score":
-            texts = Texts(options.text)
-            document = measured(read_predictions(options.predictions, texts.labels), texts.groups)
-            options.output.write_text(json.dumps(document, indent=1) + "\n", encoding="utf-8")
-            print(told(document), end="")
-        elif options.command == "write":
-            rows = table(options.names, options.predictions, Texts(options.text))
-            print("\n".join("\t".join(row) for row in rows))
-        else:
+        if options.command == "tell":
+            print(told(json.loads(options.scores.read_text(encoding="utf-8"))), end="")
+        elif options.command == "show":
             with options.table.open(encoding="utf-8", newline="") as file:
                 print(aligned(csv.reader(file, delimiter="\t")), end="")
+        else:
+            test = Truth.read(options.labels, options.groups)
+            if options.command == "write":
+                print("\n".join("\t".join(row) for row in written(options, test)))
+                return
+            correct = read_predictions(options.predictions, test.labels)
+            print(json.dumps(measured(correct, test.groups), indent=1))
 
 
 if __name__ == "__main__":

@@ -63,7 +63,9 @@ def rows_of(text: io.TextIOBase, form: str) -> Iterator[dict[str, str]]:
     Raises:
         ValueError: a line does not have them; the message has its number.
     """
-    lines = text if form == "jsonl" else csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
+    lines = (
+        text if form == "jsonl" else csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
+    )
     for number, line in enumerate(lines, start=1 if form == "jsonl" else 2):
         try:
             row = json.loads(line) if isinstance(line, str) else line
@@ -155,7 +157,9 @@ def main(arguments: list[str] | None = None) -> None:
     with one_sentence():
         expected = options.expect.split("/")
         if len(expected) != len(SPLITS) or not all(number.isdecimal() for number in expected):
-            raise UsageError(f"PAIRS is '{options.expect}': give three numbers, such as 549367/9842/9824")
+            raise UsageError(
+                f"PAIRS is '{options.expect}': give three numbers, such as 549367/9842/9824"
+            )
         written = write_splits(options.archive, options.folder)
         for (split, count), number in zip(written.items(), expected, strict=True):
             if count != int(number):

@@ -25,20 +25,15 @@ from typing import Any
 from messages import one_sentence
 from translations import score_of
 
+ATTENTIONS, ABSENT = ("encoder-self", "decoder-self", "cross"), "-"
 # With the width of each column as it is shown: to the left in the first five
-MODEL = {
-    "mapping": "<9",
-    "model": "<18",
-    "encoder-self": "<12",
-    "decoder-self": "<12",
-    "cross": "<12",
-}
-BLEU = "BLEU"
+MODEL = {"mapping": "<9", "model": "<18", **dict.fromkeys(ATTENTIONS, "<12")}
+BLEU, ACCURACY = "BLEU", "accuracy"
 SPEED = {"parameters": ">11", "sentences/s": ">12", "speed": ">6"}
 COLUMNS = {**MODEL, BLEU: ">6", **SPEED}
 OTHER = ">8"  # another score
 ROUGE = re.compile("ROUGE-([12L])")
-ATTENTION = re.compile(r"--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
+ATTENTION = re.compile(rf"--({'|'.join(ATTENTIONS)})-attn-heads ([0-9,]+)")
 
 
 def heads_of(checkpoint: str) -> str:
@@ -61,9 +56,16 @@ def heads_of(checkpoint: str) -> str:
 
 
 def heads_in_words(options: str) -> list[str]:
-    """For each attention, the heads of all layers and of each: ``0,2,0`` becomes ``2 (0,2,0)``."""
-    counts = [count for _, count in ATTENTION.findall(options)]
-    return [f"{sum(map(int, count.split(',')))} ({count})" for count in counts]
+    """For each attention, the heads of all layers and of each: ``0,2,0`` becomes ``2 (0,2,0)``.
+
+    ``-`` stands for an attention that the model does not have.
+    """
+    found = dict(ATTENTION.findall(options))
+    counts = (found.get(name) for name in ATTENTIONS)
+    return [
+        ABSENT if count is None else f"{sum(map(int, count.split(',')))} ({count})"
+        for count in counts
+    ]
 
 
 def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
@@ -80,18 +82,20 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def score_in(metric: str, path: Path) -> str:
-    """A score, out of what sacrebleu printed or what ``fairseq-entmax rouge`` wrote as JSON.
+    """A score, out of what sacrebleu printed, or of the JSON of ``fairseq-entmax rouge`` or accuracy.py.
 
     Args:
-        metric: such as BLEU, or ROUGE-1, of which this is F1.
+        metric: such as BLEU, or ROUGE-1, of which this is F1, or `ACCURACY`.
 
     Raises:
         ValueError: the file does not have it.
     """
     rouge = ROUGE.fullmatch(metric)
-    if rouge is None:
+    if rouge is None and metric != ACCURACY:
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))
+    if metric == ACCURACY:
+        return f"{document[ACCURACY]:.2f}"
     return f"{document[f'rouge{rouge[1]}']['f1']['value']:.2f}"
 
 
