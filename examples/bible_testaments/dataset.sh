@@ -1,6 +1,8 @@
 # English Bible verses to their testaments, or books, from the corpus that comes with the project;
 # see README.md.
 #
+# Environment: EVERY=20 takes one verse of twenty, for a trial.
+#
 # shellcheck shell=bash disable=SC2034
 
 # shellcheck source=examples/lib/classifiers.sh
@@ -9,8 +11,9 @@ source "$ROOT/examples/lib/classifiers.sh"
 CORPUS_FOLDER=$ROOT/examples/bible_es_en
 CORPUS=$CORPUS_FOLDER/data/bible.es-en.tsv.xz
 CORPUS_SUM=$(sha256_of "$CORPUS")
-SPLIT_SEED=1 LABELS=testaments
-SPLITS_FROM=("$CORPUS_SUM" "$(files_fingerprint "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED")
+SPLIT_SEED=1 LABELS=testaments EVERY=${EVERY:-1}
+require_positive_integer EVERY "$EVERY"
+SPLITS_FROM=("$CORPUS_SUM" "$(files_fingerprint "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
 
 PREPARE_OPTIONS=', --labels'
 PREPARE_HELP='  --labels WHAT  testaments or books; books need an --output of their own (default: testaments)
@@ -29,7 +32,7 @@ splits() {
     [[ $CORPUS_SUM == "$expected" ]] ||
         die "$CORPUS has the SHA-256 $CORPUS_SUM, expected $expected: the file is damaged, fetch it anew"
     PYTHONPATH=$CORPUS_FOLDER${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/verses.py" "$CORPUS" "$1" \
-        --labels "$LABELS" --seed "$SPLIT_SEED" || die "the verses could not be split: the message is above"
+        --labels "$LABELS" --seed "$SPLIT_SEED" --every "$EVERY" || die "the verses could not be split: the message is above"
 }
 
 TOKENIZER=moses SPEECH=en LOWER=1
@@ -47,7 +50,7 @@ MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:spars
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
 PRUNE_BUDGETS=4/-/-,2/-/-
-PRUNE_UPDATES=420 # an epoch has this many
+PRUNE_UPDATES=420 # an epoch has 424; at its end, where accuracy is measured, heads are decided
 prune_schedules() {
     from_scratch=()
     fine_tuning=(--lr 0.0005 --lr-scheduler polynomial_decay

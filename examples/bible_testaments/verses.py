@@ -141,9 +141,13 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("folder", type=Path, help="folder to write to")
     parser.add_argument("--labels", choices=LABELS, default=LABELS[0])
     parser.add_argument("--seed", type=int, default=1, help="of the shuffle of chapters")
+    parser.add_argument("--every", type=int, default=1, help="take one verse of so many")
     options = parser.parse_args(arguments)
     try:
-        verses = [verse for verse in read_verses(options.corpus) if is_translation(verse)]
+        if options.every < 1:
+            raise ValueError(f"EVERY is '{options.every}': give a number of at least 1")
+        corpus = read_verses(options.corpus)[:: options.every]
+        verses = [verse for verse in corpus if is_translation(verse)]
         splits = split_verses(verses, options.seed)
         write_splits(splits, options.folder, options.labels)
         told = facts(splits, options.labels)

@@ -33,10 +33,12 @@ MODELS=(softmax sparsemax fusedmax oscarmax)
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
 PRUNE_BUDGETS=4/-/-,2/-/-
-PRUNE_UPDATES=5000 # two epochs have more
+# Fewer than an epoch has: the best checkpoint, of the accuracy at the end of an epoch, has its heads
+# decided
+PRUNE_UPDATES=3000
 prune_schedules() {
     from_scratch=()
     fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay
         --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=2
+    tuning_length=1
 }
