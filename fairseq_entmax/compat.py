@@ -15,9 +15,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from types import ModuleType
+from types import ModuleType, SimpleNamespace
 from typing import Any
 
+import numpy
 import torch
 from torch import Tensor, nn
 
@@ -100,6 +101,15 @@ def restricted_pickle() -> ModuleType:
     restricted = ModuleType("restricted_pickle")
     vars(restricted).update({**vars(pickle), "Unpickler": Unpickler, "load": load})
     return restricted
+
+
+class NumPyWithCompat(ModuleType):
+    """NumPy, for one module of fairseq's, with ``compat.long``, which NumPy 2.4 has no more."""
+
+    compat = SimpleNamespace(long=int)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(numpy, name)
 
 
 _trainer: weakref.ref[Any] | None = None

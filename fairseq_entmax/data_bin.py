@@ -5,7 +5,7 @@ or damaged ends in an error far from its cause, or in other sentences than the t
 are dictionaries, and data of the implementation ``mmap``, fairseq's default, whose index
 ``SPLIT.SRC-TGT.LANG.idx`` holds, little endian: ``MMIDIDX\\0\\0``, the version 1 (8 bytes), a
 code of the tokens' type (1), the number of sentences (8), the tokens of each (4), and the byte in
-``.bin`` at which each begins (8).
+``.bin`` at which each begins (8). Data of a language model has one side, ``SPLIT.idx``.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ _AT_ONCE = 1 << 22
 _REMEDY = "run fairseq-preprocess again"
 # The tasks whose data this is
 TASKS = ("translation", "entmax_summarization")
+LANGUAGE_MODELING = "language_modeling"
 
 
 def languages(folder: str, source: str | None, target: str | None) -> tuple[str, str] | None:
@@ -148,14 +149,18 @@ def check_training_data(args: Any) -> list[Dictionary] | None:
     known, is left to fairseq. Tokens are not looked at: of a large corpus, that takes long.
 
     Args:
-        args: the options; those of other tasks than :data:`TASKS` are left alone.
+        args: the options; those of other tasks than :data:`TASKS` and ``language_modeling`` are
+            left alone.
 
     Returns:
-        The dictionaries of source and target; None where they were not looked at.
+        The dictionaries of source and target, or the one of a language model; None where they
+        were not looked at.
 
     Raises:
         ValueError: names the file.
     """
+    if getattr(args, "task", None) == LANGUAGE_MODELING and getattr(args, "data", None):
+        return _check_language_modeling(args)
     if getattr(args, "task", None) not in TASKS or not getattr(args, "data", None):
         return None
     dictionaries: list[Dictionary] | None = None
@@ -170,6 +175,23 @@ def check_training_data(args: Any) -> list[Dictionary] | None:
         for split in (args.train_subset, *str(args.valid_subset).split(",")):
             check_split(folder, split, pair, None)
     return dictionaries
+
+
+def _check_language_modeling(args: Any) -> list[Dictionary] | None:
+    dictionary: Dictionary | None = None
+    remedy = "run fairseq-preprocess --only-source, which language models take their data from"
+    for folder in str(args.data).split(os.pathsep):
+        if not os.path.isdir(folder):
+            continue
+        if dictionary is None:
+            dictionary = check_dictionary(os.path.join(folder, "dict.txt"), remedy)
+        for split in (args.train_subset, *str(args.valid_subset).split(",")):
+            prefix = os.path.join(folder, split)
+            if os.path.exists(f"{prefix}.idx"):
+                check_side(prefix, None)
+            elif split == args.train_subset and not os.path.exists(prefix):  # not raw text either
+                raise ValueError(f"there is no data set {prefix}.idx: {remedy}")
+    return None if dictionary is None else [dictionary]
 
 
 def check_side(prefix: str, size: int | None) -> int | None:

@@ -1,8 +1,9 @@
 """Everything that this package changes in fairseq, in one list, made by :func:`install`.
 
 What trains and restores models acts for models of this package alone, which are known by their
-attention: beside them, other models train as in fairseq without it. What protects from
-checkpoints acts for every file that fairseq loads in this process, on purpose: who opens a
+attention: beside them, other models train as in fairseq without it. What mends the search acts
+where a model gives words probability zero, whatever model it is. What protects from checkpoints
+acts for every file that fairseq loads in this process, on purpose: who opens a
 checkpoint does not know yet what is in it.
 """
 
@@ -30,6 +31,7 @@ from fairseq import checkpoint_utils, file_utils
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
+from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
@@ -37,6 +39,7 @@ from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
+from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
 from fairseq_entmax.modules import MultiheadAttention
 
 # Whose modules read plain values instead of evaluating
@@ -49,6 +52,12 @@ LOADING = (
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
 )
+# What fairseq's commands call that search
+COMMANDS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
+# fairseq's modules that ask NumPy for its ``compat``. Without it, sentences one by one
+# (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
+# bucketed batches end in an AttributeError of NumPy's
+NUMPY_COMPAT = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
 _REMEDY = (
     "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
 )
@@ -60,6 +69,15 @@ def install() -> None:
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
     _replace(EMA, "__init__", _average_no_whole_numbers)
+    # For models that give words probability zero: fairseq's search fails, or finds fewer
+    _replace(SequenceGenerator, "generate", search_with_zeros)
+    _replace(SequenceGeneratorWithAlignment, "generate", align_with_zeros)
+    _replace(SequenceGeneratorWithAlignment, "_prepare_batch_for_alignment", fill_up)
+    for name, main in COMMANDS.items():
+        _replace(importlib.import_module(name), main, reporting)
+    # For data, where NumPy no longer has what fairseq asks for
+    for name in NUMPY_COMPAT:
+        vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
     # For every checkpoint
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
     compat.safe_loading()

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from fairseq_entmax.analysis import document, generation, loading, summary
+from fairseq_entmax.analysis import document, generation, kinds, loading, summary
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
@@ -26,7 +26,7 @@ from fairseq_entmax.analysis.arguments import (
     check_counts,
     chosen_measures,
 )
-from fairseq_entmax.analysis.collect import DataCounts, ModelCollector, Tables
+from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
@@ -40,6 +40,7 @@ from fairseq_entmax.analysis.measures import (
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, on_device, samples, shown_at_most
+from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
 
@@ -60,9 +61,10 @@ def main(arguments: Sequence[str]) -> None:
     """
     loading.log_to_stderr()
     args = loading.parse(parser(), arguments)
-    wanted = chosen_measures(args.measures)
+    wanted = _wanted(args)
     check_counts(args)
     generation.check_options(args)
+    kinds.kind_named(args.task).check_options(args)
     document.check_output(args.output, args.overwrite)
     analysis = analyse(args, wanted)
     path = document.write(analysis, args.output)
@@ -74,6 +76,7 @@ class Study(NamedTuple):
     """What is looked at, and by what.
 
     Attributes:
+        kind: of its data.
         datasets: for each model, the data set, or what it generates of it.
         costly: for each model, the measures that take passes of their own.
         sentences: whose maps to keep; None keeps those whose heads differ most.
@@ -81,6 +84,7 @@ class Study(NamedTuple):
 
     args: Namespace
     wanted: Sequence[str]
+    kind: kinds.Kind
     task: Any
     dataset: Any
     models: Sequence[LoadedModel]
@@ -97,7 +101,8 @@ class Study(NamedTuple):
 
     def shown(self, sentences: Sequence[int]) -> list[int]:
         """The first of some sentences, as many as a report can show maps of."""
-        return shown_at_most(self.datasets, [one.model for one in self.models], sentences)
+        networks = [one.model for one in self.models]
+        return shown_at_most(self.kind, self.datasets, networks, sentences)
 
 
 class Recorded(NamedTuple):
@@ -127,13 +132,14 @@ def analyse(
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
+    kind = kinds.kind_of_task(task)
     dataset = loading.load_dataset(task, args.gen_subset)
     networks = [loaded.model for loaded in models]
     sentences = None
     if args.sentences is not None:
         sentences = _sentences(args.sentences, len(dataset))
         loading.check_lengths(task, dataset, networks, sentences)
-        shown = shown_at_most([dataset] * len(models), networks, sentences)
+        shown = shown_at_most(kind, [dataset] * len(models), networks, sentences)
         # Of what is generated nobody knows yet how long it is
         if len(shown) < len(sentences) and args.of == REFERENCE:
             raise ValueError(
@@ -144,20 +150,22 @@ def analyse(
     annotations = None
     if args.conllu is not None:
         annotations = Annotations(args.conllu, task.source_dictionary, len(dataset))
-    tables = Tables(task, loading.device_of(args), annotations)
+    tables = kind.tables(task, loading.device_of(args), annotations)
     datasets = [dataset] * len(models)
     if args.of == GENERATED:
         config = loading.configuration(args)
         datasets = [GeneratedDataset(dataset, model, task, config) for model in networks]
-    study = Study(args, wanted, task, dataset, models, datasets, costly, tables, sentences)
+    study = Study(args, wanted, kind, task, dataset, models, datasets, costly, tables, sentences)
     recorded = record(study)
     return written(study, recorded, measure(study, sorted(recorded.counts.ids)))
 
 
 def record(study: Study) -> Recorded:
     """Run all models over the data once, and sum up the measures of their weights."""
-    args = study.args
-    collectors = [ModelCollector(one, study.wanted) for one in study.models]
+    args, kind = study.args, study.kind
+    collectors = [
+        ModelCollector(one, study.wanted, kind.outcome(one, study.task)) for one in study.models
+    ]
     chosen = MostDifferent(MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
@@ -165,7 +173,7 @@ def record(study: Study) -> Recorded:
     for sample in loading.with_progress(args, batches, f"analyse '{args.gen_subset}'"):
         if not sample:
             continue
-        sample = on_device(sample, study.tables.source.rank.device)
+        sample = on_device(sample, study.tables.device)
         batch = study.tables.batch(sample)
         counts.update(sample, batch)
         differences, lengths = [], batch.source.lengths
@@ -177,7 +185,8 @@ def record(study: Study) -> Recorded:
             differences.append(collector.update(own, text))
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
-            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), lengths)
+            shown = kind.length_shown(lengths)
+            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), shown)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     differing = (study.sentences or []) if chosen is None else chosen.sentences()
@@ -199,7 +208,7 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
         study: what is looked at.
         seen: the numbers of the sentences that were recorded, ascending.
     """
-    args, device = study.args, study.tables.source.rank.device
+    args, device = study.args, study.tables.device
     shares: list[dict[str, ByHead]] = []
     each = zip(study.models, study.datasets, study.costly, strict=True)
     for loaded, dataset, costly in each:
@@ -217,7 +226,7 @@ def written(
     study: Study, recorded: Recorded, importance: Sequence[dict[str, ByHead]]
 ) -> dict[str, Any]:
     """The document."""
-    args, cfg, annotated = study.args, study.task.cfg, recorded.counts.annotated
+    args, annotated = study.args, recorded.counts.annotated
     generated = [getattr(dataset, "numbers", None) for dataset in study.datasets]
     analysis = {
         "format": document.FORMAT,
@@ -225,17 +234,20 @@ def written(
         "data": {
             "path": args.data,
             "subset": args.gen_subset,
-            "source_lang": cfg.source_lang,
-            "target_lang": cfg.target_lang,
             "subwords": study.tables.source.kind,
-            **recorded.counts.numbers,
+            **study.kind.counted(study.task, dict(recorded.counts.numbers)),
         },
         "settings": _settings(study, len(recorded.counts.ids)),
         "numbers": [],
         "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
         "maps": maps_of(
-            study.datasets, recorded.sentences, study.models, study.task, study.is_generated
+            study.datasets,
+            recorded.sentences,
+            study.models,
+            study.task,
+            study.is_generated,
+            [one.outcome for one in recorded.collectors],
         ),
     }
     if study.is_generated:
@@ -243,6 +255,21 @@ def written(
         analysis |= {"of": GENERATED, "search": search_options(config, study.task)}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     return analysis
+
+
+def _wanted(args: Namespace) -> list[str]:
+    """The measures to make: those asked for, or all that mean something on the data.
+
+    Raises:
+        ValueError: one that was asked for does not, or is unknown.
+    """
+    wanted, kind = chosen_measures(args.measures), kinds.kind_named(args.task)
+    without = [name for name in wanted if name in kind.left_out]
+    if without and args.measures is not None:
+        raise ValueError(
+            f"--measures got {without[0]!r}, which is no measure of {kind.models}: leave it out"
+        )
+    return [name for name in wanted if name not in kind.left_out]
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[ImportanceMeasure]:

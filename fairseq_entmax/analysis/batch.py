@@ -24,7 +24,8 @@ class Side:
     Attributes:
         tokens: ``(batch, length)``.
         real: ``(batch, length)`` bool: not padding.
-        end: ``(batch, length)`` bool: marks of the end of a sentence.
+        end: ``(batch, length)`` bool: marks of the end of a sentence, and other symbols that are
+            no words.
         start: ``(batch,)``: the padding on the left.
         lengths: ``(batch,)``: how many tokens are real.
         words: ``(batch, length)``, of :meth:`TokenTable.words`; None where nothing is known of
@@ -45,9 +46,9 @@ class Side:
         return index - self.start[:, None]
 
     @classmethod
-    def of(cls, tokens: Tensor, pad: int, eos: int, table: TokenTable | None) -> Side:
-        """Work out the rest from tokens ``(batch, length)``."""
-        real, end = tokens != pad, tokens == eos
+    def of(cls, tokens: Tensor, pad: int, eos: int | Tensor, table: TokenTable | None) -> Side:
+        """Work out the rest from tokens ``(batch, length)``; several marks are a tensor."""
+        real, end = tokens != pad, torch.isin(tokens, eos)
         words = None if table is None else table.words(tokens, ~real | end)
         return cls(tokens, real, end, real.int().argmax(dim=1), real.sum(dim=1), words)
 
@@ -57,7 +58,8 @@ class Batch:
     """What the measures of one batch need beside the weights.
 
     Attributes:
-        source: the source sentences.
+        source: the source sentences. Of a text alone it is the text itself, and the same object
+            as the target.
         target: the decoder's input, which begins with the mark of the end of a sentence.
         table: facts on the source's tokens; None leaves out the measures that need them.
         annotated: the source's annotations; None likewise.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from array import array
 from collections import Counter
 from collections.abc import Collection
-from dataclasses import replace
 from typing import Any
 
 import torch
@@ -14,66 +13,15 @@ from torch import Tensor
 from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
-from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.likelihood import negative_log_likelihood, unreachable
+from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.kinds import kind_of_model
+from fairseq_entmax.analysis.kinds.base import Outcome
+from fairseq_entmax.analysis.likelihood import has_zeros, negative_log_likelihood, unreachable
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import ModelStatistics
-
-
-class Tables:
-    """Facts on the tokens of both languages.
-
-    Args:
-        task: fairseq's translation task.
-        device: where batches are.
-        annotations: of the source, or None.
-    """
-
-    def __init__(
-        self, task: Any, device: torch.device, annotations: Annotations | None = None
-    ) -> None:
-        self.pad: int = task.source_dictionary.pad()
-        self.eos: int = task.source_dictionary.eos()
-        self.source = tokens.TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
-        self.target = tokens.TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
-        self.annotations = annotations
-        self._in_source = torch.tensor(_in_source(task)).to(device)
-
-    def batch(self, sample: Any) -> Batch:
-        """The sentences of a batch of fairseq's data loader.
-
-        Raises:
-            ValueError: the annotations are of another text.
-        """
-        net_input, annotated = sample["net_input"], None
-        previous = net_input["prev_output_tokens"]
-        if self.annotations is not None:
-            annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
-        return Batch(
-            Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
-            Side.of(previous, self.pad, self.eos, self.target),
-            self.source,
-            annotated,
-            self._in_source[previous],
-        )
-
-    def with_target(self, batch: Batch, previous: Tensor) -> Batch:
-        """The same source sentences with another input of the decoder, ``(batch, target)``."""
-        target = Side.of(previous, self.pad, self.eos, self.target)
-        return replace(batch, target=target, said=self._in_source[previous])
-
-
-def _in_source(task: Any) -> list[int]:
-    """The number of each target token in the source's dictionary; -1 for special symbols."""
-    source, target = task.source_dictionary, task.target_dictionary
-    numbers = []
-    for symbol in target.symbols:
-        number = source.index(symbol)
-        is_word = number >= source.nspecial and source[number] == symbol
-        numbers.append(number if is_word else -1)
-    return numbers
+from fairseq_entmax.analysis.tables import Tables as Tables
 
 
 class DataCounts:
@@ -119,18 +67,24 @@ class ModelCollector:
     Args:
         loaded: the model.
         wanted: the names of the measures to make.
+        outcome: what else there is to say of the model, or None.
 
     Attributes:
         statistics: of its attention.
-        unreachable: how many target tokens it gives no probability.
+        unreachable: how many targets it gives no probability.
     """
 
-    def __init__(self, loaded: LoadedModel, wanted: Collection[str]) -> None:
+    def __init__(
+        self, loaded: LoadedModel, wanted: Collection[str], outcome: Outcome | None = None
+    ) -> None:
         self.loaded = loaded
+        self.outcome = outcome
         self.statistics = ModelStatistics(wanted)
+        self._kind = kind_of_model(loaded.model)
         self._loss: Tensor | float = 0.0
-        self._tokens = 0
+        self._targets = 0
         self.unreachable = 0
+        self._support: Tensor | float = 0.0
         self._copied: Tensor | float = 0.0
         self._words = 0
 
@@ -147,8 +101,9 @@ class ModelCollector:
         model = self.loaded.model
         attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
-        log_probs = model.get_normalized_probs(output, True, sample)
-        nll = negative_log_likelihood(log_probs, sample["target"], model.decoder.padding_idx)
+        log_probs = self._kind.log_probs(model, sample, output)
+        target, counts = self._kind.targets(model, sample)
+        nll = negative_log_likelihood(log_probs, target, counts)
         gone = unreachable(nll, model)
         loss = nll.masked_fill(gone, 0.0).sum(dtype=torch.float64)
         if not torch.isfinite(loss):
@@ -159,7 +114,11 @@ class ModelCollector:
             )
         self._loss = self._loss + loss
         self.unreachable += int(gone.sum())
-        self._tokens += sample["ntokens"] - int(gone.sum())
+        self._targets += int(counts.sum()) - int(gone.sum())
+        if has_zeros(model):
+            self._support = self._support + (log_probs > -torch.inf).sum(dim=-1)[counts].sum()
+        if self.outcome is not None:
+            self.outcome.update(sample, batch, output)
         if model.attention_options.copy is not None:
             target = sample["target"]
             is_word = (target != model.decoder.padding_idx) & (
@@ -172,8 +131,14 @@ class ModelCollector:
 
     @property
     def loss(self) -> float | None:
-        """Negative log likelihood in nats a target token that it can reach; None before any."""
-        return float(self._loss) / self._tokens if self._tokens else None
+        """Negative log likelihood in nats a target that it can reach; None before any."""
+        return float(self._loss) / self._targets if self._targets else None
+
+    @property
+    def support(self) -> float | None:
+        """How many words have a probability above zero, a mean over targets; None where all do."""
+        targets = self._targets + self.unreachable
+        return float(self._support) / targets if has_zeros(self.loaded.model) and targets else None
 
     @property
     def copied(self) -> float | None:

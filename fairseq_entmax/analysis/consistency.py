@@ -10,6 +10,13 @@ from fairseq_entmax.analysis.maps import LARGEST, check_weights, decoded, map_by
 from fairseq_entmax.analysis.measures.base import declared
 from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
+# Of what data is not said of each kind
+_MISSING: dict[str | None, set[str]] = {
+    None: {"samples", "labels"},
+    "text": {"source_lang", "target_lang", "source_tokens", "labels"},
+    "labelled": {"source_lang", "target_lang", "target_tokens", "samples"},
+}
+
 
 def check(analysis: dict[str, Any], name: str) -> None:
     """Refuse a document whose parts do not fit each other.
@@ -28,8 +35,10 @@ def check(analysis: dict[str, Any], name: str) -> None:
     """
     where = ""
     try:
+        _check_data(analysis["data"])
         _check_models(analysis)
         _check_text(analysis)
+        _check_classes(analysis)
         _check_numbers(analysis)
         maps = _checked_maps(analysis)
         total = sum(map_bytes(one["shape"]) for one in maps.values())
@@ -46,6 +55,16 @@ def check(analysis: dict[str, Any], name: str) -> None:
             f"the weights in {name} are {total:,} bytes, and a report shows {LARGEST:,} at most: "
             f"analyse fewer or shorter sentences, by --sentences"
         )
+
+
+def _check_data(data: dict[str, Any]) -> None:
+    """Pairs of texts have all that is said of pairs; other data has not."""
+    pairs = {"source_lang", "target_lang", "source_tokens", "target_tokens"}
+    missing = _MISSING.get(data.get("kind"), set())
+    for name in sorted(pairs | {"samples", "labels"}):
+        is_there = data.get(name) is not None
+        if is_there != (name not in missing):
+            raise ValueError(f"data.{name}: it is {data.get(name)!r:.80}, and the data is not so")
 
 
 def _check_models(analysis: dict[str, Any]) -> None:
@@ -84,6 +103,36 @@ def _check_text(analysis: dict[str, Any]) -> None:
             raise ValueError(f"maps[{number}].model: generated text is of one model alone")
         if not is_generated and own is not None:
             raise ValueError(f"maps[{number}].model: the reference is of every model")
+
+
+def _check_classes(analysis: dict[str, Any]) -> None:
+    """What is said of classes is of the labels there are, and of the tokens of each sentence."""
+    labels, models = analysis["data"].get("labels"), analysis["models"]
+    number = len(labels or ())
+    for place, model in enumerate(models):
+        where, own = f"models[{place}].classification", model.get("classification")
+        if (own is None) != (labels is None):
+            raise ValueError(f"{where}: it is of texts with labels alone")
+        rows = [] if own is None else [own["confusion"], *own["confusion"]]
+        if own is not None and any(len(row) != number for row in rows):
+            raise ValueError(f"{where}.confusion: there are {number} labels")
+        for index, pooling in enumerate([] if own is None else own["pooling"]):
+            if len(pooling["words"]) != number:
+                raise ValueError(f"{where}.pooling[{index}].words: there are {number} labels")
+    for place, entry in enumerate(analysis["maps"]):
+        where, said = f"maps[{place}]", entry.get("classified")
+        if (said is None) != (labels is None) or (entry.get("label") is None) != (labels is None):
+            raise ValueError(f"{where}.classified: it is of texts with labels alone")
+        if said is None:
+            continue
+        if len(said) != len(models):
+            raise ValueError(f"{where}.classified: it is of {len(said)} models")
+        if max([entry["label"], *(one["label"] for one in said)]) >= number:
+            raise ValueError(f"{where}.label: there are {number} labels")
+        tokens = len(entry["source"])
+        rows = [row for one in said for of in one["pooling"].values() for row in of]
+        if any(len(row) != tokens for row in rows):
+            raise ValueError(f"{where}.classified: its weights are not of {tokens} tokens")
 
 
 def _check_numbers(analysis: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
 from fairseq_entmax.analysis.importance.shares import evenly_spread
+from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
@@ -56,6 +57,15 @@ def model_entry(
     }
     if copy is not None:
         entry["copying"] = {"share": collector.copied, "unreachable": collector.unreachable}
+    if has_zeros(loaded.model):
+        alpha, support = loaded.model.output_alpha, collector.support
+        entry["output"] = {
+            "alpha": alpha,
+            "support": support,
+            "unreachable": collector.unreachable,
+        }
+    if collector.outcome is not None:
+        entry |= collector.outcome.entry()
     if generated is not None:
         entry["generated"] = generated
     return entry

@@ -8,35 +8,68 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from fairseq_entmax.mappings import entmax_loss
 
-def negative_log_likelihood(log_probs: Tensor, target: Tensor, padding_idx: int) -> Tensor:
-    """The negative log likelihood of every target token, without smoothing.
+_NOTHING = -1  # no target
+
+
+def negative_log_likelihood(log_probs: Tensor, target: Tensor, counts: Tensor) -> Tensor:
+    """The negative log likelihood of every target, without smoothing.
 
     Args:
-        log_probs: ``(batch, queries, vocabulary)``, logarithms of probabilities.
-        target: ``(batch, queries)``.
-        padding_idx: of the target dictionary.
+        log_probs: ``(…, vocabulary)``, logarithms of probabilities.
+        target: ``(…)``.
+        counts: ``(…)`` bool, false at padding.
 
     Returns:
-        ``(batch, queries)`` in nats, 0 at padding.
+        ``(…)`` in nats, 0 where it does not count.
     """
-    rows, wanted = log_probs.flatten(0, 1), target.flatten()
-    losses = functional.nll_loss(rows, wanted, ignore_index=padding_idx, reduction="none")
+    rows, wanted = log_probs.flatten(0, -2), target.masked_fill(~counts, _NOTHING).flatten()
+    losses = functional.nll_loss(rows, wanted, ignore_index=_NOTHING, reduction="none")
     return losses.view_as(target)
 
 
-def unreachable(losses: Tensor, model: Any) -> Tensor:
-    """Target tokens that a model gives no probability, though it is sound.
+def has_zeros(model: Any) -> bool:
+    """Whether a model's output gives words a probability of exactly zero."""
+    return bool(getattr(model, "output_alpha", 1.0) > 1.0)
 
-    Those are markers of words that its copy leaves out: the generator has no such word.
+
+def unreachable(losses: Tensor, model: Any) -> Tensor:
+    """Targets that a model gives no probability, though it is sound.
+
+    Those are words outside the support of a sparse output, and markers of words that a copy
+    leaves out: the generator has no such word.
 
     Args:
-        losses: ``(batch, queries)``, of :func:`negative_log_likelihood`.
+        losses: of :func:`negative_log_likelihood`.
         model: any model of this package.
 
     Returns:
-        ``(batch, queries)`` bool; nowhere true for a model without markers.
+        The same shape, bool; nowhere true for a model with softmax and without markers.
     """
     copy = model.attention_options.copy
-    has_markers = copy is not None and copy.markers > 0
-    return losses == torch.inf if has_markers else torch.zeros_like(losses, dtype=torch.bool)
+    may_be = has_zeros(model) or (copy is not None and copy.markers > 0)
+    return losses == torch.inf if may_be else torch.zeros_like(losses, dtype=torch.bool)
+
+
+def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float) -> Tensor:
+    """A loss of every target that is finite, and so is its gradient.
+
+    The negative log likelihood, where the output is softmax; otherwise the Fenchel-Young loss of
+    alpha-entmax, by which such models are trained: the likelihood of a word outside the support
+    is zero, and has no gradient.
+
+    Args:
+        logits: ``(…, vocabulary)``.
+        target, counts: ``(…)``, as for :func:`negative_log_likelihood`.
+        alpha: of the output; 1 is softmax.
+
+    Returns:
+        ``(…)``, 0 where it does not count.
+    """
+    if alpha == 1.0:
+        # fairseq's own likelihoods are float32 whatever the model's precision
+        dtype = torch.promote_types(logits.dtype, torch.float32)
+        log_probs = torch.log_softmax(logits, dim=-1, dtype=dtype)
+        return negative_log_likelihood(log_probs, target, counts)
+    return entmax_loss(logits, target.masked_fill(~counts, 0), alpha).masked_fill(~counts, 0.0)

@@ -13,18 +13,16 @@ from typing import Any
 
 import numpy
 import torch
-from fairseq import options, tasks, utils
+from fairseq import options, utils
 from fairseq.dataclass.configs import CommonEvalConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from tqdm import tqdm
 
-from fairseq_entmax import data_bin
+from fairseq_entmax.analysis import kinds
 
 logger = logging.getLogger(__name__)
 
 SUBSET = "valid"
-# Those whose data and models are the translation task's
-TASKS = ("translation", "entmax_summarization")
 MAX_TOKENS = 4000
 
 
@@ -49,20 +47,21 @@ def data_parser(description: str, *, generation: bool = False) -> argparse.Argum
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
     """Parse a command's arguments, with those that fairseq's task adds.
 
+    What the data is made of, such as the tokens of a sample, is taken from the first checkpoint
+    where the command does not say.
+
     Raises:
-        ValueError: ``--path`` or the folder with the data is missing, or an option is given
-            that the commands here would pass over.
+        ValueError: ``--path`` or the folder with the data is missing, the data is for another
+            task, or an option is given that the commands here would pass over.
+        FileNotFoundError, UnsafeCheckpointError: the first checkpoint cannot be read.
         SystemExit: of argparse, for what it cannot read.
     """
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
     _check_data(args)
-    if args.task not in TASKS:
-        raise ValueError(
-            f"--task got {args.task!r}: only models of the tasks {' and '.join(TASKS)} can be "
-            f"analysed"
-        )
+    kind = kinds.kind_named(args.task)
+    kinds.check_folder(args.data, kind, args.task)
     if args.num_shards != 1:
         raise ValueError(f"--num-shards got {args.num_shards}: the whole data set is looked at")
     if args.model_overrides != "{}":
@@ -72,6 +71,8 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
         )
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
+    words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
+    kind.complete(args, {word[2:].replace("-", "_") for word in words})
     return args
 
 
@@ -96,32 +97,39 @@ def setup_task(args: Namespace) -> Any:
     Raises:
         ValueError: the data has no such languages, or a dictionary is damaged.
     """
-    pair = data_bin.languages(args.data, args.source_lang, args.target_lang)
-    if pair is not None:
-        data_bin.check_dictionaries(args.data, pair)
-    try:
-        return tasks.setup_task(configuration(args).task)
-    except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
-        raise ValueError(
-            f"cannot read the dictionaries in {args.data}: give --source-lang and --target-lang "
-            f"as they are in its file names ({error})"
-        ) from error
+    kind = kinds.kind_named(args.task)
+    kind.check_dictionaries(args)
+    return kind.setup_task(args, configuration(args).task)
 
 
-def load_task(data: str, source_lang: str | None = None, target_lang: str | None = None) -> Any:
-    """fairseq's translation task of a folder, for notebooks.
+def load_task(
+    data: str,
+    source_lang: str | None = None,
+    target_lang: str | None = None,
+    task: str = "translation",
+    checkpoint: str | None = None,
+) -> Any:
+    """fairseq's task of a folder, for notebooks.
 
     Args:
         data: what ``fairseq-preprocess`` wrote.
         source_lang, target_lang: None finds them in the file names.
+        task: ``language_modeling`` for a text alone.
+        checkpoint: of a model whose options the data is to be read with: the tokens of a sample.
 
     Raises:
-        ValueError: there is no such folder, or it has no such languages.
+        ValueError: there is no such folder, or it has data for another task.
+        FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
     """
     languages = {"--source-lang": source_lang, "--target-lang": target_lang}
     arguments = [text for name, one in languages.items() if one for text in (name, one)]
-    args = options.parse_args_and_arch(data_parser(""), [data, *arguments])
+    args = options.parse_args_and_arch(data_parser(""), [data, f"--task={task}", *arguments])
     _check_data(args)
+    kind = kinds.kind_named(task)
+    kinds.check_folder(data, kind, task)
+    if checkpoint is not None:
+        args.path = checkpoint
+        kind.complete(args, set())
     return setup_task(args)
 
 
@@ -131,10 +139,9 @@ def load_dataset(task: Any, subset: str) -> Any:
     Raises:
         ValueError: there is none of that name, it has no target side, or it is damaged.
     """
-    folder = task.cfg.data
-    pair = (task.cfg.source_lang, task.cfg.target_lang)
-    sizes = (len(task.source_dictionary), len(task.target_dictionary))
-    is_checked = data_bin.check_split(folder, subset, pair, sizes)
+    kind = kinds.kind_of_task(task)
+    folder = kind.options_of(task).data
+    is_checked = kind.check_split(task, subset)
     try:
         task.load_dataset(subset)
     except FileNotFoundError as error:
@@ -147,14 +154,7 @@ def load_dataset(task: Any, subset: str) -> Any:
             f"{type(error).__name__} {error}"
         ) from error
     dataset = task.dataset(subset)
-    if dataset.tgt is None:
-        raise ValueError(
-            f"--gen-subset got {subset!r}, which has no target side in {task.cfg.data}: give data "
-            f"with both languages"
-        )
-    if not is_checked:
-        sides = {"source": dataset.src, "target": dataset.tgt}
-        data_bin.check_items(sides, sizes, f"--gen-subset {subset} in {folder}")
+    kind.check_dataset(task, dataset, subset, is_checked)
     return dataset
 
 

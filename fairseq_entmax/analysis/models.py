@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from fairseq_entmax.analysis.kinds import kind_of_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
 from fairseq_entmax.models.saved import read_model
 
@@ -70,14 +71,14 @@ def load_model(path: str, task: Any) -> LoadedModel:
     """A model of a checkpoint, on the CPU, in evaluation mode.
 
     Args:
-        path: a checkpoint of a model of this package, or of fairseq's ``transformer``, which
-            becomes one of this package with softmax.
-        task: fairseq's translation task, for its dictionaries.
+        path: a checkpoint of a model of this package, or of fairseq's ``transformer`` or
+            ``transformer_lm``, which becomes one of this package with softmax.
+        task: fairseq's task, for its dictionaries.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is of another kind of model, or does not fit the task's dictionaries
-            or languages.
+        ValueError: it is of another kind of model than the task's, or does not fit its
+            dictionaries or languages.
         UnsafeCheckpointError: it holds something that could run code.
     """
     try:
@@ -87,10 +88,16 @@ def load_model(path: str, task: Any) -> LoadedModel:
     except ValueError as error:
         raise ValueError(f"--path: {error}") from None
     state = saved.state
-    copy = saved.options.copy
-    _check_fit(state, path, task, 0 if copy is None else copy.markers)
+    kind, copy = kind_of_task(task), saved.options.copy
+    own = kind_of_model(saved.model_class)
+    if own is not kind:
+        raise ValueError(
+            f"--path: {path} has the architecture {saved.architecture}, of {own.models}, and the "
+            f"data is {kind.data}: give --task {own.tasks[0]} and data for it, or another model"
+        )
+    kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
     try:
-        model = saved.model_class.build_model(saved.args, task)
+        model = kind.build_model(saved, task)
     except ValueError as error:
         raise ValueError(f"--path: {path}: {error}") from error
     try:
@@ -101,32 +108,6 @@ def load_model(path: str, task: Any) -> LoadedModel:
     model.eval().requires_grad_(False)
     updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates")
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
-
-
-def _check_fit(state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-    """Refuse a checkpoint of other languages or dictionaries than the task's.
-
-    Args:
-        markers: how many words at the end of its dictionary have no embedding.
-    """
-    cfg = state.get("cfg")
-    trained: Any = (cfg.get("task") if cfg is not None else state.get("args")) or {}
-    trained = vars(trained) if isinstance(trained, Namespace) else trained
-    pair = trained.get("source_lang"), trained.get("target_lang")
-    data = task.cfg.source_lang, task.cfg.target_lang
-    if all(pair) and pair != data:
-        raise ValueError(
-            f"--path: {path} translates {pair[0]} to {pair[1]}, and the data is {data[0]} to "
-            f"{data[1]}: give --source-lang {pair[0]} --target-lang {pair[1]}, or other data"
-        )
-    sides = {"encoder": task.source_dictionary, "decoder": task.target_dictionary}
-    for side, dictionary in sides.items():
-        weight = state["model"].get(f"{side}.embed_tokens.weight")
-        if weight is not None and weight.size(0) + markers != len(dictionary):
-            raise ValueError(
-                f"--path: {path} has {weight.size(0) + markers} {side} tokens, and the data's dictionary "
-                f"has {len(dictionary)}: give the data that it was trained with"
-            )
 
 
 def _names(paths: list[str], mappings: list[str]) -> list[str]:

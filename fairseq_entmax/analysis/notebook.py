@@ -11,7 +11,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.collect import Tables
+from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
@@ -67,7 +67,7 @@ def measure(
     _check_weights(attention)
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
-        batch = Tables(task, device, annotations).batch(sample)
+        batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths, has_end)
     _check_shapes(attention, batch)

@@ -10,6 +10,7 @@ import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
+from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
@@ -95,7 +96,8 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 
     Returns:
         The weights of every head, and the logits ``(batch, queries, vocabulary)``; log
-        probabilities instead of a model that copies words.
+        probabilities instead of a model that copies words, and of a classifier ``(batch,
+        classes)``.
     """
     attention, (logits, _) = record_pass(model, sample)
     return attention, logits
@@ -104,5 +106,6 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
     """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        logits, extra = _unwrapped(model)(**sample["net_input"])[:2]
-    return recorder.attention, (logits, extra)
+        network = _unwrapped(model)
+        output = kind_of_model(network).run(network, sample)
+    return recorder.attention, output

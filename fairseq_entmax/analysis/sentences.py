@@ -8,12 +8,14 @@ from typing import Any
 import torch
 from fairseq import utils
 
+from fairseq_entmax.analysis.kinds import Kind, kind_of_task
+from fairseq_entmax.analysis.kinds.base import Outcome
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from fairseq_entmax.analysis.measures.head_values import HeadValues
 from fairseq_entmax.analysis.models import LoadedModel
-from fairseq_entmax.analysis.recorder import record_attention
+from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 from fairseq_entmax.modules import attention_modules
@@ -29,7 +31,7 @@ def samples(
     """Batches of given sentences of a data set, those of a like length together.
 
     Args:
-        dataset: of fairseq's translation task, or what a model generated of one.
+        dataset: of fairseq's task, or what a model generated of one.
         sentences: their numbers in the data set.
         device: where the batches go.
         at_once: how many to a batch at most, 1 or more.
@@ -70,13 +72,13 @@ def load_samples(
 
 
 def shown_at_most(
-    datasets: Sequence[Any], models: Sequence[Any], sentences: Sequence[int]
+    kind: Kind, datasets: Sequence[Any], models: Sequence[Any], sentences: Sequence[int]
 ) -> list[int]:
     """The first of some sentences, as many as have maps that a report can show together.
 
     Args:
-        datasets: of each model, fairseq's or what it generated, with ``src_sizes`` and
-            ``tgt_sizes``.
+        kind: of the data.
+        datasets: of each model, fairseq's or what it generated.
         models: of this package.
         sentences: numbers in the data sets.
     """
@@ -87,7 +89,7 @@ def shown_at_most(
     shown, total = [], 0
     for number in sentences:
         for dataset, own in zip(datasets, heads, strict=True):
-            source, target = int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
+            source, target = kind.sizes(dataset, number)
             sizes = {ENCODER_SELF: (source, source), CROSS: (target, source)}
             for attention, count in own.items():
                 total += map_bytes([count, *sizes.get(attention, (target, target))])
@@ -103,6 +105,7 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
+    outcomes: Sequence[Outcome | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them.
 
@@ -112,32 +115,28 @@ def maps_of(
         models: of one length with the data sets.
         task: fairseq's.
         is_generated: whether each model has targets of its own, and so a map of its own.
+        outcomes: of each model, what says more of a sentence; none without.
     """
-    source, target = task.source_dictionary, task.target_dictionary
+    kind = kind_of_task(task)
     device = next(models[0].model.parameters()).device
-    kinds = [group_kinds(loaded.model) for loaded in models]
+    groups = [group_kinds(loaded.model) for loaded in models]
     entries = []
     if is_generated:
         places = [(number, [model]) for number in sentences for model in range(len(models))]
     else:
         places = [(number, list(range(len(models)))) for number in sentences]
     for number, shown in places:
-        (sample,) = samples(datasets[shown[0]], [number], device)
-        net_input = sample["net_input"]
+        (whole,) = samples(datasets[shown[0]], [number], device)
+        sample = kind.for_map(whole)
+        passes = {place: record_pass(models[place].model, sample) for place in shown}
+        own = {"model": shown[0]} if is_generated else {}
+        maps = [
+            sentence_maps(passes[place][0], of_model) if place in shown else []
+            for place, of_model in enumerate(groups)
+        ]
         entries.append(
-            {
-                "sentence": number,
-                **({"model": shown[0]} if is_generated else {}),
-                "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
-                "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
-                "targets": [target[token] for token in sample["target"][0].tolist()],
-                "models": [
-                    sentence_maps(record_attention(loaded.model, sample)[0], of_model)
-                    if place in shown
-                    else []
-                    for place, (loaded, of_model) in enumerate(zip(models, kinds, strict=True))
-                ],
-            }
+            {"sentence": number, **own, **kind.tokens(task, sample), "models": maps}
+            | kind.said_of(sample, [one[1] for one in passes.values()], outcomes)
         )
     return entries
 

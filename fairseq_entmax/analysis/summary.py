@@ -23,13 +23,15 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
         as alpha, over heads, or over layers where they are of a layer; the positional heads,
         each with its offset and its confidence; and where a model copies words, its copy heads,
         each with its copy agreement and what the best other head has. Of generated text a line
-        above says by which search it was made.
+        above says by which search it was made, and of a model with a sparse output one how many
+        targets it has no probability for.
     """
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
     is_generated = analysis.get("of") == GENERATED
     copies = any("copying" in model for model in analysis["models"])
     loss = "loss (own text)" if is_generated else "loss"
+    loss = f"{loss} (nats a text)" if analysis["data"].get("kind") == "labelled" else loss
     names = (one.name for one in numbers)
     rows = [["model", loss, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
@@ -50,7 +52,41 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", ""]
     table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join([*_of_generated(analysis), table])
+    return "\n".join(
+        [*_of_generated(analysis), *_of_output(analysis), *_of_classes(analysis), table]
+    )
+
+
+def _of_classes(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """How well classifiers do, and how much their pooling attentions select."""
+    for model in analysis["models"]:
+        if "classification" not in model:
+            continue
+        done = model["classification"]
+        yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
+        for pooling in done["pooling"]:
+            heads = pooling["heads"]
+            support, density = (
+                _mean(head[name] for head in heads) for name in ("support", "density")
+            )
+            values = (
+                f", {name} {_mean(known)}" for name, known in pooling["values"].items() if known
+            )
+            yield (
+                f"  {pooling['name']} by {pooling['mapping']}{''.join(values)}: {support} tokens "
+                f"have a weight, density {density}"
+            )
+
+
+def _of_output(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """What the loss of a model with a sparse output leaves out."""
+    for model in analysis["models"]:
+        if "output" in model:
+            output = model["output"]
+            yield (
+                f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
+                f"probability, and {output['unreachable']} targets none: the loss is of the others"
+            )
 
 
 def _of_generated(analysis: Dictionary[str, Any]) -> Iterable[str]:

@@ -166,3 +166,21 @@ def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tens
     second = torch.where(second < 0, first, second)
     known = rank >= 0
     return known & (rank == first), known & (rank >= second), first.squeeze(1)
+
+
+def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
+    """The ranks of the two rarest tokens that each place of a text has before it, or is.
+
+    Args:
+        ranks: ``(batch, length)``, of :class:`TokenTable`.
+
+    Returns:
+        The rank of the rarest, and of the next where there is another, else the same; ``(batch,
+        length)`` each, -1 where there are special symbols alone.
+    """
+    first = ranks.cummax(dim=1).values
+    length = ranks.size(1)
+    is_read = torch.ones(length, length, dtype=torch.bool, device=ranks.device).tril()
+    others = is_read & (ranks[:, None] < first[:, :, None])
+    second = ranks[:, None].expand_as(others).masked_fill(~others, -1).amax(dim=2)
+    return first, torch.where(second < 0, first, second)

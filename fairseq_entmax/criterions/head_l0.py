@@ -16,6 +16,7 @@ from fairseq.criterions import (
     FairseqCriterion,
     register_criterion,
 )
+from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
@@ -267,4 +268,5 @@ def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
 
 LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
 CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
+AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
 NAME = LabelSmoothedCrossEntropyWithHeadL0.name

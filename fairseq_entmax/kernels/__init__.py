@@ -25,10 +25,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import torch_ops, torch_structured
-from fairseq_entmax.kernels.backends import Rows, StructuredRows
+from fairseq_entmax.kernels import torch_losses, torch_ops, torch_structured
+from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
+from fairseq_entmax.kernels.native import losses as native_losses
 from fairseq_entmax.kernels.native import rows as native_rows
 from fairseq_entmax.kernels.native import structured as native_structured
 from fairseq_entmax.kernels.structure import Structure
@@ -41,11 +42,12 @@ CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 # Kernels call functions that older releases do not have
 LEAST_TRITON = (3, 0)
 # The modules of a package of kernels, and what they offer
-ROWS, STRUCTURED, ATTENTION = "rows", "structured", "attention"
+ROWS, STRUCTURED, ATTENTION, LOSSES = "rows", "structured", "attention", "losses"
 NATIVE_PARTS: dict[str, Any] = {
     ROWS: native_rows,
     STRUCTURED: native_structured,
     ATTENTION: native_attention,
+    LOSSES: native_losses,
 }
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
@@ -119,6 +121,14 @@ def structured_for(
     return torch_structured if backend is None else backend
 
 
+def losses_for(scores: Tensor, epsilon: float) -> Losses:
+    """The backend for the loss of a target, as :func:`backend_for`."""
+    if epsilon == 0.0:
+        return torch_losses
+    backend: Losses | None = _kernel(LOSSES, scores)
+    return torch_losses if backend is None else backend
+
+
 def _is_wrapped(parameter: float | Tensor) -> bool:
     """Whether it stands for many numbers at once, as in torch.func: no kernel could read it."""
     if not isinstance(parameter, Tensor):
@@ -159,7 +169,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     """The module of kernels for a part of the work on such a tensor; None for torch's operations.
 
     Args:
-        part: :data:`ROWS`, :data:`STRUCTURED` or :data:`ATTENTION`, a module of each package of
+        part: :data:`ROWS`, :data:`STRUCTURED`, :data:`ATTENTION` or :data:`LOSSES`, a module of each package of
             kernels.
         tensor: what the kernels will be given, or another of its kind.
         *kind: of structure, where the part has some.

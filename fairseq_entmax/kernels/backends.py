@@ -7,9 +7,24 @@ the same for all rows, or a tensor, which may hold NaN.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+
+class LossParts(NamedTuple):
+    """A loss of each row, and what it was made of.
+
+    Attributes:
+        loss: ``(…)``, of what is computed with gradients of the scores.
+        support: ``(…)``, int64, how many keys have a probability above zero; 0 where the row is
+            NaN. At alpha = 1 all that are not masked, even where rounding leaves nothing of them.
+        target_prob: ``(…)``, the probability of the target, without a gradient.
+    """
+
+    loss: Tensor
+    support: Tensor
+    target_prob: Tensor
 
 
 class Rows(Protocol):
@@ -103,6 +118,48 @@ class StructuredRows(Protocol):
         Returns:
             ``(..., keys)``, ``(..., 1)`` and ``(..., 1)``: a number for each row, to be summed
             over the rows that share a parameter. None for what is not wanted.
+        """
+
+
+class Losses(Protocol):
+    """The loss of alpha-entmax of a target, and its gradient.
+
+    See :func:`fairseq_entmax.mappings.losses.entmax_loss_parts` for what they are.
+    """
+
+    def takes(self, scores: Tensor) -> bool:
+        """Whether the backend is for scores of this device, dtype and layout."""
+
+    def losses(
+        self, scores: Tensor, target: Tensor, epsilon: float, smoothing: float
+    ) -> tuple[LossParts, tuple[Tensor, ...]]:
+        """The losses, without a graph.
+
+        Args:
+            scores: ``(..., keys)``; ``-inf`` marks a masked key.
+            target: ``(...)``, int64, from 0 to keys - 1.
+            epsilon: alpha - 1, in [0, 1]; torch's alone takes 0.
+            smoothing: of the labels, from 0 to below 1.
+
+        Returns:
+            The parts, and what the backward pass of this backend needs beside the scores.
+        """
+
+    def gradients(
+        self,
+        scores: Tensor,
+        target: Tensor,
+        epsilon: float,
+        smoothing: float,
+        saved: tuple[Tensor, ...],
+        grad: Tensor,
+    ) -> Tensor:
+        """The gradient of the scores, ``(..., keys)``, for one of the losses, ``(...)``.
+
+        Args:
+            scores, target, epsilon, smoothing: as given to :meth:`losses`.
+            saved: what it returned.
+            grad: ``(...)``, gradient with respect to the losses.
         """
 
 

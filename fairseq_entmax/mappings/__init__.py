@@ -3,6 +3,13 @@
 from fairseq_entmax.mappings.functional import entmax, entmax15, softmax, sparsemax
 from fairseq_entmax.mappings.heads_apart import HeadsApart
 from fairseq_entmax.mappings.layers import HeadsSpec, mappings_for_layers, parse_mappings
+from fairseq_entmax.mappings.losses import (
+    LossParts,
+    entmax15_loss,
+    entmax_loss,
+    entmax_loss_parts,
+    sparsemax_loss,
+)
 from fairseq_entmax.mappings.modules import Entmax, Mapping
 from fairseq_entmax.mappings.pnorm import SqPNormMax
 from fairseq_entmax.mappings.proximal import prox_oscar, prox_tv
@@ -19,11 +26,15 @@ __all__ = [
     "Entmax",
     "HeadsApart",
     "HeadsSpec",
+    "LossParts",
     "Mapping",
     "MappingSpec",
     "SqPNormMax",
     "entmax",
     "entmax15",
+    "entmax15_loss",
+    "entmax_loss",
+    "entmax_loss_parts",
     "fusedmax",
     "mappings_for_layers",
     "oscarmax",
@@ -34,5 +45,6 @@ __all__ = [
     "register_mapping",
     "softmax",
     "sparsemax",
+    "sparsemax_loss",
     "sq_pnorm_max",
 ]

@@ -1,4 +1,4 @@
-"""The Fenchel-Young loss of alpha-entmax.
+"""The Fenchel-Young loss of alpha-entmax: of a target among the keys, and of other probabilities.
 
 Source: Blondel, Martins and Niculae 2020, *Learning with Fenchel-Young Losses*, section 4; for
 alpha-entmax Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, section 3.
@@ -10,6 +10,134 @@ from typing import Any
 
 import torch
 from torch import Tensor
+
+from fairseq_entmax import kernels
+from fairseq_entmax.kernels import derivatives, torch_losses
+from fairseq_entmax.kernels.backends import LossParts
+from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_scores
+
+
+def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
+    """The alpha-entmax loss of each row: cross-entropy where alpha is 1.
+
+        L = (p - q) z + H(p),    with the gradient p - q of the scores z
+
+    p is alpha-entmax of the scores, q is 1 at the target and 0 elsewhere, H is Tsallis'
+    alpha-entropy. Above alpha = 1 the loss is 0 where the target's score is above all others by
+    1 / (alpha - 1), and keys outside the support have no gradient.
+
+    Args:
+        scores: ``(…, keys)``, floating point; -inf masks a key. float16 and bfloat16 are computed
+            in float32.
+        target: ``(…)``, int64, from 0 to keys - 1. Outside, torch stops the program on a GPU.
+        alpha: from 1 to 2.
+
+    Returns:
+        ``(…)``, in float32, or float64 where the scores are; 0 or more. A masked target costs
+        +inf. A row with NaN or +inf among its scores is NaN, and so is its gradient.
+
+    Raises:
+        ValueError: ``scores`` is not floating point, ``target`` is not int64, of another shape or
+            device, or out of range; ``alpha`` is out of range.
+
+    Source:
+        Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, eq. 8 to 10.
+    """
+    return entmax_loss_parts(scores, target, alpha).loss
+
+
+def sparsemax_loss(scores: Tensor, target: Tensor) -> Tensor:
+    """The sparsemax loss (Martins and Astudillo 2016): :func:`entmax_loss` with alpha = 2."""
+    return entmax_loss(scores, target, 2.0)
+
+
+def entmax15_loss(scores: Tensor, target: Tensor) -> Tensor:
+    """The 1.5-entmax loss (Peters et al. 2019): :func:`entmax_loss` with alpha = 1.5."""
+    return entmax_loss(scores, target, 1.5)
+
+
+def entmax_loss_parts(
+    scores: Tensor, target: Tensor, alpha: float = 1.5, label_smoothing: float = 0.0
+) -> LossParts:
+    """:func:`entmax_loss` with label smoothing, and what a criterion reports of it.
+
+    With smoothing, q is 1 - label_smoothing at the target and label_smoothing / (V - 1) at each
+    other of the V keys that are not masked (Peters and Martins 2021, *Smoothing and Shrinking the
+    Sparse Seq2Seq Search Space*). The loss then is (p - q) z + H(p), the Fenchel-Young loss but
+    for H(q), which does not depend on the scores: at alpha = 1 it is fairseq's label-smoothed
+    cross-entropy.
+
+    Args:
+        scores, target, alpha: as of :func:`entmax_loss`.
+        label_smoothing: from 0 to below 1.
+
+    Raises:
+        ValueError: as :func:`entmax_loss`; ``label_smoothing`` is out of range.
+    """
+    check_dim(scores, -1)
+    alpha = check_alpha(alpha)
+    _check_smoothing(label_smoothing)
+    _check_target(scores, target)
+    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return LossParts(*_EntmaxLoss.apply(wide, target, alpha, label_smoothing))
+
+
+def _check_smoothing(label_smoothing: float) -> None:
+    if not 0.0 <= label_smoothing < 1.0:
+        raise ValueError(f"label_smoothing must be from 0 to below 1, not {label_smoothing}")
+
+
+def _check_target(scores: Tensor, target: Tensor) -> None:
+    if not isinstance(target, Tensor) or target.dtype != torch.int64:
+        kind = target.dtype if isinstance(target, Tensor) else type(target).__name__
+        raise ValueError(f"target must be a tensor of torch.int64, not {kind}")
+    if target.shape != scores.shape[:-1]:
+        raise ValueError(
+            f"target must be of shape {tuple(scores.shape[:-1])}, that of the scores without "
+            f"their keys, not {tuple(target.shape)}"
+        )
+    if target.device != scores.device:
+        raise ValueError(f"target must be on {scores.device} as scores is, not {target.device}")
+    # On other devices a look at the values would wait for them
+    if target.device.type == "cpu" and target.numel() > 0:
+        for index in torch.aminmax(target):
+            if not 0 <= index.item() < scores.size(-1):
+                raise ValueError(
+                    f"target must be from 0 to {scores.size(-1) - 1}, one of the "
+                    f"{scores.size(-1)} keys, not {index.item()}"
+                )
+
+
+class _EntmaxLoss(torch.autograd.Function):
+    """Of float32 or float64, keys last."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, scores: Tensor, target: Tensor, alpha: float, smoothing: float
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        ctx.backend = kernels.losses_for(scores, alpha - 1.0)
+        parts, saved = ctx.backend.losses(scores, target, alpha - 1.0, smoothing)
+        ctx.save_for_backward(scores, target, *saved)
+        ctx.alpha, ctx.smoothing = alpha, smoothing
+        ctx.mark_non_differentiable(parts.support, parts.target_prob)
+        return parts
+
+    @staticmethod
+    def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor, None, None, None]:
+        scores, target, *saved = ctx.saved_tensors
+        if derivatives.are_wanted(grad):
+            wanted = _target_probs(scores.detach(), target[..., None], ctx.smoothing)
+            difference = map_scores(scores, ctx.alpha) - wanted
+            return grad[..., None] * difference, None, None, None
+        numbers = (ctx.alpha - 1.0, ctx.smoothing)
+        found = ctx.backend.gradients(scores, target, *numbers, tuple(saved), grad)
+        return found, None, None, None
+
+
+def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
+    """q: ``(…, keys)``, of the dtype of the scores."""
+    own, other, is_masked = torch_losses.shares(scores, smoothing)
+    return torch.where(is_masked, 0.0, other).scatter(-1, at_target, own)
 
 
 def fenchel_young_loss(

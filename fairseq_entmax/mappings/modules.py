@@ -52,11 +52,14 @@ class Mapping(nn.Module):
             model makes mappings of the same class use the same parameters.
         needs_words_alone: whether keys have to be words in their order, so that an attention with
             ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
+        is_softmax: whether it is softmax whatever it is trained with, so that torch's own
+            attention can take its place.
     """
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
     needs_words_alone = False
+    is_softmax = False
 
     @classmethod
     def from_text(
@@ -235,8 +238,7 @@ class Entmax(Mapping):
         return self.fixed_strength if raw is None else learned_strength(raw)
 
     @property
-    def is_softmax(self) -> bool:
-        """Whether it is softmax whatever it is trained with."""
+    def is_softmax(self) -> bool:  # type: ignore[override]
         return self.fixed_alpha == 1.0 and not self.is_structured
 
     @property

@@ -10,5 +10,11 @@ from fairseq_entmax import tasks as tasks
 from fairseq_entmax.models.classifier import EntmaxClassifierModel
 from fairseq_entmax.models.copy_transformer import EntmaxCopyTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerModel
+from fairseq_entmax.models.language_model import EntmaxTransformerLanguageModel
 
-__all__ = ["EntmaxClassifierModel", "EntmaxCopyTransformerModel", "EntmaxTransformerModel"]
+__all__ = [
+    "EntmaxClassifierModel",
+    "EntmaxCopyTransformerModel",
+    "EntmaxTransformerLanguageModel",
+    "EntmaxTransformerModel",
+]

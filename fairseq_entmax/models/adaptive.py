@@ -23,7 +23,8 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
-from fairseq_entmax.mappings import Mapping
+from fairseq_entmax.criterions.sparse_output import check_for_zeros
+from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -44,6 +45,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
+from fairseq_entmax.models.output import SOFTMAX
 from fairseq_entmax.models.saved import heads_of_start, start_of_heads
 from fairseq_entmax.modules import (
     HardConcreteGate,
@@ -116,6 +118,9 @@ class AdaptiveModel(nn.Module):
         names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
         borrowed = {name: checkpoint.get(name) for name in names}
+        criterion = cfg._get_root().get("criterion")
+        borrowed["criterion"] = getattr(criterion, "_name", None)
+        borrowed["loss_alpha"] = getattr(criterion, "loss_alpha", None)
         return Namespace(**{**borrowed, **OmegaConf.to_container(cfg, resolve=True)})
 
     @classmethod
@@ -129,6 +134,18 @@ class AdaptiveModel(nn.Module):
             ValueError: names the option, what was given, and what is allowed.
         """
         return read_options(args, cls.attentions, cls.config)
+
+    @classmethod
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        """Refuse dictionaries that a model of these options cannot be made with.
+
+        Args:
+            args: options of the model.
+            *dictionaries: fairseq's, of source and target, or the one of a language model.
+
+        Raises:
+            ValueError: says what does not fit, and what to do.
+        """
 
     @classmethod
     def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
@@ -162,15 +179,25 @@ class AdaptiveModel(nn.Module):
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
             check_heads_apart(options, prepared)
-        # Said in the checkpoint, so that whoever loads it need not look for the start
-        heads = {**of_start, **heads_options(options.heads)}
-        vars(prepared).update(heads)
+        # Said in the checkpoint, so that whoever loads it need not look for the start, or the loss
+        saved: dict[str, Any] = {**of_start, **heads_options(options.heads)}
+        if options.output_alpha != SOFTMAX:
+            saved["output_alpha"] = options.output_alpha
+        vars(prepared).update(saved)
         if prepared is not args:
             with open_dict(args):
-                args.update(heads)
+                args.update(saved)
         model = super().build_model(prepared, task)  # type: ignore[misc]
         model.take_heads(options, prepared)
         return model
+
+    def check_criterion(self, criterion: Any) -> None:
+        """Check what the model is to be trained by, before its training.
+
+        Raises:
+            ValueError: the loss is infinite for this model; says what to do.
+        """
+        check_for_zeros(type(criterion), self.output_alpha)
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
@@ -217,6 +244,24 @@ class AdaptiveModel(nn.Module):
         if self.training:
             self._draw_gates()
         return super().forward(*args, **kwargs)
+
+    @property
+    def output_alpha(self) -> float:
+        """alpha of the mapping from scores of words to their probabilities; 1 is softmax."""
+        return self.attention_options.output_alpha
+
+    def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
+        """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so.
+
+        Args:
+            net_output: of :meth:`forward`; scores ``(batch, target, words)`` and more.
+            log_probs: whether logarithms are wanted, -inf for a probability of 0.
+            sample: the batch, for adaptive softmax.
+        """
+        if self.output_alpha == SOFTMAX:
+            return super().get_normalized_probs(net_output, log_probs, sample)  # type: ignore[misc]
+        probs = entmax(net_output[0].float(), self.output_alpha)
+        return probs.log() if log_probs else probs
 
     def head_gates(self) -> dict[str, dict[int, HardConcreteGate]]:
         """The gates on heads: attention to layer number to the gates there."""

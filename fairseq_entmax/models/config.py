@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
 from fairseq_entmax.mappings.strengths import (
@@ -243,6 +244,14 @@ class AttentionConfig:
         "how much faster than other parameters log a learns, from 0.001 to 10000",
         gates.check_lr_factor,
         "NUMBER",
+    )
+    output_alpha: float | None = option(
+        None,
+        "alpha of the entmax that makes probabilities of words from the output's scores, in "
+        "generation and evaluation: from 1 (softmax) to 2 (sparsemax)",
+        lambda value: check_alpha(value, "alpha of the output"),
+        "NUMBER",
+        "--loss-alpha with --criterion entmax_loss, otherwise 1",
     )
     freeze_decoder: bool = option(
         False,

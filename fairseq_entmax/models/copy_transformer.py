@@ -217,7 +217,8 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         return super().build_model(args, task)
 
     @classmethod
-    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        source, target = dictionaries
         markers = CopyConfig.of(args).checked("source_position_markers")
         check_dictionaries(source, target, markers)
 
@@ -264,6 +265,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         Raises:
             ValueError: the loss is infinite for this model; says what to do.
         """
+        super().check_criterion(criterion)
         check_for_markers(type(criterion), self.decoder.num_words - self.decoder.num_generated)
 
     def _without_markers(self, state_dict: dict[str, Any]) -> dict[str, Any]:

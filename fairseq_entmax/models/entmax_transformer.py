@@ -29,6 +29,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.criterions.copying import check_for_markers
+from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.options import (
@@ -96,18 +97,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 
     @classmethod
-    def check_dictionaries(cls, args: Any, source: Any, target: Any) -> None:
-        """Refuse dictionaries that a model of these options cannot be made with.
-
-        Args:
-            args: options of the model.
-            source, target: fairseq's dictionaries.
-
-        Raises:
-            ValueError: says what does not fit, and what to do.
-        """
-
-    @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         model = super().build_model(args, task)
         wrap_layers(model.encoder, model.cfg)
@@ -130,7 +119,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
         return int(self.cfg.head_seed)
 
 
-def check_command(args: Namespace, model_class: type[EntmaxTransformerModel]) -> None:
+def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
     """Check what a command line gives, before anything is made.
 
     Args:
@@ -152,6 +141,7 @@ def check_command(args: Namespace, model_class: type[EntmaxTransformerModel]) ->
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
+    check_for_zeros(criterion, options.output_alpha)
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
     dictionaries = data_bin.check_training_data(args)

@@ -33,6 +33,7 @@ from fairseq_entmax.models.copy_config import (
     check_copy_heads,
     read_copy,
 )
+from fairseq_entmax.models.output import SOFTMAX, output_alpha
 from fairseq_entmax.modules import HardConcreteGate, Heads
 from fairseq_entmax.modules.attention import XFORMERS
 from fairseq_entmax.modules.gates import GatedHeads
@@ -52,6 +53,7 @@ class AttentionOptions:
         mapping_defaults: what a mapping's text is taken to say where it does not.
         log_interval: updates between two lines of the record of head values; 0 for none.
         copy: where the model copies from its source; None where it does not.
+        output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
     """
 
     specs: dict[str, list[LayerSpec]]
@@ -63,6 +65,7 @@ class AttentionOptions:
     mapping_defaults: dict[str, str]
     log_interval: int
     copy: CopyOptions | None = None
+    output_alpha: float = SOFTMAX
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
         """The heads of a layer that no gate may close."""
@@ -149,6 +152,7 @@ def read_options(
         mapping_defaults=defaults,
         log_interval=config.checked("alpha_log_interval"),
         copy=copy,
+        output_alpha=output_alpha(config, args, attentions),
     )
 
 

@@ -206,6 +206,17 @@ class MultiheadAttention(FairseqMultiheadAttention):
             fused = self._fused(query, key, value, key_padding_mask, attn_mask)
             if fused is not None:
                 return self._output(fused), None
+        is_whole = key is not None and incremental_state is None and not static_kv
+        asks_more = before_softmax or need_head_weights
+        if is_whole and not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
+            # With torch's fused attention, so that a model with softmax is fairseq's to the bit
+            self.skip_embed_dim_check = False
+            try:
+                return super().forward(
+                    query, key, value, key_padding_mask, None, need_weights, attn_mask=attn_mask
+                )
+            finally:
+                self.skip_embed_dim_check = True
         scores, values = super().forward(
             query,
             key,
@@ -240,6 +251,23 @@ class MultiheadAttention(FairseqMultiheadAttention):
             or any(map(_has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
             or nn.modules.module._has_any_global_hook()
+        )
+
+    def _is_fairseqs(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
+        """Whether fairseq's own attention does all that this one would, and just that.
+
+        It has no gates, gives NaN to a query without keys, and reads the weights of the
+        projections past quantisation noise.
+        """
+        projections = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
+        return bool(
+            self.mapping is not None
+            and self.mapping.is_softmax
+            and self.gate is None
+            and self.num_heads * self.head_dim == self.embed_dim
+            and not self._is_watched()
+            and not any(map(_has_hook, projections))
+            and masks.leave_each_query_a_key(key_padding_mask, attn_mask)
         )
 
     def _output(self, heads: Tensor) -> Tensor:

@@ -29,3 +29,23 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
         and mask.shape == (query.size(0), key.size(0))
         and not (mask.requires_grad and torch.is_grad_enabled())
     )
+
+
+def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
+    """Whether every query has a key that is not masked, as torch's own attention needs it.
+
+    False also where that would have to be read from an ``attn_mask`` of numbers. Waits for the
+    device where there is padding.
+
+    Args:
+        key_padding_mask: ``(batch, keys)``, true at padding; None, or without dimensions, for none.
+        attn_mask: ``(queries, keys)``.
+    """
+    if attn_mask is not None and not hides_future_alone(attn_mask):
+        return False
+    if key_padding_mask is None or not key_padding_mask.dim():
+        return True
+    is_padding = key_padding_mask.to(torch.bool)
+    # The first query sees the first key alone
+    is_empty = is_padding.all(1) if attn_mask is None else is_padding[:, 0]
+    return not bool(is_empty.any())

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
 from fairseq_entmax.analysis.head_scaling import scaled_heads
+from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.likelihood import negative_log_likelihood
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.modules import attention_modules
@@ -111,22 +112,25 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
         yield
 
 
-def sentence_losses(model: Any, sample: dict[str, Any], pad: int) -> Tensor:
+def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) -> Tensor:
     """The negative log likelihood of every target of a batch, teacher-forced.
 
     Args:
         model: in evaluation mode.
         sample: a batch as fairseq's data loader makes it, with ``batch`` targets.
-        pad: the number of the padding symbol.
+        pad: a symbol that does not count, beside what the model knows of.
 
     Returns:
         ``(batch,)`` float64, nats, summed over a target's tokens; no smoothing.
     """
     with torch.no_grad():
-        output = model(**sample["net_input"])
-        log_probs = model.get_normalized_probs(output, log_probs=True, sample=sample)
-        nll = negative_log_likelihood(log_probs, model.get_targets(sample, output), pad)
-    return nll.double().sum(-1)
+        kind = kind_of_model(model)
+        log_probs = kind.log_probs(model, sample, kind.run(model, sample))
+        target, counts = kind.targets(model, sample)
+        if pad is not None:
+            counts = counts & (target != pad)
+        nll = negative_log_likelihood(log_probs, target, counts)
+    return nll.double().view(len(target), -1).sum(-1)
 
 
 class Scorer:
@@ -197,7 +201,7 @@ class Scorer:
     def _losses(self, advance: Callable[[int], None]) -> list[float]:
         losses = []
         for sample in self._samples:
-            values = sentence_losses(self._model, sample, self._dictionary.pad())
+            values = sentence_losses(self._model, sample)
             if not torch.isfinite(values).all():
                 copy = self._model.attention_options.copy
                 if copy is not None and copy.markers:

@@ -23,27 +23,32 @@ def layers_of(stack: Any) -> list[Any]:
 
 def watched_modules(model: Any) -> Iterator[nn.Module]:
     """The modules whose inputs and outputs :class:`Propagation` needs."""
-    decoder = model.decoder
+    encoder, decoder = encoder_of(model), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
             yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
-    for layer in layers_of(model.encoder) + layers_of(decoder):
+    for layer in (layers_of(encoder) if encoder is not None else []) + layers_of(decoder):
         yield from (layer.self_attn_layer_norm, layer.fc1, layer.fc2, layer.final_layer_norm)
         if getattr(layer, "encoder_attn", None) is not None:
             yield layer.encoder_attn_layer_norm
-    last = (model.encoder.layer_norm, decoder.layer_norm, decoder.project_out_dim)
+    last = (getattr(encoder, "layer_norm", None), decoder.layer_norm, decoder.project_out_dim)
     yield from (module for module in last if module is not None)
     yield decoder.output_projection
+
+
+def encoder_of(model: Any) -> Any:
+    """The encoder of a model; None of a decoder alone."""
+    return getattr(model, "encoder", None)
 
 
 class Propagation:
     """Relevance of the heads for some target positions of one sentence.
 
     Args:
-        model: an encoder-decoder Transformer of this package.
+        model: a Transformer of this package with a decoder.
         activations: those of :func:`watched_modules`, of one pass over one sentence that has no
             padding.
-        source_length: of that sentence.
+        source_length: of that sentence; 0 of a decoder alone.
         positions: ``(predictions,)``, the target positions whose logits to start from.
 
     Attributes:
@@ -59,7 +64,8 @@ class Propagation:
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
         self._decoder = self._from_logits(model.decoder, positions)
-        width = model.cfg.encoder.embed_dim
+        encoder = encoder_of(model)
+        width = 0 if encoder is None else model.cfg.encoder.embed_dim
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")
         for number, layer in reversed(list(enumerate(layers_of(model.decoder)))):
@@ -69,10 +75,14 @@ class Propagation:
                 self._encoder = self._encoder + branch
             self._decoder = self._through_self_attention(DECODER_SELF, number, layer, relevance)
             self._note_total(f"decoder layer {number} input")
-        if model.encoder.layer_norm is not None:
-            self._encoder = self._through_norm(model.encoder.layer_norm, self._encoder)
+        if encoder is not None:
+            self._through_encoder(encoder)
+
+    def _through_encoder(self, encoder: Any) -> None:
+        if encoder.layer_norm is not None:
+            self._encoder = self._through_norm(encoder.layer_norm, self._encoder)
         self._note_total("encoder output")
-        for number, layer in reversed(list(enumerate(layers_of(model.encoder)))):
+        for number, layer in reversed(list(enumerate(layers_of(encoder)))):
             relevance = self._through_feed_forward(layer, self._encoder)
             self._encoder = self._through_self_attention(ENCODER_SELF, number, layer, relevance)
             self._note_total(f"encoder layer {number} input")

@@ -24,8 +24,9 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.importance.activations import Activations, restored
 from fairseq_entmax.analysis.importance.propagation import Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.measures.base import ByHead
-from fairseq_entmax.models import EntmaxTransformerModel
+from fairseq_entmax.models.adaptive import AdaptiveModel
 
 # What has no rule: attribute of a decoder layer to the option that gives it
 _UNKNOWN_IN_LAYER = {
@@ -72,7 +73,7 @@ class HeadRelevance:
 
 
 def head_relevance(
-    model: EntmaxTransformerModel, sample: dict[str, Any], predictions_at_once: int = 32
+    model: AdaptiveModel, sample: dict[str, Any], predictions_at_once: int = 32
 ) -> HeadRelevance:
     """Relevance of every head to the top-1 logit of every target position.
 
@@ -93,20 +94,14 @@ def head_relevance(
         raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
     check_rules(model)
     parts: list[HeadRelevance] = []
-    sides: Any = (model.encoder, model.decoder)
-    tokens = sample["net_input"]["src_tokens"], sample["net_input"]["prev_output_tokens"]
     with torch.no_grad(), restored(model.modules(), "training"):
         model.eval()
-        for pair in zip(*tokens, strict=True):
-            # Without padding, (1, length)
-            source, previous = (
-                one[one != side.padding_idx][None] for one, side in zip(pair, sides, strict=True)
-            )
+        for taken, source, target in kind_of_model(model).alone(model, sample):
             with Activations(watched_modules(model)) as activations:
-                model(source, torch.tensor([source.size(1)], device=source.device), previous)
-            positions = torch.arange(previous.size(1), device=source.device)
+                model(**taken)
+            positions = torch.arange(target, device=taken["src_tokens"].device)
             for chunk in positions.split(predictions_at_once):
-                part = Propagation(model, activations, source.size(1), chunk)
+                part = Propagation(model, activations, source, chunk)
                 parts.append(HeadRelevance(part.heads, part.totals))
     heads: ByHead = {
         name: {n: torch.cat([part.heads[name][n] for part in parts]) for n in sorted(layers)}
@@ -127,7 +122,12 @@ def check_rules(model: Any) -> None:
     Raises:
         ValueError: names the option of such a part.
     """
-    decoder = model.decoder
+    decoder = getattr(model, "decoder", None)
+    if decoder is None:
+        raise ValueError(
+            "no rule propagates relevance through a classifier, whose words are pooled: relevance "
+            "is a measure of models that write words"
+        )
     if model.attention_options.copy is not None:
         raise ValueError(
             "what a model that copies words says is a mixture, and no rule propagates the relevance "
@@ -136,7 +136,7 @@ def check_rules(model: Any) -> None:
     unsupported = []
     if decoder.adaptive_softmax is not None:
         unsupported.append("--adaptive-softmax-cutoff")
-    if decoder.cross_self_attention:
+    if getattr(decoder, "cross_self_attention", False):
         unsupported.append("--cross-self-attention")
     for layer in layers_of(decoder):
         if not hasattr(layer, "self_attn"):

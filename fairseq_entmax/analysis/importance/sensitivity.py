@@ -14,17 +14,17 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.importance.activations import restored
-from fairseq_entmax.analysis.likelihood import negative_log_likelihood, unreachable
-from fairseq_entmax.models import EntmaxTransformerModel
+from fairseq_entmax.analysis.kinds import kind_of_model
+from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
+from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.modules import attention_modules
 
 
 def head_sensitivity(
-    model: EntmaxTransformerModel, sample: dict[str, Any], padding_idx: int
+    model: AdaptiveModel, sample: dict[str, Any], padding_idx: int
 ) -> dict[str, dict[int, Tensor]]:
     """How fast the loss of each sentence changes with a factor on the output of each head.
 
@@ -38,7 +38,7 @@ def head_sensitivity(
         model: the model, evaluated; its mode, its gradients and what of it is learned are left
             as they were.
         sample: a batch with targets as fairseq's collater makes it, on the model's device.
-        padding_idx: of the target dictionary.
+        padding_idx: of the target dictionary; the model knows it, too.
 
     Returns:
         Attention to layer to ``(batch, heads)``, 0 or more, in nats, float32 (float64 for a
@@ -69,14 +69,14 @@ def head_sensitivity(
             factors.setdefault(attention, {})[number] = factor
             if module.num_heads:
                 stack.enter_context(scaled_heads(module, factor))
-        target = sample["target"]
-        logits, _ = model(**sample["net_input"])
-        # fairseq's own likelihoods are float32 whatever the model's precision
-        log_probs = functional.log_softmax(logits, dim=-1, dtype=dtype)
-        of_tokens = negative_log_likelihood(log_probs, target, padding_idx)
-        gone = unreachable(of_tokens, model)
-        counted = (target != padding_idx) & ~gone
-        losses = of_tokens.masked_fill(gone, 0.0).sum(dim=1) / counted.sum(dim=1).clamp(min=1)
+        kind = kind_of_model(model)
+        logits, _ = kind.run(model, sample)
+        target, counts = kind.targets(model, sample)
+        each = loss_of_logits(logits, target, counts, getattr(model, "output_alpha", 1.0))
+        gone = unreachable(each, model)
+        size = len(target)
+        counted = (counts & ~gone).view(size, -1).sum(dim=1)
+        losses = each.masked_fill(gone, 0.0).view(size, -1).sum(dim=1) / counted.clamp(min=1)
         # The gradient of a sum: no sentence has to do with the factors of another
         losses.sum().backward()
     return {
@@ -91,7 +91,8 @@ def check_gradient(model: Any) -> None:
     Raises:
         ValueError: names the option.
     """
-    if model.decoder.adaptive_softmax is not None:
+    decoder = getattr(model, "decoder", None)
+    if getattr(decoder, "adaptive_softmax", None) is not None:
         raise ValueError(
             "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
             "leave the gradient out of the measures"

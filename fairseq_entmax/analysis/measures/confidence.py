@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from fairseq_entmax.analysis.measures.base import WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+from fairseq_entmax.attentions import DECODER_SELF
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -23,9 +24,13 @@ class Confidence(WeightMeasure):
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
         keys = weights.keys
-        ends = (keys.end & keys.real).sum(dim=1)
+        is_end = keys.end & keys.real
+        if weights.attention == DECODER_SELF:
+            ends = is_end.cumsum(dim=1)
+        else:
+            ends = is_end.sum(dim=1, keepdim=True)
         # The first query of the decoder sees an end of a sentence alone
-        has_other = weights.queries.real & (weights.attendable > ends[:, None])
+        has_other = weights.queries.real & (weights.attendable > ends)
         sums.add_mean("confidence", _largest(weights.weights, keys.end), has_other)
 
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from fairseq_entmax.analysis.measures.base import Number, WeightMeasure
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
+
+if TYPE_CHECKING:
+    from fairseq_entmax.analysis.tokens import TokenTable
 
 RARE_RANK = 500
 
 
 class RareWord(WeightMeasure):
     """How often the largest weight is on the rarest source tokens, or one of the two rarest, in
-    rare_word_sentences; null in decoder-self."""
+    rare_word_sentences; null in decoder-self. Of a text alone in decoder-self: on the rarest of
+    the tokens that a query has read, where that one is rare."""
 
     name = "rare_word"
     source = "Voita et al. 2019, section 5.3"
@@ -37,13 +41,27 @@ class RareWord(WeightMeasure):
         from fairseq_entmax.analysis.tokens import rare_tokens
 
         table = weights.batch.table
-        if table is None or weights.attention == DECODER_SELF:
+        if table is None or weights.keys is not weights.batch.source:
+            return
+        if weights.attention == DECODER_SELF:
+            self._update_of_text(weights, sums, table)
             return
         first, two, rank = rare_tokens(table, weights.keys.tokens)
         counted = weights.queries.real & (rank >= RARE_RANK)[:, None]
         for name, places in (("rarest", first), ("two_rarest", two)):
             of_heads = places[:, None].expand(-1, weights.maximum.size(1), -1)
             sums.add_mean(name, of_heads.gather(2, weights.maximum), counted)
+
+    def _update_of_text(self, weights: LayerWeights, sums: Sums, table: TokenTable) -> None:
+        from fairseq_entmax.analysis.tokens import rarest_so_far
+
+        ranks = table.rank[weights.keys.tokens]
+        first, second = rarest_so_far(ranks)
+        counted = weights.queries.real & (first >= RARE_RANK)
+        of_heads = ranks[:, None].expand(-1, weights.maximum.size(1), -1)
+        looked_at = of_heads.gather(2, weights.maximum)
+        for name, least in (("rarest", first), ("two_rarest", second)):
+            sums.add_mean(name, looked_at >= least[:, None], counted)
 
 
 class FinalPunctuation(WeightMeasure):

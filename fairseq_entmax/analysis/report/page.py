@@ -22,6 +22,7 @@ SCRIPTS = (
     "elements.js",
     "selection.js",
     "summary.js",
+    "classes.js",
     "grid.js",
     "details.js",
     "search.js",
@@ -61,11 +62,12 @@ def render_page(
     library = _library() if figures else ""
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
-    pair = f"{data['source_lang']}-{data['target_lang']}"
+    languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]
+    what = " ".join(["-".join(languages)] * bool(languages) + [data["subset"]])
     script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {
         "hashes": " ".join(_hash(text) for text in (script, library)),
-        "title": html.escape(f"Attention heads of {names} on {pair} {data['subset']}"),
+        "title": html.escape(f"Attention heads of {names} on {what}"),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
         "data": _json(page_data(analysis, figures, measure)),

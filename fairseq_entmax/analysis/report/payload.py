@@ -83,7 +83,8 @@ def page_data(
                 key: model[key]
                 for key in ("name", "checkpoint", "architecture", "parameters", "updates", "loss")
             }
-            | {key: model.get(key) for key in ("copying", "generated")}
+            | {key: model.get(key) for key in ("copying", "output", "generated")}
+            | {"classification": rounded(model.get("classification"), DIGITS)}
             for model in analysis["models"]
         ],
         "layers": [
@@ -158,6 +159,8 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
         "source": entry["source"],
         "queries": entry["queries"],
         "targets": entry["targets"],
+        "label": entry.get("label"),
+        "classified": rounded(entry.get("classified"), DIGITS),
         "sourceText": joined_text(entry["source"]),
         "targetText": joined_text(entry["targets"]),
         "models": models,

@@ -2,7 +2,8 @@
  *
  * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
- * mathematics: prox.h, pnorm.h), and the whole of attention with all of these (attention.h).
+ * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), and the loss of
+ * alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -22,6 +23,7 @@
 #include "rows_f32.h"
 #include "rows_structured.h"
 #include "rows_f64.h"
+#include "losses.h"
 #include "attention.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
@@ -162,6 +164,39 @@ int entmax_structured_backward(const float *probs, const OfRows *of, const uint8
         free(seen);
     }
     return failed;
+}
+
+/* The loss of a target, in float32, as above. target, support: (rows,), int64; loss, target_prob, grad: (rows,);
+ * of_rows: (rows, 4), what the backward pass needs of the forward pass. */
+int entmax_loss_forward(const float *scores, const int64_t *target, double epsilon, double smoothing, float *loss,
+                        int64_t *support, float *target_prob, LossRow *of_rows, long rows, long n, int threads)
+{
+    int failed = 0;
+    const Loss of = make_loss(epsilon, smoothing);
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Block block = make_block(n / LANES + PARTS + 2, LOSS_ARRAYS);
+        failed = !block.memory;
+#pragma omp for schedule(static)
+        for (long row = 0; row < rows; row++)
+            if (!failed)
+                loss_row(scores + row * n, n, target[row], &of, &block, loss + row, support + row, target_prob + row,
+                         of_rows + row);
+        free(block.memory);
+    }
+    return failed;
+}
+
+int entmax_loss_backward(const float *scores, const int64_t *target, double epsilon, double smoothing,
+                         const float *target_prob, const LossRow *of_rows, const float *grad, float *grad_scores,
+                         long rows, long n, int threads)
+{
+    const Loss of = make_loss(epsilon, smoothing);
+#pragma omp parallel for num_threads(threads) schedule(static)
+    for (long row = 0; row < rows; row++)
+        loss_gradient_row(scores + row * n, n, target[row], target_prob[row], &of, of_rows + row, grad[row],
+                          grad_scores + row * n);
+    return 0;
 }
 
 /* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and

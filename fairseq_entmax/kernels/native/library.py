@@ -182,6 +182,11 @@ def _with_types(name: str) -> ctypes.CDLL:
         forward.argtypes = [pointer] * 2 + [number] * 2 + [pointer] + [number] * 2 + [threads]
         backward = getattr(loaded, f"entmax_backward_{kind}")
         backward.argtypes = [pointer] * 2 + [number] * 2 + [pointer] * 3 + [number] * 2 + [threads]
+    real = ctypes.c_double
+    loaded.entmax_loss_forward.argtypes = (
+        [pointer] * 2 + [real] * 2 + [pointer] * 4 + [number] * 2 + [threads]
+    )
+    loaded.entmax_loss_backward.argtypes = loaded.entmax_loss_forward.argtypes
     loaded.entmax_structured_forward.argtypes = [pointer] * 3 + [number] * 2 + [threads]
     loaded.entmax_structured_backward.argtypes = [pointer] * 7 + [number] * 2 + [threads]
     loaded.entmax_attention_forward.argtypes = [pointer] * 6 + [threads]

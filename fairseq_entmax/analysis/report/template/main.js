@@ -3,6 +3,7 @@
 setUpTheme();
 showSummary();
 showModels();
+setUpClasses();
 showMeanings();
 setUpSelectedBar();
 setUpOverview();

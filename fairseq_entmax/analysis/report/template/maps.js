@@ -56,8 +56,8 @@ function setUpSentences() {
       {},
       radio,
       element("span", { class: "sentence-number" }, `#${sentence.sentence}${own}`),
-      element("span", { lang: source, dir: "auto" }, sentence.sourceText),
-      element("span", { lang: target, dir: "auto", class: "target" }, sentence.targetText),
+      textLine({ lang: source }, sentence.sourceText),
+      textLine({ lang: target, class: "target" }, sentence.targetText),
     );
     const text = `#${sentence.sentence}${own} ${sentence.sourceText} ${sentence.targetText}`;
     return { label, radio, text: plain(text) };
@@ -79,6 +79,11 @@ function setUpSentences() {
     }
   });
   find();
+}
+
+/* A side of a sentence, where it has one. */
+function textLine(attributes, text) {
+  return text ? element("span", { dir: "auto", ...attributes }, text) : null;
 }
 
 /* Without accents and capitals, so that Moises finds Moisés. */

@@ -2,15 +2,35 @@
 
 function showSummary() {
   const { data } = report;
-  const counts = [
-    plural(data.sentences, "sentence"),
-    `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`,
-  ];
+  const { title, counts } = dataInWords(data);
   const own = report.search === null ? "" : `. Attention on text that each model generated: ${report.search}.`;
   byId("data-line").replaceChildren(
-    element("strong", {}, `${data.source_lang} → ${data.target_lang}`),
+    element("strong", {}, title),
     `, ${data.subset} of ${data.path}: ${counts.join(", ")}${own}`,
   );
+}
+
+/* What the data is, by its kind, and how much of it there is. */
+function dataInWords(data) {
+  const sentences = plural(data.sentences, "sentence");
+  if (data.kind === "text") {
+    const { break_mode: mode, tokens } = data.samples;
+    const cut = mode === "none" ? `of ${tokens} tokens` : `broken by ${mode}`;
+    return {
+      title: "Text",
+      counts: [`${plural(data.sentences, "sample")} ${cut}`, `${grouped(data.target_tokens)} tokens`],
+    };
+  }
+  if (data.kind === "labelled") {
+    const few = data.labels.length <= 6 ? `: ${data.labels.join(", ")}` : "";
+    const texts = plural(data.sentences, "text");
+    return {
+      title: `${data.labels.length} classes of texts${few}`,
+      counts: [texts, `${grouped(data.source_tokens)} tokens`],
+    };
+  }
+  const tokens = `${grouped(data.source_tokens)} source and ${grouped(data.target_tokens)} target tokens`;
+  return { title: `${data.source_lang} → ${data.target_lang}`, counts: [sentences, tokens] };
 }
 
 const MODEL_COLUMNS = [
@@ -20,14 +40,28 @@ const MODEL_COLUMNS = [
   ["Heads", (model, number) => grouped(heads.filter((head) => head.model === number).length)],
   ["Parameters", (model) => grouped(model.parameters)],
   ["Updates", (model) => grouped(model.updates)],
-  [report.search === null ? "Loss (nats a token)" : "Loss of its text (nats a token)", (model) => decimal(model.loss)],
+  [lossTitle(), (model) => decimal(model.loss)],
+  ...columnsOf("classification", ["Accuracy", ({ accuracy }) => tenths(accuracy)]),
   ...columnsOf("generated", ["Tokens generated", ({ tokens }) => grouped(tokens)]),
   ...columnsOf("generated", ["Without a word", ({ empty }) => grouped(empty)]),
   ...columnsOf("generated", ["Of the longest length", ({ longest }) => grouped(longest)]),
   ...columnsOf("copying", ["Copied (1 − g)", ({ share }) => percent(share)]),
   ...columnsOf("copying", ["Unreachable", ({ unreachable }) => grouped(unreachable)]),
+  ...columnsOf("output", ["Words with a probability", ({ support }) => decimal(support, 1)]),
+  ...columnsOf("output", ["Targets without", ({ unreachable }) => grouped(unreachable)]),
   ["Checkpoint", (model) => model.checkpoint],
 ];
+
+function lossTitle() {
+  if (report.data.kind === "labelled") {
+    return "Loss (nats a text)";
+  }
+  return report.search === null ? "Loss (nats a token)" : "Loss of its text (nats a token)";
+}
+
+function tenths(share) {
+  return share === null ? NOTHING : `${(100 * share).toFixed(1)} %`;
+}
 
 /* A column of what only some analyses, or some models of one, have. */
 function columnsOf(field, [title, text]) {

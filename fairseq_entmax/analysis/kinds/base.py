@@ -1,0 +1,240 @@
+"""What a kind of data has to say of itself."""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+from torch import Tensor
+
+from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.tables import Tables
+
+
+class Outcome:
+    """What else than heads there is to say of one model, summed up over batches."""
+
+    def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
+        """Add a batch."""
+        raise NotImplementedError
+
+    def entry(self) -> dict[str, Any]:
+        """Fields of the model's entry in the document."""
+        raise NotImplementedError
+
+    def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
+        """What is said of a sentence that maps are of."""
+        raise NotImplementedError
+
+
+class Kind:
+    """One kind of data: how it is read, how a model is run on it, and what is said of it.
+
+    Attributes:
+        name: as ``kind`` of the document's ``data`` has it.
+        tasks: the names of fairseq's tasks with such data; the first is the one to advise.
+        models, data: what its models and its data are called in errors.
+        attentions: those that its models have, by which they are told from others.
+        left_out: measures that mean nothing there.
+        has_search: whether its models generate text for ``--of generated`` and for BLEU.
+    """
+
+    name: ClassVar[str]
+    tasks: ClassVar[tuple[str, ...]]
+    models: ClassVar[str]
+    data: ClassVar[str]
+    attentions: ClassVar[frozenset[str]]
+    left_out: ClassVar[frozenset[str]] = frozenset()
+    has_search: ClassVar[bool] = False
+
+    # -- options and data ---------------------------------------------------------------------
+
+    def is_in(self, folder: str) -> bool:
+        """Whether a folder looks as if it had data of this kind."""
+        raise NotImplementedError
+
+    def has_task(self, task: Any) -> bool:
+        """Whether a task of fairseq's is of this kind."""
+        raise NotImplementedError
+
+    def options_of(self, task: Any) -> Any:
+        """The options of a task of fairseq's."""
+        return task.cfg
+
+    def complete(self, args: Namespace, given: Collection[str]) -> None:
+        """Take options of the task from the first checkpoint, where the command does not say.
+
+        Args:
+            args: of the command; changed.
+            given: the names of those options that stand in the command.
+        """
+
+    def check_options(self, args: Namespace) -> None:
+        """Refuse options of ``analyze`` that have no part in data of this kind.
+
+        Raises:
+            ValueError: names the option.
+        """
+
+    def check_dictionaries(self, args: Namespace) -> None:
+        """Refuse dictionaries that fairseq cannot read.
+
+        Raises:
+            ValueError: names the file.
+        """
+
+    def setup_task(self, args: Namespace, config: Any) -> Any:
+        """fairseq's task.
+
+        Args:
+            args: parsed options.
+            config: the same in fairseq's nested form, without what it says of models.
+
+        Raises:
+            ValueError: an option or a dictionary is wrong.
+        """
+        raise NotImplementedError
+
+    def check_split(self, task: Any, subset: str) -> bool:
+        """Refuse a damaged data set; whether all of it was looked at before fairseq reads it.
+
+        Raises:
+            ValueError: names the file.
+        """
+        raise NotImplementedError
+
+    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
+        """Refuse a data set that fairseq has read.
+
+        Args:
+            is_checked: of :meth:`check_split`.
+
+        Raises:
+            ValueError: it has no targets, or tokens that the dictionary lacks.
+        """
+        raise NotImplementedError
+
+    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+        """Refuse a checkpoint of other data than the task's.
+
+        Args:
+            state: the checkpoint.
+            path: what to call it.
+            markers: how many words at the end of its dictionary have no embedding.
+
+        Raises:
+            ValueError: says what does not fit.
+        """
+        raise NotImplementedError
+
+    def build_model(self, saved: Any, task: Any) -> Any:
+        """The model of a checkpoint, without its weights.
+
+        Args:
+            saved: a :class:`fairseq_entmax.models.saved.SavedModel`.
+        """
+        return saved.model_class.build_model(saved.args, task)
+
+    # -- the sentences ------------------------------------------------------------------------
+
+    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
+        """What makes the sentences of a batch of its samples."""
+        raise NotImplementedError
+
+    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
+        """How many source tokens and how many queries of the decoder the map of a sentence has."""
+        raise NotImplementedError
+
+    def for_map(self, sample: Any) -> Any:
+        """The part of a batch of one sentence that its map is of."""
+        return sample
+
+    def length_shown(self, lengths: Tensor) -> Tensor:
+        """The lengths of what maps show of sentences, ``(batch,)``."""
+        return lengths
+
+    def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
+        """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""
+        raise NotImplementedError
+
+    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
+        """What ``data`` of the document says beside the path.
+
+        Args:
+            numbers: of sentences and tokens, by name.
+        """
+        raise NotImplementedError
+
+    # -- the model ----------------------------------------------------------------------------
+
+    def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
+        """One pass over a batch; logits and what else the model gives."""
+        output: tuple[Tensor, Any] = model(**sample["net_input"])[:2]
+        return output
+
+    def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
+        """What a model should have said, and where that counts: padding does not."""
+        raise NotImplementedError
+
+    def log_probs(self, model: Any, sample: Any, output: tuple[Tensor, Any]) -> Tensor:
+        """The logarithms of the probabilities of what can be said, beside each target."""
+        logs: Tensor = model.get_normalized_probs(output, True, sample)
+        return logs
+
+    def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
+        """The sentences of a batch one by one, without padding.
+
+        Returns:
+            For each what the model takes, and its length in source tokens and in queries of the
+            decoder.
+
+        Raises:
+            ValueError: nothing can be said of models of this kind one token at a time.
+        """
+        raise NotImplementedError
+
+    def said_of(
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+    ) -> dict[str, Any]:
+        """What is said of a batch of one sentence beside its map.
+
+        Args:
+            outputs: of each model.
+            outcomes: of each model, of :meth:`outcome`; none where nothing is said.
+        """
+        return {}
+
+    def outcome(self, loaded: Any, task: Any) -> Outcome | None:
+        """What sums up over batches how well a model does; None where the loss says it."""
+        return None
+
+
+def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
+    """Options of the task as a checkpoint was trained with them; those that it has.
+
+    Raises:
+        FileNotFoundError, ValueError, UnsafeCheckpointError: it cannot be read.
+    """
+    from fairseq_entmax import checkpoints
+
+    state = checkpoints.load_checkpoint(path)
+    found: dict[str, Any] = {}
+    for settings in groups_of(state):
+        for name in names:
+            # A setting that stands for another one is looked for in that group
+            if name not in found and name in settings and not _refers(settings[name]):
+                found[name] = settings[name]
+    return found
+
+
+def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
+    """The settings of a checkpoint: of the task first; or all, as older ones have them."""
+    cfg = state.get("cfg")
+    groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
+    groups.append(state.get("args"))
+    return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]
+
+
+def _refers(value: Any) -> bool:
+    return isinstance(value, str) and value.startswith("${")

@@ -1,0 +1,210 @@
+"""How well a classifier does, and the words that its pooling attention selects."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.analysis.kinds.base import Outcome
+from fairseq_entmax.analysis.tokens import MARK
+from fairseq_entmax.attentions import POOLING, PREMISE
+
+# Of a class, the words that the report has; those with fewer places in its texts are left out
+MOST_WORDS = 20
+FEWEST_PLACES = 5
+
+
+def label_names(task: Any) -> list[str]:
+    """What the classes are called, in their order.
+
+    Args:
+        task: ``sentence_prediction``.
+    """
+    words = task.label_dictionary
+    numbers = range(words.nspecial, words.nspecial + task.cfg.num_classes)
+    return [words[number] if number < len(words) else str(number) for number in numbers]
+
+
+def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
+    """Which tokens each attention that pools may look at.
+
+    Args:
+        model: a classifier of this package.
+        tokens: ``(batch, tokens)``, sources.
+
+    Returns:
+        The attention's name to ``(batch, tokens)`` bool.
+    """
+    symbols, names = model.symbols, list(model.pooling_mappings())
+    if PREMISE not in names:
+        return {POOLING: symbols.keys(tokens, symbols.text(tokens))}
+    first, second = (symbols.keys(tokens, text) for text in symbols.texts(tokens))
+    return {name: first if name == PREMISE else second for name in names}
+
+
+class Classification(Outcome):
+    """Accuracy, and for each attention that pools its numbers and the words it selects.
+
+    Args:
+        model: a classifier of this package.
+        task: ``sentence_prediction``.
+    """
+
+    def __init__(self, model: Any, task: Any) -> None:
+        self._model = model
+        self._labels = label_names(task)
+        self._confusion = torch.zeros(len(self._labels), len(self._labels), dtype=torch.int64)
+        self._poolings = {
+            name: PoolingSums(task.source_dictionary, len(self._labels))
+            for name in model.pooling_mappings()
+        }
+
+    def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
+        logits, extra = output
+        gold, said = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
+        places = gold * len(self._labels) + said
+        counts = places.bincount(minlength=self._confusion.numel())
+        self._confusion += counts.view_as(self._confusion)
+        keys = pooled_tokens(self._model, batch.source.tokens)
+        for name, sums in self._poolings.items():
+            sums.update(extra["pooling"][name], keys[name], batch.source, gold)
+
+    def entry(self) -> dict[str, Any]:
+        total = int(self._confusion.sum())
+        poolings = [
+            {"name": name, **_mapping(self._model, name), **sums.entry(), "words": sums.words()}
+            for name, sums in self._poolings.items()
+        ]
+        return {
+            "classification": {
+                "accuracy": int(self._confusion.diagonal().sum()) / total if total else None,
+                "confusion": self._confusion.tolist(),
+                "pooling": poolings,
+            }
+        }
+
+    def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
+        probs = self._model.get_normalized_probs(output, False, sample)[0]
+        said = int(probs.argmax())
+        return {
+            "label": said,
+            "probability": float(probs[said]),
+            "pooling": {
+                name: weights[0].float().tolist() for name, weights in output[1]["pooling"].items()
+            },
+        }
+
+
+class PoolingSums:
+    """What one attention that pools does, summed up over batches.
+
+    Args:
+        dictionary: of the texts.
+        classes: how many there are.
+    """
+
+    def __init__(self, dictionary: Any, classes: int) -> None:
+        self._symbols: list[str] = dictionary.symbols
+        self._texts = 0
+        self._sums: dict[str, Tensor] = {}
+        # Of each class: a word's weight, what an even weight would be, and its places
+        self._words: list[dict[str, list[float]]] = [
+            defaultdict(lambda: [0.0, 0.0, 0]) for _ in range(classes)
+        ]
+
+    def update(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
+        """Add a batch.
+
+        Args:
+            weights: ``(batch, heads, tokens)``.
+            keys: ``(batch, tokens)`` bool, where weight may be.
+            side: the sources.
+            gold: ``(batch,)``, the classes of the texts.
+        """
+        wide, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()
+        sizes = keys.sum(dim=1).clamp(min=1)[:, None]
+        each = {
+            "density": support / sizes,
+            "support": support,
+            "entropy": torch.special.entr(wide).sum(dim=-1),
+            "confidence": wide.amax(dim=-1),
+        }
+        for name, values in each.items():
+            total = values.sum(dim=0).cpu()
+            self._sums[name] = self._sums[name] + total if name in self._sums else total
+        self._texts += len(weights)
+        self._count_words(wide.mean(dim=1), keys, side, gold)
+
+    def _count_words(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
+        rows = (weights, keys, side.tokens, side.words, gold)
+        for row in zip(*(one.tolist() for one in rows), strict=True):
+            of_class = self._words[row[4]]
+            even = 1 / max(1, sum(row[1]))
+            place, text, weight, tokens = -1, "", 0.0, 0
+            for own, is_key, token, word in zip(*row[:4], strict=True):
+                if not is_key or word < 0:
+                    continue
+                if word != place and tokens:
+                    _add(of_class, text, weight, tokens * even)
+                    text, weight, tokens = "", 0.0, 0
+                place, text = word, text + self._symbols[token]
+                weight, tokens = weight + own, tokens + 1
+            if tokens:
+                _add(of_class, text, weight, tokens * even)
+
+    def entry(self) -> dict[str, Any]:
+        """The numbers of each head, means over texts."""
+        heads = len(next(iter(self._sums.values()))) if self._sums else 0
+        return {
+            "heads": [
+                {
+                    "head": head,
+                    **{
+                        name: float(total[head]) / self._texts for name, total in self._sums.items()
+                    },
+                }
+                for head in range(heads)
+            ]
+        }
+
+    def words(self) -> list[list[dict[str, Any]]]:
+        """Of each class, the words with the most weight for their number, the first the most."""
+        chosen = []
+        for of_class in self._words:
+            rows = [
+                {"word": _readable(text), "ratio": weight / even, "weight": weight, "count": count}
+                for text, (weight, even, count) in of_class.items()
+                if count >= FEWEST_PLACES and weight > 0
+            ]
+            rows.sort(key=lambda row: (-row["ratio"], row["word"]))
+            for row in rows:
+                row["weight"] /= row["count"]
+            chosen.append(rows[:MOST_WORDS])
+        return chosen
+
+
+def _add(words: dict[str, list[float]], text: str, weight: float, even: float) -> None:
+    sums = words[text]
+    sums[0] += weight
+    sums[1] += even
+    sums[2] += 1
+
+
+def _readable(text: str) -> str:
+    """A word of the tokens that it was cut into."""
+    return text.replace("@@", "").replace(MARK, "") or text
+
+
+def _mapping(model: Any, name: str) -> dict[str, Any]:
+    """What the mapping of an attention that pools is, and what it has learned."""
+    mapping = model.pooling_mappings()[name]
+    values = {
+        key: [None if math.isnan(one) else one for one in value.detach().double().tolist()]
+        for key, value in mapping.head_values().items()
+    }
+    spec = model.attention_options.pooling.specs[name]
+    return {"mapping": str(spec), "learned": list(mapping.learned), "values": values}

@@ -1,0 +1,172 @@
+"""Texts, or pairs of them, with a label: what classifiers read."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any, ClassVar
+
+import torch
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+from torch import Tensor
+
+from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.kinds.base import Kind, Outcome, trained_options
+from fairseq_entmax.analysis.kinds.classes import Classification, label_names
+from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
+from fairseq_entmax.analysis.tables import TextTables
+from fairseq_entmax.attentions import ENCODER_SELF
+from fairseq_entmax.classification_data import INPUTS, check_data
+from fairseq_entmax.data_bin import check_items, check_side
+from fairseq_entmax.models.classifier_loading import HEADS
+
+# How texts become sources; as the checkpoint was trained, where the command does not say
+OPTIONS = (
+    *("num_classes", "init_token", "separator_token", "max_positions", "shorten_method"),
+    *("shorten_data_split_list", "regression_target", "classification_head_name"),
+)
+HEAD = "sentence_classification_head"
+
+
+class Labelled(Kind):
+    """Texts with labels: models with an encoder alone, whose words are pooled by attention.
+
+    The source of a batch is what the encoder reads, and so is the target.
+    """
+
+    name = "labelled"
+    tasks = ("sentence_prediction",)
+    models = "classifiers"
+    data = "texts with labels, for classifiers"
+    attentions: ClassVar = frozenset({ENCODER_SELF})
+    # There is nothing that is written
+    left_out: ClassVar = frozenset({"copy_agreement", "relevance"})
+
+    def is_in(self, folder: str) -> bool:
+        return os.path.isdir(os.path.join(folder, "input0"))
+
+    def has_task(self, task: Any) -> bool:
+        return isinstance(task, SentencePredictionTask)
+
+    def complete(self, args: Namespace, given: Collection[str]) -> None:
+        first = args.path.split(os.pathsep)[0]
+        missing = [name for name in OPTIONS if name not in given]
+        vars(args).update({"regression_target": False, "classification_head_name": HEAD})
+        vars(args).update(trained_options(first, missing))
+        if args.num_classes is None or args.num_classes < 1:
+            raise ValueError(
+                f"--num-classes got {args.num_classes}, and {first} does not say how many there "
+                f"are: give the number of classes"
+            )
+        if args.regression_target:
+            raise ValueError(
+                f"--path: {first} predicts numbers, by --regression-target: only models that tell "
+                f"classes apart can be analysed"
+            )
+
+    def check_options(self, args: Namespace) -> None:
+        if args.conllu is not None and (self._is_pair(args.data) or args.init_token is not None):
+            raise ValueError(
+                f"--conllu got {args.conllu!r}: parses fit a text alone, without a second one and "
+                f"without --init-token: leave it out"
+            )
+
+    def setup_task(self, args: Namespace, config: Any) -> Any:
+        known = vars(SentencePredictionConfig())
+        options = {name: value for name, value in vars(args).items() if name in known}
+        task = SentencePredictionConfig(**{**options, "no_shuffle": True})
+        # As before training; that there are two texts is the model's concern
+        check_data(task, (), is_pair=False)
+        return SentencePredictionTask.setup_task(task)
+
+    def check_split(self, task: Any, subset: str) -> bool:
+        try:
+            check_data(task.cfg, (subset,), is_pair=False)
+        except ValueError as error:
+            raise ValueError(f"--gen-subset got {subset!r}: {error}") from None
+        prefixes = (os.path.join(task.cfg.data, name, subset) for name in INPUTS)
+        there = [prefix for prefix in prefixes if os.path.exists(f"{prefix}.idx")]
+        size = len(task.source_dictionary)
+        return bool(there) and all(check_side(one, size) is not None for one in there)
+
+    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
+        if not is_checked:
+            texts = dataset.defn["net_input.src_tokens"]
+            what = f"--gen-subset {subset} in {task.cfg.data}"
+            check_items({"text": texts}, [len(task.source_dictionary)], what)
+
+    def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
+        check_vocabulary(state, path, "encoder", task.source_dictionary)
+        name, classes = task.cfg.classification_head_name, task.cfg.num_classes
+        weight = state["model"].get(f"{HEADS}{name}.out_proj.weight")
+        if weight is None:
+            heads = {key.split(".")[1] for key in state["model"] if key.startswith(HEADS)}
+            raise ValueError(
+                f"--path: {path} has no classification head {name}, but {', '.join(sorted(heads))}"
+            )
+        if weight.size(0) != classes:
+            raise ValueError(
+                f"--path: {path} tells {weight.size(0)} classes apart, and --num-classes is "
+                f"{classes}: leave --num-classes out"
+            )
+
+    def build_model(self, saved: Any, task: Any) -> Any:
+        model = super().build_model(saved, task)
+        name = task.cfg.classification_head_name
+        model.register_classification_head(name, num_classes=task.cfg.num_classes)
+        # A checkpoint may have others, of earlier training
+        model.head_in_use = name
+        return model
+
+    def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> TextTables:
+        own = (task.cfg.init_token, task.cfg.separator_token, task.source_dictionary.bos())
+        marks = {mark for mark in own if mark is not None}
+        return TextTables(task.source_dictionary, device, marks, annotations)
+
+    def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
+        return int(dataset.num_tokens(number)), 0
+
+    def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
+        words = task.source_dictionary
+        source = [words[token] for token in sample["net_input"]["src_tokens"][0].tolist()]
+        return {"source": source, "queries": [], "targets": []}
+
+    def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
+        nothing = ("source_lang", "target_lang", "target_tokens")
+        return {
+            "kind": self.name,
+            **numbers,
+            **dict.fromkeys(nothing),
+            "labels": label_names(task),
+        }
+
+    def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
+        name = getattr(model, "head_in_use", HEAD)
+        output: tuple[Tensor, Any] = model(
+            **sample["net_input"], features_only=True, classification_head_name=name
+        )
+        return output
+
+    def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
+        target = sample["target"].view(-1)
+        return target, torch.ones_like(target, dtype=torch.bool)
+
+    def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
+        raise ValueError("a classifier says nothing token by token")
+
+    def outcome(self, loaded: Any, task: Any) -> Classification:
+        return Classification(loaded.model, task)
+
+    def said_of(
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+    ) -> dict[str, Any]:
+        if not outcomes:
+            return {}
+        pairs = zip(outputs, outcomes, strict=True)
+        said = [one.of_map(sample, output) for output, one in pairs if one is not None]
+        return {"label": int(sample["target"].view(-1)[0]), "classified": said}
+
+    @staticmethod
+    def _is_pair(folder: str) -> bool:
+        return os.path.isdir(os.path.join(folder, "input1"))

@@ -1,0 +1,176 @@
+/* Of classifiers: the words that pooling selects, of each class and text by text. */
+
+const classes = { model: 0, head: "" };
+const SHOWN_WEIGHT = 0.05; // from here on a word's weight stands behind it as a number
+
+function setUpClasses() {
+  if (report.data.kind !== "labelled") {
+    return;
+  }
+  byId("classes").hidden = byId("classes-link").hidden = false;
+  showPooling();
+  fillSelect(byId("classes-model"), modelOptions(), classes.model);
+  byId("classes-model").addEventListener("change", (event) => {
+    classes.model = Number(event.target.value);
+    classes.head = "";
+    showClasses();
+  });
+  byId("classes-head").addEventListener("change", (event) => {
+    classes.head = event.target.value;
+    showTexts();
+  });
+  onTheme(showTexts);
+  showClasses();
+}
+
+function showPooling() {
+  const { classification } = report.models[0];
+  const isSeveral = classification.pooling.length > 1;
+  const titles = ["Model", ...(isSeveral ? ["Pools"] : []), "Mapping", "Head", "Learned", "Density", "Tokens with a weight", "Entropy", "Largest weight"];
+  const rows = report.models.flatMap((model) =>
+    model.classification.pooling.flatMap((pooling) =>
+      pooling.heads.map((head) => [
+        model.name,
+        ...(isSeveral ? [pooling.name] : []),
+        pooling.mapping,
+        head.head,
+        learnedText(pooling, head.head),
+        decimal(head.density),
+        decimal(head.support, 1),
+        decimal(head.entropy),
+        decimal(head.confidence),
+      ]),
+    ),
+  );
+  byId("pooling-table").replaceChildren(
+    element("thead", {}, tableRow("th", titles)),
+    element("tbody", {}, ...rows.map((row) => tableRow("td", row))),
+  );
+}
+
+function tableRow(kind, cells) {
+  const scope = kind === "th" ? { scope: "col" } : {};
+  return element("tr", {}, ...cells.map((cell) => element(kind, scope, String(cell))));
+}
+
+function learnedText({ learned, values }, head) {
+  const own = learned.map((name) => `${name} ${decimal(values[name][head] ?? values[name][0])}`);
+  return own.join(", ") || NOTHING;
+}
+
+function showClasses() {
+  const { pooling } = report.models[classes.model].classification;
+  const heads = Math.max(...pooling.map((one) => one.heads.length));
+  const choice = [["", "mean of all"], ...Array.from({ length: heads }, (_, head) => [head, head])];
+  fillSelect(byId("classes-head"), choice, classes.head);
+  byId("classes-head-label").hidden = heads === 1;
+  byId("classes-words-hint").textContent =
+    "Words by their weight against an even one, with which every word of a text has the same; of words with 5 places or more in texts that have this label. Subwords are put together, and weights are means over the heads.";
+  byId("class-words").replaceChildren(...report.data.labels.map(classCard));
+  showTexts();
+}
+
+function classCard(label, number) {
+  const { confusion, pooling } = report.models[classes.model].classification;
+  const texts = confusion[number].reduce((sum, count) => sum + count, 0);
+  const right = texts ? `, ${tenths(confusion[number][number] / texts)} right` : "";
+  const lists = pooling.flatMap((one) => [
+    pooling.length > 1 ? element("h5", {}, one.name) : null,
+    wordTable(one.words[number], `${label}, ${one.name}`),
+  ]);
+  return element(
+    "article",
+    { class: "class" },
+    element("h4", {}, label),
+    element("p", { class: "hint" }, `${plural(texts, "text")}${right}`),
+    ...lists,
+  );
+}
+
+function wordTable(words, name) {
+  if (!words.length) {
+    return element("p", { class: "hint" }, "no word has 5 places");
+  }
+  const rows = words.map(({ word, ratio, weight, count }) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row", dir: "auto" }, word),
+      element("td", {}, `${decimal(ratio, 1)} ×`),
+      element("td", {}, decimal(weight, 2)),
+      element("td", {}, grouped(count)),
+    ),
+  );
+  return element(
+    "div",
+    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": `Words of ${name}` },
+    element(
+      "table",
+      { class: "plain" },
+      element("thead", {}, tableRow("th", ["Word", "Against even", "Weight", "Places"])),
+      element("tbody", {}, ...rows),
+    ),
+  );
+}
+
+/* A text alone by its words, each as dark as its weight. */
+function showTexts() {
+  legend(byId("classes-legend"), ["above 0", "1"], []);
+  const texts = report.sentences.map((sentence) => {
+    const said = sentence.classified[classes.model];
+    const gold = report.data.labels[sentence.label];
+    const isRight = said.label === sentence.label;
+    const verdict = isRight ? "right" : `wrong: ${report.data.labels[said.label]}`;
+    return element(
+      "article",
+      { class: "text" },
+      element(
+        "p",
+        { class: "hint" },
+        `#${sentence.sentence} · ${gold} · `,
+        element("strong", {}, verdict),
+        ` (${percent(said.probability)})`,
+      ),
+      element("p", { dir: "auto", class: "weighted" }, ...weightedTokens(sentence, said)),
+    );
+  });
+  const none = element("p", { class: "hint" }, "This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names.");
+  byId("class-texts").replaceChildren(...(texts.length ? texts : [none]));
+}
+
+function weightedTokens(sentence, said) {
+  const names = Object.keys(said.pooling);
+  return sentence.source.flatMap((token, place) => {
+    // A token is in one text of a pair, so one attention looks at it
+    const weight = Math.max(...names.map((name) => chosenWeight(said.pooling[name], place)));
+    return [spaceBefore(sentence.source, place), weightedToken(token, weight)];
+  });
+}
+
+function chosenWeight(rows, place) {
+  const chosen = classes.head === "" ? rows : [rows[Number(classes.head)] ?? rows[0]];
+  return chosen.reduce((sum, row) => sum + row[place], 0) / chosen.length;
+}
+
+/* Between words, as the marks of their parts say. */
+function spaceBefore(tokens, place) {
+  const isMarked = tokens.some((token) => token.startsWith("▁"));
+  const goesOn = place > 0 && tokens[place - 1].endsWith("@@");
+  const begins = isMarked ? tokens[place].startsWith("▁") || tokens[place] === "</s>" : !goesOn;
+  return begins && place > 0 ? " " : "";
+}
+
+function weightedToken(token, weight) {
+  const text = token.startsWith("▁") ? token.slice(1) || "▁" : token.replace(/@@$/, "");
+  if (weight === 0) {
+    return element("span", { class: "unselected", title: "exactly 0" }, text === "</s>" ? "|" : text);
+  }
+  const colour = rampColour(Math.sqrt(weight));
+  const made = element("span", { class: "selected-word", title: `weight ${decimal(weight)}` }, text);
+  made.style.backgroundColor = css(colour);
+  made.style.color = textOn(colour);
+  if (weight >= SHOWN_WEIGHT) {
+    made.append(element("small", {}, decimal(weight, 2)));
+  }
+  return made;
+}

@@ -1,0 +1,219 @@
+"""The entmax loss: models whose output gives most words a probability of exactly 0."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping as Dictionary
+from typing import Any
+
+from fairseq import utils
+from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_criterion
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+from torch import Tensor
+
+from fairseq_entmax import compat
+from fairseq_entmax.criterions.head_l0 import with_head_l0
+from fairseq_entmax.criterions.sparse_options import EntmaxLossConfig
+from fairseq_entmax.mappings.functional import check_alpha
+from fairseq_entmax.mappings.losses import entmax_loss_parts
+from fairseq_entmax.modules.gates import GatedHeads
+
+NAME = "entmax_loss"
+SOFTMAX = 1.0
+
+
+@register_criterion(NAME, dataclass=EntmaxLossConfig)
+class EntmaxLossCriterion(FairseqCriterion):
+    """The Fenchel-Young loss of alpha-entmax over the words of the vocabulary.
+
+    For scores z, p = entmax(z) and a target q (1 at the right word, or smoothed as fairseq's
+    cross-entropy smooths it) the loss of a word is (p - q) z + H(p), with H Tsallis' entropy and
+    the gradient p - q. Without smoothing it is 0 as soon as the right word's score is above all
+    others by 1 / (alpha - 1). The constant -H(q) is left out, so at alpha = 1 the loss is fairseq's
+    label-smoothed cross-entropy.
+
+    Args:
+        task: fairseq's task.
+        loss_alpha: from 1 to 2.
+        label_smoothing: epsilon, from 0 to below 1.
+        sentence_avg, ignore_prefix_size: as fairseq's ``label_smoothed_cross_entropy``.
+
+    Raises:
+        ValueError: an option is out of range.
+
+    Source:
+        Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*; Blondel, Martins
+        and Niculae 2020, *Learning with Fenchel-Young Losses*; for smoothing Peters and Martins
+        2021, *Smoothing and Shrinking the Sparse Seq2Seq Search Space*.
+    """
+
+    def __init__(
+        self,
+        task: Any,
+        loss_alpha: float,
+        label_smoothing: float,
+        sentence_avg: bool,
+        ignore_prefix_size: int = 0,
+    ) -> None:
+        super().__init__(task)
+        with compat.stopping_command():
+            check_numbers(loss_alpha, label_smoothing, ignore_prefix_size)
+        self.alpha = float(loss_alpha)
+        self.label_smoothing = float(label_smoothing)
+        self.sentence_avg = sentence_avg
+        self.ignore_prefix_size = ignore_prefix_size
+
+    @classmethod
+    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
+        """Check the options of ``fairseq-train`` when they are read, before anything is made.
+
+        Raises:
+            ValueError: as the constructor; another ``--output-alpha`` than that of the loss.
+        """
+        alpha = options.loss_alpha
+        check_numbers(alpha, options.label_smoothing, options.ignore_prefix_size)
+        of_output = getattr(options, "output_alpha", None)
+        if of_output is not None:
+            _check_same(float(alpha), float(of_output))
+
+    def check_model(self, model: Any) -> None:
+        """Check that a model's probabilities are those that the loss trains.
+
+        Raises:
+            ValueError: they are not; says what to do.
+        """
+        of_output = getattr(model, "output_alpha", None)
+        if of_output is None or not hasattr(model, "decoder"):
+            raise ValueError(
+                f"--criterion {NAME} needs a model of this package that writes words, such as "
+                f"--arch entmax_transformer, not {type(model).__name__}"
+            )
+        if getattr(model.decoder, "adaptive_softmax", None) is not None:
+            raise ValueError(
+                f"--criterion {NAME}: --adaptive-softmax-cutoff has no one score for each word: "
+                f"leave one out"
+            )
+        if hasattr(model.decoder, "give_copy_scores"):
+            raise ValueError(
+                f"--criterion {NAME}: the output of a model that copies is a mixture, which has a "
+                f"loss of its own: give --criterion copy_cross_entropy"
+            )
+        _check_same(self.alpha, of_output)
+
+    def forward(
+        self, model: Any, sample: Any, reduce: bool = True
+    ) -> tuple[Tensor, int, dict[str, Any]]:
+        """The loss of one batch: arguments and result are those of fairseq's criterion."""
+        net_output = model(**sample["net_input"])
+        logits, target = net_output[0], model.get_targets(sample, net_output)
+        is_real = target.ne(self.padding_idx)
+        is_real[:, : self.ignore_prefix_size] = False
+        parts = entmax_loss_parts(logits, target, self.alpha, self.label_smoothing)
+        loss = parts.loss.masked_fill(~is_real, 0.0)
+        is_reached = is_real & (parts.target_prob > 0)
+        sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]
+        total = loss.sum() if reduce else loss.reshape(-1, 1)
+        logged = {
+            "loss": total,
+            "support": (parts.support * is_real).sum(),
+            "reached": is_reached.sum(),
+            "n_correct": (logits.detach().argmax(-1).eq(target) & is_real).sum(),
+            "total": is_real.sum(),
+        }
+        if self.alpha == SOFTMAX:  # otherwise a word may have no probability, and this no value
+            scores = logits.detach().float()
+            of_target = scores.gather(-1, target[..., None]).squeeze(-1)
+            logged["nll_loss"] = ((scores.logsumexp(-1) - of_target) * is_real).sum()
+        logging_output = {
+            "ntokens": sample["ntokens"],
+            "nsentences": target.size(0),
+            "sample_size": sample_size,
+            **{name: value.detach() for name, value in logged.items()},
+        }
+        return total, sample_size, logging_output
+
+    @classmethod
+    def reduce_metrics(cls, logging_outputs: list[dict[str, Any]]) -> None:
+        """Aggregate what batches and workers logged.
+
+        ``loss`` is divided by ln 2, as all of fairseq's; ``accuracy`` is how many of a hundred words
+        have the highest score, ``support`` the mean number of words with a probability above 0, and
+        ``in_support`` how many of a hundred targets are among them. ``nll_loss`` and ``ppl`` are
+        there at alpha = 1 alone: one target outside the support makes them infinite.
+        """
+
+        def total(name: str) -> Any:
+            return utils.item(sum(log.get(name, 0) for log in logging_outputs))
+
+        sample_size, words = total("sample_size"), total("total")
+        metrics.log_scalar("loss", total("loss") / sample_size / math.log(2), sample_size, round=3)
+        if not words:
+            return
+        for name, logged, factor in (
+            ("accuracy", "n_correct", 100),
+            ("support", "support", 1),
+            ("in_support", "reached", 100),
+        ):
+            metrics.log_scalar(name, factor * total(logged) / words, words, round=3)
+        if any("nll_loss" in log for log in logging_outputs):
+            nll = total("nll_loss") / words / math.log(2)
+            metrics.log_scalar("nll_loss", nll, words, round=3)
+            metrics.log_derived("ppl", _perplexity)
+
+    @staticmethod
+    def logging_outputs_can_be_summed() -> bool:
+        """Workers may sum what they log."""
+        return True
+
+
+def _perplexity(meters: Any) -> float:
+    return float(utils.get_perplexity(meters["nll_loss"].avg))
+
+
+def check_numbers(loss_alpha: Any, label_smoothing: Any, ignore_prefix_size: Any) -> None:
+    """Refuse options out of range.
+
+    Raises:
+        ValueError: names the option and the value.
+    """
+    check_alpha(loss_alpha, "--loss-alpha")
+    if not 0 <= float(label_smoothing) < 1:
+        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {label_smoothing}")
+    if int(ignore_prefix_size) < 0:
+        raise ValueError(f"--ignore-prefix-size must be 0 or more, not {ignore_prefix_size}")
+
+
+def check_for_zeros(criterion: Any, alpha: float) -> None:
+    """Refuse losses of fairseq's that are infinite where a probability is 0.
+
+    Args:
+        criterion: the class.
+        alpha: of the output of the model that it is to train.
+
+    Raises:
+        ValueError: it is one, and alpha is above 1.
+    """
+    stock = getattr(criterion, "stock", criterion)
+    is_fairseqs = isinstance(stock, type) and issubclass(
+        stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion
+    )
+    if alpha > SOFTMAX and is_fairseqs:
+        name = next((name for name, known in CRITERION_REGISTRY.items() if known is criterion), "")
+        raise ValueError(
+            f"--criterion {name} is infinite where --output-alpha {alpha:g} gives a word no "
+            f"probability: give --criterion {NAME} --loss-alpha {alpha:g}, or {NAME}_with_head_l0 "
+            f"for pruning"
+        )
+
+
+def _check_same(of_loss: float, of_output: float) -> None:
+    if of_loss != of_output:
+        raise ValueError(
+            f"--output-alpha {of_output:g} is not what --loss-alpha {of_loss:g} trains the output "
+            f"for: leave --output-alpha out"
+        )
+
+
+EntmaxLossWithHeadL0 = with_head_l0(EntmaxLossCriterion)

@@ -1,0 +1,88 @@
+"""How many searches were exact, for a generator, a block of Python, and fairseq's commands."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class SearchCounts:
+    """Numbers of sentences.
+
+    Attributes:
+        sentences: that were searched.
+        exact: of them, those whose hypotheses have ``exact_search``.
+        sparse: of them, those for which the model gave some word probability zero, and either
+            the search was exact or the end of the sentence was at some step such a word. Neither
+            is so of a softmax model, nor of one that copies words which are not in the source.
+        unfinished: of them, those without a hypothesis of probability above zero.
+        impossible_prefix: of them, those with a forced first word of probability zero.
+    """
+
+    sentences: int = 0
+    exact: int = 0
+    sparse: int = 0
+    unfinished: int = 0
+    impossible_prefix: int = 0
+
+    def add(self, other: SearchCounts) -> None:
+        """Add the sentences of other searches."""
+        for name, number in vars(other).items():
+            setattr(self, name, getattr(self, name) + number)
+
+
+_open: list[SearchCounts] = []
+
+
+def note(generator: Any, counts: SearchCounts) -> None:
+    """Add to the generator's ``search_counts``, and to those of every open block."""
+    if not hasattr(generator, "search_counts"):
+        generator.search_counts = SearchCounts()
+    for total in (generator.search_counts, *_open):
+        total.add(counts)
+
+
+@contextmanager
+def count_searches() -> Iterator[SearchCounts]:
+    """Count the searches of all generators in the block."""
+    counts = SearchCounts()
+    _open.append(counts)
+    try:
+        yield counts
+    finally:
+        # By identity: equal counts may be open
+        _open[:] = [each for each in _open if each is not counts]
+
+
+def reporting(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """fairseq's command, which logs at its end how many searches were exact.
+
+    Nothing is logged for models without a sparse output.
+    """
+    with count_searches() as counts:
+        result = main(*args, **kwargs)
+    if counts.sparse:
+        share = 100 * counts.exact / counts.sentences
+        logger.info(
+            f"exact search: {counts.exact} of {counts.sentences} sentences ({share:.1f}%), whose "
+            f"beam held every sequence of non-zero probability"
+        )
+    if counts.unfinished:
+        logger.warning(
+            f"{counts.unfinished} of {counts.sentences} sentences have no hypothesis of non-zero "
+            f"probability within the limits of the search: what is printed was cut off there, "
+            f"with the score of its words without an end; a larger --max-len-b, or a smaller "
+            f"--min-len, lets it end by itself"
+        )
+    if counts.impossible_prefix:
+        logger.warning(
+            f"the model gives words of the prefix probability zero in {counts.impossible_prefix} "
+            f"of {counts.sentences} sentences: they are kept, and count nothing in the scores"
+        )
+    return result

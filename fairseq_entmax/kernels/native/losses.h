@@ -1,0 +1,286 @@
+/* The loss of alpha-entmax of a target, and its gradient, on rows of float32, one row at a time.
+ *
+ * A row is as long as a vocabulary, its support is not. One pass over it takes the largest score of each
+ * of many parts of the row. These are some of its keys, and a threshold of some keys is below that of all:
+ * it says which keys can be in the support at all. The second pass keeps them, and Newton's method works
+ * on what was kept. The backward pass computes the probabilities again from the scores and two numbers of
+ * the row, so that nothing of the size of the scores is written but the gradient.
+ */
+
+#define PARTS 4
+/* The array of a block behind DISTANCES and POWERS: scores that were kept */
+enum { KEPT = FORWARD_ARRAYS, LOSS_ARRAYS };
+/* So few keys are solved in float64, at any alpha: the loss is the smaller the fewer they are, and what
+ * is lost in a difference of large numbers is the more of it */
+#define FEW_KEYS 64
+/* How far a threshold of float32 may be from its own, in units of the scores */
+#define SAFE_DISTANCE 1e-5f
+
+typedef struct {
+    float epsilon, smoothing;
+    int is_half, is_one;
+} Loss;
+
+/* What the backward pass needs of a row: the largest score; the threshold, as tau = epsilon (theta - top);
+ * 1 - tau, which may have digits that tau has lost; and q of each key but the target. NaN where there is
+ * NaN or infinity among the scores. */
+typedef struct {
+    float top, tau, rest, other;
+} LossRow;
+
+typedef struct {
+    double total, slope, lack; /* sums of p, of p / u, and of p (1 - u) */
+} RowSums;
+
+static inline Loss make_loss(double epsilon, double smoothing)
+{
+    epsilon = epsilon < LEAST_EPSILON ? LEAST_EPSILON : epsilon;
+    return (Loss){epsilon, smoothing, epsilon == 0.5, epsilon == 1};
+}
+
+static inline double across(vec sums)
+{
+    double sum = 0;
+    for (int k = 0; k < LANES; k++) sum += sums[k];
+    return sum;
+}
+
+/* A vector of scores, -inf behind the end of the row */
+static inline vec load_scores(const float *row, long first, long n)
+{
+    if (first + LANES <= n) return *(const given_vec *)(row + first);
+    vec scores = all(-INFINITY);
+    for (long i = first; i < n; i++) scores[i - first] = row[i];
+    return scores;
+}
+
+/* The largest score of each of PARTS * LANES parts of a row. Returns whether NaN is in it. */
+static inline int tops_of_parts(const float *restrict row, long n, vec *restrict tops)
+{
+    ivec has_nan = {0};
+    for (int part = 0; part < PARTS; part++) tops[part] = all(-INFINITY);
+    long first = 0;
+    for (; first + PARTS * LANES <= n; first += PARTS * LANES)
+        for (int part = 0; part < PARTS; part++) {
+            vec scores = *(const given_vec *)(row + first + part * LANES);
+            tops[part] = greater(scores, tops[part]);
+            has_nan |= scores != scores;
+        }
+    for (int part = 0; first < n; first += LANES, part++) {
+        vec scores = load_scores(row, first, n);
+        tops[part] = greater(scores, tops[part]);
+        has_nan |= scores != scores;
+    }
+    return any(has_nan);
+}
+
+/* The scores above `least`, and -inf up to a whole vector; there is to be place for two more. Returns how many. */
+static inline long keep_above(const float *restrict row, long n, float least, float *restrict kept)
+{
+    long count = 0;
+    for (long first = 0; first < n; first += LANES) {
+        vec scores = load_scores(row, first, n);
+#if LANES == 16 && defined(__AVX512F__)
+        __mmask16 above = _mm512_cmp_ps_mask((__m512)scores, _mm512_set1_ps(least), _CMP_GT_OQ);
+        if (!above) continue;
+        _mm512_storeu_ps(kept + count, _mm512_maskz_compress_ps(above, (__m512)scores));
+        count += __builtin_popcount(above);
+#else
+        if (!any(scores > least)) continue;
+        for (int k = 0; k < LANES; k++) {
+            kept[count] = scores[k];
+            count += scores[k] > least;
+        }
+#endif
+    }
+    for (int k = 0; k < LANES; k++) kept[count + k] = -INFINITY;
+    return count;
+}
+
+/* Newton's method in float32 on the distances of one row, in block->length vectors: the threshold tau, found
+ * from below, whose powers are left in the block */
+static float climb(const Block *block, const Loss *loss, float tau)
+{
+    vec epsilon = all(loss->epsilon);
+    for (int step = 0;; step++) {
+        Sums sums = evaluate(block, epsilon, all(tau), loss->is_half, loss->is_one);
+        double total = across(sums.total), slope = across(sums.slope);
+        if (step == MOST_ITERATIONS || !(total > 1 + TOLERANCE)) return tau;
+        float moved = tau - expm1(-loss->epsilon * log(total)) * total / slope;
+        if (!(moved > tau)) return tau;
+        tau = moved;
+    }
+}
+
+/* No score that is not above it has a probability, at this threshold or a higher one */
+static inline float least_of(const Loss *loss, float top, float tau)
+{
+    return top + (tau - 1) / loss->epsilon - SAFE_DISTANCE - 4 * FLT_EPSILON * fabsf(top);
+}
+
+/* p = [1 + base]_+ ^ (1 / epsilon) of one key */
+static inline double power_f64(const Loss *loss, double base)
+{
+    if (!(base > -1)) return 0;
+    return loss->is_half ? (1 + base) * (1 + base) : loss->is_one ? 1 + base : exp(log1p(base) / loss->epsilon);
+}
+
+static RowSums sums_f64(const Loss *loss, const float *kept, long count, double top, double tau)
+{
+    RowSums sums = {0, 0, 0};
+    for (long i = 0; i < count; i++) {
+        double base = (kept[i] - top) * loss->epsilon - tau, p = power_f64(loss, base);
+        sums.total += p;
+        sums.slope += p > 0 ? p / (1 + base) : 0;
+        sums.lack -= p > 0 ? p * base : 0;
+    }
+    return sums;
+}
+
+/* The same of the powers that are in the block */
+static RowSums sums_of_block(const Block *block, const Loss *loss, float tau)
+{
+    RowSums sums = {0, 0, 0};
+    for (long first = 0; first < block->length; first += CHUNK) {
+        vec total = {0}, slope = {0}, lack = {0};
+        for (long i = first; i < smaller(first + CHUNK, block->length); i++) {
+            vec p = block->array[POWERS][i], base = block->array[DISTANCES][i] * loss->epsilon - tau;
+            ivec inside = p > 0.0f;
+            total += p;
+            slope += ZERO_UNLESS(inside, p / (1.0f + base));
+            lack -= ZERO_UNLESS(inside, p * base);
+        }
+        sums.total += across(total);
+        sums.slope += across(slope);
+        sums.lack += across(lack);
+    }
+    return sums;
+}
+
+/* The threshold of the scores that were kept, from one below it; and the sums at another, close to it, which
+ * a last step leads away from */
+static double solve_row(Block *block, const Loss *loss, const float *kept, long count, float top, float tau,
+                        RowSums *sums, double *at)
+{
+    vec *restrict distances = block->array[DISTANCES];
+    block->length = (count + LANES - 1) / LANES;
+    for (long i = 0; i < block->length; i++) distances[i] = *(const given_vec *)(kept + i * LANES) - top;
+    *at = climb(block, loss, tau);
+    if (count > FEW_KEYS && !loss->is_half && !loss->is_one) {
+        *sums = sums_of_block(block, loss, *at);
+        return *at - expm1(-loss->epsilon * log(sums->total)) * sums->total / sums->slope;
+    }
+    for (int step = 0;; step++) {
+        *sums = sums_f64(loss, kept, count, top, *at);
+        double moved = *at - expm1(-loss->epsilon * log(sums->total)) * sums->total / sums->slope;
+        if (step == 4 || !(fabs(moved - *at) > 1e-13)) return moved;
+        *at = moved;
+    }
+}
+
+/* sum_i p_i (z_i - top) + H(p), the conjugate of -H less top, with p divided by its sum: it is as good at a
+ * threshold that is not quite the right one, since p is where it is largest */
+static inline double conjugate_of(const Loss *loss, const RowSums *sums, double tau)
+{
+    double epsilon = loss->epsilon, total = sums->total, scale = -expm1(-epsilon * log(total));
+    double entropy = (sums->lack + scale * (total - sums->lack)) / (total * epsilon * (1 + epsilon));
+    return (tau - sums->lack / total) / epsilon + entropy;
+}
+
+/* The number of keys that are not masked, and the sum of their distances from the largest */
+static inline long seen_keys(const float *restrict row, long n, float top, double *sum)
+{
+    long seen = 0;
+    *sum = 0;
+    for (long first = 0; first < n; first += CHUNK * LANES) {
+        vec part = {0};
+        ivec count = {0};
+        for (long i = first; i < smaller(first + CHUNK * LANES, n); i += LANES) {
+            vec scores = load_scores(row, i, n);
+            ivec is_seen = scores > -INFINITY;
+            part += ZERO_UNLESS(is_seen, scores - top);
+            count -= is_seen;
+        }
+        *sum += across(part);
+        for (int k = 0; k < LANES; k++) seen += count[k];
+    }
+    return seen;
+}
+
+/* One row of n scores: its loss, the number of keys with a probability, and that of the target */
+static void loss_row(const float *scores, long n, long target, const Loss *loss, Block *block, float *value,
+                     int64_t *support, float *target_prob, LossRow *row)
+{
+    vec *restrict tops = block->array[DISTANCES];
+    int has_nan = tops_of_parts(scores, n, tops);
+    float top = -INFINITY;
+    for (int part = 0; part < PARTS; part++)
+        for (int k = 0; k < LANES; k++) top = tops[part][k] > top ? tops[part][k] : top;
+    *support = 0;
+    *target_prob = 0;
+    *value = INFINITY; /* what a row costs whose target is masked */
+    *row = (LossRow){0, 1, 0, 0};
+    if (has_nan || top == INFINITY) {
+        *value = *target_prob = NAN;
+        *row = (LossRow){NAN, NAN, NAN, NAN};
+        return;
+    }
+    if (top == -INFINITY) return;
+
+    for (int part = 0; part < PARTS; part++) tops[part] -= top;
+    block->length = PARTS;
+    float tau = climb(block, loss, 0) - SAFE_DISTANCE * loss->epsilon;
+    tau = tau > 0 ? tau : 0;
+    float *kept = (float *)block->array[KEPT];
+    long count = keep_above(scores, n, least_of(loss, top, tau), kept);
+    RowSums sums;
+    double at, final = solve_row(block, loss, kept, count, top, tau, &sums, &at), distance = (double)scores[target] - top;
+    for (long i = 0; i < count; i++) *support += ((double)kept[i] - top) * loss->epsilon - final > -1;
+    *target_prob = power_f64(loss, distance * loss->epsilon - final);
+    *row = (LossRow){top, final, 1 - final, 0};
+
+    double expected = distance;
+    if (loss->smoothing > 0) {
+        double sum;
+        long others = seen_keys(scores, n, top, &sum) - 1;
+        if (others > 0) {
+            row->other = loss->smoothing / others;
+            expected = (1 - loss->smoothing) * distance + loss->smoothing * ((sum - distance) / others);
+        }
+    }
+    if (distance == -INFINITY) return;
+    *value = conjugate_of(loss, &sums, at) - expected;
+    if (loss->smoothing == 0 && *value < 0) *value = 0;
+}
+
+/* The gradient of one row: grad (p - q) */
+static void loss_gradient_row(const float *restrict scores, long n, long target, float target_prob, const Loss *loss,
+                              const LossRow *row, float grad, float *restrict grad_scores)
+{
+    float own = 1 - loss->smoothing;
+    if (loss->smoothing > 0 && row->other == 0) own = 1; /* no other key is seen */
+    if (row->top != row->top || grad != grad || isinf(grad)) {
+        /* No finite number: infinity times 0 is none */
+        for (long i = 0; i < n; i++) grad_scores[i] = NAN;
+        return;
+    }
+    float least = least_of(loss, row->top, row->tau);
+    vec exponent = all(1.0f / loss->epsilon), other = all(row->other);
+    for (long first = 0; first < n; first += LANES) {
+        vec seen = load_scores(scores, first, n), result = {0};
+        if (any(seen > least)) {
+            vec scaled = (seen - row->top) * loss->epsilon, base = scaled - row->tau, u = scaled + row->rest;
+            ivec inside = u > 0.0f;
+            u = ZERO_UNLESS(inside, u);
+            if (loss->is_half) result = u * u;
+            else if (loss->is_one) result = u;
+            else result = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
+        }
+        if (row->other > 0) result -= ZERO_UNLESS(seen > -INFINITY, other);
+        result *= grad;
+        if (first + LANES <= n) *(given_vec *)(grad_scores + first) = result;
+        else
+            for (long i = first; i < n; i++) grad_scores[i] = result[i - first];
+    }
+    grad_scores[target] = grad * (target_prob - own);
+}

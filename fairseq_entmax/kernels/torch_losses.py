@@ -1,0 +1,169 @@
+"""The loss of alpha-entmax of a target in torch's own operations, and its gradient.
+
+A row is as long as a vocabulary, its support is not. The largest score of each part of a row is
+the score of some key, and a threshold of some keys is below that of all: it says which keys can be
+in the support at all. Where these are few in every row, they alone are solved for, in float64,
+and they alone are kept for the backward pass, whose gradient is the one tensor of the size of the
+scores. At alpha = 1 torch's log-softmax does the work.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.backends import LossParts
+
+PARTS = 64
+# The part of the keys that is worth being looked for
+LARGEST_SHARE = 1 / 4
+# How far a threshold may be above its own by rounding, in units of the scores and of their size
+SAFE_DISTANCE, SAFE_SHARE = 1e-5, 1e-6
+
+
+def takes(scores: Tensor) -> bool:
+    """Whether the functions are for such scores: for all in float32 and float64."""
+    return True
+
+
+def losses(
+    scores: Tensor, target: Tensor, epsilon: float, smoothing: float
+) -> tuple[LossParts, tuple[Tensor, ...]]:
+    """As :meth:`fairseq_entmax.kernels.backends.Losses.losses`."""
+    if epsilon == 0.0:
+        return _softmax_losses(scores, target, smoothing)
+    top = scores.amax(-1, keepdim=True)
+    top = torch.where(top == -math.inf, 0.0, top)
+    at_target = target[..., None]
+    probs, places = _solve(scores, top, epsilon)
+    if places is None:
+        conjugate = _conjugate(probs, scores - top, epsilon)
+        target_prob = probs.gather(-1, at_target).squeeze(-1)
+    else:
+        found = scores.gather(-1, places).to(probs.dtype)
+        conjugate = _conjugate(probs, found - top, epsilon)
+        target_prob = (probs * (places == at_target)).sum(-1)
+    distance = (scores.gather(-1, at_target).to(probs.dtype) - top).squeeze(-1)
+    loss = conjugate - _expected(scores, top, distance, smoothing)
+    parts = (loss if smoothing else loss.clamp_(min=0), (probs > 0).sum(-1), target_prob)
+    probs = probs.to(scores.dtype)
+    return (
+        LossParts(*(part.to(scores.dtype) if part.is_floating_point() else part for part in parts)),
+        (probs,) if places is None else (probs, places),
+    )
+
+
+def gradients(
+    scores: Tensor,
+    target: Tensor,
+    epsilon: float,
+    smoothing: float,
+    saved: tuple[Tensor, ...],
+    grad: Tensor,
+) -> Tensor:
+    """As :meth:`fairseq_entmax.kernels.backends.Losses.gradients`."""
+    if epsilon == 0.0:
+        log_probs, is_without = saved
+        difference = log_probs.exp()
+        if _may_hold(is_without):
+            difference.masked_fill_(is_without[..., None], 0.0)
+    elif len(saved) == 1:
+        difference = saved[0].clone()
+    else:
+        probs, places = saved
+        # 0, or NaN where the row is
+        difference = (probs[..., :1] * 0.0).expand(scores.shape).contiguous()
+        difference.scatter_(-1, places, probs)
+    at_target = target[..., None]
+    at_own = difference.gather(-1, at_target)
+    own: float | Tensor = 1.0
+    if smoothing:
+        own, other, is_masked = shares(scores, smoothing)
+        difference.sub_(torch.where(is_masked, 0.0, other) if _may_hold(is_masked) else other)
+    return difference.scatter_(-1, at_target, at_own - own).mul_(grad[..., None])
+
+
+def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
+    """What label smoothing wants of each row: ``(…, 1)``, ``(…, 1)`` and ``(…, keys)``.
+
+    Returns:
+        The probability of the target, that of each other key, and which keys are masked.
+    """
+    is_masked = scores == -math.inf
+    others = scores.size(-1) - 1 - is_masked.sum(-1, keepdim=True)
+    other = smoothing / others.clamp(min=1).to(scores.dtype)
+    other = torch.where(others > 0, other, 0.0)
+    # Not between two numbers, which torch would take as float32
+    return 1.0 - smoothing * (others > 0).to(other), other, is_masked
+
+
+def _may_hold(condition: Tensor) -> bool:
+    """Whether a condition may hold anywhere; where looking would wait for a device it may."""
+    return condition.device.type != "cpu" or _is_traced() or bool(condition.any())
+
+
+def _is_traced() -> bool:
+    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
+
+
+def _softmax_losses(
+    scores: Tensor, target: Tensor, smoothing: float
+) -> tuple[LossParts, tuple[Tensor, ...]]:
+    """At alpha = 1. For the backward pass: log-probabilities, and which rows have no key."""
+    log_probs = torch.log_softmax(scores, -1)
+    is_without = scores.amax(-1) == -math.inf
+    at_target = log_probs.gather(-1, target[..., None]).squeeze(-1)
+    at_target = at_target.masked_fill(is_without, -math.inf)
+    expected = at_target
+    seen = scores.size(-1) - (scores == -math.inf).sum(-1)
+    if smoothing:
+        total = log_probs.sum(-1)
+        if _may_hold(total == -math.inf):
+            total = log_probs.masked_fill(log_probs == -math.inf, 0.0).sum(-1)
+        others = torch.where(at_target == -math.inf, 0.0, total - at_target)
+        share = torch.where(seen > 1, smoothing / (seen - 1).clamp(min=1).to(scores.dtype), 0.0)
+        expected = (1.0 - smoothing * (seen > 1).to(share)) * at_target + share * others
+    support = seen.masked_fill(at_target.isnan(), 0)
+    return LossParts(-expected, support, at_target.exp()), (log_probs, is_without)
+
+
+def _expected(scores: Tensor, top: Tensor, distance: Tensor, smoothing: float) -> Tensor:
+    """``sum_i q_i (z_i - top)``; -inf where the target, at ``distance`` from the top, is masked."""
+    if not smoothing:
+        return distance
+    own, other, is_masked = shares(scores, smoothing)
+    total = torch.where(is_masked, 0.0, scores - top).sum(-1)
+    others = torch.where(distance == -math.inf, 0.0, total - distance)
+    return own.squeeze(-1) * distance + other.squeeze(-1) * others
+
+
+def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor | None]:
+    """The probabilities, and of which keys they are where they are not of all."""
+    keys, precise = scores.size(-1), torch.float64
+    if scores.device.type not in ("cpu", "cuda"):
+        precise = scores.dtype
+    if keys < 2 * PARTS:
+        return torch_ops.probabilities(scores.to(precise), epsilon), None
+    # One look: it waits for the device, for less than what it saves
+    if not _is_traced() and scores.numel():
+        parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
+        prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
+        # The threshold of the parts less 1 / epsilon
+        least = parts.amax(-1, keepdim=True) - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
+        least -= SAFE_DISTANCE + SAFE_SHARE * top.abs()
+        count = max(1, int((scores > least).sum(-1).amax()))
+        if count <= LARGEST_SHARE * keys:
+            found, places = scores.topk(count, sorted=False)
+            return torch_ops.probabilities(found.to(precise), epsilon), places
+    return torch_ops.probabilities(scores, epsilon), None
+
+
+def _conjugate(probs: Tensor, distances: Tensor, epsilon: float) -> Tensor:
+    """``sum_i p_i (z_i - top) + H(p)``, the conjugate of the negative entropy less the top."""
+    is_in = probs > 0
+    logs = torch.where(is_in, probs, 1.0).log_()
+    terms = torch.expm1(logs.mul_(epsilon)).div_(-epsilon * (1.0 + epsilon))
+    return terms.add_(torch.where(is_in, distances, 0.0)).mul_(probs).sum(-1)

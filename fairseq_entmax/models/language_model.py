@@ -1,0 +1,228 @@
+"""The model ``entmax_transformer_lm`` and its architectures.
+
+It is fairseq's ``transformer_lm``, a decoder alone, with another mapping from attention scores to
+weights. Each architecture of fairseq's ``transformer_lm`` has its counterpart:
+``transformer_lm_gpt`` is ``entmax_transformer_lm_gpt``.
+"""
+
+from __future__ import annotations
+
+from argparse import Namespace
+from collections.abc import Callable
+from dataclasses import MISSING, fields
+from typing import Any
+
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.data import TruncatedDictionary
+from fairseq.dataclass.utils import gen_parser_from_dataclass
+from fairseq.models import (
+    ARCH_CONFIG_REGISTRY,
+    ARCH_MODEL_INV_REGISTRY,
+    register_model,
+    register_model_architecture,
+)
+from fairseq.models.transformer import TransformerConfig, TransformerDecoder
+from fairseq.models.transformer_lm import (
+    DEFAULT_MAX_TARGET_POSITIONS,
+    TransformerLanguageModel,
+    TransformerLanguageModelConfig,
+)
+from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
+from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
+from omegaconf import OmegaConf, open_dict
+from torch import Tensor, nn
+
+from fairseq_entmax import compat
+from fairseq_entmax.attentions import DECODER_SELF
+from fairseq_entmax.models.adaptive import AdaptiveModel
+from fairseq_entmax.models.config import add_arguments, set_defaults
+from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
+from fairseq_entmax.models.language_options import (
+    check_cutoffs,
+    check_language_options,
+    check_loss,
+    read_cutoffs,
+    read_filters,
+)
+from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.modules import mark_future_mask
+
+# Options of the task and of commands that fairseq's model takes too
+BORROWED = {
+    "task": ("add_bos_token", "tokens_per_sample", "max_target_positions"),
+    "common": ("tpu",),
+}
+
+
+class EntmaxLanguageModelDecoder(TransformerDecoder):
+    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+
+    def build_decoder_layer(self, args: Any, no_encoder_attn: bool = False) -> nn.Module:
+        return TransformerDecoderLayerBase(TransformerConfig.from_namespace(args), no_encoder_attn)
+
+    def buffered_future_mask(self, tensor: Tensor) -> Tensor:
+        return mark_future_mask(super().buffered_future_mask(tensor))
+
+
+class _LanguageModel(TransformerLanguageModel):
+    """fairseq's ``transformer_lm``, which names its decoder in the code, with the decoder above."""
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> Any:
+        with compat.stopping_command():
+            check_cutoffs(args, task.source_dictionary, task.target_dictionary)
+        if args.decoder_layers_to_keep:
+            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
+        if getattr(args, "max_target_positions", None) is None:
+            positions = getattr(args, "tokens_per_sample", None)
+            args.max_target_positions = positions or DEFAULT_MAX_TARGET_POSITIONS
+        embed_tokens = cls.build_input(args, task.source_dictionary)
+        return cls(
+            EntmaxLanguageModelDecoder(
+                args, task.target_dictionary, embed_tokens, no_encoder_attn=True
+            )
+        )
+
+    @classmethod
+    def build_input(cls, args: Any, dictionary: Any) -> nn.Module:
+        """Make what turns words into vectors: characters, adaptive input, or an embedding."""
+        if args.character_embeddings:
+            return CharacterTokenEmbedder(
+                dictionary,
+                read_filters(args.character_filters),
+                args.character_embedding_dim,
+                args.decoder_embed_dim,
+                args.char_embedder_highway_layers,
+            )
+        if args.adaptive_input:
+            return AdaptiveInput(
+                len(dictionary),
+                dictionary.pad(),
+                args.decoder_input_dim,
+                args.adaptive_input_factor,
+                args.decoder_embed_dim,
+                read_cutoffs(args, "adaptive_input_cutoff"),
+                args.quant_noise_pq,
+                args.quant_noise_pq_block_size,
+            )
+        embedding: nn.Module = cls.build_embedding(args, dictionary, args.decoder_input_dim)
+        return embedding
+
+
+@register_model("entmax_transformer_lm")
+class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
+    """fairseq's ``transformer_lm`` with alpha-entmax attention, for the task ``language_modeling``.
+
+    Takes every option of fairseq's ``transformer_lm``, and those of
+    :mod:`fairseq_entmax.models.config` that fit a decoder alone. A checkpoint of a stock
+    ``transformer_lm`` can be loaded: what it lacks starts as in a new model, and is logged.
+    """
+
+    attentions = (DECODER_SELF,)
+    decoder: Any
+
+    @classmethod
+    def hub_models(cls) -> dict[str, Any]:
+        """None: fairseq's own pretrained models belong to its ``transformer_lm``."""
+        return {}
+
+    @classmethod
+    def add_args(cls, parser: Any) -> None:
+        # Without defaults, which come from the architecture
+        gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
+        add_arguments(parser, cls.config)
+
+    @classmethod
+    def _namespace(cls, cfg: Any) -> Namespace:
+        """Options of the ``model`` section, with those that the model shares with other sections."""
+        root = cfg._get_root()
+        for section, names in BORROWED.items():
+            of_section = root.get(section) or {}
+            borrowed = {name: of_section.get(name) for name in names if cfg.get(name) is None}
+            with open_dict(cfg):  # which is what a checkpoint says of the model
+                cfg.update(borrowed)
+        return super()._namespace(cfg)
+
+    @classmethod
+    def attention_options_of(cls, args: Any) -> AttentionOptions:
+        check_language_options(args)
+        return super().attention_options_of(args)
+
+    @classmethod
+    def build_model(cls, args: Any, task: Any) -> Any:
+        model = super().build_model(args, task)
+        wrap_layers(model.decoder, model.decoder.cfg)
+        return model
+
+    def check_criterion(self, criterion: Any) -> None:
+        super().check_criterion(criterion)
+        check_loss(type(criterion), self.decoder.adaptive_softmax is not None)
+
+    @classmethod
+    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
+        (words,) = dictionaries
+        size = getattr(args, "output_dictionary_size", -1)
+        predicted = TruncatedDictionary(words, size) if size >= 0 else words
+        check_cutoffs(args, words, predicted)
+
+
+def stock_defaults() -> dict[str, Any]:
+    """The options of fairseq's ``transformer_lm`` with their defaults, as its dataclass has them."""
+    defaults = {}
+    for entry in fields(TransformerLanguageModelConfig):
+        default = entry.default if entry.default is not MISSING else None
+        is_borrowed = isinstance(default, str) and default.startswith("${")
+        if entry.name != "_name" and not is_borrowed:
+            defaults[entry.name] = default
+    return defaults
+
+
+def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
+    """What an architecture fills in, after which a command line is checked.
+
+    Args:
+        fill_in: fairseq's function of its counterpart.
+    """
+
+    def defaults(args: Any) -> None:
+        # Some of fairseq's functions take what a configuration has not for a value, None
+        given = args if isinstance(args, Namespace) else OmegaConf.to_container(args)
+        given = vars(given) if isinstance(given, Namespace) else given
+        plain = Namespace(**{name: value for name, value in given.items() if value is not None})
+        set_defaults(plain, EntmaxTransformerLanguageModel.config)
+        fill_in(plain)
+        for name, default in stock_defaults().items():
+            if getattr(plain, name, None) is None:
+                setattr(plain, name, default)
+        for name, value in vars(plain).items():
+            setattr(args, name, value)
+        if isinstance(args, Namespace):
+            with compat.stopping_command():
+                check_language_command(args)
+
+    return defaults
+
+
+def check_language_command(args: Namespace) -> None:
+    """Check what a command line gives, before anything is made.
+
+    Raises:
+        ValueError: as :func:`check_command`; the loss does not fit the model.
+    """
+    check_command(args, EntmaxTransformerLanguageModel)
+    if getattr(args, "save_dir", None) is not None:  # training
+        criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
+        has_adaptive_softmax = bool(read_cutoffs(args, "adaptive_softmax_cutoff"))
+        check_loss(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
+
+
+def register_architectures() -> None:
+    """Register a counterpart of each architecture of fairseq's ``transformer_lm``."""
+    for name in ARCH_MODEL_INV_REGISTRY["transformer_lm"]:
+        if name.startswith("transformer_lm"):
+            register_model_architecture("entmax_transformer_lm", f"entmax_{name}")(
+                architecture(ARCH_CONFIG_REGISTRY[name])
+            )
+
+
+register_architectures()

@@ -1,0 +1,245 @@
+"""The entmax loss as a criterion, and the models that it trains, whose output has zeros."""
+
+import math
+from argparse import Namespace
+
+import entmax
+import pytest
+import torch
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.logging import metrics
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+
+from fairseq_entmax.criterions import EntmaxLossCriterion, EntmaxLossWithHeadL0
+from tests.support import TINY, batch, build_model, tiny_task
+from tests.training import make_trainer, train
+
+ALPHAS = [1.0, 1.33, 1.5, 2.0]
+
+
+def criterion(alpha=1.5, smoothing=0.0, sentence_avg=False, **options):
+    return EntmaxLossCriterion(tiny_task(), alpha, smoothing, sentence_avg, **options)
+
+
+def sample():
+    return batch([9, 7, 4], [6, 8, 3], left_pad_source=True)
+
+
+def model_of(alpha=1.5, **options):
+    """With scores of words far apart, so that there is something to cut."""
+    model = build_model(output_alpha=alpha, **options)
+    with torch.no_grad():
+        model.decoder.output_projection.weight.mul_(4)
+    return model
+
+
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("sentence_avg", [False, True])
+def test_with_alpha_1_it_is_the_label_smoothed_cross_entropy_of_fairseq(smoothing, sentence_avg):
+    ours, theirs = model_of(1.0), model_of(1.0)
+    loss, size, logged = criterion(1.0, smoothing, sentence_avg)(ours, sample())
+    stock = LabelSmoothedCrossEntropyCriterion(
+        tiny_task(), sentence_avg, smoothing, report_accuracy=True
+    )
+    expected, expected_size, expected_log = stock(theirs, sample())
+    assert size == expected_size
+    torch.testing.assert_close(loss, expected, rtol=1e-6, atol=1e-5)
+    for name in ("nll_loss", "n_correct", "total", "ntokens", "nsentences"):
+        assert float(logged[name]) == pytest.approx(float(expected_log[name]), rel=1e-6)
+    loss.backward()
+    expected.backward()
+    for name, parameter in ours.named_parameters():
+        of_theirs = theirs.get_parameter(name).grad
+        torch.testing.assert_close(parameter.grad, of_theirs, rtol=1e-4, atol=1e-5, msg=name)
+
+
+@pytest.mark.parametrize(
+    ("alpha", "loss_of"), [(1.5, entmax.Entmax15Loss), (2.0, entmax.SparsemaxLoss)]
+)
+def test_the_loss_is_that_of_the_entmax_package_and_padding_costs_nothing(alpha, loss_of):
+    model, made = model_of(alpha), sample()
+    loss, _, logged = criterion(alpha)(model, made)
+    pad = tiny_task().target_dictionary.pad()
+    logits = model(**made["net_input"])[0].flatten(0, 1).double()
+    target = made["target"].flatten()
+    expected = loss_of(reduction="sum", ignore_index=pad)(logits, target)
+    torch.testing.assert_close(loss.double(), expected, rtol=1e-5, atol=1e-4)
+    assert logged["total"] == (target != pad).sum()
+
+
+def test_smoothing_takes_the_target_of_the_gradient_from_1_to_1_minus_epsilon():
+    eps, made = 0.2, sample()
+    model = model_of(1.5)
+    net_output = model(**made["net_input"])
+    logits = net_output[0].detach().requires_grad_()
+    fixed = torch.nn.Module()
+    fixed.forward = lambda **_: (logits, {})
+    fixed.get_targets = lambda sample, _: sample["target"]
+    loss, _, _ = criterion(1.5, eps)(fixed, made)
+    (gradient,) = torch.autograd.grad(loss, logits)
+    probs = entmax.entmax15(logits.detach().double(), -1)
+    wanted = torch.full_like(probs, eps / (probs.size(-1) - 1))
+    wanted.scatter_(-1, made["target"][..., None], 1 - eps)
+    is_real = made["target"] != tiny_task().target_dictionary.pad()
+    expected = (probs - wanted) * is_real[..., None]
+    torch.testing.assert_close(gradient.double(), expected, rtol=1e-5, atol=1e-6)
+
+
+def test_a_loss_for_each_word_sums_to_the_loss_and_skips_the_prefix():
+    model, made = model_of(), sample()
+    loss = criterion()(model, made)[0]
+    each = criterion()(model, made, reduce=False)[0]
+    torch.testing.assert_close(each.sum(), loss)
+    skipped = criterion(ignore_prefix_size=2)(model, made)[0]
+    kept = each.view_as(made["target"])[:, 2:]
+    torch.testing.assert_close(skipped, kept.sum())
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_what_is_logged_counts_supports_and_targets_in_them(alpha):
+    model, made = model_of(alpha), sample()
+    with metrics.aggregate(new_root=True) as meters:
+        logged = [criterion(alpha)(model, made)[2] for _ in range(2)]
+        EntmaxLossCriterion.reduce_metrics(logged)
+    target = made["target"]
+    is_real = target != tiny_task().target_dictionary.pad()
+    probs = model.get_normalized_probs(model(**made["net_input"]), log_probs=False)
+    of_target = probs.gather(-1, target[..., None]).squeeze(-1)[is_real]
+    values = meters.get_smoothed_values()
+    support = (probs > 0).sum(-1)[is_real].double().mean()
+    assert values["support"] == pytest.approx(support.item(), abs=1e-3)
+    reached = 100 * (of_target > 0).double().mean()
+    assert values["in_support"] == pytest.approx(reached.item(), abs=1e-3)
+    correct = 100 * (probs.argmax(-1) == target)[is_real].double().mean()
+    assert values["accuracy"] == pytest.approx(correct.item(), abs=1e-3)
+    if alpha == 1:
+        mean = -of_target.log2().double().mean().item()
+        assert values["nll_loss"] == pytest.approx(mean, abs=1e-3)
+        assert values["ppl"] == pytest.approx(2**mean, rel=2e-3)
+    else:
+        assert reached < 100
+        assert not {"ppl", "nll_loss"} & set(values)
+
+
+@pytest.mark.parametrize("alpha", ALPHAS)
+def test_probabilities_of_words_are_those_of_entmax_and_sum_to_one(alpha):
+    model, made = model_of(alpha), sample()
+    net_output = model(**made["net_input"])
+    probs = model.get_normalized_probs(net_output, log_probs=False)
+    expected = entmax.entmax_bisect(net_output[0].double(), max(alpha, 1 + 1e-9), n_iter=100)
+    if alpha == 1:
+        expected = net_output[0].double().softmax(-1)
+    torch.testing.assert_close(probs.double(), expected, atol=1e-6, rtol=1e-4)
+    assert bool((probs == 0).any()) == (alpha > 1)
+    logs = model.get_normalized_probs(net_output, log_probs=True)
+    torch.testing.assert_close(logs.exp(), probs, atol=1e-6, rtol=1e-5)
+    assert (logs == -math.inf).equal(probs == 0)
+
+
+def test_the_settings_of_a_built_model_say_the_alpha_of_its_output():
+    args = Namespace(arch="entmax_transformer", **TINY, criterion="entmax_loss", loss_alpha=1.3)
+    ARCH_CONFIG_REGISTRY[args.arch](args)
+    ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
+    assert args.output_alpha == 1.3
+    again = Namespace(**{**vars(args), "criterion": None, "loss_alpha": None})
+    model = ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
+    assert model.output_alpha == 1.3
+
+
+@pytest.mark.parametrize("name", ["entmax_loss", "entmax_loss_with_head_l0"])
+def test_the_default_alpha_is_that_of_the_loss(name):
+    assert build_model(criterion=name).output_alpha == 1.5
+
+
+def test_without_the_loss_the_output_is_softmax():
+    assert build_model(criterion="label_smoothed_cross_entropy", loss_alpha=1.5).output_alpha == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss_alpha": 2.5}, "--loss-alpha must be from 1"),
+        ({"loss_alpha": math.nan}, "--loss-alpha must be from 1"),
+        ({"smoothing": 1.0}, "--label-smoothing must be from 0 to below 1, not 1.0"),
+        ({"smoothing": -0.1}, "--label-smoothing must be from 0 to below 1, not -0.1"),
+        ({"ignore_prefix_size": -1}, "--ignore-prefix-size must be 0 or more, not -1"),
+    ],
+)
+def test_options_out_of_range_are_refused(options, message):
+    alpha = options.pop("loss_alpha", 1.5)
+    with pytest.raises((ValueError, SystemExit), match=message):
+        criterion(alpha, **options)
+
+
+def test_an_output_of_another_alpha_than_the_loss_is_refused():
+    with pytest.raises(
+        ValueError, match=r"--output-alpha 1\.2 is not what --loss-alpha 1\.5 trains"
+    ):
+        criterion(1.5).check_model(model_of(1.2))
+    options = Namespace(loss_alpha=1.5, label_smoothing=0.0, ignore_prefix_size=0, output_alpha=1.2)
+    with pytest.raises(ValueError, match="leave --output-alpha out"):
+        EntmaxLossCriterion.check_options(options, {})
+
+
+def test_a_model_of_fairseqs_own_is_refused():
+    with pytest.raises(ValueError, match=r"needs a model of this package.*not TransformerModel"):
+        criterion().check_model(build_model("transformer"))
+
+
+@pytest.mark.parametrize("options", [{"adaptive_softmax_cutoff": "5,10"}])
+def test_adaptive_softmax_is_refused(options):
+    with pytest.raises(ValueError, match="no one score for each word"):
+        build_model(criterion="entmax_loss", **options)
+
+
+def test_a_model_that_copies_is_refused():
+    with pytest.raises(ValueError, match="--criterion entmax_loss: the output of a model that cop"):
+        build_model("entmax_copy_transformer", criterion="entmax_loss")
+
+
+@pytest.mark.parametrize("stock", [CrossEntropyCriterion, LabelSmoothedCrossEntropyCriterion])
+def test_losses_that_are_infinite_at_zeros_are_refused_for_a_sparse_output(stock):
+    name = next(name for name, known in CRITERION_REGISTRY.items() if known is stock)
+    made = stock(tiny_task(), False, *([0.1] if "label" in name else []))
+    with pytest.raises(
+        ValueError, match=f"--criterion {name} is infinite where --output-alpha 1.5"
+    ):
+        model_of(1.5).check_criterion(made)
+    model_of(1.0).check_criterion(made)
+
+
+def test_the_penalty_on_heads_is_added_to_it(tmp_path):
+    model = build_model(head_gates="encoder-self", output_alpha=1.5)
+    options = Namespace(
+        l0_weight=0.5,
+        l0_warmup_updates=0,
+        target_heads="",
+        decide_heads_at=-1,
+        l0_multiplier_lr=0.02,
+        max_update=10,
+        loss_alpha=1.5,
+        label_smoothing=0.0,
+        sentence_avg=False,
+        ignore_prefix_size=0,
+    )
+    penalised = EntmaxLossWithHeadL0(options, tiny_task())
+    penalised.check_model(model)
+    loss, size, _ = penalised(model, sample())
+    without, _, _ = criterion(1.5)(model, sample())
+    assert size == sample()["ntokens"]
+    heads = sum(gate.num_heads for gate in model.head_gates()["encoder-self"].values())
+    assert 0 < (loss - without).item() / size <= 0.5 * heads
+
+
+def test_training_lowers_the_loss_until_it_is_exactly_zero():
+    model = model_of(2.0)
+    trainer = make_trainer(model, "--criterion=cross_entropy", criterion=criterion(2.0))
+    made = batch([9, 7, 4], [6, 8, 3])
+    before = criterion(2.0)(model, made)[0].item()
+    train(trainer, 150)
+    model.eval()
+    after = criterion(2.0)(model, made)[0].item()
+    assert before > 1
+    assert after == 0

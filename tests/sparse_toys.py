@@ -1,0 +1,148 @@
+"""Toy models with tables of probabilities, most of them exactly zero, and batches for them.
+
+What a toy says next depends on its seed, the source and all words before: `next_probs` is that
+table, in plain Python, which the models read and which a brute force can read too.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+import random
+from collections.abc import Sequence
+
+import torch
+from fairseq.data import Dictionary
+from fairseq.models import BaseFairseqModel, FairseqDecoder, FairseqEncoder
+from torch import nn
+
+EOS, PAD, UNK = 2, 1, 3
+WORDS = list(range(4, 10))  # what toys may say; the other words of the dictionary are never said
+NUM_WORDS = 44
+
+
+@functools.cache
+def toy_dictionary(size: int = NUM_WORDS) -> Dictionary:
+    dictionary = Dictionary()
+    for number in range(size - dictionary.nspecial):
+        dictionary.add_symbol(f"w{number}")
+    return dictionary
+
+
+@functools.cache
+def next_probs(
+    seed: int, source: tuple[int, ...], words: tuple[int, ...], longest: int, ending: float
+) -> dict[int, float]:
+    """Probabilities above zero of the next word.
+
+    Args:
+        longest: after so many words there is the end alone.
+        ending: how often the end is possible before.
+    """
+    if len(words) >= longest:
+        return {EOS: 1.0}
+    # Not from hash(), which differs from process to process
+    draw = random.Random(repr((seed, source, words)))
+    support = draw.sample([*WORDS, UNK], draw.choice([1, 1, 2, 2, 3]))
+    if draw.random() < ending:
+        support[-1] = EOS
+    weights = [draw.uniform(0.05, 1.0) for _ in support]
+    return {word: weight / sum(weights) for word, weight in zip(support, weights, strict=True)}
+
+
+class ToyEncoder(FairseqEncoder):
+    def forward(self, src_tokens, src_lengths=None, **_):
+        return {"src_tokens": [src_tokens]}
+
+    def forward_torchscript(self, net_input):
+        return self.forward(net_input["src_tokens"])
+
+    def reorder_encoder_out(self, encoder_out, new_order):
+        return {"src_tokens": [encoder_out["src_tokens"][0].index_select(0, new_order)]}
+
+
+class ToyDecoder(FairseqDecoder):
+    def __init__(self, dictionary, table):
+        super().__init__(dictionary)
+        self.table, self.size = table, len(dictionary)
+
+    def forward(self, prev_output_tokens, encoder_out=None, **_):
+        rows = []
+        sources = encoder_out["src_tokens"][0] if encoder_out else [None] * len(prev_output_tokens)
+        for tokens, source in zip(prev_output_tokens.tolist(), sources, strict=True):
+            words = () if source is None else tuple(source[source != PAD].tolist())
+            row = [-math.inf] * self.size
+            for word, prob in self.table(words, tuple(tokens[1:])).items():
+                row[word] = math.log(prob)
+            rows.append(row)
+        attention = None
+        if encoder_out:
+            real = sources.ne(PAD).float()
+            attention = (real / real.sum(dim=1, keepdim=True))[:, None]
+        return torch.tensor(rows)[:, None], {"attn": [attention]}
+
+    def max_positions(self):
+        return 100
+
+
+class Toy(BaseFairseqModel):
+    """An encoder-decoder model; `dense` adds a little of everything, so that nothing is zero."""
+
+    def __init__(self, seed, longest=99, ending=0.4, size=NUM_WORDS, dense=False):
+        super().__init__()
+
+        def table(source, words):
+            return next_probs(seed, source, words, longest, ending)
+
+        self.table, self.dense = table, dense
+        self.encoder = ToyEncoder(toy_dictionary(size))
+        self.decoder = ToyDecoder(toy_dictionary(size), table)
+
+    def max_decoder_positions(self):
+        return 100
+
+    def get_normalized_probs(self, net_output, log_probs, sample=None):
+        scores = net_output[0].float()
+        if self.dense:
+            noise = torch.arange(scores.size(-1)).sin()
+            scores = scores.clamp(min=-6.0) + noise
+        assert log_probs
+        return scores.log_softmax(dim=-1)
+
+
+class ToyLanguageModel(nn.Module):
+    def __init__(self, seed, size=NUM_WORDS):
+        super().__init__()
+
+        def table(source, words):
+            return language_model_probs(seed, words)
+
+        self.table = table
+        self.decoder = ToyDecoder(toy_dictionary(size), table)
+
+    def forward(self, tokens):
+        return self.decoder(tokens)
+
+    def get_normalized_probs(self, net_output, log_probs, sample=None):
+        return net_output[0].log_softmax(dim=-1)
+
+
+@functools.cache
+def language_model_probs(seed: int, words: tuple[int, ...]) -> dict[int, float]:
+    draw = random.Random(repr((seed, words)))
+    support = [EOS, *draw.sample([*WORDS, UNK], 4)]
+    weights = [draw.uniform(0.1, 1.0) for _ in support]
+    return {word: weight / sum(weights) for word, weight in zip(support, weights, strict=True)}
+
+
+def toy_batch(sources: Sequence[Sequence[int]], ids: Sequence[int] | None = None) -> dict:
+    """Sources without their ends, padded on the left."""
+    longest = max(map(len, sources)) + 1
+    rows = [[PAD] * (longest - len(source) - 1) + [*source, EOS] for source in sources]
+    return {
+        "id": torch.tensor(list(ids) if ids is not None else list(range(len(sources)))),
+        "net_input": {
+            "src_tokens": torch.tensor(rows),
+            "src_lengths": torch.tensor([len(source) + 1 for source in sources]),
+        },
+    }
