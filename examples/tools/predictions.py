@@ -4,8 +4,8 @@ predictions.py write checkpoint_best.pt data-bin tok/test input0 --device cpu > 
 predictions.py words test.predictions.jsonl text/test.label
 
 The first writes an example a line, as JSON: the predicted label, the logarithm of its probability,
-how many words the example has, and for each attention that pools words (the mean of its heads) the
-words with a weight above zero, in their order. The second prints how many words are selected, and
+and for each attention that pools words (the mean of its heads) how many words there are, and those
+with a weight above zero, in their order. The second prints how many words are selected, and
 for each label those that get most of the weight in its examples.
 """
 
@@ -24,6 +24,7 @@ from translations import lines_of
 BATCH = 64  # examples at a time
 SHOWN = 12  # words of a label
 END = "</s>"
+TEXT_OF = {"premise": 0, "hypothesis": 1}  # which text of a pair an attention reads, by its name
 
 
 def read_texts(prefix: str, inputs: Sequence[str]) -> list[Any]:
@@ -64,10 +65,14 @@ def row_of(prediction: Any, text: Any) -> dict[str, Any]:
         ]
         for name, weights in prediction.pooling.items()
     }
+    texts = [text] if isinstance(text, str) else text
+    sizes = [len(one.split()) for one in texts]
     return {
         "predicted": prediction.label,
         "log_prob": round(prediction.log_probs[prediction.label], 4),
-        "words": sum(word != END for word in words),
+        "words": {
+            name: sizes[TEXT_OF[name]] if name in TEXT_OF else sum(sizes) for name in selected
+        },
         "pooling": selected,
     }
 
@@ -108,7 +113,7 @@ def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
         raise ValueError(f"there are {len(rows)} predictions for {len(labels)} labels: remove them")
     lines = []
     for name in rows[0]["pooling"]:
-        words = sum(row["words"] for row in rows)
+        words = sum(row["words"][name] for row in rows)
         chosen = sum(len(row["pooling"][name]) for row in rows)
         lines.append(
             f"{name}: {chosen / len(rows):.1f} of {words / len(rows):.1f} words on average"

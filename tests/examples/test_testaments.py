@@ -190,7 +190,7 @@ def test_models_are_held_side_by_side(prepared):
         run("evaluate.sh", *options, model)
         folder = prepared / "runs" / f"{model}-1epochs"
         rows = [json.loads(line) for line in lines(folder / "test.predictions.jsonl")]
-        words = sum(row["words"] for row in rows)
+        words = sum(row["words"]["pooling"] for row in rows)
         chosen[model] = sum(len(row["pooling"]["pooling"]) for row in rows) / words
     assert chosen["sparsemax"] < chosen["softmax"] == 1
     settings = (prepared / "runs" / "sparsemax-1epochs" / "settings.txt").read_text()

@@ -66,3 +66,10 @@ def test_the_longest_validation_sentence_always_fits(tmp_path, capsys):
         write_index(tmp_path / f"valid.es-en.{side}.idx", [70])
     main([str(tmp_path), "es", "en", "--batch-tokens", "64", "--most-tokens", "20"])
     assert capsys.readouterr().out == "1 4 16 70\n"
+
+
+def test_the_texts_of_a_pair_to_classify_count_together(tmp_path):
+    for name, lengths in (("input0", [3, 9, 4]), ("input1", [5, 1, 4]), ("label", [2, 2, 2])):
+        (tmp_path / name).mkdir()
+        write_index(tmp_path / name / "train.idx", lengths)
+    assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [8, 10, 8]
