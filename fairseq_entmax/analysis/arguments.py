@@ -15,7 +15,8 @@ from fairseq_entmax.head_names import Head, parse_heads
 ANALYZE = (
     "Looks at every head of one or more models over a data set, in one teacher-forced pass, or "
     "over the text that each of them generates, and writes analysis.json. Takes fairseq's options "
-    "on data, languages, batches, devices, and with --of generated on search."
+    "on data, languages, batches, devices, and with --of generated on search. For language models "
+    "give --task language_modeling, for classifiers --task sentence_prediction."
 )
 ABLATE = (
     "Removes each head of a model in turn, and scores what is left on a data set by loss, and by "
@@ -109,11 +110,11 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--scores",
-        default=f"{LOSS},{BLEU}",
         metavar="SCORES",
-        help=f"any of {','.join(SCORES)} (default: %(default)s). loss is the mean negative log "
-        f"likelihood of a target token, teacher-forced; bleu and rouge generate, once for both, "
-        f"as fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
+        help=f"any of {','.join(SCORES)} (default: {LOSS},{BLEU}; of language models and "
+        f"classifiers {LOSS}). loss is the mean negative log likelihood of a target token, "
+        f"teacher-forced, or of a class; bleu and rouge generate, once for both, as "
+        f"fairseq-generate does; rouge is ROUGE-1, ROUGE-2 and ROUGE-L of each document",
     )
     group.add_argument(
         "--bootstrap",
@@ -162,18 +163,28 @@ def chosen_measures(text: str | None) -> list[str]:
     return [name for name in known if name in names]
 
 
-def chosen_scores(text: str) -> list[str]:
-    """The names in ``--scores``, in the order of :data:`SCORES`.
+def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
+    """The names in ``--scores``, in the order of :data:`SCORES`; None is loss, and BLEU of text.
+
+    Args:
+        has_text: whether the models generate text that can be scored.
 
     Raises:
-        ValueError: one is unknown.
+        ValueError: one is unknown, or of text that there is not.
     """
+    if text is None:
+        return [LOSS, BLEU] if has_text else [LOSS]
     names = [name.strip() for name in text.split(",")]
     for name in names:
         if name not in SCORES:
             raise ValueError(
                 f"--scores got {text!r}: {name!r} is none of {', '.join(SCORES)}; give some of "
                 f"these with commas between them"
+            )
+        if name in OF_TEXT and not has_text:
+            raise ValueError(
+                f"--scores got {text!r}: {name} is of text that translates or sums up another, "
+                f"which such models do not write: give {LOSS}"
             )
     return [name for name in SCORES if name in names]
 

@@ -21,7 +21,7 @@ from typing import Any
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from tqdm import tqdm
 
-from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.ablation import results, significance
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
@@ -99,14 +99,9 @@ def main(arguments: Sequence[str]) -> None:
         compared = results.compare(
             journal.finished, scorer, metric, args.bootstrap, args.seed, rouge
         )
-    data = {
-        "path": args.data,
-        "subset": args.gen_subset,
-        "source_lang": task.cfg.source_lang,
-        "target_lang": task.cfg.target_lang,
-        "sentences": len(scorer.ids),
-        "target_tokens": sum(scorer.target_tokens),
-    }
+    counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
+    kind = kinds.kind_of_task(task)
+    data = {"path": args.data, "subset": args.gen_subset, **kind.scored(task, counts)}
     document = {
         "format": results.FORMAT,
         "version": results.VERSION,
@@ -128,7 +123,7 @@ def _check(args: Namespace) -> None:
     paths = args.path.split(os.pathsep)
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
-    args.scores = chosen_scores(args.scores)
+    args.scores = chosen_scores(args.scores, kinds.kind_named(args.task).has_search)
     defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
     for name in OF_GENERATE_ALONE:
         value = getattr(args, name)

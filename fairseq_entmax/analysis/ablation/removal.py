@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
 from fairseq_entmax.analysis.head_scaling import scaled_heads
 from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.analysis.likelihood import negative_log_likelihood
+from fairseq_entmax.analysis.likelihood import has_zeros, loss_of_logits, negative_log_likelihood
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.modules import attention_modules
 
@@ -115,6 +115,8 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) -> Tensor:
     """The negative log likelihood of every target of a batch, teacher-forced.
 
+    Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
+
     Args:
         model: in evaluation mode.
         sample: a batch as fairseq's data loader makes it, with ``batch`` targets.
@@ -125,12 +127,16 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
     """
     with torch.no_grad():
         kind = kind_of_model(model)
-        log_probs = kind.log_probs(model, sample, kind.run(model, sample))
+        output = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
         if pad is not None:
             counts = counts & (target != pad)
-        nll = negative_log_likelihood(log_probs, target, counts)
-    return nll.double().view(len(target), -1).sum(-1)
+        if has_zeros(model):
+            losses = loss_of_logits(output[0], target, counts, model.output_alpha)
+        else:
+            log_probs = kind.log_probs(model, sample, output)
+            losses = negative_log_likelihood(log_probs, target, counts)
+    return losses.double().view(len(target), -1).sum(-1)
 
 
 class Scorer:
@@ -138,7 +144,7 @@ class Scorer:
 
     Args:
         model: in evaluation mode, on its device.
-        task: fairseq's translation task.
+        task: fairseq's task.
         config: fairseq's configuration, for ``generation``, ``common_eval.post_process``,
             ``bpe``, ``tokenizer`` and ``common.seed``.
         samples: all batches of the data set, on the model's device.
@@ -180,7 +186,9 @@ class Scorer:
         ids = torch.cat([sample["id"].cpu() for sample in samples])
         self._order = ids.argsort().tolist()
         self.ids: list[int] = ids.sort().values.tolist()
-        lengths = [s["target"].ne(self._dictionary.pad()).sum(-1).tolist() for s in samples]
+        kind = kind_of_model(model)
+        counted = (kind.targets(model, sample)[1] for sample in samples)
+        lengths = [one.view(len(one), -1).sum(-1).tolist() for one in counted]
         self.target_tokens: list[int] = self._in_order(lengths)
         self.references = self._references() if self._has_text else []
 

@@ -14,7 +14,8 @@
         "loss": {"value": 2.5, "change": 0.09, "p": 0.001, "p_holm": 0.024},
         "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}, …]}
 
-``loss`` is in nats a target token, over all tokens of the data set; its p is of a two-sided
+``loss`` is in nats a target token, over all tokens of the data set, or a text of a classifier; of a
+model with a sparse output it is the Fenchel-Young loss of it. Its p is of a two-sided
 paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is of
 sacreBLEU's paired bootstrap. ``p_holm`` is corrected for all removals in the file by Holm's
 method. What was not asked for is null. The removals are sorted by harm, worst first: by the

@@ -14,6 +14,7 @@ from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.arguments import OF_TEXT
+from fairseq_entmax.analysis.kinds import kind_of_task
 
 # Generation options on which the first hypothesis does not depend
 PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
@@ -87,10 +88,9 @@ def _file_hash(path: str) -> str:
 
 def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
     """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
-    digest = hashlib.sha256()
+    digest, kind = hashlib.sha256(), kind_of_task(task)
     for dictionary in (task.source_dictionary, task.target_dictionary):
         digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
     for number in ids:
-        item = dataset[number]
-        digest.update(f"{number}:{item['source'].tolist()}:{item['target'].tolist()}\n".encode())
+        digest.update(f"{number}:{kind.item_text(dataset[number])}\n".encode())
     return digest.hexdigest()

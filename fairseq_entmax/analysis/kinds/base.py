@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
 from torch import Tensor
 
+from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.arguments import GENERATED
 from fairseq_entmax.analysis.tables import Tables
 
 
@@ -37,7 +40,7 @@ class Kind:
         models, data: what its models and its data are called in errors.
         attentions: those that its models have, by which they are told from others.
         left_out: measures that mean nothing there.
-        has_search: whether its models generate text for ``--of generated`` and for BLEU.
+        has_search: whether its models write one text for another, for ``--of generated`` and BLEU.
     """
 
     name: ClassVar[str]
@@ -76,6 +79,10 @@ class Kind:
         Raises:
             ValueError: names the option.
         """
+        if args.of == GENERATED and not self.has_search:
+            raise ValueError(
+                f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
+            )
 
     def check_dictionaries(self, args: Namespace) -> None:
         """Refuse dictionaries that fairseq cannot read.
@@ -166,6 +173,18 @@ class Kind:
         """
         raise NotImplementedError
 
+    def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
+        """What ``data`` of an ablation says beside the path.
+
+        Args:
+            counts: ``sentences`` and ``target_tokens``, all targets of them.
+        """
+        return {"kind": self.name, "source_lang": None, "target_lang": None, **counts}
+
+    def item_text(self, item: Any) -> str:
+        """What one item of a data set is, for a hash of the data."""
+        return f"{item['source'].tolist()}:{item['target'].tolist()}"
+
     # -- the model ----------------------------------------------------------------------------
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
@@ -214,17 +233,22 @@ def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     """Options of the task as a checkpoint was trained with them; those that it has.
 
     Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: it cannot be read.
+        FileNotFoundError: there is no such file.
+        ValueError, UnsafeCheckpointError: it cannot be read.
     """
-    from fairseq_entmax import checkpoints
-
-    state = checkpoints.load_checkpoint(path)
+    if not os.path.isfile(path):
+        raise FileNotFoundError(f"--path: there is no checkpoint {path}")
+    try:
+        state = checkpoints.load_checkpoint(path)
+    except ValueError as error:
+        raise ValueError(f"--path: {error}") from None
     found: dict[str, Any] = {}
     for settings in groups_of(state):
         for name in names:
             # A setting that stands for another one is looked for in that group
-            if name not in found and name in settings and not _refers(settings[name]):
-                found[name] = settings[name]
+            value = settings.get(name)
+            if name not in found and value is not None and not _refers(value):
+                found[name] = value
     return found
 
 

@@ -175,15 +175,17 @@ class PoolingSums:
         """Of each class, the words with the most weight for their number, the first the most."""
         chosen = []
         for of_class in self._words:
-            rows = [
-                {"word": _readable(text), "ratio": weight / even, "weight": weight, "count": count}
+            ranked = sorted(
+                (-weight / even, _readable(text), weight / count, int(count))
                 for text, (weight, even, count) in of_class.items()
                 if count >= FEWEST_PLACES and weight > 0
-            ]
-            rows.sort(key=lambda row: (-row["ratio"], row["word"]))
-            for row in rows:
-                row["weight"] /= row["count"]
-            chosen.append(rows[:MOST_WORDS])
+            )
+            chosen.append(
+                [
+                    {"word": word, "ratio": -ratio, "weight": weight, "count": count}
+                    for ratio, word, weight, count in ranked[:MOST_WORDS]
+                ]
+            )
         return chosen
 
 

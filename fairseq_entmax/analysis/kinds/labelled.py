@@ -52,20 +52,20 @@ class Labelled(Kind):
     def complete(self, args: Namespace, given: Collection[str]) -> None:
         first = args.path.split(os.pathsep)[0]
         missing = [name for name in OPTIONS if name not in given]
-        vars(args).update({"regression_target": False, "classification_head_name": HEAD})
         vars(args).update(trained_options(first, missing))
         if args.num_classes is None or args.num_classes < 1:
             raise ValueError(
                 f"--num-classes got {args.num_classes}, and {first} does not say how many there "
                 f"are: give the number of classes"
             )
-        if args.regression_target:
+        if getattr(args, "regression_target", False):
             raise ValueError(
                 f"--path: {first} predicts numbers, by --regression-target: only models that tell "
                 f"classes apart can be analysed"
             )
 
     def check_options(self, args: Namespace) -> None:
+        super().check_options(args)
         if args.conllu is not None and (self._is_pair(args.data) or args.init_token is not None):
             raise ValueError(
                 f"--conllu got {args.conllu!r}: parses fit a text alone, without a second one and "
@@ -75,7 +75,8 @@ class Labelled(Kind):
     def setup_task(self, args: Namespace, config: Any) -> Any:
         known = vars(SentencePredictionConfig())
         options = {name: value for name, value in vars(args).items() if name in known}
-        task = SentencePredictionConfig(**{**options, "no_shuffle": True})
+        own = {"regression_target": False, "classification_head_name": HEAD}
+        task = SentencePredictionConfig(**{**own, **options, "no_shuffle": True})
         # As before training; that there are two texts is the model's concern
         check_data(task, (), is_pair=False)
         return SentencePredictionTask.setup_task(task)
@@ -140,6 +141,9 @@ class Labelled(Kind):
             **dict.fromkeys(nothing),
             "labels": label_names(task),
         }
+
+    def item_text(self, item: Any) -> str:
+        return f"{item['net_input.src_tokens'].tolist()}:{item['target'].tolist()}"
 
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
         name = getattr(model, "head_in_use", HEAD)

@@ -98,6 +98,9 @@ class Pairs(Kind):
         languages = {name: getattr(task.cfg, name) for name in ("source_lang", "target_lang")}
         return {**languages, **numbers}
 
+    def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
+        return self.counted(task, counts)
+
     def targets(self, model: Any, sample: Any) -> tuple[Tensor, Tensor]:
         target: Tensor = sample["target"]
         return target, target != model.decoder.padding_idx

@@ -57,6 +57,7 @@ class Text(Kind):
         vars(args).update(trained_options(args.path.split(os.pathsep)[0], missing))
 
     def check_options(self, args: Namespace) -> None:
+        super().check_options(args)
         if args.conllu is not None:
             raise ValueError(
                 f"--conllu got {args.conllu!r}: parses are of the source of a pair of texts, and "

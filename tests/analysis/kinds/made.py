@@ -1,0 +1,159 @@
+"""Tiny data and checkpoints of language models and of classifiers."""
+
+import random
+from argparse import Namespace
+
+import numpy as np
+import torch
+from fairseq.data import Dictionary
+from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.language_modeling import LanguageModelingTask
+from fairseq.tasks.sentence_prediction import SentencePredictionConfig, SentencePredictionTask
+
+import fairseq_entmax.models  # noqa: F401
+from fairseq_entmax import cli
+from fairseq_entmax.models.language_model import stock_defaults
+from tests.support import random_sentences, spread_scores
+
+HEAD = "sentence_classification_head"
+LABELS = ("old", "<b>new</b>")
+SAMPLE = 16  # tokens
+LENGTHS = [5, 9, 3, 7, 11, 4, 6, 8, 30, 12, 14]
+LANGUAGE_MODEL = {
+    "decoder_embed_dim": 16,
+    "decoder_ffn_embed_dim": 24,
+    "decoder_layers": 2,
+    "decoder_attention_heads": 4,
+    "dropout": 0.0,
+    "tokens_per_sample": SAMPLE,
+    "max_target_positions": 128,
+}
+CLASSIFIER = {
+    "encoder_embed_dim": 16,
+    "encoder_ffn_embed_dim": 24,
+    "encoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "dropout": 0.0,
+    "max_source_positions": 64,
+}
+
+
+def write(folder, words, sentences, split="valid"):
+    """A dictionary and a binarised text, as ``fairseq-preprocess --only-source`` writes them."""
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "dict.txt").write_text(words, encoding="utf-8")
+    builder = MMapIndexedDatasetBuilder(f"{folder / split}.bin", dtype=np.int32)
+    for sentence in sentences:
+        builder.add_item(sentence)
+    builder.finalize(f"{folder / split}.idx")
+
+
+def words():
+    """The tiny task's 20 words, marked as sentencepiece marks them."""
+    return "".join(f"{'▁' * (number % 2)}w{number} 9\n" for number in range(20))
+
+
+def state_of(model, args, task, criterion):
+    return {
+        "args": None,
+        "cfg": {"_name": None, "model": args, "task": task, "criterion": criterion},
+        "model": model.state_dict(),
+        "optimizer_history": [{"num_updates": 3, "optimizer_name": "adam"}],
+        "extra_state": {},
+    }
+
+
+def built(arch, task, seed=3, **options):
+    """A model with spread scores, and its options as training saves them."""
+    args = Namespace(arch=arch, **options)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    args._name = arch
+    torch.manual_seed(seed)
+    return spread_scores(ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval(), 8), args
+
+
+def save_language_model(path, dictionary, arch="entmax_transformer_lm", of_task=(), **options):
+    task = LanguageModelingTask(Namespace(add_bos_token=False), dictionary)
+    options = {**stock_defaults(), **LANGUAGE_MODEL, **options}
+    model, args = built(arch, task, **options)
+    settings = {"_name": "language_modeling", "tokens_per_sample": SAMPLE, **dict(of_task)}
+    torch.save(state_of(model, args, settings, {"_name": "cross_entropy"}), path)
+
+
+def language_models(folder):
+    """``bin`` with a text, and checkpoints beside it."""
+    write(folder / "bin", words(), random_sentences(LENGTHS))
+    write(folder / "bin", words(), random_sentences([100, 90], seed=2), "long")
+    dictionary = Dictionary.load(str(folder / "bin" / "dict.txt"))
+    adaptive = {"adaptive_softmax_cutoff": "8,16", "adaptive_input": True}
+    for name, arch, options in (
+        ("softmax", "transformer_lm", {}),
+        ("entmax15", "entmax_transformer_lm", {"attn_mapping": "entmax15"}),
+        (
+            "pruned",
+            "entmax_transformer_lm",
+            {"attn_mapping": "entmax", "decoder_self_attn_heads": "0,3"},
+        ),
+        (
+            "sparse",
+            "entmax_transformer_lm",
+            {"attn_mapping": "entmax15", "output_alpha": 1.5},
+        ),
+        (
+            "adaptive",
+            "entmax_transformer_lm",
+            {"attn_mapping": "sparsemax", "adaptive_input_cutoff": "8,16", **adaptive},
+        ),
+    ):
+        save_language_model(folder / f"{name}.pt", dictionary, arch, **options)
+    return folder
+
+
+def classifiers(folder, is_pair=False):
+    """``bin`` with labelled texts or pairs, and checkpoints beside it."""
+    rng = random.Random(1)
+    lengths = [[rng.randint(low, 12) for _ in range(60)] for low in (3, 4)]
+    write(folder / "bin" / "input0", words(), random_sentences(lengths[0]))
+    if is_pair:
+        write(folder / "bin" / "input1", words(), random_sentences(lengths[1], seed=5))
+    labels = [torch.tensor([4 + rng.randint(0, 1), 2]) for _ in range(60)]
+    write(folder / "bin" / "label", "".join(f"{label} 30\n" for label in LABELS), labels)
+    task = classification_task(folder / "bin")
+    for name, options in (
+        ("softmax", {"attn_mapping": "softmax"}),
+        (
+            "sparse",
+            {"attn_mapping": "entmax15", "pooling_mapping": "sparsemax", "pooling_heads": 2},
+        ),
+        ("learned", {"attn_mapping": "entmax", "pooling_mapping": "entmax"}),
+    ):
+        options = {**CLASSIFIER, **options, "pair_attention": is_pair}
+        model, args = built("entmax_classifier", task, **options)
+        model.register_classification_head(HEAD, num_classes=len(LABELS))
+        with torch.no_grad():
+            for pooling in model.poolings.values():
+                pooling.k_proj.weight.mul_(3)
+        settings = {
+            "_name": "sentence_prediction",
+            "num_classes": len(LABELS),
+            "max_positions": 64,
+            "regression_target": False,
+            "classification_head_name": "${criterion.classification_head_name}",
+        }
+        criterion = {"_name": "sentence_prediction", "classification_head_name": HEAD}
+        torch.save(state_of(model, args, settings, criterion), folder / f"{name}.pt")
+    return folder
+
+
+def classification_task(data, num_classes=len(LABELS)):
+    config = SentencePredictionConfig(data=str(data), num_classes=num_classes, seed=1)
+    config.regression_target, config.classification_head_name = False, HEAD
+    return SentencePredictionTask.setup_task(config)
+
+
+def run(command, folder, task, paths, output, *more):
+    """A command of this package on ``folder``; its exit status."""
+    path = ":".join(str(folder / f"{name}.pt") for name in paths)
+    given = [str(folder / "bin"), f"--task={task}", f"--path={path}", f"--output={output}"]
+    return cli.main([command, *given, "--cpu", "--num-workers=0", "--no-progress-bar", *more])

@@ -1,0 +1,303 @@
+"""Language models: ``analyze``, ``report`` and ``ablate`` of a text alone."""
+
+import json
+import math
+
+import pytest
+import torch
+from fairseq.data import Dictionary
+
+from fairseq_entmax import cli
+from fairseq_entmax.analysis import (
+    decode_weights,
+    document,
+    head_relevance,
+    head_sensitivity,
+    load_model,
+    load_samples,
+    load_task,
+    measure,
+    record_attention,
+)
+from fairseq_entmax.analysis.batch import Batch, Side
+from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
+from fairseq_entmax.analysis.measures.confidence import Confidence
+from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
+from fairseq_entmax.analysis.report.page import render_page
+from fairseq_entmax.analysis.tokens import rarest_so_far
+from fairseq_entmax.mappings import entmax_loss
+from tests.analysis.kinds import made
+from tests.analysis.kinds.conftest import LM
+
+TOKENS = sum(made.LENGTHS)
+
+
+@pytest.fixture(scope="module")
+def task(texts):
+    return load_task(str(texts / "bin"), task=LM, checkpoint=str(texts / "entmax15.pt"))
+
+
+def loaded(texts, task, name):
+    return load_model(str(texts / f"{name}.pt"), task).model
+
+
+def samples(task, split="valid"):
+    task.load_dataset(split)
+    return load_samples(task, split, range(len(task.dataset(split))))
+
+
+def model_of(analysis, name):
+    return next(model for model in analysis["models"] if model["name"] == name)
+
+
+def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_with(of_texts):
+    data = of_texts["data"]
+    assert data["kind"] == "text"
+    assert data["samples"] == {"break_mode": "none", "tokens": made.SAMPLE}
+    assert data["sentences"] == math.ceil(TOKENS / made.SAMPLE)
+    assert data["target_tokens"] == TOKENS
+    assert (data["source_tokens"], data["source_lang"], data["target_lang"]) == (None, None, None)
+
+
+def test_the_command_says_more_of_samples_than_the_checkpoint(texts, tmp_path):
+    more = ("--tokens-per-sample=8", "--sentences=", "--measures=density")
+    assert made.run("analyze", texts, LM, ["entmax15"], tmp_path, *more) == 0
+    data = document.read(tmp_path / "analysis.json")["data"]
+    assert data["sentences"] == math.ceil(TOKENS / 8)
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned"])
+def test_the_loss_is_that_of_every_token_given_those_before(texts, task, of_texts, name):
+    model, total = loaded(texts, task, name), 0.0
+    for sample in samples(task):
+        with torch.no_grad():
+            logs = model(**sample["net_input"])[0].log_softmax(-1)
+        total -= logs.gather(-1, sample["target"][..., None]).double().sum().item()
+    assert model_of(of_texts, name)["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
+
+
+def test_the_loss_of_an_adaptive_softmax_is_that_of_all_its_words(texts, task, of_texts):
+    # Not that of fairseq's criterion, which leaves out the second word of each band, as padding
+    model, total = loaded(texts, task, "adaptive"), 0.0
+    for sample in samples(task):
+        with torch.no_grad():
+            features = model(**sample["net_input"])[0]
+            logs = model.decoder.adaptive_softmax.get_log_prob(features, None)
+        torch.testing.assert_close(logs.exp().sum(-1), torch.ones(logs.shape[:2]))
+        total -= logs.gather(-1, sample["target"][..., None]).double().sum().item()
+    assert model_of(of_texts, "adaptive")["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
+
+
+def test_targets_outside_the_support_of_the_output_are_counted_and_not_in_the_loss(
+    texts, task, of_texts
+):
+    model, reached, gone, support = loaded(texts, task, "sparse"), [], 0, 0
+    for sample in samples(task):
+        with torch.no_grad():
+            probs = model.get_normalized_probs(model(**sample["net_input"]), False)
+        of_target = probs.gather(-1, sample["target"][..., None]).flatten()
+        gone += int((of_target == 0).sum())
+        reached.append(of_target[of_target > 0].log())
+        support += int((probs > 0).sum())
+    entry = model_of(of_texts, "sparse")
+    assert 0 < gone == entry["output"]["unreachable"]
+    assert entry["output"]["support"] == pytest.approx(support / TOKENS, rel=1e-5)
+    assert entry["loss"] == pytest.approx(-float(torch.cat(reached).mean()), rel=1e-5)
+    assert "output" not in model_of(of_texts, "softmax")
+
+
+def test_heads_have_the_measures_that_mean_something_without_a_source(of_texts):
+    absent = {"copy_agreement", "relative_position", "final_punctuation"}
+    assert not absent & set(of_texts["settings"]["measures"])
+    never = absent | {"gate", "dependencies", "pos_kl", "pos_shares", "named_entity"}
+    # No word of this data is rare, and no head has a role
+    never |= {"rare_word", "positional"}
+    for name in ("entmax15", "sparse"):
+        for layer in model_of(of_texts, name)["attentions"]:
+            assert layer["attention"] == "decoder-self"
+            for head in layer["heads"]:
+                assert {key for key, value in head.items() if value is None} == never
+
+
+def test_a_pruned_model_has_the_heads_that_are_left(of_texts):
+    heads = [len(layer["heads"]) for layer in model_of(of_texts, "pruned")["attentions"]]
+    assert heads == [0, 3]
+
+
+def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
+    sample = samples(task)[0]
+    for name in ("softmax", "sparse"):
+        relevance = head_relevance(loaded(texts, task, name), sample)
+        assert list(relevance.totals) == ["decoder output"] + [
+            f"decoder layer {layer} input" for layer in (1, 0)
+        ]
+        assert max(relevance.conservation().values()) < 1e-4
+        assert torch.isfinite(relevance.heads["decoder-self"][0]).all()
+
+
+def test_the_gradient_of_a_sparse_output_is_that_of_its_loss_and_finite(texts, task):
+    model = loaded(texts, task, "sparse").double()
+    sample = max(samples(task), key=lambda one: one["target"].numel())
+
+    def loss(scale):
+        weight = model.decoder.layers[0].self_attn.out_proj.weight
+        kept = weight.detach().clone()
+        with torch.no_grad():
+            weight[:, 4:8] *= scale  # what head 1 adds
+            logits = model(**sample["net_input"])[0]
+            weight.copy_(kept)
+        return float(entmax_loss(logits, sample["target"], 1.5).mean())
+
+    found = head_sensitivity(model, sample, 1)["decoder-self"][0][0, 1]
+    step = 1e-6
+    slope = (loss(1 + step) - loss(1 - step)) / (2 * step)
+    assert float(found) == pytest.approx(abs(slope), rel=1e-4)
+
+
+def test_a_map_is_the_beginning_of_a_sample_and_of_its_map(texts, tmp_path):
+    more = ("--gen-subset=long", "--tokens-per-sample=120", "--sentences=0")
+    assert made.run("analyze", texts, LM, ["entmax15"], tmp_path, *more) == 0
+    (entry,) = document.read(tmp_path / "analysis.json")["maps"]
+    assert (len(entry["queries"]), entry["source"]) == (MAP_TOKENS, [])
+    task = load_task(str(texts / "bin"), task=LM)
+    task.args.tokens_per_sample = 120
+    (sample,) = load_samples(task, "long", [0])
+    assert sample["target"].size(1) == 120
+    whole = record_attention(loaded(texts, task, "entmax15"), sample)[0]["decoder-self"][1][0]
+    shown = decode_weights(next(one for one in entry["models"][0] if one["layer"] == 1))
+    torch.testing.assert_close(shown, whole[:, :MAP_TOKENS, :MAP_TOKENS], atol=1e-3, rtol=1e-3)
+
+
+def test_a_text_that_begins_with_a_mark_is_not_to_predict_it(texts, tmp_path):
+    more = ("--add-bos-token", "--sentences=", "--measures=confidence")
+    assert made.run("analyze", texts, LM, ["entmax15"], tmp_path, *more) == 0
+    (model,) = document.read(tmp_path / "analysis.json")["models"]
+    task = load_task(str(texts / "bin"), task=LM, checkpoint=str(texts / "entmax15.pt"))
+    task.args.add_bos_token = True
+    network, total, number = loaded(texts, task, "entmax15"), 0.0, 0
+    for sample in samples(task):
+        with torch.no_grad():
+            logs = network(**sample["net_input"])[0].log_softmax(-1)[:, 1:]
+        assert bool((sample["target"][:, 0] == 0).all())
+        wanted = sample["target"][:, 1:]
+        total -= logs.gather(-1, wanted[..., None]).double().sum().item()
+        number += wanted.numel()
+    assert number == TOKENS
+    assert model["loss"] == pytest.approx(total / number, rel=1e-5)
+
+
+def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
+    ranks = torch.randint(-1, 9, (3, 12), generator=torch.Generator().manual_seed(0))
+    ranks[0, :4] = -1
+    first, second = rarest_so_far(ranks)
+    for row, ranks_of_row in enumerate(ranks.tolist()):
+        for end in range(1, 13):
+            known = sorted({rank for rank in ranks_of_row[:end] if rank >= 0}, reverse=True)
+            expected = (known or [-1])[0], (known + known[:1] or [-1, -1])[1]
+            assert (first[row, end - 1], second[row, end - 1]) == expected
+
+
+def test_confidence_leaves_out_the_ends_that_a_query_has_read():
+    tokens = torch.tensor([[2, 5, 6, 2, 7]])  # </s> a b </s> c
+    side = Side.of(tokens, 1, 2, None)
+    weights = torch.zeros(1, 1, 5, 5)
+    weights[0, 0, torch.arange(5), torch.tensor([0, 1, 0, 3, 1])] = 1.0
+    sums = Sums()
+    Confidence().update(LayerWeights("decoder-self", weights, Batch(side, side)), sums)
+    # Four queries have read a word; those that look at a, an end, an end, and a
+    assert sums.of("confidence", 0) == pytest.approx(2 / 4)
+
+
+def test_a_notebook_measures_a_batch_of_a_text(texts, task):
+    (sample,) = load_samples(task, "valid", [0, 1], at_once=2)
+    attention, _ = record_attention(loaded(texts, task, "entmax15"), sample)
+    (layers,) = measure(attention, sample, task).values()
+    rows = attention["decoder-self"][0].count_nonzero(-1)[:, 0] / torch.arange(1, made.SAMPLE + 1)
+    assert layers[0]["heads"][0]["density"] == pytest.approx(float(rows.mean()), rel=1e-5)
+
+
+def test_the_page_speaks_of_a_text_and_shows_no_languages(of_texts):
+    page = render_page(of_texts)
+    assert "<title>Attention heads of softmax, entmax15, pruned, sparse, adaptive on valid" in page
+    data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
+    assert data["data"]["kind"] == "text"
+    assert data["sentences"][0]["source"] == []
+    assert data["models"][3]["output"]["unreachable"] > 0
+
+
+def test_a_removed_head_is_scored_by_the_loss(texts, of_texts, tmp_path):
+    output = tmp_path / "ablation"
+    more = ("--heads=decoder-self:0.1,1.2",)
+    assert made.run("ablate", texts, LM, ["entmax15"], output, *more) == 0
+    results = json.loads((output / "ablation.json").read_text())
+    assert results["unchanged"]["bleu"] is None
+    expected = model_of(of_texts, "entmax15")["loss"]
+    assert results["unchanged"]["loss"] == pytest.approx(expected, rel=1e-5)
+    assert len(results["removals"]) == 2
+
+
+def test_what_an_ablation_of_a_sparse_output_scores_is_finite(texts, tmp_path):
+    output = tmp_path / "ablation"
+    more = ("--heads=decoder-self:0.1",)
+    assert made.run("ablate", texts, LM, ["sparse"], output, *more) == 0
+    loss = json.loads((output / "ablation.json").read_text())["unchanged"]["loss"]
+    assert 0 < loss < 5
+
+
+@pytest.mark.parametrize(
+    ("command", "more", "expected"),
+    [
+        ("analyze", ["--of=generated"], "--of got 'generated': language models write no text"),
+        ("analyze", ["--measures=copy_agreement"], "no measure of language models"),
+        ("analyze", ["--conllu=x.conllu"], "--conllu got 'x.conllu': parses are of the source"),
+        ("analyze", ["--past-target"], "--self-target and --past-target are for models"),
+        ("analyze", ["--gen-subset=train"], "--gen-subset got 'train', of which there is no data"),
+        ("analyze", ["--sentences=7"], "--sentences got '7': give numbers from 0 to 6"),
+        ("ablate", ["--scores=bleu"], "--scores got 'bleu'"),
+    ],
+)
+def test_what_has_no_part_in_a_text_alone_is_refused(
+    texts, tmp_path, capsys, command, more, expected
+):
+    assert made.run(command, texts, LM, ["entmax15"], tmp_path / "x", *more) == 1
+    assert expected in capsys.readouterr().err
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_damaged_text_is_refused(texts, tmp_path, capsys):
+    made.write(tmp_path / "bin", made.words(), [torch.tensor([5, 2]), torch.tensor([99, 2])])
+    path = f"--path={texts / 'entmax15.pt'}"
+    given = [str(tmp_path / "bin"), f"--task={LM}", path, "--cpu", f"--output={tmp_path / 'x'}"]
+    assert cli.main(["analyze", *given]) == 1
+    assert "has the token 99 in sentence 1, and the dictionary has 24" in capsys.readouterr().err
+
+
+def test_a_text_of_another_dictionary_is_refused(texts, tmp_path, capsys):
+    made.write(tmp_path / "bin", "a 1\nb 1\n", [torch.tensor([4, 2])])
+    assert len(Dictionary.load(str(tmp_path / "bin" / "dict.txt"))) == 6
+    path = f"--path={texts / 'entmax15.pt'}"
+    given = [str(tmp_path / "bin"), f"--task={LM}", path, "--cpu", f"--output={tmp_path / 'x'}"]
+    assert cli.main(["analyze", *given]) == 1
+    assert "has 24 decoder tokens, and the data's dictionary has 6" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("task", "data", "model", "expected"),
+    [
+        ("translation", "bin", "entmax15", "give --task language_modeling, or other data"),
+        (LM, "plain", "entmax15", "give --task translation, or other data"),
+        (LM, "labels", "entmax15", "give --task sentence_prediction, or other data"),
+        (LM, "bin", "classifier", "of classifiers, and the data is a text alone"),
+        (LM, "bin", "translation", "of models that translate or write summaries, and the data"),
+        ("translation", "plain", "entmax15", "of language models, and the data is pairs of texts"),
+    ],
+)
+def test_data_and_models_of_another_task_are_refused_with_the_task_to_give(
+    texts, labelled, tiny, tmp_path, capsys, task, data, model, expected
+):
+    folders = {"bin": texts, "plain": tiny, "labels": labelled}
+    models = {"classifier": labelled / "sparse.pt", "translation": tiny / "plain.pt"}
+    path = f"--path={models.get(model, texts / f'{model}.pt')}"
+    given = [str(folders[data] / "bin"), f"--task={task}", path, f"--output={tmp_path / 'x'}"]
+    assert cli.main(["analyze", *given, "--cpu"]) == 1
+    assert expected in capsys.readouterr().err
