@@ -31,7 +31,7 @@
 #   PRUNE_...         see prune.sh
 #
 # and may define anew canonical_model, require_model and model_options, which say what the word
-# after the options of train.sh means.
+# after the options of train.sh means, and binary_files, which says what a training reads.
 #
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
 # '--max-len-b 20': a model that is hardly trained does not end its sentences.
@@ -67,6 +67,9 @@ require_model() { require_known_mapping "$1" "$2"; }
 
 # model_options WORD: sets MODEL_OPTIONS, options of fairseq-train beside MODEL
 model_options() { MODEL_OPTIONS=(--attn-mapping "$1"); }
+
+# binary_files: sets BINARY, the files of data-bin that a training depends on
+binary_files() { BINARY=("$OUTPUT"/data-bin/dict*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx); }
 
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"

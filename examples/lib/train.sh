@@ -77,7 +77,7 @@ if [[ -z $PROCESSES ]]; then
     if [[ $device == gpu ]]; then PROCESSES=$(python3 "$TOOLS/environment.py" gpus); fi
 fi
 lengths=("${SIDES[@]}")
-if ((${#SIDES[@]} == 1)); then lengths=(--block-tokens "$BLOCK_TOKENS"); fi
+if [[ -n ${BLOCK_TOKENS-} ]]; then lengths=(--block-tokens "$BLOCK_TOKENS"); fi
 shared=$(python3 "$TOOLS/batches.py" "$OUTPUT/data-bin" "${lengths[@]}" --batch-tokens "$BATCH_TOKENS" \
     --most-tokens "$MOST_TOKENS" --processes "$PROCESSES" --nodes "$NODES") || exit
 {
@@ -99,7 +99,8 @@ epochs) options+=(--max-epoch "$LENGTH") ;;
 updates) options+=(--max-update "$LENGTH") ;;
 esac
 
-data=$(files_fingerprint "$OUTPUT"/data-bin/dict*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx)
+binary_files
+data=$(files_fingerprint "${BINARY[@]}")
 settings=$(
     printf 'device: %s\ndata: %s\ntokens in a batch: %s\noptions:' "$device" "$data" "$BATCH_TOKENS"
     printf ' %q' "${options[@]}" ${REST[@]+"${REST[@]}"}

@@ -21,6 +21,7 @@ from messages import UsageError, one_sentence
 
 MAGIC = b"MMIDIDX\x00\x00"  # of fairseq's default format; then version, type, and count
 HEADER = struct.Struct("<9sQBQ")
+INPUTS = "input?"  # folders of a classifier's texts: input0, and input1 where there are pairs
 # Of a hundred training pairs; fairseq leaves out what is too long for a process without a word,
 # and with more of it gone, the training would be another one than on fewer processes
 MOST_LEFT_OUT = 1
@@ -43,7 +44,14 @@ def sizes(path: Path) -> numpy.ndarray:
 
 
 def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.ndarray:
-    """The tokens of the longer side of each pair, shape (pairs,)."""
+    """The tokens of the longer side of each pair, shape (pairs,).
+
+    Where the folder is of the task sentence_prediction, which joins the texts of a pair, those of
+    all its texts together.
+    """
+    inputs = sorted(folder.glob(f"{INPUTS}/{split}.idx"))
+    if inputs:
+        return sum(sizes(path) for path in inputs)
     pair = "-".join(languages)
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
 

@@ -28,12 +28,12 @@ from translations import score_of
 # With the width of each column as it is shown: to the left in those of a model and of its heads
 MODEL = {"mapping": "<9", "model": "<18"}
 HEADS = {"encoder-self": "<12", "decoder-self": "<12", "cross": "<12"}
-BLEU = "BLEU"
+BLEU, ACCURACY = "BLEU", "accuracy"
 SPEED = {"parameters": ">11", "sentences/s": ">12", "speed": ">6"}
 COLUMNS = {**MODEL, **HEADS, BLEU: ">6", **SPEED}
 OTHER = ">8"  # another score
 ROUGE = re.compile("ROUGE-([12L])")
-ATTENTION = re.compile(r"--(encoder-self|decoder-self|cross)-attn-heads ([0-9,]+)")
+ATTENTION = re.compile(rf"--({'|'.join(HEADS)})-attn-heads ([0-9,]+)")
 
 
 def heads_of(checkpoint: str) -> str:
@@ -77,11 +77,12 @@ def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
 
 
 def score_in(metric: str, path: Path) -> str:
-    """A score, out of what sacrebleu printed, or what `perplexity.py` or ``rouge`` wrote as JSON.
+    """A score, out of what sacrebleu printed, or what a tool or ``rouge`` wrote as JSON.
 
     Args:
-        metric: such as BLEU, or ROUGE-1, of which this is F1; else, of JSON, the name of an
-            evaluation, of which this is the perplexity of a word.
+        metric: such as BLEU, or ROUGE-1, of which this is F1, or `ACCURACY` of ``accuracy.py``; else,
+            of JSON of ``perplexity.py``, the name of an evaluation, of which this is the perplexity
+            of a word.
 
     Raises:
         ValueError: the file does not have it.
@@ -90,6 +91,8 @@ def score_in(metric: str, path: Path) -> str:
     if rouge is None and path.suffix != ".json":
         return score_of(metric, path)
     document = json.loads(path.read_text(encoding="utf-8"))
+    if metric == ACCURACY:
+        return f"{document[ACCURACY]:.2f}"
     if rouge is None:
         return f"{document[metric]['word_perplexity']:.2f}"
     return f"{document[f'rouge{rouge[1]}']['f1']['value']:.2f}"

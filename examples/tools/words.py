@@ -2,6 +2,7 @@
 
 words.py cut text/train tok/train de en --max-words 250 --workers 8
 words.py cut text/train tok/train article summary --speech en --keep '<t>' --first 400 100
+words.py cut text/train tok/train input0 --speech en --lower
 words.py join en < translations.tok > translations
 words.py versions ja en
 """
@@ -96,7 +97,7 @@ class Cut:
 
 
 def pairs_of(prefix: str, languages: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the pairs of PREFIX.source and PREFIX.target."""
+    """Yield the lines of PREFIX.language, those of the same number together."""
     with ExitStack() as stack:
         files = [
             stack.enter_context(open(f"{prefix}.{language}", encoding="utf-8", newline="\n"))
@@ -160,10 +161,10 @@ def cut_files(
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
-    cut = commands.add_parser("cut", help="cut the two files of a split into words")
+    cut = commands.add_parser("cut", help="cut the files of a split into words")
     cut.add_argument("source", help="prefix of the files to read")
     cut.add_argument("target", help="prefix of the files to write")
-    cut.add_argument("languages", nargs=2)
+    cut.add_argument("languages", nargs="+", help="one, or those of a pair")
     cut.add_argument("--max-words", type=int, help="leave out longer and empty pairs")
     cut.add_argument("--workers", type=int, default=1)
     cut.add_argument("--speech", help="the language of both, where the names are no languages")
@@ -173,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
     join = commands.add_parser("join", help="standard input without the spaces of the cutting")
     join.add_argument("language")
     versions = commands.add_parser("versions", help="print the packages that cut the languages")
-    versions.add_argument("languages", nargs=2)
+    versions.add_argument("languages", nargs="+")
     options = parser.parse_args(arguments)
     if options.command == "cut":
         sides = tuple(options.languages)

@@ -85,3 +85,10 @@ def test_blocks_that_no_process_can_take_are_refused(tmp_path, capsys):
         main(command)
     assert end.value.code == 2
     assert "6 of 7 blocks of the training text are longer" in capsys.readouterr().err
+
+
+def test_the_texts_of_a_pair_to_classify_count_together(tmp_path):
+    for name, lengths in (("input0", [3, 9, 4]), ("input1", [5, 1, 4]), ("label", [2, 2, 2])):
+        (tmp_path / name).mkdir()
+        write_index(tmp_path / name / "train.idx", lengths)
+    assert longest_sides(tmp_path, "train", ["input0", "label"]).tolist() == [8, 10, 8]

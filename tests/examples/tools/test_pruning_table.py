@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pruning_table import COLUMNS, aligned, heads_in_words, measured, table
+from pruning_table import COLUMNS, aligned, heads_in_words, measured, score_in, table
 
 HEADS = "--encoder-self-attn-heads 0,2,0 --decoder-self-attn-heads 8,5,1 --cross-attn-heads 3,3,3\n"
 
@@ -78,3 +78,8 @@ def test_columns_for_people_stand_under_each_other():
     assert len(first) == len(second)
     assert first.index("model") == second.index("baseline")
     assert first.index("BLEU") + len("BLEU") == second.index("1.0") + len("1.0")
+
+
+def test_accuracy_is_read_from_what_accuracy_py_wrote(tmp_path):
+    (tmp_path / "test.accuracy.json").write_text('{"accuracy": 92.239, "correct": 2970}')
+    assert score_in("accuracy", tmp_path / "test.accuracy.json") == "92.24"

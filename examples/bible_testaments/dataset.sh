@@ -1,0 +1,59 @@
+# English Bible verses to their testaments, or books, from the corpus that comes with the project;
+# see README.md.
+#
+# Environment: EVERY=20 takes one verse of twenty, for a trial.
+#
+# shellcheck shell=bash disable=SC2034
+
+# shellcheck source=examples/lib/classifiers.sh
+source "$ROOT/examples/lib/classifiers.sh"
+
+CORPUS_FOLDER=$ROOT/examples/bible_es_en
+CORPUS=$CORPUS_FOLDER/data/bible.es-en.tsv.xz
+CORPUS_SUM=$(sha256_of "$CORPUS")
+SPLIT_SEED=1 LABELS=testaments EVERY=${EVERY:-1}
+require_positive_integer EVERY "$EVERY"
+SPLITS_FROM=("$CORPUS_SUM" "$(files_fingerprint "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
+
+PREPARE_OPTIONS=', --labels'
+PREPARE_HELP='  --labels WHAT  testaments or books; books need an --output of their own (default: testaments)
+'
+prepare_option() {
+    [[ $1 == --labels ]] || return 1
+    require_value "$1" "$2"
+    [[ $3 == testaments || $3 == books ]] || usage_error "option --labels got '$3': give testaments or books"
+    LABELS=$3
+    SPLITS_FROM+=("$LABELS")
+}
+
+splits() {
+    local expected
+    expected=$(cut -d' ' -f1 "$CORPUS_FOLDER/data/SHA256SUMS")
+    [[ $CORPUS_SUM == "$expected" ]] ||
+        die "$CORPUS has the SHA-256 $CORPUS_SUM, expected $expected: the file is damaged, fetch it anew"
+    PYTHONPATH=$CORPUS_FOLDER${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/verses.py" "$CORPUS" "$1" \
+        --labels "$LABELS" --seed "$SPLIT_SEED" --every "$EVERY" || die "the verses could not be split: the message is above"
+}
+
+TOKENIZER=moses SPEECH=en LOWER=1
+SUBWORDS=words:8000
+
+BATCH_TOKENS=4096 MOST_TOKENS=4096
+LENGTH=2
+MODEL=(--arch entmax_classifier_small --dropout 0.3)
+TRAINING=("${SELECTION[@]}"
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --lr 0.001 --lr-scheduler inverse_sqrt --warmup-updates 200)
+
+MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:sparsemax all:entmax15 all:entmax)
+
+PRUNE_LAYERS=2 PRUNE_HEADS=4
+PRUNE_MODELS=(softmax)
+PRUNE_BUDGETS=4/-/-,2/-/-
+PRUNE_UPDATES=420 # an epoch has 424; at its end, where accuracy is measured, heads are decided
+prune_schedules() {
+    from_scratch=()
+    fine_tuning=(--lr 0.0005 --lr-scheduler polynomial_decay
+        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
+    tuning_length=1
+}

@@ -1,0 +1,161 @@
+"""Make a classification task of the verses: an English verse to its testament, or to its book.
+
+verses.py bible.es-en.tsv.xz text --labels testaments
+
+writes {train,valid,test}.{input0,label,group,verse} into the folder, in the order of the corpus:
+the English text, its label, its chapter, and the verse's name. facts.txt says how many there are.
+
+Verses of a chapter tell one story and resemble each other, so whole chapters go to one split. They
+are drawn book by book, so that each split has its share of every book; a book keeps more chapters
+than it gives away, and one of a single chapter is in training alone. A training verse with the text
+of a verse in another split is left out, and a validation verse with that of a test verse. Texts are
+compared without regard to case and spacing. Verses whose English is no translation of their Spanish
+are left out, as in the recipe bible_es_en, whose split.py has to be on PYTHONPATH.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+from split import Verse, is_translation, read_verses, text_key
+
+SPLITS = ("train", "valid", "test")
+# Of this many chapters, in the order in which they are drawn, those for validation and for the
+# test. They stand at least five apart, so that a book of two to five chapters gives one away at most
+ROUND, VALID, TEST = 20, (8,), (3, 13)
+NEW_TESTAMENT = frozenset(
+    [
+        *("Matt", "Mark", "Luke", "John", "Acts", "Rom", "1Cor", "2Cor", "Gal", "Eph", "Phil"),
+        *("Col", "1Thess", "2Thess", "1Tim", "2Tim", "Titus", "Phlm", "Heb", "Jas", "1Pet"),
+        *("2Pet", "1John", "2John", "3John", "Jude", "Rev"),
+    ]
+)
+OLD, NEW = "old", "new"
+LABELS = ("testaments", "books")
+
+
+def book_of(verse: Verse) -> str:
+    """Return the corpus's short name of the book, such as ``Gen`` or ``1Cor``."""
+    return verse.name.rpartition(" ")[0]
+
+
+def chapter_of(verse: Verse) -> str:
+    """Return book and chapter, such as ``Gen 1``."""
+    return verse.name.rpartition(":")[0]
+
+
+def label_of(verse: Verse, labels: str) -> str:
+    """Return the book, or ``old`` or ``new``.
+
+    Args:
+        labels: one of `LABELS`.
+    """
+    book = book_of(verse)
+    if labels == "books":
+        return book
+    return NEW if book in NEW_TESTAMENT else OLD
+
+
+def split_chapters(verses: Sequence[Verse], seed: int) -> dict[str, str]:
+    """Return the split of each chapter, by its name.
+
+    Args:
+        verses: in the order of the corpus.
+        seed: of the shuffle of the chapters within each book.
+    """
+    chapters: dict[str, list[str]] = {}
+    for chapter, book in dict.fromkeys((chapter_of(verse), book_of(verse)) for verse in verses):
+        chapters.setdefault(book, []).append(chapter)
+    drawing = random.Random(seed)
+    split_of, place = {}, 0
+    for names in chapters.values():
+        if len(names) == 1:
+            split_of[names[0]] = "train"
+            continue
+        drawing.shuffle(names)
+        for name in names:
+            turn = place % ROUND
+            split_of[name] = "valid" if turn in VALID else "test" if turn in TEST else "train"
+            place += 1
+    return split_of
+
+
+def split_verses(verses: Sequence[Verse], seed: int) -> dict[str, list[Verse]]:
+    """Return the splits, whole chapters each, no text in two of them.
+
+    Args:
+        verses: in the order of the corpus.
+        seed: as in `split_chapters`.
+
+    Raises:
+        ValueError: there are too few chapters for a split to have any verse.
+    """
+    split_of = split_chapters(verses, seed)
+    splits: dict[str, list[Verse]] = {}
+    seen: set[str] = set()  # texts of the splits before
+    for name in reversed(SPLITS):
+        own = [verse for verse in verses if split_of[chapter_of(verse)] == name]
+        splits[name] = [verse for verse in own if text_key(verse.en) not in seen]
+        seen.update(text_key(verse.en) for verse in own)
+        if not splits[name]:
+            raise ValueError(f"{len(split_of)} chapters are too few: {name} has no verse")
+    return {name: splits[name] for name in SPLITS}
+
+
+def facts(splits: dict[str, list[Verse]], labels: str) -> str:
+    """Return what README.md says of the data, measured, a line for each split."""
+    lines = []
+    for name, verses in splits.items():
+        counts = Counter(label_of(verse, labels) for verse in verses)
+        label, most = counts.most_common(1)[0]
+        words = sum(len(verse.en.split()) for verse in verses) / len(verses)
+        lines.append(
+            f"{name}: {len(verses):,} verses of {len({chapter_of(v) for v in verses}):,} chapters, "
+            f"{len(counts)} labels; {most / len(verses):.1%} are {label}; {words:.1f} words on average"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def write_splits(splits: dict[str, list[Verse]], folder: Path, labels: str) -> None:
+    """Write `folder/<split>.{input0,label,group,verse}`, a verse a line."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, verses in splits.items():
+        columns = {
+            "input0": [verse.en for verse in verses],
+            "label": [label_of(verse, labels) for verse in verses],
+            "group": [chapter_of(verse) for verse in verses],
+            "verse": [verse.name for verse in verses],
+        }
+        for column, lines in columns.items():
+            text = "".join(f"{line}\n" for line in lines)
+            (folder / f"{split}.{column}").write_bytes(text.encode("utf-8"))
+
+
+def main(arguments: list[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("corpus", type=Path, help="tab-separated verses, .tsv or .tsv.xz")
+    parser.add_argument("folder", type=Path, help="folder to write to")
+    parser.add_argument("--labels", choices=LABELS, default=LABELS[0])
+    parser.add_argument("--seed", type=int, default=1, help="of the shuffle of chapters")
+    parser.add_argument("--every", type=int, default=1, help="take one verse of so many")
+    options = parser.parse_args(arguments)
+    try:
+        if options.every < 1:
+            raise ValueError(f"EVERY is '{options.every}': give a number of at least 1")
+        corpus = read_verses(options.corpus)[:: options.every]
+        verses = [verse for verse in corpus if is_translation(verse)]
+        splits = split_verses(verses, options.seed)
+        write_splits(splits, options.folder, options.labels)
+        told = facts(splits, options.labels)
+        (options.folder / "facts.txt").write_text(told, encoding="utf-8")
+    except (OSError, ValueError) as error:
+        parser.error(str(error))
+    print(told, end="")
+
+
+if __name__ == "__main__":
+    main()

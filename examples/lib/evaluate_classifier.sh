@@ -1,0 +1,87 @@
+# evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
+#
+# shellcheck shell=bash
+
+# shellcheck source=examples/lib/recipe.sh
+source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
+# shellcheck source=examples/lib/run.sh
+source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
+
+EXTRA_OPTIONS=''
+
+run_help() {
+    print_head_comment "$0"
+    cat <<TEXT
+
+  evaluate.sh [options] MAPPING
+
+$(help_on_runs)
+
+Name the run exactly as for train.sh. Writes to the run's folder test.predictions.jsonl (what is
+said of each example, and the words that attention selects), test.accuracy.json, scores.txt (accuracy
+with its intervals), words.txt (the words that get most of the weight) and alpha.txt. Can be run
+again: what is done for the same checkpoint is skipped.
+TEXT
+}
+
+parse_run_options "$@"
+((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
+
+require_commands python3 fairseq-entmax
+hold_lock "$OUTPUT"
+checkpoint=$RUN/checkpoints/checkpoint_best.pt
+[[ -f $RUN/.train.done && -f $checkpoint ]] ||
+    die "no finished training in $RUN: run train.sh with the same options first"
+device=$(choose_device "$DEVICE")
+run=$(basename "$RUN")
+WRITING=$RUN
+
+# --- test.predictions.jsonl --------------------------------------------------
+
+# Standard error has a line of fairseq's for each thing that it loads
+classify() {
+    python3 "$TOOLS/predictions.py" write "$checkpoint" "$OUTPUT/data-bin" "$OUTPUT/$WORDS/test" \
+        "${INPUTS[@]}" --device "$device" 2>"$RUN/classify.log" || {
+        tail -n 30 "$RUN/classify.log" >&2
+        die "the test set could not be classified: the last messages are above, all of them in $RUN/classify.log"
+    }
+}
+
+texts=("${INPUTS[@]/#/$OUTPUT/$WORDS/test.}")
+data=$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/dict.txt "${texts[@]}" "$TOOLS/predictions.py")
+step=$(fingerprint classify "$(sha256_of "$checkpoint")" "$data" "$device")
+if is_done "$RUN/.classify.done" "$step" "$RUN/test.predictions.jsonl"; then
+    say "classify $run: done before"
+else
+    say "classify $run on $device: $(wc -l <"$OUTPUT/text/test.label") test examples"
+    rm -f "$RUN/.classify.done"
+    write_whole "$RUN/test.predictions.jsonl" classify
+    mark_done "$RUN/.classify.done" "$step"
+fi
+
+# --- scores.txt, words.txt ---------------------------------------------------
+
+# What resembles each other is drawn together
+groups=()
+if [[ -f $OUTPUT/text/test.group ]]; then groups=(--groups "$OUTPUT/text/test.group"); fi
+
+step=$(fingerprint scores "$(files_fingerprint "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label" "$TOOLS"/{accuracy,predictions}.py)")
+if is_done "$RUN/.scores.done" "$step" "$RUN"/{scores.txt,words.txt,test.accuracy.json}; then
+    say "score $run: done before"
+else
+    say "score $run"
+    rm -f "$RUN/.scores.done"
+    write_whole "$RUN/test.accuracy.json" python3 "$TOOLS/accuracy.py" score "$RUN/test.predictions.jsonl" \
+        --labels "$OUTPUT/text/test.label" ${groups[@]+"${groups[@]}"}
+    write_whole "$RUN/scores.txt" python3 "$TOOLS/accuracy.py" tell "$RUN/test.accuracy.json"
+    write_whole "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label"
+    mark_done "$RUN/.scores.done" "$step"
+fi
+
+# --- alpha.txt ---------------------------------------------------------------
+
+write_alpha_table "$checkpoint"
+
+cat "$RUN/scores.txt" "$RUN/words.txt"
+if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi
+say "results: $RUN"

@@ -1,0 +1,76 @@
+# Preparations: what every prepare.sh has, whatever it prepares: its options, and the archives.
+#
+# Sets output and workers. A recipe with options of its own defines prepare_option before, and says
+# PREPARE_HELP, their lines in --help, and PREPARE_OPTIONS, their names in a message.
+#
+# shellcheck shell=bash
+
+prepare_help() {
+    print_head_comment "$0"
+    cat <<TEXT
+
+  prepare.sh [options]
+
+  --output DIR   where to write (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the project's folder)
+  --workers N    processes that cut the text (default: one for each core)
+${PREPARE_HELP-}  --help         this text
+
+Environment: RAW_DIR is a folder with archives that are there already; what is not there is
+downloaded to DIR/raw. CORPORA is a table of archives to use instead of examples/corpora.tsv.
+
+Needs fairseq-preprocess on PATH and, for archives that are not in RAW_DIR, curl. Can be run
+again: what is done is skipped, and a download that was stopped goes on.
+TEXT
+}
+
+# prepare_option OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: takes an option of the recipe's own that has
+# a value; fails where it is none
+declare -F prepare_option >/dev/null || prepare_option() { return 1; }
+
+output=$DEFAULT_OUTPUT
+workers=$(getconf _NPROCESSORS_ONLN)
+while (($# > 0)); do
+    case $1 in
+    --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$(absolute_path "$2") && shift ;;
+    --workers) require_value "$1" $# && require_positive_integer "$1" "$2" && workers=$2 && shift ;;
+    --help | -h) prepare_help && exit 0 ;;
+    *)
+        prepare_option "$1" $# "${2-}" ||
+            usage_error "unknown option '$1': use --output, --workers${PREPARE_OPTIONS-} or --help"
+        shift
+        ;;
+    esac
+    shift
+done
+[[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', and there is no such folder: leave it out to download, or name the folder with the archives"
+
+# --- archives ----------------------------------------------------------------
+
+corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
+[[ -f $corpora ]] || usage_error "CORPORA is '$corpora', and there is no such file"
+
+declare -A VERIFIED=() # archive to its place, once it was checked
+
+# have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
+have() {
+    local file=$1 folder before=$WRITING
+    if [[ -z ${VERIFIED[$file]-} ]]; then
+        WRITING=$output/raw
+        python3 "$TOOLS/downloads.py" have "$corpora" "$file" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || exit
+        WRITING=$before
+        for folder in "$output/raw" ${RAW_DIR:+"$RAW_DIR"}; do
+            if [[ -f $folder/$file ]]; then VERIFIED[$file]=$folder/$file; fi
+        done
+    fi
+    ARCHIVE_PATH=${VERIFIED[$file]}
+}
+
+# add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
+# {lang} stands for a language and {role} for src or ref; what follows '!' is the name of a
+# file inside an archive inside the archive.
+add() {
+    local split=$1 member=$3
+    have "$2"
+    python3 "$TOOLS/corpora.py" pairs "$ARCHIVE_PATH" "$member" "$SOURCE" "$TARGET" \
+        "$output/text.tmp/$split" "${@:4}" || die "cannot take $split from $2: the message is above"
+}

@@ -1,0 +1,44 @@
+# Stanford Natural Language Inference, Bowman et al. (2015), as Niculae and Blondel (2017) use it.
+#
+# Environment: PAIRS says how many pairs the splits have, for other archives.
+#
+# shellcheck shell=bash disable=SC2034
+
+# shellcheck source=examples/lib/classifiers.sh
+source "$ROOT/examples/lib/classifiers.sh"
+
+INPUTS=(input0 input1) PAIR=1
+ARCHIVES=(snli_1.0.zip)
+# The 550,152, 10,000 and 10,000 pairs of the archive but for those without a label
+PAIRS=${PAIRS:-549367/9842/9824}
+SPLITS_FROM=("$(sha256_of "$TOOLS/entailment.py")" "$PAIRS")
+splits() {
+    have snli_1.0.zip
+    python3 "$TOOLS/entailment.py" "$ARCHIVE_PATH" "$1" --expect "$PAIRS" || die "the pairs could not be read: the message is above"
+}
+
+TOKENIZER=none # the corpus comes with its words
+SUBWORDS=words:30000
+
+BATCH_TOKENS=8192 MOST_TOKENS=8192
+LENGTH=10
+MODEL=(--arch entmax_classifier_small
+    --encoder-embed-dim 256 --encoder-ffn-embed-dim 512 --dropout 0.2)
+TRAINING=("${SELECTION[@]}"
+    --optimizer adam --adam-betas '(0.9, 0.98)' --clip-norm 1.0
+    --lr 0.0005 --lr-scheduler inverse_sqrt --warmup-updates 4000)
+
+MODELS=(softmax sparsemax fusedmax oscarmax)
+
+PRUNE_LAYERS=2 PRUNE_HEADS=4
+PRUNE_MODELS=(softmax)
+PRUNE_BUDGETS=4/-/-,2/-/-
+# Fewer than an epoch has: the best checkpoint, of the accuracy at the end of an epoch, has its heads
+# decided
+PRUNE_UPDATES=3000
+prune_schedules() {
+    from_scratch=()
+    fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay
+        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
+    tuning_length=1
+}

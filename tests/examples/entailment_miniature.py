@@ -1,0 +1,128 @@
+"""A miniature of the archive of SNLI in its layout and format, with invented sentences.
+
+A hypothesis has the premise's person in it (entailment), another one (contradiction), or an addition
+that the premise does not have (neutral), so that there is something to learn.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import NamedTuple
+
+from tests.examples import miniatures
+
+TRAIN, DEV, TEST = 120, 18, 24
+COLUMNS = (
+    *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse"),
+    *("sentence2_parse", "sentence1", "sentence2", "captionID", "pairID"),
+    *("label1", "label2", "label3", "label4", "label5"),
+)
+PEOPLE = ("girl", "boy", "baker", "sailor", "nurse", "farmer")
+DOINGS = ("paints a door", "rides a mule", "peels apples", "repairs a kite", "sings")
+PLACES = ("at the harbour", "in a barn", "by the river")
+LABELS = ("entailment", "neutral", "contradiction")
+
+
+class Pair(NamedTuple):
+    """A pair of the miniature, of sentences without their full stop."""
+
+    premise: str
+    hypothesis: str
+    label: str
+    caption: str
+
+
+def pair(number: int) -> Pair:
+    """The pair of a number; every tenth has no label that its annotators agreed on."""
+    label = LABELS[number % 3]
+    scene = number // 3
+    person, other = PEOPLE[scene % 6], PEOPLE[(scene + 1) % 6]
+    doing, place = DOINGS[scene % 5], PLACES[scene % 3]
+    hypothesis = {
+        "entailment": f"A {person} {doing}",
+        "neutral": f"A tall {person} {doing} again",
+        "contradiction": f"A {other} {doing}",
+    }[label]
+    gold = "-" if number % 10 == 9 else label
+    return Pair(f"A {person} {doing} {place}", hypothesis, gold, f"{1000 + scene}.jpg#0")
+
+
+def binary(sentence: str) -> str:
+    """A binary parse, branching to the right, with the full stop as a word."""
+    words = [*sentence.split(), "."]
+    return " ".join(f"( {word}" for word in words[:-1]) + f" {words[-1]}" + " )" * (len(words) - 1)
+
+
+def parse(sentence: str) -> str:
+    """A parse in the form of the Penn Treebank."""
+    return f"(ROOT (S {' '.join(f'(X {word})' for word in sentence.split())} (. .)))"
+
+
+def rows(number: int, first: int) -> list[dict[str, str | list[str]]]:
+    """Lines of a split, as its .jsonl has them."""
+    found: list[dict[str, str | list[str]]] = []
+    for place in range(first, first + number):
+        premise, hypothesis, gold, caption = pair(place)
+        labels = [LABELS[place % 3]] if gold != "-" else ["neutral", "entailment", "", "", ""]
+        found.append(
+            {
+                "annotator_labels": labels,
+                "captionID": caption,
+                "gold_label": gold,
+                "pairID": f"{caption}r1{gold[0]}",
+                "sentence1": f"{premise}.",
+                "sentence1_binary_parse": binary(premise),
+                "sentence1_parse": parse(premise),
+                "sentence2": f"{hypothesis}.",
+                "sentence2_binary_parse": binary(hypothesis),
+                "sentence2_parse": parse(hypothesis),
+            }
+        )
+    return found
+
+
+def as_jsonl(lines: list[dict[str, str | list[str]]]) -> bytes:
+    return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
+
+
+def as_txt(lines: list[dict[str, str | list[str]]]) -> bytes:
+    table = ["\t".join(COLUMNS)]
+    for line in lines:
+        labels = [*line["annotator_labels"], "", "", "", "", ""][:5]
+        given = {**line, **{f"label{n}": label for n, label in enumerate(labels, 1)}}
+        table.append("\t".join(str(given[name]) for name in COLUMNS))
+    return ("\n".join(table) + "\n").encode()
+
+
+def splits() -> dict[str, list[dict[str, str | list[str]]]]:
+    """The lines of each split, by its name in the archive."""
+    return {
+        "train": rows(TRAIN, 0),
+        "dev": rows(DEV, TRAIN),
+        "test": rows(TEST, TRAIN + DEV),
+    }
+
+
+def labelled(number: int, first: int) -> int:
+    """How many of these pairs have a label."""
+    return sum(pair(place).label != "-" for place in range(first, first + number))
+
+
+PAIRS = "/".join(
+    str(labelled(number, first))
+    for number, first in ((TRAIN, 0), (DEV, TRAIN), (TEST, TRAIN + DEV))
+)
+
+
+def write(folder: Path, forms: tuple[str, ...] = ("jsonl", "txt")) -> Path:
+    """Write the archive to a folder; the table of archives, with its true checksum."""
+    folder.mkdir(parents=True, exist_ok=True)
+    members = {"snli_1.0/README.txt": b"A miniature\n", "__MACOSX/._snli_1.0": b"\x00\x05"}
+    for split, lines in splits().items():
+        for form in forms:
+            content = as_jsonl(lines) if form == "jsonl" else as_txt(lines)
+            members[f"snli_1.0/snli_1.0_{split}.{form}"] = content
+    archive = folder / "snli_1.0.zip"
+    miniatures.write_zip(archive, members)
+    return miniatures.write_table(folder, [archive])

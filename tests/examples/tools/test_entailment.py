@@ -1,0 +1,102 @@
+"""SNLI's pairs out of its archive: which are taken, their words, and what is refused."""
+
+import pytest
+from entailment import LABELS, form_in, main, words_of, write_splits
+
+from tests.examples import entailment_miniature as miniature
+from tests.examples import miniatures
+
+FILES = [
+    f"{split}.{name}"
+    for split in ("train", "valid", "test")
+    for name in ("input0", "input1", "label", "group")
+]
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.fixture
+def archive(tmp_path):
+    miniature.write(tmp_path)
+    return tmp_path / "snli_1.0.zip"
+
+
+def test_the_leaves_of_a_parse_are_its_words_in_small_letters():
+    parse = "( ( ( A man ) ( -LRB- ( left -RRB- ) ) ) ( is ( n't ( asleep . ) ) ) )"
+    assert words_of(parse) == "a man -lrb- left -rrb- is n't asleep ."
+    assert words_of("Hello") == "hello"
+
+
+def test_pairs_without_a_label_are_left_out_and_the_others_stay_in_order(archive, tmp_path):
+    written = write_splits(archive, tmp_path / "text")
+    expected = [miniature.pair(number) for number in range(miniature.TRAIN)]
+    expected = [pair for pair in expected if pair.label != "-"]
+    assert written["train"] == len(expected) < miniature.TRAIN
+    text = tmp_path / "text"
+    assert lines(text / "train.input0") == [f"{pair.premise.lower()} ." for pair in expected]
+    assert lines(text / "train.input1") == [f"{pair.hypothesis.lower()} ." for pair in expected]
+    assert lines(text / "train.label") == [pair.label for pair in expected]
+    assert lines(text / "train.group") == [pair.caption.removesuffix("#0") for pair in expected]
+    assert set(lines(text / "test.label")) == set(LABELS)
+
+
+def test_both_forms_of_the_archive_have_the_same_pairs(archive, tmp_path):
+    for form in ("jsonl", "txt"):
+        miniature.write(tmp_path / form, (form,))
+        assert form_in(tmp_path / form / "snli_1.0.zip") == form
+        write_splits(tmp_path / form / "snli_1.0.zip", tmp_path / form / "text")
+    assert form_in(archive) == "jsonl"
+    for name in FILES:
+        both = [(tmp_path / form / "text" / name).read_bytes() for form in ("jsonl", "txt")]
+        assert both[0] == both[1]
+        assert both[0]
+
+
+def test_other_numbers_of_pairs_than_expected_are_named(archive, tmp_path, capsys):
+    with pytest.raises(SystemExit):
+        main([str(archive), str(tmp_path / "text"), "--expect", "549367/9842/9824"])
+    assert "108 pairs with a label in train, 549367 are expected" in capsys.readouterr().err
+    main([str(archive), str(tmp_path / "text"), "--expect", miniature.PAIRS])
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ('{"gold_label": "neutral"}', "snli_1.0_train.jsonl: line 1 is none of SNLI"),
+        ("not JSON", "line 1 is none of SNLI"),
+        ("[1]", "line 1 is none of SNLI"),
+        (
+            '{"gold_label": "maybe", "captionID": "1.jpg#0", "sentence1_binary_parse": "( a b )", '
+            '"sentence2_binary_parse": "( a b )"}',
+            "the label 'maybe' is none of entailment, neutral, contradiction, -",
+        ),
+    ],
+)
+def test_a_line_of_another_form_is_named(line, message, tmp_path):
+    archive = tmp_path / "snli_1.0.zip"
+    members = {
+        f"snli_1.0/snli_1.0_{split}.jsonl": f"{line}\n".encode()
+        for split in ("train", "dev", "test")
+    }
+    miniatures.write_zip(archive, members)
+    with pytest.raises(ValueError, match=message):
+        write_splits(archive, tmp_path / "text")
+
+
+def test_another_archive_is_refused(tmp_path):
+    miniatures.write_zip(tmp_path / "other.zip", {"README": b"x"})
+    with pytest.raises(ValueError, match=r"has no snli_1.0/snli_1.0_train.jsonl"):
+        write_splits(tmp_path / "other.zip", tmp_path / "text")
+    (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
+    with pytest.raises(ValueError, match="cut short or damaged"):
+        write_splits(tmp_path / "cut.zip", tmp_path / "text")
+
+
+@pytest.mark.parametrize("expected", ["", "1/2", "1/2/x"])
+def test_what_is_no_three_numbers_of_pairs_is_refused(expected, archive, tmp_path, capsys):
+    with pytest.raises(SystemExit) as end:
+        main([str(archive), str(tmp_path / "text"), "--expect", expected])
+    assert end.value.code == 2
+    assert "give three numbers, such as 549367/9842/9824" in capsys.readouterr().err
