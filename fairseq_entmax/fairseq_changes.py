@@ -96,9 +96,10 @@ def _running_commands() -> Iterator[tuple[ModuleType, str]]:
     Importing one would set up logging for the whole process.
     """
     for module in list(sys.modules.values()):
-        spec = getattr(module, "__spec__", None)
-        if getattr(spec, "name", None) in COMMANDS:  # under its own name, or as __main__
-            yield module, COMMANDS[spec.name]
+        # Under its own name, or as __main__
+        name = getattr(getattr(module, "__spec__", None), "name", None)
+        if name in COMMANDS:
+            yield module, COMMANDS[name]
 
 
 def is_ours(model: nn.Module) -> bool:
