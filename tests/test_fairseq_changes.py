@@ -8,6 +8,7 @@ import sys
 import pytest
 import torch
 from fairseq import checkpoint_utils, file_utils
+from fairseq.data import TokenBlockDataset
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
@@ -208,3 +209,10 @@ def test_a_stock_model_trains_in_the_same_process_as_it_does_without_this_packag
     losses, number, _ = without
     assert len(set(losses)) == 4
     assert number > 200
+
+
+def test_sentences_one_by_one_are_data_whatever_numpy_has(monkeypatch):
+    monkeypatch.delattr("numpy.compat", raising=False)  # as NumPy 2.4
+    sentences = [torch.tensor([5, 6, 2]), torch.tensor([7, 2])]
+    blocks = TokenBlockDataset(sentences, [3, 2], 9, 1, 2, break_mode="eos")
+    assert [block.tolist() for block in (blocks[0], blocks[1])] == [[5, 6, 2], [7, 2]]

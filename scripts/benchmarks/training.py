@@ -53,6 +53,13 @@ MODELS = {
     "quickstart": ("transformer", QUICKSTART),
     "iwslt_de_en": ("transformer_iwslt_de_en", "--dropout 0.3 --share-decoder-input-output-embed"),
     "wmt_en_de": ("transformer_wmt_en_de", "--dropout 0.1 --share-decoder-input-output-embed"),
+    # DATA of fairseq-preprocess --only-source; with --max-tokens 2048, two samples a batch
+    "language_model": (
+        "transformer_lm_gpt",
+        "--task language_modeling --tokens-per-sample 1024 --decoder-layers 4 "
+        "--decoder-embed-dim 256 --decoder-ffn-embed-dim 1024 --decoder-attention-heads 4 "
+        "--share-decoder-input-output-embed --dropout 0.1 --attention-dropout 0",
+    ),
 }
 STOCK, BISECT = "stock fairseq", "entmax_bisect"
 MAPPINGS = ("softmax", "entmax15", "entmax")

@@ -19,6 +19,7 @@ from fairseq.logging import metrics
 from fairseq_entmax import compat
 from fairseq_entmax.checkpoints import load_checkpoint
 from fairseq_entmax.criterions import (
+    AdaptiveLossWithHeadL0,
     LabelSmoothedCrossEntropyWithHeadL0,
     plain_criterion,
     with_head_l0,
@@ -274,9 +275,6 @@ def test_plain_cross_entropy_trains_to_its_budget_and_the_checkpoint_is_pruned(t
 )
 def test_the_settings_of_the_stock_criterion_are_those_without_the_penalty(settings, expected):
     assert plain_criterion(settings) == expected
-
-
-AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
 
 
 def test_any_criterion_of_fairseq_gets_a_penalty_and_messages_with_its_name(trainer):

@@ -6,7 +6,7 @@ from entmax import entmax_bisect
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
 from fairseq_entmax.mappings import parse_mappings
-from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules import MultiheadAttention, masks
 from tests.support import MAPPINGS
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 24, 4, 3, 5, 7
@@ -255,3 +255,55 @@ def test_every_parameter_gets_a_gradient():
     without = [n for n, p in attention.named_parameters() if p.grad is None or not p.grad.any()]
     # a bias of the keys shifts all scores of a query alike, which no mapping notices
     assert [name for name in without if name != "k_proj.bias"] == []
+
+
+# Softmax without anything else
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("pads", [False, True])
+def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind, pads):
+    query, key, mask = inputs(kind, torch.float32)
+    padding = left_padding(kind) if pads and mask is None else None
+    ours = make(kind, "softmax", torch.float32)
+    stock = make_stock(kind, ours)
+    for need_weights in (False, True):
+        results = [
+            module(query, key, key, padding, attn_mask=mask, need_weights=need_weights)
+            for module in (ours, stock)
+        ]
+        assert torch.equal(results[0][0], results[1][0])
+        assert (results[0][1] is None) is not need_weights
+    assert ours.skip_embed_dim_check  # as the next call may need the weights of each head
+
+
+def test_who_watches_softmax_sees_its_weights():
+    module = make("encoder-self", "softmax", torch.float32)
+    query, key, _ = inputs("encoder-self", torch.float32)
+    seen = []
+    with module.observed(seen.append):
+        output, _ = module(query, key, key, need_weights=False)
+    assert seen[0].shape == (BATCH, HEADS, QUERIES, QUERIES)
+    torch.testing.assert_close(output, module(query, key, key, need_weights=False)[0])
+
+
+def future(length):
+    return torch.full((length, length), -torch.inf).triu(1)
+
+
+@pytest.mark.parametrize(
+    ("padding", "mask", "expected"),
+    [
+        (None, None, True),
+        (torch.tensor(False), None, True),  # fairseq's way to say that there is none
+        ([[True, False, False]], None, True),
+        ([[True, False, False], [True, True, True]], None, False),
+        ([[False, False, True]], future(3), True),
+        ([[True, False, False]], future(3), False),  # the first query sees the first key alone
+        (None, future(3).T, False),  # not looked at any further
+        (None, future(3).bool(), False),
+    ],
+)
+def test_whether_each_query_is_left_a_key(padding, mask, expected):
+    padding = torch.tensor(padding) if isinstance(padding, list) else padding
+    assert masks.leave_each_query_a_key(padding, mask) is expected
