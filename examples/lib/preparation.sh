@@ -3,7 +3,7 @@
 # Sets output and workers. A recipe with options of its own defines prepare_option before, and says
 # PREPARE_HELP, their lines in --help, and PREPARE_OPTIONS, their names in a message.
 #
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2034
 
 prepare_help() {
     print_head_comment "$0"

@@ -4,7 +4,7 @@
 #
 #   MODELS          array: the default of --models
 #
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2153
 
 # shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
