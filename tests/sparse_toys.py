@@ -33,7 +33,12 @@ def toy_dictionary(size: int = NUM_WORDS) -> Dictionary:
 
 @functools.cache
 def next_probs(
-    seed: int, source: tuple[int, ...], words: tuple[int, ...], longest: int, ending: float, fewest: int
+    seed: int,
+    source: tuple[int, ...],
+    words: tuple[int, ...],
+    longest: int,
+    ending: float,
+    fewest: int,
 ) -> dict[int, float]:
     """Probabilities above zero of the next word.
 

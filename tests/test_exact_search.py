@@ -49,9 +49,7 @@ def make_generator(model, task=task, **options):
 def find(model, sources=((A,),), prefix=None, ids=None, **options):
     generator = make_generator(model, **options)
     tokens = None if prefix is None else torch.tensor(prefix)
-    return task().inference_step(
-        generator, [model], toy_batch(sources, ids), prefix_tokens=tokens
-    )
+    return task().inference_step(generator, [model], toy_batch(sources, ids), prefix_tokens=tokens)
 
 
 def words_of(hypotheses):

@@ -82,15 +82,11 @@ def draw(number):
     ]
     lm = ToyLanguageModel(number) if draw.random() < 0.2 else None
     weight = draw.choice([0.0, 0.4, -0.2])
-    sources = [
-        tuple(draw.choice(WORDS) for _ in range(draw.randrange(1, 5))) for _ in range(3)
-    ]
+    sources = [tuple(draw.choice(WORDS) for _ in range(draw.randrange(1, 5))) for _ in range(3)]
     prefix = None
     if draw.random() < 0.3:
         ends = [] if strategy in ("ordered", "unordered", "match_source_len") else [EOS]
-        prefix = [
-            [draw.choice([*WORDS, UNK]) for _ in range(draw.randrange(3))] for _ in sources
-        ]
+        prefix = [[draw.choice([*WORDS, UNK]) for _ in range(draw.randrange(3))] for _ in sources]
         prefix = [[*words, *ends] if draw.random() < 0.2 else words for words in prefix]
     constraints = [draw.sample(WORDS, draw.randrange(3)) for _ in sources]
     return strategy, options, models, (lm, weight), sources, prefix, constraints
