@@ -1,6 +1,7 @@
 """The examples of docs/extending.md, as they stand there: a mapping and models of a stranger."""
 
 import json
+import math
 import re
 from argparse import Namespace
 from types import SimpleNamespace
@@ -372,24 +373,20 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
     )
     assert [row["attention"] for row in rows] == ["decoder-self"] * 2
     assert sum(row["heads"] for row in rows) == 3
-    losses = [
-        float(
-            re.search(
-                r"loss \(base 2\): ([\d.]+)",
-                run(
-                    "fairseq-eval-lm",
-                    tmp_path / "bin",
-                    f"--user-dir={user_dir}",
-                    f"--path={path}",
-                    "--gen-subset=valid",
-                    "--task=language_modeling",
-                ).stderr,
-                re.IGNORECASE,
-            )[1]
-        )
-        for path in (gated, small)
-    ]
+    losses = []
+    for path in (gated, small):
+        given = [f"--path={path}", "--gen-subset=valid", "--task=language_modeling"]
+        given += [f"--user-dir={user_dir}", "--tokens-per-sample=64"]
+        said = run("fairseq-eval-lm", tmp_path / "bin", *given)
+        # On either stream, by who set up logging first
+        text = said.stdout + said.stderr
+        losses.append(float(re.search(r"Loss \(base 2\): ([\d.]+)", text)[1]))
     assert losses[0] == pytest.approx(losses[1], abs=1e-3)
+    analyzed = ["analyze", tmp_path / "bin", "--task=language_modeling", f"--user-dir={user_dir}"]
+    given = [f"--path={small}", f"--output={tmp_path / 'analysis'}", "--relevance-sentences=1"]
+    run("fairseq-entmax", *analyzed, *given, "--cpu")
+    (model,) = json.loads((tmp_path / "analysis" / "analysis.json").read_text())["models"]
+    assert model["loss"] / math.log(2) == pytest.approx(losses[1], abs=1e-3)
 
 
 # -- an encoder alone -------------------------------------------------------------------------
