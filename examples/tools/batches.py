@@ -51,7 +51,7 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
     """
     inputs = sorted(folder.glob(f"{INPUTS}/{split}.idx"))
     if inputs:
-        return sum(sizes(path) for path in inputs)
+        return numpy.sum([sizes(path) for path in inputs], axis=0)
     pair = "-".join(languages)
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
 

@@ -68,7 +68,7 @@ def rows_of(text: io.TextIOBase, form: str) -> Iterator[dict[str, str]]:
     )
     for number, line in enumerate(lines, start=1 if form == "jsonl" else 2):
         try:
-            row = json.loads(line) if isinstance(line, str) else line
+            row: Any = json.loads(line) if isinstance(line, str) else line
             yield {name: row[name].strip() for name in COLUMNS}
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"line {number} is none of SNLI ({error!r})") from error
@@ -86,9 +86,9 @@ def pairs_of(text: io.TextIOBase, form: str) -> Iterator[Pair]:
             continue
         if label not in LABELS:
             raise ValueError(f"the label '{label}' is none of {', '.join(LABELS)}, {NO_LABEL}")
-        sentences = (words_of(row[f"sentence{number}_binary_parse"]) for number in (1, 2))
+        premise, hypothesis = (words_of(row[f"sentence{number}_binary_parse"]) for number in (1, 2))
         # captionID is photograph#caption
-        yield Pair(*sentences, label, row["captionID"].partition("#")[0] or "-")
+        yield Pair(premise, hypothesis, label, row["captionID"].partition("#")[0] or "-")
 
 
 def form_in(archive: Path) -> str:

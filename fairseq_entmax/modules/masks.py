@@ -34,8 +34,8 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
     """Whether every query has a key that is not masked, as torch's own attention needs it.
 
-    False also where ``attn_mask`` hides anything else than the future. Waits for the device where
-    there is padding, or a mask of which nothing was said.
+    False also where ``attn_mask`` hides anything else than the future, and where there is padding on
+    a GPU, which a look at it would wait for in every layer.
 
     Args:
         key_padding_mask: ``(batch, keys)``, true at padding; None, or without dimensions, for none.
@@ -45,6 +45,8 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
+    if key_padding_mask.device.type != "cpu":
+        return False
     is_padding = key_padding_mask.to(torch.bool)
     # The first query sees the first key alone
     is_empty = is_padding.all(1) if attn_mask is None else is_padding[:, 0]
