@@ -21,7 +21,7 @@ import tempfile
 import zipfile
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from archives import unpack
 from messages import UsageError, one_sentence
