@@ -75,8 +75,11 @@ class EntmaxLossCriterion(FairseqCriterion):
         alpha = options.loss_alpha
         check_numbers(alpha, options.label_smoothing, options.ignore_prefix_size)
         of_output = getattr(options, "output_alpha", None)
-        if of_output is not None:
-            _check_same(float(alpha), float(of_output))
+        if of_output is not None and float(of_output) != float(alpha):
+            raise ValueError(
+                f"--output-alpha {float(of_output):g} is not what --loss-alpha {float(alpha):g} trains "
+                f"the output for: leave --output-alpha out"
+            )
 
     def check_model(self, model: Any) -> None:
         """Check that a model's probabilities are those that the loss trains.
@@ -100,7 +103,11 @@ class EntmaxLossCriterion(FairseqCriterion):
                 f"--criterion {NAME}: the output of a model that copies is a mixture, which has a "
                 f"loss of its own: give --criterion copy_cross_entropy"
             )
-        _check_same(self.alpha, of_output)
+        if of_output != self.alpha:
+            raise ValueError(
+                f"--loss-alpha {self.alpha:g} is not the alpha of the model's output, {of_output:g}: "
+                f"give --loss-alpha {of_output:g}, or in training leave --output-alpha out"
+            )
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
@@ -205,14 +212,6 @@ def check_for_zeros(criterion: Any, alpha: float) -> None:
             f"--criterion {name} is infinite where --output-alpha {alpha:g} gives a word no "
             f"probability: give --criterion {NAME} --loss-alpha {alpha:g}, or {NAME}_with_head_l0 "
             f"for pruning"
-        )
-
-
-def _check_same(of_loss: float, of_output: float) -> None:
-    if of_loss != of_output:
-        raise ValueError(
-            f"--output-alpha {of_output:g} is not what --loss-alpha {of_loss:g} trains the output "
-            f"for: leave --output-alpha out"
         )
 
 
