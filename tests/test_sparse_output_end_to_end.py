@@ -86,6 +86,19 @@ def test_the_pruned_model_generates_what_the_gated_one_does(data, trained):
     assert read_model(str(trained.small)).options.output_alpha == 1.5
 
 
+def test_a_checkpoint_can_be_looked_at_through_another_output(data, trained, tmp_path):
+    train(data, tmp_path / "softmax", "--max-update=2")
+    dense = tmp_path / "softmax" / "checkpoint_last.pt"
+    for checkpoint, alphas in ((trained.full, (1.0, 2.0)), (dense, (2.0,))):
+        own = generate(data, checkpoint).stdout
+        for alpha in alphas:
+            other = generate(
+                data, checkpoint, "--model-overrides", f"{{'output_alpha': {alpha}}}"
+            ).stdout
+            assert len(hypotheses(other)) == 24
+            assert other != own
+
+
 def test_validation_repeats_what_training_has_said(data, trained):
     result = run(
         "fairseq-validate",
@@ -173,6 +186,10 @@ def test_hydra_takes_the_alpha_of_the_output_from_the_criterion(data, tmp_path):
         (
             ["--criterion=entmax_loss", "--output-alpha=1.2"],
             "--output-alpha 1.2 is not what --loss-alpha 1.5 trains the output for",
+        ),
+        (
+            ["--criterion=entmax_loss", "--best-checkpoint-metric=ppl"],
+            "--best-checkpoint-metric ppl is infinite with --loss-alpha 1.5",
         ),
         (
             ["--output-alpha=1.2"],

@@ -80,6 +80,13 @@ class EntmaxLossCriterion(FairseqCriterion):
                 f"--output-alpha {float(of_output):g} is not what --loss-alpha {float(alpha):g} trains "
                 f"the output for: leave --output-alpha out"
             )
+        metric = getattr(options, "best_checkpoint_metric", None)
+        if float(alpha) > SOFTMAX and metric in ("ppl", "nll_loss"):
+            raise ValueError(
+                f"--best-checkpoint-metric {metric} is infinite with --loss-alpha {float(alpha):g}, as soon "
+                f"as a word has no probability: give loss, or accuracy with "
+                f"--maximize-best-checkpoint-metric"
+            )
 
     def check_model(self, model: Any) -> None:
         """Check that a model's probabilities are those that the loss trains.

@@ -31,7 +31,7 @@ from fairseq_entmax.models.classifier_config import (
     read_classifier,
 )
 from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
-from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.config import is_command_to_train, set_defaults
 from fairseq_entmax.models.encoder_classifier import EncoderClassifier, stock_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.head_record import HeadMonitor
@@ -140,7 +140,7 @@ def check_training(args: Namespace) -> None:
         ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
     check_command(args, EntmaxClassifierModel)
-    if getattr(args, "save_dir", None) is None or not getattr(args, "data", None):  # no training
+    if not is_command_to_train(args) or not getattr(args, "data", None):
         return
     is_task = issubclass(TASK_REGISTRY[args.task], SentencePredictionTask)
     if not is_task or getattr(args, "classification_head_name", None) is None:

@@ -286,6 +286,16 @@ def defaults_of(config: type[AttentionConfig]) -> dict[str, Any]:
 
 
 DEFAULTS = defaults_of(AttentionConfig)
+# Said in the settings of every model that was built, and so in checkpoints
+BUILT = "model_was_built"
+
+
+def is_command_to_train(args: Any) -> bool:
+    """Whether options are those of a training to come, and not the settings in a checkpoint.
+
+    fairseq fills in what an architecture says for both.
+    """
+    return getattr(args, "save_dir", None) is not None and not getattr(args, BUILT, False)
 
 
 def option_name(option: str) -> str:

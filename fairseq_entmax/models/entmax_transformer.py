@@ -31,7 +31,7 @@ from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.config import is_command_to_train, set_defaults
 from fairseq_entmax.models.options import (
     AttentionOptions,
     check_heads_apart,
@@ -137,7 +137,7 @@ def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
         started = Namespace(**{**vars(args), **heads_of_start(args)})
         options = model_class.attention_options_of(started)
         check_heads_apart(options, started)
-    if getattr(args, "save_dir", None) is None:  # no training
+    if not is_command_to_train(args):
         return
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)

@@ -35,7 +35,7 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import add_arguments, set_defaults
+from fairseq_entmax.models.config import add_arguments, is_command_to_train, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.language_options import (
     check_cutoffs,
@@ -210,7 +210,7 @@ def check_language_command(args: Namespace) -> None:
         ValueError: as :func:`check_command`; the loss does not fit the model.
     """
     check_command(args, EntmaxTransformerLanguageModel)
-    if getattr(args, "save_dir", None) is not None:  # training
+    if is_command_to_train(args):
         criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
         has_adaptive_softmax = bool(read_cutoffs(args, "adaptive_softmax_cutoff"))
         check_loss(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
