@@ -150,11 +150,10 @@ def main(arguments: list[str] | None = None) -> None:
         verses = [verse for verse in corpus if is_translation(verse)]
         splits = split_verses(verses, options.seed)
         write_splits(splits, options.folder, options.labels)
-        told = facts(splits, options.labels)
-        (options.folder / "facts.txt").write_text(told, encoding="utf-8")
+        (options.folder / "facts.txt").write_text(facts(splits, options.labels), encoding="utf-8")
     except (OSError, ValueError) as error:
         parser.error(str(error))
-    print(told, end="")
+    print(facts(splits, options.labels), end="")
 
 
 if __name__ == "__main__":

@@ -672,10 +672,12 @@ def test_no_two_recipes_hold_the_same_six_lines():
     assert len(seen) > 100
 
 
-OTHER_RECIPES = [*summary_miniatures.WRITERS, *lm_miniatures.WRITERS]
+OTHER_RECIPES = [*summary_miniatures.WRITERS, *lm_miniatures.WRITERS, "snli"]
 
 
-@pytest.mark.parametrize("recipe", [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm"])
+@pytest.mark.parametrize(
+    "recipe", [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm", "bible_testaments"]
+)
 def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe
     readme = (folder / "README.md").read_text(encoding="utf-8")
