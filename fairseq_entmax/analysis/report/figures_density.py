@@ -12,12 +12,10 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 
 def sparse_models(analysis: Analysis) -> list[str]:
-    """The models that have weights of zero, whatever their mappings say."""
+    """The models whose density is not 1 everywhere, whatever their mappings say."""
     return list(
         dict.fromkeys(
-            place["model"]
-            for place, head in charts.heads_of(analysis)
-            if head["density"] is not None and head["density"] < 1
+            place["model"] for place, head in charts.heads_of(analysis) if head["density"] != 1
         )
     )
 
