@@ -30,7 +30,6 @@ from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
-from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -79,7 +78,7 @@ class Study(NamedTuple):
         kind: of its data.
         datasets: for each model, the data set, or what it generates of it.
         costly: for each model, the measures that take passes of their own.
-        sentences: whose maps to keep; None keeps those whose heads differ most.
+        sentences: whose maps to keep; None keeps those that the kind chooses.
     """
 
     args: Namespace
@@ -166,7 +165,7 @@ def record(study: Study) -> Recorded:
     collectors = [
         ModelCollector(one, study.wanted, kind.outcome(one, study.task)) for one in study.models
     ]
-    chosen = MostDifferent(MAPS) if study.sentences is None else None
+    chosen = kind.choice(MAPS) if study.sentences is None else None
     networks = [loaded.model for loaded in study.models]
     batches = loading.batches(args, study.task, study.dataset, networks)
     counts = DataCounts(study.tables.annotations)
@@ -185,17 +184,18 @@ def record(study: Study) -> Recorded:
             differences.append(collector.update(own, text))
             lengths = torch.maximum(lengths, text.target.lengths)
         if chosen is not None:
-            shown = kind.length_shown(lengths)
-            chosen.update(sample["id"], torch.stack(differences).mean(dim=0), shown)
+            outcomes = [one.outcome for one in collectors]
+            different = torch.stack(differences).mean(dim=0)
+            kind.offer(chosen, sample, different, lengths, outcomes)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
-    differing = (study.sentences or []) if chosen is None else chosen.sentences()
-    sentences = study.shown(differing)
-    if len(sentences) < len(differing):
+    wanted = (study.sentences or []) if chosen is None else chosen.sentences()
+    sentences = study.shown(wanted)
+    if len(sentences) < len(wanted):
         logger.warning(
             "of the %d sentences %s, maps of %d are kept: more would be more than a report can show",
-            len(differing),
-            "whose heads differ most" if chosen is not None else "of --sentences",
+            len(wanted),
+            "to show" if chosen is not None else "of --sentences",
             len(sentences),
         )
     return Recorded(collectors, counts, sentences)

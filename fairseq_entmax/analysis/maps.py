@@ -50,14 +50,25 @@ class MostDifferent:
         """
         rows = zip(ids.tolist(), differences.tolist(), lengths.tolist(), strict=True)
         for number, difference, length in rows:
-            # Of equals, the first in the data set: batches come in any order
-            heapq.heappush(self._heap, (SHORTEST <= length <= LONGEST, difference, -number))
+            heapq.heappush(self._heap, rank_of(number, difference, length))
             if len(self._heap) > self._number:
                 heapq.heappop(self._heap)
 
     def sentences(self) -> list[int]:
         """The numbers of the sentences kept, those with the largest difference first."""
         return [-number for _, _, number in sorted(self._heap, reverse=True)]
+
+
+def rank_of(number: int, difference: float, length: int) -> tuple[bool, float, int]:
+    """What sentences are ranked by, the greater the better to show.
+
+    Args:
+        number: the sentence's in the data set.
+        difference: how much heads differ in it.
+        length: in tokens.
+    """
+    # Of equals, the first in the data set: batches come in any order
+    return SHORTEST <= length <= LONGEST, difference, -number
 
 
 def encode_weights(weights: Tensor) -> str:

@@ -285,7 +285,12 @@ def test_uniform_attention_is_dense_and_all_its_entropy():
     assert head["confidence"] == pytest.approx(1 / n)
     assert head["density_histogram"][-1] == 1
     assert head["positional"] is None
-    assert statistics.results()["diversity"] == pytest.approx(0, abs=1e-6)
+
+
+def test_the_diversity_of_one_head_alone_is_unknown():
+    weights = torch.full((1, 2, 8, 8), 1 / 8)
+    assert measured(weights[:, :1], one_sentence(8)).results()["diversity"] is None
+    assert measured(weights, one_sentence(8)).results()["diversity"] == pytest.approx(0, abs=1e-6)
 
 
 @pytest.mark.parametrize("offset", [-2, -1, 0, 1])

@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.analysis.maps import MostDifferent
 from fairseq_entmax.analysis.tables import Tables
 
 
@@ -160,6 +161,33 @@ class Kind:
     def length_shown(self, lengths: Tensor) -> Tensor:
         """The lengths of what maps show of sentences, ``(batch,)``."""
         return lengths
+
+    def choice(self, number: int) -> Any:
+        """What chooses so many sentences to show maps of, where nobody does.
+
+        Returns:
+            What :meth:`offer` takes, with ``sentences()``, their numbers, the first the best.
+        """
+        return MostDifferent(number)
+
+    def offer(
+        self,
+        choice: Any,
+        sample: Any,
+        differences: Tensor,
+        lengths: Tensor,
+        outcomes: Sequence[Outcome | None],
+    ) -> None:
+        """Offer a batch to what chooses.
+
+        Args:
+            choice: of :meth:`choice`.
+            sample: as fairseq's data loader makes it.
+            differences: ``(batch,)``: how much heads differ in each.
+            lengths: ``(batch,)``: the longest side of each, in tokens.
+            outcomes: of each model, after the batch.
+        """
+        choice.update(sample["id"], differences, self.length_shown(lengths))
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""

@@ -52,10 +52,14 @@ class Classification(Outcome):
     Args:
         model: a classifier of this package.
         task: ``sentence_prediction``.
+
+    Attributes:
+        is_wrong: ``(batch,)`` bool: which texts of the last batch got another class than theirs.
     """
 
     def __init__(self, model: Any, task: Any) -> None:
         self._model = model
+        self.is_wrong = torch.zeros(0, dtype=torch.bool)
         self._labels = label_names(task)
         self._confusion = torch.zeros(len(self._labels), len(self._labels), dtype=torch.int64)
         self._poolings = {
@@ -66,6 +70,7 @@ class Classification(Outcome):
     def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
         logits, extra = output
         gold, said = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
+        self.is_wrong = said != gold
         places = gold * len(self._labels) + said
         counts = places.bincount(minlength=self._confusion.numel())
         self._confusion += counts.view_as(self._confusion)

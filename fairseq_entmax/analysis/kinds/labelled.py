@@ -13,6 +13,7 @@ from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.kinds.base import Kind, Outcome, trained_options
+from fairseq_entmax.analysis.kinds.choice import VariedTexts
 from fairseq_entmax.analysis.kinds.classes import Classification, label_names
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
 from fairseq_entmax.analysis.tables import TextTables
@@ -127,6 +128,25 @@ class Labelled(Kind):
 
     def sizes(self, dataset: Any, number: int) -> tuple[int, int]:
         return int(dataset.num_tokens(number)), 0
+
+    def choice(self, number: int) -> VariedTexts:
+        return VariedTexts(number)
+
+    def offer(
+        self,
+        choice: Any,
+        sample: Any,
+        differences: Tensor,
+        lengths: Tensor,
+        outcomes: Sequence[Outcome | None],
+    ) -> None:
+        target = sample["target"].view(-1)
+        wrong = [one.is_wrong for one in outcomes if isinstance(one, Classification)]
+        rows = zip(sample["net_input"]["src_tokens"].tolist(), lengths.tolist(), strict=True)
+        # Padding stands behind
+        texts = [tokens[:length] for tokens, length in rows]
+        is_wrong = torch.stack(wrong).any(dim=0)
+        choice.update(sample["id"], differences, texts, target, is_wrong)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         words = task.source_dictionary

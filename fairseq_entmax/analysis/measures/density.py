@@ -15,7 +15,10 @@ class Density(WeightMeasure):
     """The share of the attendable keys with a weight above zero, and sentences by it."""
 
     name, title = "density", "Density"
-    meaning = "share of the keys that get a weight above zero; 1 for softmax"
+    meaning = (
+        "share of the keys that get a weight above zero; softmax gives one to every key in exact "
+        "arithmetic, but in float32 scores more than about 100 apart underflow to zeros"
+    )
     source = "Correia et al. 2019, figure 4"
     is_main = in_summary = True
     settings: ClassVar = {"density_bins": BINS}

@@ -19,14 +19,22 @@ class Entropy(WeightMeasure):
 
 
 class Diversity(WeightMeasure):
-    """The divergence of a layer's heads, its mean over queries with two keys or more."""
+    """The divergence of a layer's heads, its mean over queries with two keys or more.
+
+    Of one head alone there is none.
+    """
 
     name, title = "diversity", "Diversity of the layer"
-    meaning = "Jensen-Shannon divergence between the heads of the layer, the same for each of them"
+    meaning = (
+        "Jensen-Shannon divergence between the heads of the layer, the same for each of them; "
+        "one head alone has none"
+    )
     source = "Correia et al. 2019, equation 11"
     in_summary = is_of_layer = True
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
+        if weights.weights.size(1) == 1:
+            return
         total, number = weights.diversity
         sums.add("diversity", total.sum())
         sums.add("diversity/count", number.sum())

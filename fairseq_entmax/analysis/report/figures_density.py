@@ -12,10 +12,10 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 
 def sparse_models(analysis: Analysis) -> list[str]:
-    """The models that can have weights of zero."""
+    """The models whose density is not 1 everywhere, whatever their mappings say."""
     return list(
         dict.fromkeys(
-            place["model"] for place, head in charts.heads_of(analysis) if may_leave_out(head)
+            place["model"] for place, head in charts.heads_of(analysis) if head["density"] != 1
         )
     )
 
@@ -46,7 +46,7 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
         return []
     caption = (
         "Share of attendable tokens with a weight above zero, over all heads and sentences "
-        f"(after Correia et al. 2019, figure 4).{_without_softmax(analysis, names)}"
+        f"(after Correia et al. 2019, figure 4).{_of_softmax(analysis, names)}"
     )
     chart = charts.binned_bars(
         rows,
@@ -90,7 +90,7 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
         return []
     caption = (
         "Mean density of the heads of each layer, sorted; a line joins the heads of the same "
-        f"rank (after Correia et al. 2019, figure 5).{_without_softmax(analysis, names)}"
+        f"rank (after Correia et al. 2019, figure 5).{_of_softmax(analysis, names)}"
     )
     base = alt.Chart().encode(
         x=alt.X("layer:O", axis=alt.Axis(labelAngle=0)),
@@ -147,6 +147,16 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
     return [Figure("diversity_by_layer", "Diversity of heads by layer", caption, panels)]
 
 
-def _without_softmax(analysis: Analysis, shown: list[str]) -> str:
-    words = " Models of softmax alone, whose density is 1 everywhere, are left out."
-    return words * (len(shown) < len(analysis["models"]))
+def _of_softmax(analysis: Analysis, shown: list[str]) -> str:
+    """What there is to say of models that are left out, and of softmax that is not."""
+    left_out = " Models whose density is 1 everywhere are left out."
+    # Whoever knows softmax takes a density below 1 for a mistake
+    underflow = (
+        " Softmax's weights are above zero in exact arithmetic; scores more than about 100 apart "
+        "underflow to zeros in float32."
+    )
+    has_zeros = any(
+        head["density"] is not None and head["density"] < 1 and not may_leave_out(head)
+        for _, head in charts.heads_of(analysis)
+    )
+    return left_out * (len(shown) < len(analysis["models"])) + underflow * has_zeros

@@ -163,6 +163,24 @@ def test_each_text_with_a_map_has_its_weights_its_label_and_what_models_say(labe
         torch.testing.assert_close(found, weights["pooling"], atol=1e-5, rtol=1e-5)
 
 
+def test_texts_that_nobody_chose_are_of_all_labels_and_some_of_them_are_wrong(labelled, tmp_path):
+    names = ["softmax", "sparse"]
+    analysis = made.analysed(labelled, CLASSES, names, tmp_path, "--measures=density")
+    right, labels = defaultdict(lambda: True), {}
+    for name in names:
+        for number, (_, gold, logits, _) in enumerate(passed(labelled, name)):
+            right[number] &= int(logits.argmax()) == gold
+            labels[number] = gold
+    shown = [entry["sentence"] for entry in analysis["maps"]]
+    assert sorted(labels[number] for number in shown) == [0] * 5 + [1] * 5
+    # Right is what every model gets right. Of three wrong texts the first label has two
+    for label, most in enumerate((3, 4)):
+        there = sum(right[number] for number in labels if labels[number] == label)
+        found = sum(right[number] for number in shown if labels[number] == label)
+        assert found == min(there, most)
+    assert len({tuple(entry["source"]) for entry in analysis["maps"]}) == 10
+
+
 def test_the_texts_of_a_pair_are_attended_to_apart(of_pairs):
     for entry in of_pairs["maps"]:
         end = entry["source"].index("</s>")

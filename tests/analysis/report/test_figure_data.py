@@ -123,8 +123,28 @@ def test_softmax_is_left_out_where_density_is_one_and_the_caption_says_so(small)
         figure = only(draw, small)
         assert {row["model"] for row in data(figure)} == {"entmax15", "entmax"}
         assert "left out" in figure.caption
+        assert "float32" not in figure.caption
     del small["models"][0]
     assert "left out" not in only(density_by_layer, small).caption
+
+
+def test_softmax_whose_weights_underflow_is_drawn_and_the_caption_says_why(small):
+    layer_of(small, model=0)["heads"][0]["density"] = 0.04
+    for draw in (density_distribution, density_by_layer):
+        figure = only(draw, small)
+        assert "softmax" in {row["model"] for row in data(figure)}
+        assert "left out" not in figure.caption
+        assert "underflow to zeros in float32" in figure.caption
+
+
+def test_any_model_whose_density_is_one_everywhere_is_left_out(small):
+    for layer in small["models"][1]["attentions"]:
+        for head in layer["heads"]:
+            head["density"] = 1.0
+    for draw in (density_distribution, density_by_layer):
+        figure = only(draw, small)
+        assert {row["model"] for row in data(figure)} == {"entmax"}
+        assert "Models whose density is 1 everywhere are left out." in figure.caption
 
 
 def test_diversity_is_that_of_each_layer_which_has_one(small):

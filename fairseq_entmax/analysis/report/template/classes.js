@@ -1,6 +1,8 @@
 /* Of classifiers: the words that pooling selects, of each class and text by text. */
 
 const classes = { model: 0, head: "" };
+const END = "</s>";
+const MARKS = new Map([["<s>", "(start of text)"], [END, "(end of text)"]]);
 const SHOWN_WEIGHT = 0.05; // from here on a word's weight stands behind it as a number
 
 function setUpClasses() {
@@ -131,20 +133,45 @@ function showTexts() {
         element("strong", {}, verdict),
         ` (${percent(said.probability)})`,
       ),
-      element("p", { dir: "auto", class: "weighted" }, ...weightedTokens(sentence, said)),
+      ...weightedParts(sentence, said),
     );
   });
   const none = element("p", { class: "hint" }, "This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names.");
   byId("class-texts").replaceChildren(...(texts.length ? texts : [none]));
 }
 
-function weightedTokens(sentence, said) {
-  const names = Object.keys(said.pooling);
-  return sentence.source.flatMap((token, place) => {
-    // A token is in one text of a pair, so one attention looks at it
-    const weight = Math.max(...names.map((name) => chosenWeight(said.pooling[name], place)));
-    return [spaceBefore(sentence.source, place), weightedToken(token, weight)];
-  });
+/* A text, or each half of a pair by its name. */
+function weightedParts({ source }, said) {
+  const weights = source.map((_, place) => tokenWeight(said, place));
+  // A text may begin with the mark that ends others
+  const half = source.indexOf(END, 1) + 1;
+  const isPair = half > 0 && half < source.length;
+  const parts = isPair ? [[0, half], [half, source.length]] : [[0, source.length]];
+  const names = "premise" in said.pooling ? ["Premise", "Hypothesis"] : ["First text", "Second text"];
+  return parts.map(([start, end], number) =>
+    element(
+      "p",
+      { dir: "auto", class: "weighted" },
+      isPair ? element("strong", { class: "half" }, `${names[number]}: `) : null,
+      ...weightedTokens(source.slice(start, end), weights.slice(start, end)),
+    ),
+  );
+}
+
+function tokenWeight({ pooling }, place) {
+  // A token is in one text of a pair, so one attention looks at it
+  return Math.max(...Object.values(pooling).map((rows) => chosenWeight(rows, place)));
+}
+
+/* Marks of where a text begins and ends are no words: they are shown if they have a weight. */
+function weightedTokens(tokens, weights) {
+  const shown = tokens.map((token, place) => [token, place]).filter(
+    ([token, place]) => weights[place] > 0 || !MARKS.has(token),
+  );
+  return shown.flatMap(([token, place], number) => [
+    number ? spaceBefore(tokens, place) : "",
+    weightedToken(MARKS.get(token) ?? token, weights[place]),
+  ]);
 }
 
 function chosenWeight(rows, place) {
@@ -156,14 +183,14 @@ function chosenWeight(rows, place) {
 function spaceBefore(tokens, place) {
   const isMarked = tokens.some((token) => token.startsWith("▁"));
   const goesOn = place > 0 && tokens[place - 1].endsWith("@@");
-  const begins = isMarked ? tokens[place].startsWith("▁") || tokens[place] === "</s>" : !goesOn;
+  const begins = isMarked ? tokens[place].startsWith("▁") || MARKS.has(tokens[place]) : !goesOn;
   return begins && place > 0 ? " " : "";
 }
 
 function weightedToken(token, weight) {
   const text = token.startsWith("▁") ? token.slice(1) || "▁" : token.replace(/@@$/, "");
   if (weight === 0) {
-    return element("span", { class: "unselected", title: "exactly 0" }, text === "</s>" ? "|" : text);
+    return element("span", { class: "unselected", title: "exactly 0" }, text);
   }
   const colour = rampColour(Math.sqrt(weight));
   const made = element("span", { class: "selected-word", title: `weight ${decimal(weight)}` }, text);

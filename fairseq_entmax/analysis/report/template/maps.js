@@ -13,6 +13,13 @@ const maps = {
   turn: 0, // rises with every choice: what was begun for an older one is not shown
 };
 
+/* What the search looks through, by the kind of the data. */
+const SEARCHED = {
+  pairs: "words of the source or the target",
+  text: "words of the sample",
+  labelled: "words of the text",
+};
+
 function setUpMaps() {
   const missing = whyNoMaps();
   if (missing) {
@@ -64,6 +71,7 @@ function setUpSentences() {
   });
   byId("sentence-list").append(...options.map(({ label }) => label));
   const search = byId("sentence-search");
+  search.placeholder = SEARCHED[report.data.kind] ?? SEARCHED.pairs;
   const find = () => {
     const words = plain(search.value).split(/\s+/).filter(Boolean);
     options.forEach(({ label, text }) => {

@@ -36,7 +36,8 @@ function dataInWords(data) {
 const MODEL_COLUMNS = [
   ["Model", (model) => model.name],
   ["Architecture", (model) => model.architecture],
-  ["Attention", (model, number) => mappingsOf(number)],
+  [report.data.kind === "labelled" ? "Attention (encoder-self)" : "Attention", (model, number) => mappingsOf(number)],
+  ...columnsOf("classification", ["Pooling", ({ pooling }) => poolingMappings(pooling)]),
   ["Heads", (model, number) => grouped(heads.filter((head) => head.model === number).length)],
   ["Parameters", (model) => grouped(model.parameters)],
   ["Updates", (model) => grouped(model.updates)],
@@ -73,6 +74,12 @@ function columnsOf(field, [title, text]) {
 function mappingsOf(number) {
   const layers = report.layers.filter((layer) => layer.model === number && layer.heads.length);
   return [...new Set(layers.map((layer) => layer.mapping))].join(", ") || NOTHING;
+}
+
+/* What pools by which mapping, the mapping alone where it is one. */
+function poolingMappings(pooling) {
+  const mappings = new Set(pooling.map(({ mapping }) => mapping));
+  return mappings.size === 1 ? [...mappings][0] : pooling.map(({ name, mapping }) => `${name}: ${mapping}`).join(", ");
 }
 
 function showModels() {
