@@ -157,13 +157,13 @@ def test_all_makes_the_encoder_sparse_too(prepared):
 
 @pytest.mark.slow
 def test_a_classifier_is_pruned(trained):
-    options = ["--output", trained, *LENGTH, "--pruning-updates", 6, "--budgets", "3/-/-"]
+    options = ["--output", trained, *LENGTH, "--pruning-updates", 6, "--budgets", "all=3"]
     run("prune.sh", *options, "--", *TINY, "--batch-size=18")  # six updates in the epoch
     with (trained / "pruning.tsv").open(encoding="utf-8", newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}
-    assert list(rows) == ["baseline", "3-x-x-pruned"]
+    assert list(rows) == ["baseline", "all3-pruned"]
     assert rows["baseline"]["encoder-self"] == "8 (4,4)"
-    pruned = rows["3-x-x-pruned"]
+    pruned = rows["all3-pruned"]
     assert pruned["encoder-self"].split()[0] == "3"
     assert (pruned["decoder-self"], pruned["cross"]) == ("-", "-")
     assert 0 <= float(pruned["accuracy"]) <= 100
