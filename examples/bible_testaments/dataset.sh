@@ -28,12 +28,12 @@ prepare_option() {
 
 # Runs are of the labels that they were trained with, so a folder keeps its own
 require_own_output() {
-    local before=books first
-    [[ -f $output/text/.done ]] || return 0
-    read -r first <"$output/text/train.label"
+    local before=books first folder=$1
+    [[ -f $folder/text/.done ]] || return 0
+    read -r first <"$folder/text/train.label"
     if [[ $first == old || $first == new ]]; then before=testaments; fi
     [[ $before == "$LABELS" ]] ||
-        usage_error "option --labels is '$LABELS', and the folder $output was prepared with '$before': give --output another folder, or --labels $before"
+        usage_error "option --labels is '$LABELS', and the folder $folder was prepared with '$before': give --output another folder, or --labels $before"
 }
 
 splits() {

@@ -27,7 +27,7 @@ TEXT
 # a value; fails where it is none
 declare -F prepare_option >/dev/null || prepare_option() { return 1; }
 
-# require_own_output: refuses an output with data that the recipe's own options would overwrite
+# require_own_output FOLDER: refuses one with data that the recipe's own options would overwrite
 declare -F require_own_output >/dev/null || require_own_output() { :; }
 
 output=$DEFAULT_OUTPUT

@@ -203,6 +203,10 @@ def test_a_training_that_is_killed_goes_on_where_it_was(prepared):
         ("train.sh", ["softmax", "--attn-mapping", "entmax"], "option --attn-mapping is set"),
         ("prepare.sh", ["--labels", "books"], "unknown option '--labels'"),
         ("report.sh", ["--models", "softmax,nothing"], "option --models got 'nothing'"),
+        ("report.sh", ["--models", "softmax, fusedmax"], "put commas between the models, and no"),
+        ("report.sh", ["--models", "softmax", "fusedmax"], "unknown argument 'fusedmax': leave it"),
+        ("report.sh", ["--models", ""], "option --models got '': give models such as softmax,"),
+        ("prune.sh", ["--budgets", "4/-/-"], "give all=N with N up to 8"),
         ("report.sh", ["--model", "softmax"], "unknown option '--model'"),
     ],
 )
