@@ -165,7 +165,7 @@ def test_a_classifier_is_pruned(trained):
     assert rows["baseline"]["encoder-self"] == "8 (4,4)"
     pruned = rows["all3-pruned"]
     assert pruned["encoder-self"].split()[0] == "3"
-    assert (pruned["decoder-self"], pruned["cross"]) == ("-", "-")
+    assert not {"decoder-self", "cross"} & set(pruned)
     assert 0 <= float(pruned["accuracy"]) <= 100
 
 
