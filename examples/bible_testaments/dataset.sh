@@ -16,7 +16,7 @@ require_positive_integer EVERY "$EVERY"
 SPLITS_FROM=("$CORPUS_SUM" "$(files_fingerprint "$RECIPE/verses.py" "$CORPUS_FOLDER/split.py")" "$SPLIT_SEED" "$EVERY")
 
 PREPARE_OPTIONS=', --labels'
-PREPARE_HELP='  --labels WHAT  testaments or books; books need an --output of their own (default: testaments)
+PREPARE_HELP='  --labels WHAT  testaments or books; each needs an --output of its own (default: testaments)
 '
 prepare_option() {
     [[ $1 == --labels ]] || return 1
@@ -24,6 +24,16 @@ prepare_option() {
     [[ $3 == testaments || $3 == books ]] || usage_error "option --labels got '$3': give testaments or books"
     LABELS=$3
     SPLITS_FROM+=("$LABELS")
+}
+
+# Runs are of the labels that they were trained with, so a folder keeps its own
+require_own_output() {
+    local before=books first folder=$1
+    [[ -f $folder/text/.done ]] || return 0
+    read -r first <"$folder/text/train.label"
+    if [[ $first == old || $first == new ]]; then before=testaments; fi
+    [[ $before == "$LABELS" ]] ||
+        usage_error "option --labels is '$LABELS', and the folder $folder was prepared with '$before': give --output another folder, or --labels $before"
 }
 
 splits() {
@@ -49,7 +59,7 @@ MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:spars
 
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
-PRUNE_BUDGETS=4/-/-,2/-/-
+PRUNE_BUDGETS=all=4,all=2
 PRUNE_UPDATES=420 # an epoch has 424; at its end, where accuracy is measured, heads are decided
 prune_schedules() {
     from_scratch=()

@@ -48,6 +48,7 @@ binary_files() { BINARY=("$OUTPUT"/data-bin/{input?,label}/{dict.txt,*.bin,*.idx
 SELECTION=(--criterion sentence_prediction
     --best-checkpoint-metric accuracy --maximize-best-checkpoint-metric)
 
+PRUNE_ATTENTIONS=(encoder-self)
 PRUNE_COMPARE=no
 PRUNE_SCORES=accuracy PRUNE_FILE=test.accuracy.json
 prune_criterion() { echo sentence_prediction_with_head_l0; }

@@ -94,9 +94,9 @@ choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
 
 # --- what went wrong ----------------------------------------------------------
 
-# explain_failures: from now on a script that fails says so when the disk is full where it
-# writes (WRITING), which tools do not always, and removes the folder that it was building
-# (BUILDING).
+# explain_failures: from now on a script that fails says so when the disk is full, or nothing can
+# be written, where it writes (WRITING), which tools do not always, and removes the folder that it
+# was building (BUILDING).
 explain_failures() {
     WRITING='' BUILDING=''
     trap 'explain_failure $?' EXIT
@@ -105,22 +105,51 @@ explain_failures() {
 FULL_BELOW=262144 # bytes
 
 explain_failure() {
-    local free
     [[ $1 != 0 && -n $WRITING ]] || return 0
-    free=$(free_bytes "$WRITING")
-    if ((free < FULL_BELOW)); then
-        printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
-            "$(basename "$0")" "$free" "$WRITING" >&2
+    if ! say_full "$WRITING" && [[ ! -w $(nearest_existing "$WRITING") ]]; then
+        say_unwritable "$WRITING" "no permission, or a read-only file system"
     fi
     [[ -z $BUILDING ]] || rm -rf "$BUILDING"
 }
 
-# free_bytes PATH: on its file system, or on that of the nearest folder above that exists.
-free_bytes() {
+# say_full PATH: where the disk is full; fails where it is not.
+say_full() {
+    local free
+    free=$(free_bytes "$1")
+    ((free < FULL_BELOW)) || return 1
+    printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
+        "$(basename "$0")" "$free" "$1" >&2
+}
+
+# say_unwritable PATH REASON
+say_unwritable() {
+    printf '%s: error: nothing can be written to %s (%s): make it writable, or choose another folder with --output, and run again\n' \
+        "$(basename "$0")" "$1" "$2" >&2
+}
+
+# nearest_existing PATH: itself, or the nearest folder above.
+nearest_existing() {
     local path=$1
     until [[ -e $path ]]; do path=$(dirname "$path"); done
-    df -Pk "$path" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'
+    printf '%s\n' "$path"
 }
+
+# free_bytes PATH: on its file system.
+free_bytes() { df -Pk "$(nearest_existing "$1")" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'; }
+
+# write_in DIR COMMAND...: in place of the command's own message, why it cannot write there, which is
+# what stands behind that message's last colon.
+write_in() {
+    local dir=$1 told
+    shift
+    told=$("$@" 2>&1) && return
+    say_full "$dir" || say_unwritable "$dir" "${told##*: }"
+    WRITING='' # is explained
+    exit 1
+}
+
+# make_dir DIR: with the folders above it.
+make_dir() { write_in "$1" mkdir -p "$1"; }
 
 # --- one run at a time -------------------------------------------------------
 
@@ -130,7 +159,8 @@ free_bytes() {
 hold_lock() {
     local dir=$1 python=${2:-python3}
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
-    mkdir -p "$dir"
+    make_dir "$dir"
+    write_in "$dir" touch "$dir/.lock"
     exec 9>>"$dir/.lock"
     "$python" "$TOOLS/locks.py" 9 "$dir" || exit
     export RECIPE_LOCK=$dir
@@ -185,7 +215,7 @@ mark_done() { write_whole "$1" printf '%s\n' "$2"; }
 begin_dir() {
     WRITING=$1 BUILDING=$1.tmp
     rm -rf "$1.tmp" "$1.old"
-    mkdir -p "$1.tmp"
+    make_dir "$1.tmp"
 }
 
 # finish_dir DIR FINGERPRINT: DIR.tmp becomes DIR, its stamp DIR/.done inside it, so

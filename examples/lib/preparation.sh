@@ -27,6 +27,9 @@ TEXT
 # a value; fails where it is none
 declare -F prepare_option >/dev/null || prepare_option() { return 1; }
 
+# require_own_output FOLDER: refuses one with data that the recipe's own options would overwrite
+declare -F require_own_output >/dev/null || require_own_output() { :; }
+
 output=$DEFAULT_OUTPUT
 workers=$(getconf _NPROCESSORS_ONLN)
 while (($# > 0)); do

@@ -29,6 +29,8 @@ add_text() {
 
 # --- text/: the splits, as they are in the corpora ---------------------------
 
+units=pairs
+if ((${#SIDES[@]} == 1)); then units=lines; fi
 rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
 step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
     ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"})
@@ -39,7 +41,7 @@ else
         say "archive: $archive"
         have "$archive"
     done
-    say "text: training, validation and test pairs"
+    say "text: training, validation and test $units"
     begin_dir "$output/text"
     splits "$output/text.tmp"
     for split in train valid "${TEST_SETS[@]}"; do
@@ -49,8 +51,6 @@ else
     done
     finish_dir "$output/text" "$step"
 fi
-units=pairs
-if ((${#SIDES[@]} == 1)); then units=lines; fi
 for split in train valid "${TEST_SETS[@]}"; do
     say "$split: $(wc -l <"$output/text/$split.$SOURCE") $units"
 done

@@ -11,6 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 require_commands python3 fairseq-preprocess fairseq-entmax
 if [[ $TOKENIZER != none ]]; then require_modules sacremoses; fi
 hold_lock "$output"
+require_own_output "$output"
 
 # as_many SPLIT FOLDER: each of its files has a line an example
 as_many() {

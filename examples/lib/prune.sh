@@ -69,7 +69,7 @@ $(help_on_budgets)
   --output DIR          where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                         project's folder); the runs go to DIR/runs/prune-*, the table to
                         DIR/pruning.tsv
-  --cpu, --gpu          where to train and translate (default: a GPU where torch finds one)
+  --cpu, --gpu          where to work (default: a GPU where torch finds one)
   --help                this text
 
 Can be stopped and run again: it goes on where it stopped. Two mappings can run side by side, in
@@ -165,7 +165,7 @@ take_out() {
     fi
     say "prune $2: take the closed heads out"
     rm -f "$folder/.train.done"
-    mkdir -p "$folder/checkpoints"
+    make_dir "$folder/checkpoints"
     write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" \
         --output "$folder/checkpoints/checkpoint_best.pt" --overwrite
     cat "$folder/pruning.txt"

@@ -2,7 +2,7 @@
 #
 # A dataset.sh says beside what classifiers.sh lists:
 #
-#   MODELS          array: the default of --models
+#   MODELS          array: the default of --models, as far as they are scored
 #
 # shellcheck shell=bash disable=SC2153
 
@@ -10,6 +10,13 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
+
+# joined SEPARATOR WORD...
+joined() {
+    local IFS=$1
+    shift
+    printf '%s\n' "$*"
+}
 
 report_help() {
     print_head_comment "$0"
@@ -22,7 +29,9 @@ selects.
   report.sh [options]
 
   --models LIST  models that evaluate.sh has scored, with commas between them; the first is the
-                 one that others are compared with (default: ${MODELS[*]})
+                 one that others are compared with (default: those of
+                 $(joined , "${MODELS[@]}")
+                 that are scored)
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the table goes to DIR/accuracy.tsv, the analysis and the report
                  to DIR/compare/
@@ -34,21 +43,32 @@ Can be stopped and run again: what is done for the same predictions and checkpoi
 TEXT
 }
 
+# read_models LIST: sets models
+read_models() {
+    local suggested
+    read -r -a models <<<"${1//,/ }"
+    ((${#models[@]} > 0)) || usage_error "option --models got '$1': give models such as softmax,fusedmax"
+    suggested=$(joined , "${models[@]}")
+    [[ $1 != *[[:space:]]* ]] ||
+        usage_error "option --models got '$1': put commas between the models, and no spaces: $suggested"
+    IFS=, read -r -a models <<<"$1"
+}
+
 OUTPUT=$DEFAULT_OUTPUT device=auto
-models=("${MODELS[@]}")
+models=("${MODELS[@]}") chosen=''
 while (($# > 0)); do
     case $1 in
-    --models) require_value "$1" $# && IFS=, read -r -a models <<<"$2" && shift ;;
+    --models) require_value "$1" $# && chosen=$2 && read_models "$2" && shift ;;
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$(absolute_path "$2") && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
     --cpu) device=cpu ;;
     --gpu) device=gpu ;;
     --help | -h) report_help && exit 0 ;;
+    [!-]*) usage_error "unknown argument '$1': leave it out, or put commas between the models of --models, such as $(joined , "${models[@]:0:1}" "$1")" ;;
     *) usage_error "unknown option '$1': use --models, --output, --$LENGTH_UNIT, --cpu, --gpu or --help" ;;
     esac
     shift
 done
-((${#models[@]} > 0)) || usage_error "option --models got '': give models such as softmax,fusedmax"
 for model in "${models[@]}"; do
     require_mapping "option --models" "$model"
     require_model "option --models" "$model"
@@ -60,13 +80,32 @@ require_data "$OUTPUT"
 device=$(choose_device "$device")
 WRITING=$OUTPUT
 
+run_folder() { printf '%s\n' "$OUTPUT/runs/$(run_name "$1" "$LENGTH" "$LENGTH_UNIT")"; }
+is_scored() { [[ -f $(run_folder "$1")/.scores.done ]]; }
+
+# Who names models wants all of them; else those that are there are taken
+scored=() untrained=() unscored=()
+for model in "${models[@]}"; do
+    if is_scored "$model"; then
+        scored+=("$model")
+    elif [[ -n $chosen ]]; then
+        die "no scores of $model in $(run_folder "$model"): run train.sh and evaluate.sh with it and the same options first"
+    elif [[ -f $(run_folder "$model")/.train.done ]]; then
+        unscored+=("$model")
+    else
+        untrained+=("$model")
+    fi
+done
+((${#scored[@]} > 0)) ||
+    die "no model of $LENGTH $LENGTH_UNIT in $OUTPUT/runs is scored: run train.sh and evaluate.sh with $(joined , "${models[@]}") or some of them, and the same options, first"
+((${#untrained[@]} == 0)) || say "left out, as not trained for $LENGTH $LENGTH_UNIT: $(joined , "${untrained[@]}")"
+((${#unscored[@]} == 0)) || say "left out, as trained but not scored by evaluate.sh: $(joined , "${unscored[@]}")"
+models=("${scored[@]}")
+
 predictions=() checkpoints=()
 for model in "${models[@]}"; do
-    folder=$OUTPUT/runs/$(run_name "$model" "$LENGTH" "$LENGTH_UNIT")
-    [[ -f $folder/.scores.done ]] ||
-        die "no scores of $model in $folder: run train.sh and evaluate.sh with it and the same options first"
-    predictions+=("$folder/test.predictions.jsonl")
-    checkpoints+=("$folder/checkpoints/checkpoint_best.pt")
+    predictions+=("$(run_folder "$model")/test.predictions.jsonl")
+    checkpoints+=("$(run_folder "$model")/checkpoints/checkpoint_best.pt")
 done
 
 # --- accuracy.tsv ------------------------------------------------------------
@@ -86,13 +125,6 @@ else
 fi
 
 # --- compare/analysis.json, compare/report.html ------------------------------
-
-# joined SEPARATOR WORD...
-joined() {
-    local IFS=$1
-    shift
-    printf '%s\n' "$*"
-}
 
 analyse() {
     local on_device=()

@@ -115,7 +115,7 @@ own_the_folder() {
     if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then
         set_aside "$RUN" "settings or data of $run have changed"
     fi
-    mkdir -p "$RUN"
+    make_dir "$RUN"
     write_whole "$RUN/settings.txt" printf '%s\n' "$settings"
 }
 
@@ -130,7 +130,7 @@ if ((NODE_RANK == 0)); then
         set_aside "$RUN" "the checkpoints of $run are damaged"
         own_the_folder
     fi
-    mkdir -p "$checkpoints"
+    make_dir "$checkpoints"
 fi
 
 # --- train, or go on training ------------------------------------------------
@@ -160,7 +160,7 @@ else
 fi
 log=$RUN/train.log
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
-mkdir -p "$RUN"
+make_dir "$RUN"
 user_dir=$(fairseq-entmax user-dir)
 
 status=0

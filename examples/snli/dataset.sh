@@ -32,7 +32,7 @@ MODELS=(softmax sparsemax fusedmax oscarmax)
 
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
-PRUNE_BUDGETS=4/-/-,2/-/-
+PRUNE_BUDGETS=all=4,all=2
 # Fewer than an epoch has: the best checkpoint, of the accuracy at the end of an epoch, has its heads
 # decided
 PRUNE_UPDATES=3000

@@ -20,6 +20,7 @@ import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import compress
 from pathlib import Path
 
 from batches import sizes
@@ -28,6 +29,7 @@ from messages import UsageError, one_sentence
 # A line of the log: the number of a block, then its subwords, with tabs between them
 BLOCK = re.compile(r"fairseq_cli\.eval_lm(?: \| |:)[0-9]+ (?=\S+ \[)(.*\])")
 UNKNOWN = "<unk>"
+OF_SUBWORDS = ("subword ppl", "subwords")  # of a text whose words are not cut, they say nothing new
 COLUMNS = ("evaluation", "word ppl", "subword ppl", "bits/character", "words", "lines", "subwords")
 
 
@@ -44,6 +46,15 @@ class Text:
     words: int
     lines: int
     characters: int
+
+
+def unit(subwords: int, text: Text) -> str:
+    """What fairseq predicts: words where none is cut, else subwords.
+
+    Args:
+        subwords: of the text, with the ends of its lines.
+    """
+    return "words" if subwords == text.words + text.lines else "subwords"
 
 
 def count(lines: Iterable[str]) -> Text:
@@ -114,10 +125,11 @@ def measure(
         nats -= score
         found += 1
         unknown += subword == UNKNOWN
+    units = unit(subwords, text)
     if found != subwords:
         raise ValueError(
-            f"{name} has the probabilities of {found} of the {subwords} subwords: fairseq-eval-lm "
-            "left out blocks that are longer than the model's --max-target-positions, or subwords "
+            f"{name} has the probabilities of {found} of the {subwords} {units}: fairseq-eval-lm "
+            f"left out blocks that are longer than the model's --max-target-positions, or {units} "
             "of probability 0, with which the perplexity is infinite; its messages are in that file"
         )
     if not math.isfinite(nats):
@@ -136,9 +148,13 @@ def measure(
     )
 
 
-def table(measured: dict[str, Perplexity]) -> list[list[str]]:
-    """The rows of a table, the names of its columns first."""
-    return [
+def table(measured: dict[str, Perplexity], units: str = "subwords") -> list[list[str]]:
+    """The rows of a table, the names of its columns first.
+
+    Args:
+        units: as `unit` says; of words, there are no columns of subwords.
+    """
+    rows = [
         list(COLUMNS),
         *(
             [
@@ -151,6 +167,8 @@ def table(measured: dict[str, Perplexity]) -> list[list[str]]:
             for name, found in measured.items()
         ),
     ]
+    shown = [units == "subwords" or name not in OF_SUBWORDS for name in COLUMNS]
+    return [list(compress(row, shown)) for row in rows]
 
 
 def aligned(rows: Sequence[Sequence[str]]) -> str:
@@ -189,10 +207,11 @@ def main(arguments: list[str] | None = None) -> None:
             measured[name] = measure(log_probs(lines_of(Path(log))), text, subwords, log)
         document = {name: asdict(found) for name, found in measured.items()}
         options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
-        print(aligned(table(measured)), end="")
+        units = unit(subwords, text)
+        print(aligned(table(measured, units)), end="")
         unknown = next(iter(measured.values())).unknown
         if unknown:
-            print(f"{unknown} of the subwords are {UNKNOWN}, as the text has them or instead of it")
+            print(f"{unknown} of the {units} are {UNKNOWN}, as the text has them or instead of it")
 
 
 if __name__ == "__main__":

@@ -47,7 +47,8 @@ def wiki(tmp_path_factory):
     with serve(raw) as address:
         miniatures.write_table(raw, [raw / "wikitext-103-v1.zip"], address)
         options = ["--output", folder / "out", "--workers", 1]
-        run("wikitext103", "prepare.sh", *options, CORPORA=str(table), **TRIAL)
+        said = run("wikitext103", "prepare.sh", *options, CORPORA=str(table), **TRIAL).stdout
+        (folder / "prepare.log").write_text(said, encoding="utf-8")
     return folder / "out"
 
 
@@ -75,6 +76,13 @@ def test_the_texts_are_those_of_the_archive_and_every_word_is_in_the_dictionary(
     # <unk> is a word of fairseq's own
     assert words - {"<unk>"} <= entries
     assert {word for word in entries - words if not word.startswith("madeupword")} == set()
+
+
+@pytest.mark.slow
+def test_a_text_is_spoken_of_as_lines_not_as_pairs(wiki):
+    said = (wiki.parent / "prepare.log").read_text(encoding="utf-8")
+    assert "text: training, validation and test lines" in said
+    assert "pairs" not in said
 
 
 @pytest.mark.slow
@@ -116,6 +124,7 @@ def test_a_trained_model_has_its_perplexity_beside_the_published_number(trained)
     assert math.log2(found["word_perplexity"]) == pytest.approx(float(logged), abs=1e-4)
     assert f"{found['word_perplexity']:.2f}" in printed
     assert "18.70" in printed
+    assert "subword" not in (folder / "scores.txt").read_text(encoding="utf-8")
     samples = lines(folder / "samples.txt")
     assert len(samples) == 5
     prompts = [" ".join(line.split()[:8]) for line in text.split("\n")]
@@ -258,6 +267,13 @@ def test_a_wrong_setting_is_named(script, arguments, further, message, tmp_path)
     assert contents(tmp_path) == before
 
 
+@pytest.mark.parametrize("recipe", ["bible_en_lm", "wikitext103"])
+def test_help_on_pruning_speaks_of_what_a_language_model_has(recipe):
+    shown = run(recipe, "prune.sh", "--help").stdout
+    assert "all=N" in shown
+    assert [word for word in ("encoder", "cross", "translat") if word in shown] == []
+
+
 def test_another_archive_is_refused_by_its_checksum(tmp_path):
     table = lm_miniatures.write("wikitext103", tmp_path / "raw")
     archive = tmp_path / "raw" / "wikitext-103-v1.zip"
@@ -273,6 +289,7 @@ def test_another_archive_is_refused_by_its_checksum(tmp_path):
 def test_every_published_number_is_in_the_readme():
     published = (EXAMPLES / "wikitext103" / "published.txt").read_text(encoding="utf-8")
     readme = (EXAMPLES / "wikitext103" / "README.md").read_text(encoding="utf-8")
+    assert "not run" not in published  # it stands beneath a result
     numbers = re.findall(r"\d+\.\d\d", published)
     assert numbers
     assert [number for number in numbers if number not in readme] == []

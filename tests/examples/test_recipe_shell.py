@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
+import sys
 import time
 import zipfile
 from pathlib import Path
@@ -23,7 +25,9 @@ def shell(script: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 def run(script: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = [str(script), *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=False)
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    env = {**os.environ, "PATH": path}
+    return subprocess.run(command, capture_output=True, text=True, check=False, env=env)
 
 
 # --- files and folders -------------------------------------------------------
@@ -118,6 +122,33 @@ def test_a_metric_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     assert missing.returncode == 1
     assert "no TER in scores.txt" in missing.stderr
     assert missing.stdout == ""
+
+
+# --- where nothing can be written ---------------------------------------------
+
+
+@pytest.mark.parametrize("command", ["make_dir", "hold_lock", "begin_dir"])
+def test_a_folder_that_cannot_be_made_is_named_with_the_remedy(
+    command: str, tmp_path: Path
+) -> None:
+    (tmp_path / "file").touch()
+    refused = shell(f'explain_failures; {command} "$PWD/file/out"', tmp_path)
+    assert refused.returncode == 1
+    assert refused.stderr.count("\n") == 1
+    assert f"nothing can be written to {tmp_path}/file/out" in refused.stderr
+    assert "(Not a directory): make it writable, or choose another folder with --output" in (
+        refused.stderr
+    )
+
+
+@pytest.mark.parametrize("script", ["prepare.sh", "train.sh", "evaluate.sh", "prune.sh"])
+def test_every_step_names_the_output_that_cannot_be_written(script: str, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    mapping = ["softmax"] if script in ("train.sh", "evaluate.sh") else []
+    refused = run(RECIPE / script, "--output", str(tmp_path / "file" / "out"), *mapping)
+    assert refused.returncode == 1
+    assert f"nothing can be written to {tmp_path}/file/out" in refused.stderr
+    assert refused.stderr.count("\n") == 1
 
 
 # --- checkpoints -------------------------------------------------------------

@@ -599,6 +599,26 @@ def test_a_share_too_small_for_the_sentences_is_refused_at_once(small_data):
     assert not (small_data / "runs").exists()
 
 
+READ_ONLY = ["mount", "-o", "remount,ro"]
+
+
+def test_a_read_only_output_is_named_with_the_remedy(small_disk):
+    subprocess.run([*READ_ONLY, str(small_disk)], check=True)
+    result = run("bible_es_en", "prepare.sh", "--output", small_disk, check=False)
+    assert result.returncode == 1
+    assert result.stderr == (
+        f"prepare.sh: error: nothing can be written to {small_disk} (Read-only file system): make "
+        "it writable, or choose another folder with --output, and run again\n"
+    )
+
+
+def test_a_step_that_finds_its_folder_read_only_says_so(small_disk):
+    subprocess.run([*READ_ONLY, str(small_disk)], check=True)
+    script = f"source {EXAMPLES}/lib/common.sh; explain_failures; WRITING={small_disk}/runs; exit 1"
+    result = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=False)
+    assert f"nothing can be written to {small_disk}/runs (no permission, or" in result.stderr
+
+
 FAKE_SLURM = {
     "scontrol": "printf '127.0.0.1\\nother\\n'",
     "srun": 'shift\nfor node in 1 0; do SLURM_NODEID=$node "$@" & done\nwait -n\nwait -n',

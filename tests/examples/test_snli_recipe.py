@@ -157,13 +157,13 @@ def test_all_makes_the_encoder_sparse_too(prepared):
 
 @pytest.mark.slow
 def test_a_classifier_is_pruned(trained):
-    options = ["--output", trained, *LENGTH, "--pruning-updates", 6, "--budgets", "3/-/-"]
+    options = ["--output", trained, *LENGTH, "--pruning-updates", 6, "--budgets", "all=3"]
     run("prune.sh", *options, "--", *TINY, "--batch-size=18")  # six updates in the epoch
     with (trained / "pruning.tsv").open(encoding="utf-8", newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}
-    assert list(rows) == ["baseline", "3-x-x-pruned"]
+    assert list(rows) == ["baseline", "all3-pruned"]
     assert rows["baseline"]["encoder-self"] == "8 (4,4)"
-    pruned = rows["3-x-x-pruned"]
+    pruned = rows["all3-pruned"]
     assert pruned["encoder-self"].split()[0] == "3"
     assert not {"decoder-self", "cross"} & set(pruned)
     assert 0 <= float(pruned["accuracy"]) <= 100
@@ -203,6 +203,10 @@ def test_a_training_that_is_killed_goes_on_where_it_was(prepared):
         ("train.sh", ["softmax", "--attn-mapping", "entmax"], "option --attn-mapping is set"),
         ("prepare.sh", ["--labels", "books"], "unknown option '--labels'"),
         ("report.sh", ["--models", "softmax,nothing"], "option --models got 'nothing'"),
+        ("report.sh", ["--models", "softmax, fusedmax"], "put commas between the models, and no"),
+        ("report.sh", ["--models", "softmax", "fusedmax"], "unknown argument 'fusedmax': leave it"),
+        ("report.sh", ["--models", ""], "option --models got '': give models such as softmax,"),
+        ("prune.sh", ["--budgets", "4/-/-"], "give all=N with N up to 8"),
         ("report.sh", ["--model", "softmax"], "unknown option '--model'"),
     ],
 )

@@ -172,13 +172,31 @@ def test_verses_become_words_in_small_letters_and_nothing_is_left_out(prepared):
 
 
 @pytest.mark.slow
-def test_other_labels_are_other_data(tmp_path):
+def test_a_folder_keeps_the_labels_that_it_was_prepared_with(tmp_path):
     run("prepare.sh", "--output", tmp_path, "--labels", "books", "--workers", 1)
     labels = lines(tmp_path / "data-bin" / "label" / "dict.txt")
     assert {label.split()[0] for label in labels} >= {"Gen", "1Cor", "Rev"}
+    refused = run("prepare.sh", "--output", tmp_path, check=False)
+    assert refused.returncode == 2
+    assert "--labels is 'testaments'" in refused.stderr
     again = run("prepare.sh", "--output", tmp_path, "--labels", "books")
     assert again.stdout.count("done before") == 3
-    assert "done before" not in run("prepare.sh", "--output", tmp_path, "--workers", 1).stdout
+
+
+@pytest.mark.parametrize(
+    ("label", "before", "given"), [("old", "testaments", "books"), ("Gen", "books", "testaments")]
+)
+def test_other_labels_than_those_of_the_folder_are_refused(label, before, given, tmp_path):
+    (tmp_path / "text").mkdir()
+    (tmp_path / "text" / ".done").write_text("earlier settings\n")
+    (tmp_path / "text" / "train.label").write_text(f"{label}\n")
+    refused = run("prepare.sh", "--output", tmp_path, "--labels", given, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr == (
+        f"prepare.sh: error: option --labels is '{given}', and the folder {tmp_path} was prepared "
+        f"with '{before}': give --output another folder, or --labels {before} (see --help)\n"
+    )
+    assert lines(tmp_path / "text" / "train.label") == [label]
 
 
 @pytest.mark.slow
@@ -195,7 +213,9 @@ def test_models_are_held_side_by_side(prepared):
     assert chosen["sparsemax"] < chosen["softmax"] == 1
     settings = (prepared / "runs" / "sparsemax-1epochs" / "settings.txt").read_text()
     assert "--num-classes 2 --attn-mapping softmax --pooling-mapping sparsemax" in settings
-    run("report.sh", *options, "--models", "softmax,sparsemax")
+    everything = run("report.sh", *options).stdout
+    missing = "entmax15,entmax,fusedmax,oscarmax,sqpnormmax,all:sparsemax,all:entmax15,all:entmax"
+    assert f"left out, as not trained for 1 epochs: {missing}\n" in everything
     with (prepared / "accuracy.tsv").open(encoding="utf-8", newline="") as file:
         table = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}
     assert list(table) == ["commonest label", "naive Bayes", "softmax", "sparsemax"]
@@ -208,6 +228,48 @@ def test_models_are_held_side_by_side(prepared):
     again = run("report.sh", *options, "--models", "softmax,sparsemax").stdout
     assert again.count("done before") == 2
     assert (prepared / "compare" / "report.html").stat().st_size > 0
+
+
+@pytest.fixture
+def stubs(tmp_path):
+    """Stamps, as if one model were trained and another one scored too."""
+    for stamp in ("data-bin/.done", "runs/entmax-2epochs/.train.done"):
+        (tmp_path / stamp).parent.mkdir(parents=True)
+        (tmp_path / stamp).touch()
+    (tmp_path / "runs" / "softmax-2epochs").mkdir()
+    (tmp_path / "runs" / "softmax-2epochs" / ".scores.done").touch()
+    return tmp_path
+
+
+def test_a_report_names_what_is_trained_and_not_scored(stubs):
+    said = run("report.sh", "--output", stubs, "--cpu", check=False).stdout
+    assert "left out, as trained but not scored by evaluate.sh: entmax\n" in said
+    assert "left out, as not trained for 2 epochs: sparsemax,entmax15,fusedmax," in said
+
+
+def test_a_report_wants_every_model_that_is_named(stubs):
+    command = ["--output", stubs, "--models", "softmax,entmax", "--cpu"]
+    refused = run("report.sh", *command, check=False)
+    assert refused.returncode == 1
+    assert f"no scores of entmax in {stubs}/runs/entmax-2epochs" in refused.stderr
+    assert "left out" not in refused.stdout
+
+
+def test_a_report_of_no_model_is_an_error(stubs):
+    refused = run("report.sh", "--output", stubs, "--epochs", 3, "--cpu", check=False)
+    assert refused.returncode == 1
+    assert f"no model of 3 epochs in {stubs}/runs is scored: run train.sh" in refused.stderr
+
+
+def test_help_shows_models_as_the_option_takes_them():
+    shown = run("report.sh", "--help").stdout
+    assert "softmax,sparsemax,entmax15,entmax,fusedmax" in shown
+
+
+def test_help_on_pruning_speaks_of_what_a_classifier_has():
+    shown = run("prune.sh", "--help").stdout
+    assert "all=N" in shown
+    assert [word for word in ("decoder", "cross", "translat") if word in shown] == []
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,19 @@ def test_a_log_without_a_name_is_refused(tmp_path, capsys):
     assert "the log 'x' has no name: write NAME=LOG" in capsys.readouterr().err
 
 
+def test_a_text_of_words_has_no_columns_of_subwords():
+    found = measure(scores(), count(LINES), 8, "a.log")
+    words, subwords = table({"a": found}, "words"), table({"a": found})
+    assert words[0] == ["evaluation", "word ppl", "bits/character", "words", "lines"]
+    assert {"subword ppl", "subwords"} == set(subwords[0]) - set(words[0])
+    assert dict(zip(*words, strict=True)).items() <= dict(zip(*subwords, strict=True)).items()
+
+
+def test_words_that_are_not_cut_are_called_words():
+    with pytest.raises(ValueError, match=r"of 8 of the 7 words: .*, or words of probability 0"):
+        measure(scores(), count(LINES), 7, "a.log")
+
+
 def test_columns_stand_under_each_other():
     found = measure(scores(), count(LINES), 8, "a.log")
     lines = aligned(table({"a": found, "longer": found})).splitlines()
