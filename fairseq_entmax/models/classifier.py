@@ -174,7 +174,10 @@ def check_training(args: Namespace) -> None:
         ValueError: an option, the environment, the criterion or the data; names what is wrong.
     """
     check_command(args, EntmaxClassifierModel)
-    if getattr(args, "save_dir", None) is None or not getattr(args, "data", None):  # no training
+    # fairseq gives the model's settings a name once the command line is read; with those of a
+    # checkpoint that is loaded come options of its training, whose data may be gone
+    is_command = getattr(args, "_name", None) is None
+    if not is_command or getattr(args, "save_dir", None) is None or not getattr(args, "data", None):
         return
     is_task = issubclass(TASK_REGISTRY[args.task], SentencePredictionTask)
     if not is_task or getattr(args, "classification_head_name", None) is None:
