@@ -100,16 +100,7 @@ class ClassifierHubInterface(nn.Module):
             ValueError: it is neither a text nor a pair, or the models read pairs alone; it is
                 longer than they can read, and the task does not cut it, or cuts a second text away.
         """
-        task, first = self.task.cfg, [text] if isinstance(text, str) else list(text)
-        if len(first) not in (1, 2) or isinstance(text, str) != (len(first) == 1):
-            raise ValueError(
-                f"predict takes texts and pairs (first, second) of texts, not {_short(text)}"
-            )
-        if len(first) == 1 and self.is_pair:
-            raise ValueError(
-                f"this model reads pairs of texts, by --pair-attention: give predict a pair "
-                f"(first, second) instead of the one text {_short(text)}"
-            )
+        task, first = self.task.cfg, self._parts(text)
         tokens = [self._encode_one(one) for one in first]
         if task.init_token is not None:
             tokens.insert(0, torch.tensor([task.init_token]))
@@ -130,6 +121,21 @@ class ClassifierHubInterface(nn.Module):
                 )
             source = source[: self.max_positions]
         return source
+
+    def _parts(self, text: Any) -> list[str]:
+        """The one text, or the two of a pair."""
+        parts = list(text) if isinstance(text, tuple | list) else [text]
+        is_text = isinstance(text, str)
+        if not all(isinstance(part, str) for part in parts) or len(parts) != 2 - is_text:
+            raise ValueError(
+                f"predict takes texts and pairs (first, second) of texts, not {_short(text)}"
+            )
+        if is_text and self.is_pair:
+            raise ValueError(
+                f"this model reads pairs of texts, by --pair-attention: give predict a pair "
+                f"(first, second) instead of the one text {_short(text)}"
+            )
+        return parts
 
     def _encode_one(self, text: str) -> Tensor:
         for part in (self.tokenizer, self.bpe):
