@@ -19,6 +19,9 @@ from fairseq.data import Dictionary
 from fairseq_entmax.data_bin import check_dictionary, check_side, tokens_of
 
 INPUTS = ("input0", "input1")
+MASK = "<mask>"
+# Of labels, in a message
+MOST_NAMES = 8
 _REMEDY = "run fairseq-preprocess --only-source again for each of input0, input1 and label"
 
 
@@ -69,6 +72,59 @@ def check_data(
             f"there is no {os.path.join(folder, 'input1', without)}.idx, but input1 has other data "
             f"sets: {_REMEDY}"
         )
+
+
+def check_classes(task: Any) -> None:
+    """Refuse more classes than there are labels, as nothing would ever be of those.
+
+    Args:
+        task: its options, whose data have passed :func:`check_data`.
+
+    Raises:
+        ValueError: names the option, the labels, and the number to give.
+    """
+    if task.regression_target:
+        return
+    path = os.path.join(str(task.data), "label", "dict.txt")
+    names = _names(check_dictionary(path, _REMEDY))
+    if task.num_classes > len(names):
+        shown = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
+        raise ValueError(
+            f"--num-classes {task.num_classes}: {path} has {len(names)} labels, {shown} (a "
+            f"madeupword is none, fairseq-preprocess fills the file up with them): give "
+            f"--num-classes {len(names)}"
+        )
+
+
+def class_names(labels: Dictionary, number: int) -> list[str]:
+    """What classes are called, in their order.
+
+    Args:
+        labels: the task's dictionary of them.
+        number: how many classes there are; those beyond the labels are called by their number,
+            counted from 0.
+    """
+    known = _names(labels)[:number]
+    taken = set(known)
+    beyond = (str(place) for place in range(len(known), number))
+    return known + [f"class {name}" if name in taken else name for name in beyond]
+
+
+def _names(labels: Dictionary) -> list[str]:
+    """The labels of a dictionary, without what fairseq puts behind them.
+
+    These are a <mask> of the task, and words that fill the dictionary up, which no text has.
+    """
+    end = len(labels)
+    if labels[end - 1] == MASK and labels.count[end - 1] == 1:
+        end -= 1
+    while end > labels.nspecial and _is_filling(labels[end - 1], labels.count[end - 1]):
+        end -= 1
+    return list(labels.symbols[labels.nspecial : end])
+
+
+def _is_filling(word: str, count: int) -> bool:
+    return count == 0 and re.fullmatch("madeupword[0-9]{4,}", word) is not None
 
 
 def _check_options(task: Any, is_pair: bool) -> None:

@@ -7,7 +7,7 @@ import pytest
 from fairseq.data import Dictionary
 from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 
-from fairseq_entmax.classification_data import check_data
+from fairseq_entmax.classification_data import check_classes, check_data
 
 TEXTS = [["a", "b"], ["c"], ["a", "c", "b"]]
 SECOND = [["b"], ["a", "b"], ["c"]]
@@ -161,3 +161,39 @@ def test_cutting_that_may_take_the_second_text_away_is_refused_for_pairs(data):
     refused(data, "--max-positions 4 --shorten-method truncate leaves nothing", True, **cut)
     check(data, True, **{**cut, "max_positions": 5})
     check(data, True, **cut, shorten_data_split_list="test")
+
+
+def labels_of(folder, lines):
+    (folder / "label" / "dict.txt").write_text(lines, encoding="utf-8")
+    return SimpleNamespace(data=str(folder), num_classes=3, regression_target=False)
+
+
+def test_more_classes_than_labels_are_refused_with_the_labels(data):
+    # As fairseq-preprocess writes it, which fills dictionaries up
+    task = labels_of(data, "yes 2\nno 1\nmadeupword0000 0\nmadeupword0001 0\n")
+    message = "--num-classes 3: .*dict.txt has 2 labels, yes, no .*: give --num-classes 2"
+    with pytest.raises(ValueError, match=message):
+        check_classes(task)
+    task.num_classes = 2
+    check_classes(task)
+
+
+def test_a_label_that_looks_like_filling_and_is_in_the_data_is_a_label(data):
+    task = labels_of(data, "yes 2\nno 1\nmadeupword0000 1\n")
+    check_classes(task)
+    task.num_classes = 4
+    with pytest.raises(ValueError, match="has 3 labels, yes, no, madeupword0000"):
+        check_classes(task)
+
+
+def test_numbers_to_predict_need_no_labels(data):
+    task = labels_of(data, "")
+    task.regression_target = True
+    check_classes(task)
+
+
+def test_of_many_labels_the_first_are_said(data):
+    task = labels_of(data, "".join(f"l{number} 1\n" for number in range(9)))
+    task.num_classes = 10
+    with pytest.raises(ValueError, match=r"has 9 labels, l0, .*, l7, … .*: give --num-classes 9"):
+        check_classes(task)

@@ -164,6 +164,33 @@ def test_validation_finds_the_loss_that_training_logged(data, trained):
         )
 
 
+def test_validation_by_a_head_that_nobody_trained_stops_with_one_sentence(data, trained):
+    result = run(
+        "fairseq-validate",
+        *(data, f"--user-dir={USER_DIR}", "--task=sentence_prediction", "--num-classes=3"),
+        *(f"--path={trained.last}", "--criterion=sentence_prediction", "--batch-size=5"),
+        check=False,
+    )
+    assert result.returncode == 2
+    assert "tells 2 classes apart, by " in result.stderr.strip().splitlines()[-1]
+    assert "Traceback" not in result.stderr
+
+
+def test_a_trained_model_needs_no_data_of_its_training(data, trained, tmp_path):
+    for name in ("input0", "label"):
+        (tmp_path / name).mkdir()
+        (tmp_path / name / "dict.txt").write_text((data / name / "dict.txt").read_text())
+    code = f"""
+import json
+from fairseq_entmax.models import EntmaxClassifierModel
+model = EntmaxClassifierModel.from_pretrained(
+    {str(trained.folder)!r}, "checkpoint_last.pt", {str(tmp_path)!r}
+)
+print(json.dumps(model.predict([("w1 yes w2", "yes w7")])[0].label))
+"""
+    assert in_python(code, tmp_path) == "1"
+
+
 def in_python(code, folder):
     result = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=folder
@@ -208,7 +235,7 @@ print(json.dumps({{
     assert (sum(hypothesis), sum(premise)) == (pytest.approx(1), pytest.approx(1))
     expected = [[w, p] for w, p in zip(found["tokens"], premise, strict=True) if p > 0]
     assert sorted(found["selected"]) == sorted(expected)
-    assert "has nothing behind its first separator" in found["refused"]
+    assert "give predict a pair (first, second)" in found["refused"]
 
 
 @pytest.fixture(scope="module")
@@ -313,6 +340,7 @@ def test_hydra_stops_with_one_sentence_where_there_are_more_labels_than_classes(
         (["--pooling-heads=5"], "--pooling-heads 5 does not divide the width"),
         (["--pair-mapping=softmax"], "--pair-mapping softmax is of --pair-attention"),
         (["--num-classes=1"], "--num-classes 1: "),
+        (["--num-classes=3"], "label/dict.txt has 2 labels, "),
         (["--train-subset=gone"], "input0/gone.idx: run fairseq-preprocess"),
         (["--regression-target"], "label, line 1: not 2 numbers, as --num-classes says"),
         (["--criterion=sentence_prediction_with_head_l0"], "needs a model with head gates"),

@@ -8,7 +8,7 @@ import os
 import sys
 import warnings
 from argparse import Namespace
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import numpy
@@ -19,6 +19,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_f
 from tqdm import tqdm
 
 from fairseq_entmax.analysis import kinds
+from fairseq_entmax.models.saved import read_model
 
 logger = logging.getLogger(__name__)
 
@@ -72,8 +73,23 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
-    kind.complete(args, {word[2:].replace("-", "_") for word in words})
+    _complete(kind, args, {word[2:].replace("-", "_") for word in words})
     return args
+
+
+def _complete(kind: kinds.Kind, args: Namespace, given: Collection[str]) -> None:
+    """Take options from the first checkpoint; of another kind of model, say that it is one."""
+    try:
+        kind.complete(args, given)
+    except ValueError:
+        path = args.path.split(os.pathsep)[0]
+        try:
+            saved = read_model(path)
+        except (OSError, ValueError):
+            saved = None  # which has been said
+        if saved is not None:
+            kinds.check_model(saved.model_class, saved.architecture, path, kind)
+        raise
 
 
 def _check_data(args: Namespace) -> None:
@@ -129,7 +145,7 @@ def load_task(
     kinds.check_folder(data, kind, task)
     if checkpoint is not None:
         args.path = checkpoint
-        kind.complete(args, set())
+        _complete(kind, args, set())
     return setup_task(args)
 
 

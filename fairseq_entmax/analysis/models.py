@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.analysis.kinds import kind_of_model, kind_of_task
+from fairseq_entmax.analysis.kinds import check_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
 from fairseq_entmax.models.saved import read_model
 
@@ -89,12 +89,7 @@ def load_model(path: str, task: Any) -> LoadedModel:
         raise ValueError(f"--path: {error}") from None
     state = saved.state
     kind, copy = kind_of_task(task), saved.options.copy
-    own = kind_of_model(saved.model_class)
-    if own is not kind:
-        raise ValueError(
-            f"--path: {path} has the architecture {saved.architecture}, of {own.models}, and the "
-            f"data is {kind.data}: give --task {own.tasks[0]} and data for it, or another model"
-        )
+    check_model(saved.model_class, saved.architecture, path, kind)
     kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
     try:
         model = kind.build_model(saved, task)

@@ -27,7 +27,6 @@ from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
-    BUILT,
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
     AttentionConfig,
@@ -181,7 +180,7 @@ class AdaptiveModel(nn.Module):
             options = cls.attention_options_of(prepared)
             check_heads_apart(options, prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start, or the loss
-        saved: dict[str, Any] = {**of_start, **heads_options(options.heads), BUILT: True}
+        saved: dict[str, Any] = {**of_start, **heads_options(options.heads)}
         if options.output_alpha != SOFTMAX:
             saved["output_alpha"] = options.output_alpha
         vars(prepared).update(saved)

@@ -7,21 +7,27 @@ are pooled apart, as Niculae and Blondel 2017 do for entailment.
 
 from __future__ import annotations
 
+import os
 from argparse import Namespace
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from fairseq import hub_utils
-from fairseq.models import register_model, register_model_architecture
+from fairseq.models import (
+    ARCH_MODEL_REGISTRY,
+    MODEL_REGISTRY,
+    register_model,
+    register_model_architecture,
+)
 from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import OmegaConf, open_dict
 
-from fairseq_entmax import compat
+from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ENCODER_SELF
-from fairseq_entmax.classification_data import check_data
+from fairseq_entmax.classification_data import check_classes, check_data
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.classifier_config import (
@@ -93,7 +99,13 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
             data_name_or_path: the data folder, for ``input0/dict.txt`` and ``label/dict.txt``; one
                 that begins with a dot is looked for in the folder of the checkpoint.
             **kwargs: of fairseq's ``hub_utils.from_pretrained``, such as ``bpe``.
+
+        Raises:
+            ValueError: a checkpoint is of no classifier, or the models of an ensemble do not tell
+                the same number of classes apart or do not pool alike.
         """
+        for name in checkpoint_file.split(os.pathsep):
+            _check_classifies(os.path.join(model_name_or_path, name))
         loaded = hub_utils.from_pretrained(
             model_name_or_path, checkpoint_file, data_name_or_path, cls.hub_models(), **kwargs
         )
@@ -118,19 +130,41 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         """Check criterion and data before training, whoever describes it.
 
         Raises:
-            ValueError: as :func:`check_data`.
+            ValueError: as :func:`check_data` and :func:`check_classes`.
         """
         super().check_criterion(criterion)
+        self.is_for_training = True
         task = getattr(criterion.task, "cfg", None)
         if task is not None and getattr(task, "num_classes", None) is not None:
             stock = getattr(criterion, "stock_criterion", criterion)
             needs_numbers = getattr(stock, "keep_pred_and_targ", False)
             is_pair = self.attention_options.pooling.is_pair
             check_data(task, ("train",), is_pair, needs_numbers, may_lack=True)
+            check_classes(task)
 
     def pooling_mappings(self) -> dict[str, Mapping]:
         """The mappings of the attentions that pool, by name."""
         return {name: pooling.mapping for name, pooling in self.poolings.items()}  # type: ignore[misc]
+
+
+def _check_classifies(path: str) -> None:
+    """Refuse a checkpoint of another model; fairseq says what else is wrong with one.
+
+    Raises:
+        ValueError: names the model.
+    """
+    try:
+        settings = checkpoints.model_settings(checkpoints.load_checkpoint(path), path)
+    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
+        return
+    name = settings.get("arch") or settings.get("_name")
+    model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)
+    if model is not None and not issubclass(model, EntmaxClassifierModel):
+        raise ValueError(
+            f"{path} is of the model {name}, which is no classifier: give a checkpoint that was "
+            f"trained with --arch entmax_classifier or entmax_classifier_small, or load it by the "
+            f"from_pretrained of {model.__name__}"
+        )
 
 
 def check_training(args: Namespace) -> None:
@@ -157,6 +191,7 @@ def check_training(args: Namespace) -> None:
     is_pair = EntmaxClassifierModel.attention_options_of(args).pooling.is_pair
     needs_numbers = any(getattr(args, name, False) for name in _REPORTS)
     check_data(args, splits, is_pair, needs_numbers)
+    check_classes(args)
 
 
 def _architecture(**sizes: Any) -> Callable[[Any], None]:

@@ -12,6 +12,9 @@ from fairseq import utils
 from fairseq.data import data_utils, encoders
 from torch import Tensor, nn
 
+from fairseq_entmax.attentions import PREMISE
+from fairseq_entmax.classification_data import class_names
+
 # One text, or the two of a pair
 Text = str | tuple[str, str]
 
@@ -40,8 +43,17 @@ class Prediction:
 
         Args:
             name: of the attention; None for the one there is, or for the second text of a pair.
+
+        Raises:
+            ValueError: there is none of that name.
         """
-        weights = self.pooling[next(iter(self.pooling)) if name is None else name].mean(0).tolist()
+        name = next(iter(self.pooling)) if name is None else name
+        if name not in self.pooling:
+            raise ValueError(
+                f"no attention that pools is called {name!r}: this model has "
+                f"{' and '.join(self.pooling)}"
+            )
+        weights = self.pooling[name].mean(0).tolist()
         pairs = [pair for pair in zip(self.tokens, weights, strict=True) if pair[1] > 0]
         return sorted(pairs, key=lambda pair: -pair[1])
 
@@ -53,6 +65,9 @@ class ClassifierHubInterface(nn.Module):
         cfg: fairseq's settings; ``bpe`` and ``tokenizer`` say how text is cut.
         task: ``sentence_prediction``.
         models: their probabilities are averaged.
+
+    Raises:
+        ValueError: the models do not pool alike, or do not tell the same number of classes apart.
     """
 
     def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
@@ -60,10 +75,18 @@ class ClassifierHubInterface(nn.Module):
         self.cfg = cfg
         self.task = task
         self.models = nn.ModuleList(models)
+        _check_alike(models)
+        self._check_head(task.cfg.classification_head_name)
         self.tokenizer = encoders.build_tokenizer(cfg.tokenizer)
         self.bpe = encoders.build_bpe(cfg.bpe)
         limits = [model.max_positions() for model in models]
         self.max_positions = int(utils.resolve_max_positions(task.max_positions(), *limits))
+
+    @property
+    def is_pair(self) -> bool:
+        """Whether the models pool the texts of a pair apart."""
+        first: Any = self.models[0]
+        return PREMISE in first.poolings
 
     @property
     def device(self) -> torch.device:
@@ -74,9 +97,10 @@ class ClassifierHubInterface(nn.Module):
         """The source ``(tokens,)`` of a text or a pair, as the task makes it of its data.
 
         Raises:
-            ValueError: it is longer than the models can read, and the task does not cut it.
+            ValueError: it is neither a text nor a pair, or the models read pairs alone; it is
+                longer than they can read, and the task does not cut it, or cuts a second text away.
         """
-        task, first = self.task.cfg, [text] if isinstance(text, str) else list(text)
+        task, first = self.task.cfg, self._parts(text)
         tokens = [self._encode_one(one) for one in first]
         if task.init_token is not None:
             tokens.insert(0, torch.tensor([task.init_token]))
@@ -89,8 +113,29 @@ class ClassifierHubInterface(nn.Module):
                     f"a text has {len(source)} tokens, and the model reads {self.max_positions} at "
                     f"the most: shorten it"
                 )
+            if self.is_pair and len(source) - len(tokens[-1]) >= self.max_positions:
+                raise ValueError(
+                    f"the first text of a pair has {len(source) - len(tokens[-1])} tokens, and the "
+                    f"model reads {self.max_positions} at the most, so nothing is left of the "
+                    f"second: shorten the first"
+                )
             source = source[: self.max_positions]
         return source
+
+    def _parts(self, text: Any) -> list[str]:
+        """The one text, or the two of a pair."""
+        parts = list(text) if isinstance(text, tuple | list) else [text]
+        is_text = isinstance(text, str)
+        if not all(isinstance(part, str) for part in parts) or len(parts) != 2 - is_text:
+            raise ValueError(
+                f"predict takes texts and pairs (first, second) of texts, not {_short(text)}"
+            )
+        if is_text and self.is_pair:
+            raise ValueError(
+                f"this model reads pairs of texts, by --pair-attention: give predict a pair "
+                f"(first, second) instead of the one text {_short(text)}"
+            )
+        return parts
 
     def _encode_one(self, text: str) -> Tensor:
         for part in (self.tokenizer, self.bpe):
@@ -111,16 +156,20 @@ class ClassifierHubInterface(nn.Module):
             head: the classification head; None for that of the task.
 
         Raises:
-            ValueError: a text is too long; a pair is asked for, and it is none.
+            ValueError: as :meth:`encode`; a model has no such head; ``batch_size`` is below 1.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts, not one text")
+        if batch_size < 1:
+            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
+        head = head or str(self.task.cfg.classification_head_name)
+        self._check_head(head)
         predictions: list[Prediction] = []
         was_training = [model.training for model in self.models]
         self.models.eval()
         for start in range(0, len(texts), batch_size):
             sources = [self.encode(text) for text in texts[start : start + batch_size]]
-            predictions += self._predict(sources, head or self.task.cfg.classification_head_name)
+            predictions += self._predict(sources, head)
         for model, training in zip(self.models, was_training, strict=True):
             model.train(training)
         return predictions
@@ -157,11 +206,46 @@ class ClassifierHubInterface(nn.Module):
 
     def _labels(self, number: int, head: str) -> list[str]:
         """The names of classes; their numbers for heads that the data's labels are not of."""
-        names = self.task.label_dictionary
         if head != self.task.cfg.classification_head_name:
-            return [str(number) for number in range(number)]
-        known = len(names) - names.nspecial
-        return [
-            names[names.nspecial + label] if label < known else str(label)
-            for label in range(number)
-        ]
+            return [str(label) for label in range(number)]
+        return class_names(self.task.label_dictionary, number)
+
+    def _check_head(self, name: str) -> None:
+        """Refuse a classification head that a model lacks, or of another size than the first's."""
+        classes: list[int] = []
+        for number, model in enumerate(self.models):
+            heads: Any = model.classification_heads
+            if name not in heads:
+                raise ValueError(
+                    f"model {number + 1} has no classification head {name!r}, but "
+                    f"{', '.join(sorted(heads))}"
+                )
+            classes.append(heads[name].out_proj.out_features)
+            if classes[number] != classes[0]:
+                raise ValueError(
+                    f"the models of an ensemble tell the same number of classes apart, and by the "
+                    f"classification head {name} model 1 tells {classes[0]}, model {number + 1} "
+                    f"{classes[number]}: leave one out"
+                )
+
+
+def _check_alike(models: Sequence[Any]) -> None:
+    """Refuse an ensemble whose weights of words have no mean."""
+    ways = [
+        {name: pooling.num_heads for name, pooling in model.poolings.items()} for model in models
+    ]
+    said = [
+        " and ".join(f"{name} with {heads} heads" for name, heads in way.items()) for way in ways
+    ]
+    for number, way in enumerate(ways):
+        if way != ways[0]:
+            raise ValueError(
+                f"the models of an ensemble pool alike, and model 1 pools by {said[0]}, model "
+                f"{number + 1} by {said[number]}: take models of the same --pair-attention and "
+                f"--pooling-heads"
+            )
+
+
+def _short(value: object) -> str:
+    text = repr(value)
+    return text if len(text) <= 80 else f"{text[:77]}…"

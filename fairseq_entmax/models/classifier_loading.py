@@ -22,18 +22,23 @@ def adapted(model: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
 
     Of a model that does not classify, such as one that translates, the encoder is taken, and
     what pools and classifies starts as in a new model. Classification heads of a checkpoint that
-    the model does not have come along, unchanged by training; one of another size starts anew.
+    the model does not have come along, unchanged by training; one of another size, or that the
+    checkpoint lacks, starts anew where the model is going to be trained.
 
     Args:
-        model: that will load them; gets the heads that it lacks.
+        model: that will load them; gets the heads that it lacks. Its ``is_for_training`` says
+            whether heads may start anew.
         state_dict: of the checkpoint; stays as it is.
 
     Raises:
-        ValueError: the checkpoint pools in another way, or knows other words.
+        ValueError: the checkpoint pools in another way, or knows other words; or it has been
+            trained, not for these classes, and the model is not going to be.
     """
     state = dict(state_dict)
     if any(name.startswith(_POOLING) for name in state):
         _check_pooling(model, state)
+        if not model.is_for_training:
+            _check_heads(model, state)
     else:
         _take_encoder(model, state)
     _take_heads(model, state)
@@ -85,6 +90,29 @@ def _take_encoder(model: nn.Module, state: dict[str, Any]) -> None:
         "the checkpoint is of a model that does not classify: its encoder is taken, what pools and "
         "classifies starts as in a new model"
     )
+
+
+def _check_heads(model: Any, state: dict[str, Any]) -> None:
+    """Refuse classification heads that nobody has trained, where nobody is going to."""
+    found = {
+        name.split(".")[1]: value.size(0)
+        for name, value in state.items()
+        if name.startswith(HEADS) and name.endswith(".out_proj.weight")
+    }
+    for name, head in model.classification_heads.items():
+        if name not in found:
+            raise ValueError(
+                f"the checkpoint has no classification head {name}, but "
+                f"{', '.join(sorted(found)) or 'none'}: give --classification-head-name as in its "
+                f"training"
+            )
+        classes = head.out_proj.out_features
+        if found[name] != classes:
+            raise ValueError(
+                f"the checkpoint tells {found[name]} classes apart, by its classification head "
+                f"{name}, and the model is to tell {classes}: leave --num-classes out, and let the "
+                f"models of an ensemble have the same number, as only training can start a head anew"
+            )
 
 
 def _take_heads(model: Any, state: dict[str, Any]) -> None:

@@ -286,16 +286,17 @@ def defaults_of(config: type[AttentionConfig]) -> dict[str, Any]:
 
 
 DEFAULTS = defaults_of(AttentionConfig)
-# Said in the settings of every model that was built, and so in checkpoints
-BUILT = "model_was_built"
 
 
 def is_command_to_train(args: Any) -> bool:
     """Whether options are those of a training to come, and not the settings in a checkpoint.
 
-    fairseq fills in what an architecture says for both.
+    fairseq fills in what an architecture says for both; it gives a model's settings a name once
+    the command line is read, and a checkpoint brings the options of its training along, whose data
+    may be gone.
     """
-    return getattr(args, "save_dir", None) is not None and not getattr(args, BUILT, False)
+    is_read = getattr(args, "_name", None) is not None
+    return getattr(args, "save_dir", None) is not None and not is_read
 
 
 def option_name(option: str) -> str:

@@ -66,7 +66,10 @@ class EncoderClassifier(FairseqEncoderModel):
     Attributes:
         poolings: the attentions that pool, by name; given by :meth:`take_poolings`.
         classification_heads: by name; as the task and its criterion know them.
+        is_for_training: whether a checkpoint may lack heads, as a training will start them.
     """
+
+    is_for_training = False
 
     def __init__(self, cfg: Any, encoder: Any, symbols: SourceSymbols) -> None:
         super().__init__(encoder)
@@ -174,7 +177,11 @@ class EncoderClassifier(FairseqEncoderModel):
     def load_state_dict(
         self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load what :func:`adapted` makes of a checkpoint."""
+        """Load what :func:`adapted` makes of a checkpoint.
+
+        Raises:
+            ValueError: as :func:`adapted`.
+        """
         return super().load_state_dict(adapted(self, state_dict), strict, model_cfg, args)
 
 

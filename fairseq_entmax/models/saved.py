@@ -19,7 +19,6 @@ from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
     heads_options,
-    is_command_to_train,
     mapping_text,
     parse_mapping_option,
 )
@@ -258,7 +257,7 @@ def start_of_heads(args: Any) -> str | None:
 
 def _start_of(args: Any) -> str | None:
     """The checkpoint that fairseq will load first, if there is one: its own rules."""
-    if not is_command_to_train(args):
+    if getattr(args, "save_dir", None) is None:  # no training
         return None
     restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
     last = os.path.join(args.save_dir, restore)

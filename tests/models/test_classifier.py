@@ -2,6 +2,7 @@
 
 import math
 from argparse import ArgumentParser, Namespace
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -336,10 +337,22 @@ def test_a_head_of_other_classes_starts_anew_and_is_logged(caplog):
     first = build_classifier(seed=1)
     second = build_classifier(seed=2, task=classification_task(num_classes=7))
     before = second.classification_heads[HEAD].out_proj.weight.clone()
+    second.check_criterion(SimpleNamespace(task=None))  # as fairseq's trainer is made
     second.load_state_dict(first.state_dict())
     assert torch.equal(second.classification_heads[HEAD].out_proj.weight, before)
     assert torch.equal(second.poolings["pooling"].query, first.poolings["pooling"].query)
     assert "has 3 classes, the model's 7: it starts as in a new model" in caplog.text
+
+
+def test_a_head_that_nobody_trained_for_these_classes_is_refused_outside_of_training():
+    state = build_classifier().state_dict()
+    other = build_classifier(task=classification_task(num_classes=7))
+    message = "the checkpoint tells 3 classes apart, .* the model is to tell 7: leave --num-classes"
+    with pytest.raises(ValueError, match=message):
+        other.load_state_dict(state)
+    named = build_classifier(task=classification_task(classification_head_name="mine"))
+    with pytest.raises(ValueError, match="has no classification head mine, but sentence_class"):
+        named.load_state_dict(state)
 
 
 def test_the_encoder_of_a_translation_model_starts_a_classifier(caplog):

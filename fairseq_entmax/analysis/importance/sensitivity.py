@@ -77,8 +77,10 @@ def head_sensitivity(
         size = len(target)
         counted = (counts & ~gone).view(size, -1).sum(dim=1)
         losses = each.masked_fill(gone, 0.0).view(size, -1).sum(dim=1) / counted.clamp(min=1)
-        # The gradient of a sum: no sentence has to do with the factors of another
-        losses.sum().backward()
+        # The gradient of a sum: no sentence has to do with the factors of another. A model without
+        # any head left has no factor to ask for.
+        if losses.requires_grad:
+            losses.sum().backward()
     return {
         attention: {number: _size_of_gradient(factor) for number, factor in layers.items()}
         for attention, layers in factors.items()

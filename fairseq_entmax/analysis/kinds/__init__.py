@@ -42,6 +42,26 @@ def kind_of_model(model: Any) -> Kind:
     return next((kind for kind in KINDS if own == kind.attentions), KINDS[-1])
 
 
+def check_model(model_class: Any, architecture: str, path: str, kind: Kind) -> None:
+    """Refuse a checkpoint of a model for another kind of data.
+
+    Args:
+        model_class: of the model in the checkpoint.
+        architecture: what the checkpoint calls it.
+        path: the file.
+        kind: of the data.
+
+    Raises:
+        ValueError: names the model, and the task to give.
+    """
+    own = kind_of_model(model_class)
+    if own is not kind:
+        raise ValueError(
+            f"--path: {path} has the architecture {architecture}, of {own.models}, and the "
+            f"data is {kind.data}: give --task {own.tasks[0]} and data for it, or another model"
+        )
+
+
 def check_folder(folder: str, kind: Kind, task: str) -> None:
     """Refuse a folder with data of another kind.
 

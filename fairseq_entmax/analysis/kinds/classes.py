@@ -12,6 +12,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.kinds.base import Outcome
 from fairseq_entmax.analysis.tokens import MARK
 from fairseq_entmax.attentions import POOLING, PREMISE
+from fairseq_entmax.classification_data import class_names
 
 # Of a class, the words that the report has; those with fewer places in its texts are left out
 MOST_WORDS = 20
@@ -24,9 +25,7 @@ def label_names(task: Any) -> list[str]:
     Args:
         task: ``sentence_prediction``.
     """
-    words = task.label_dictionary
-    numbers = range(words.nspecial, words.nspecial + task.cfg.num_classes)
-    return [words[number] if number < len(words) else str(number) for number in numbers]
+    return class_names(task.label_dictionary, task.cfg.num_classes)
 
 
 def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:

@@ -3,7 +3,9 @@
 import copy
 import json
 import math
+import shutil
 from collections import defaultdict
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -20,7 +22,7 @@ from fairseq_entmax.analysis import (
     record_attention,
     summary,
 )
-from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
+from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS, label_names
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.kinds import made
 from tests.analysis.kinds.made import CLASSES
@@ -313,6 +315,42 @@ def changed_state(labelled, tmp_path, change):
 def test_a_checkpoint_that_says_too_little_is_refused(labelled, tmp_path, capsys, change, expected):
     assert changed_state(labelled, tmp_path, change) == 1
     assert expected in capsys.readouterr().err
+
+
+def test_a_language_model_is_said_to_be_one_with_the_task_to_give(
+    labelled, texts, tmp_path, capsys
+):
+    given = [str(labelled / "bin"), f"--task={CLASSES}", f"--path={texts / 'entmax15.pt'}"]
+    assert cli.main(["analyze", *given, "--cpu", f"--output={tmp_path / 'x'}"]) == 1
+    message = capsys.readouterr().err
+    assert "entmax15.pt has the architecture entmax_transformer_lm, of language models" in message
+    assert "give --task language_modeling" in message
+
+
+def test_a_model_without_a_head_left_has_none_to_measure_beside_another(labelled, tmp_path):
+    for name in ("sparse", "none"):
+        shutil.copy(labelled / "sparse.pt", tmp_path / f"{name}.pt")
+    (tmp_path / "bin").symlink_to(labelled / "bin")
+    every = ",".join(f"{layer}.{head}" for layer in range(2) for head in range(4))
+    prune = ["prune", str(tmp_path / "sparse.pt"), f"--heads=encoder-self:{every}"]
+    assert cli.main([*prune, "--output", str(tmp_path / "none.pt"), "--overwrite"]) == 0
+    found = made.analysed(tmp_path, CLASSES, ["none", "sparse"], tmp_path / "out", *made.FEW)
+    heads = [[len(one["heads"]) for one in model["attentions"]] for model in found["models"]]
+    assert heads == [[0, 0], [4, 4]]
+    assert found["models"][0]["classification"]["accuracy"] is not None
+    assert render_page(found)
+
+
+def test_words_that_fill_the_labels_up_name_no_class(labelled):
+    task = task_of(labelled)
+    labels = copy.deepcopy(task.label_dictionary)
+    assert labels.symbols.pop() == "<mask>"  # the task's
+    del labels.indices["<mask>"], labels.count[-1]
+    labels.pad_to_multiple_(8)
+    labels.add_symbol("<mask>")
+    config = SimpleNamespace(num_classes=5)
+    found = label_names(SimpleNamespace(label_dictionary=labels, cfg=config))
+    assert found == [*made.LABELS, "2", "3", "4"]
 
 
 @pytest.mark.parametrize(

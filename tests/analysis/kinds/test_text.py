@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 
 import pytest
 import torch
@@ -122,6 +123,23 @@ def test_heads_have_the_measures_that_mean_something_without_a_source(of_texts):
 def test_a_pruned_model_has_the_heads_that_are_left(of_texts):
     heads = [len(layer["heads"]) for layer in model_of(of_texts, "pruned")["attentions"]]
     assert heads == [0, 3]
+
+
+def test_a_model_without_a_head_left_has_none_to_measure_beside_another(texts, tmp_path):
+    for name in ("entmax15", "sparse"):
+        shutil.copy(texts / f"{name}.pt", tmp_path / f"{name}.pt")
+    (tmp_path / "bin").symlink_to(texts / "bin")
+    every = ",".join(f"{layer}.{head}" for layer in range(2) for head in range(4))
+    names = []
+    for name in ("entmax15", "sparse"):
+        prune = ["prune", str(tmp_path / f"{name}.pt"), f"--heads=decoder-self:{every}"]
+        assert cli.main([*prune, "--output", str(tmp_path / f"no-{name}.pt")]) == 0
+        names.append(f"no-{name}")
+    found = made.analysed(tmp_path, LM, [*names, "entmax15"], tmp_path / "out")
+    heads = [[len(one["heads"]) for one in model["attentions"]] for model in found["models"]]
+    assert heads == [[0, 0], [0, 0], [4, 4]]
+    assert all(math.isfinite(model["loss"]) for model in found["models"])
+    assert render_page(found)
 
 
 def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
