@@ -136,7 +136,9 @@ def check_loss(criterion: Any, has_adaptive_softmax: bool, ddp_backend: str | No
     stock = getattr(criterion, "stock", criterion)
     if not isinstance(stock, type):
         return
-    name = next((name for name, known in CRITERION_REGISTRY.items() if known is criterion), stock.__name__)
+    name = next(
+        (name for name, known in CRITERION_REGISTRY.items() if known is criterion), stock.__name__
+    )
     penalty = "" if stock is criterion else "_with_head_l0"
     if issubclass(stock, AdaptiveLoss):
         if not has_adaptive_softmax:
