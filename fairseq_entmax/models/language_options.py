@@ -177,7 +177,11 @@ def check_batches(args: Any) -> None:
     length = getattr(args, "tokens_per_sample", None)
     # With ``eos`` a sample is a line
     is_filled = str(getattr(args, "sample_break_mode", "eos")) != "eos"
-    if not is_filled or length is None or getattr(args, "skip_invalid_size_inputs_valid_test", 0):
+    if (
+        not is_filled
+        or length is None
+        or getattr(args, "skip_invalid_size_inputs_valid_test", False)
+    ):
         return
     names = ["max_tokens"]
     if not getattr(args, "disable_validation", False):
