@@ -1,10 +1,10 @@
 """Everything that this package changes in fairseq, in one list, made by :func:`install`.
 
 What trains and restores models acts for models of this package alone, which are known by their
-attention: beside them, other models train as in fairseq without it. What mends the search acts
-where a model gives words probability zero, whatever model it is. What protects from checkpoints
-acts for every file that fairseq loads in this process, on purpose: who opens a
-checkpoint does not know yet what is in it.
+attention: beside them, other models train as in fairseq without it. What mends the search and
+the evaluation acts where a model gives words probability zero, whatever model it is. What
+protects from checkpoints acts for every file that fairseq loads in this process, on purpose:
+who opens a checkpoint does not know yet what is in it.
 """
 
 from __future__ import annotations
@@ -41,6 +41,7 @@ from fairseq_entmax.checkpoints.literals import read_literal
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
 from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
 
 # Whose modules read plain values instead of evaluating
 PACKAGES = ("fairseq", "fairseq_cli")
@@ -52,8 +53,12 @@ LOADING = (
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
 )
-# fairseq's commands that search, and their functions that do
-COMMANDS = {"fairseq_cli.generate": "_main", "fairseq_cli.interactive": "main"}
+# Of fairseq's commands, their functions that search or evaluate, and what these become
+COMMANDS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "fairseq_cli.generate": ("_main", reporting),
+    "fairseq_cli.interactive": ("main", reporting),
+    EVALUATION: ("eval_lm", evaluate_with_zeros),
+}
 # fairseq's modules that ask NumPy for its ``compat``. Without it, sentences one by one
 # (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
 # bucketed batches end in an AttributeError of NumPy's
@@ -73,8 +78,9 @@ def install() -> None:
     _replace(SequenceGenerator, "generate", search_with_zeros)
     _replace(SequenceGeneratorWithAlignment, "generate", align_with_zeros)
     _replace(SequenceGeneratorWithAlignment, "_prepare_batch_for_alignment", fill_up)
-    for module, main in _running_commands():
-        _replace(module, main, reporting)
+    # And its evaluation of language models leaves them out
+    for module, function, change in _running_commands():
+        _replace(module, function, change)
     # For data, where NumPy no longer has what fairseq asks for
     for name in NUMPY_COMPAT:
         vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
@@ -90,8 +96,8 @@ def install() -> None:
     _replace(file_utils, "load_archive_file", _extract_within_folder)
 
 
-def _running_commands() -> Iterator[tuple[ModuleType, str]]:
-    """The modules of fairseq's commands that are there, and the names of what they call.
+def _running_commands() -> Iterator[tuple[ModuleType, str, Callable[..., Any]]]:
+    """The modules of fairseq's commands that are there, with what is changed in them.
 
     Importing one would set up logging for the whole process.
     """
@@ -99,7 +105,7 @@ def _running_commands() -> Iterator[tuple[ModuleType, str]]:
         # Under its own name, or as __main__
         name = getattr(getattr(module, "__spec__", None), "name", None)
         if name in COMMANDS:
-            yield module, COMMANDS[name]
+            yield module, *COMMANDS[name]
 
 
 def is_ours(model: nn.Module) -> bool:

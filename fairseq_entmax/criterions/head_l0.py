@@ -21,6 +21,7 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from fairseq_entmax import compat
@@ -95,7 +96,7 @@ class HeadL0Criterion(FairseqCriterion):
             cls.stock.check_options(options, gated_heads)
         penalty = read_penalty(options)
         if not gated_heads:
-            raise cls._needs_gates()
+            raise cls._needs_gates(ARCH_MODEL_REGISTRY.get(getattr(options, "arch", None)))
         penalty.check_sizes(gated_heads)
 
     def check_model(self, model: Any) -> None:
@@ -113,14 +114,17 @@ class HeadL0Criterion(FairseqCriterion):
             )
         gates = model.head_gates() if hasattr(model, "head_gates") else {}
         if not gates:
-            raise self._needs_gates()
+            raise self._needs_gates(model)
         self.penalty.check(gates)
 
     @classmethod
-    def _needs_gates(cls) -> ValueError:
+    def _needs_gates(cls, model: Any) -> ValueError:
+        attentions = getattr(model, "attentions", None)
+        there = ",".join(attentions or ATTENTIONS)
+        some = ", or some of these" if "," in there else ""
+        remedy = some if attentions else f"{some}, to an entmax_transformer"
         return ValueError(
-            f"--criterion {cls.name} needs a model with head gates: add --head-gates "
-            f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
+            f"--criterion {cls.name} needs a model with head gates: add --head-gates {there}{remedy}"
         )
 
     def forward(

@@ -38,6 +38,7 @@ from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import add_arguments, is_command_to_train, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.language_options import (
+    check_batches,
     check_cutoffs,
     check_language_options,
     check_loss,
@@ -207,13 +208,14 @@ def check_language_command(args: Namespace) -> None:
     """Check what a command line gives, before anything is made.
 
     Raises:
-        ValueError: as :func:`check_command`; the loss does not fit the model.
+        ValueError: as :func:`check_command`; the loss does not fit the model, or a sample no batch.
     """
     check_command(args, EntmaxTransformerLanguageModel)
     if is_command_to_train(args):
         criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
         has_adaptive_softmax = bool(read_cutoffs(args, "adaptive_softmax_cutoff"))
         check_loss(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
+        check_batches(args)
 
 
 def register_architectures() -> None:

@@ -8,7 +8,11 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
+from fairseq.criterions.composite_loss import CompositeLoss
+from fairseq.criterions.cross_entropy import CrossEntropyCriterion
+from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 
 from fairseq_entmax.models.config import option_name
 
@@ -119,7 +123,7 @@ def check_cutoffs(args: Any, source: Any, target: Any) -> None:
 
 
 def check_loss(criterion: Any, has_adaptive_softmax: bool, ddp_backend: str | None = None) -> None:
-    """Refuse ``adaptive_loss``, with a penalty on heads or without, where it cannot be worked out.
+    """Refuse a loss, with a penalty on heads or without, that does not fit a language model.
 
     Args:
         criterion: the class; None for one that is not known.
@@ -127,21 +131,68 @@ def check_loss(criterion: Any, has_adaptive_softmax: bool, ddp_backend: str | No
         ddp_backend: how workers are held together; None where that is not known.
 
     Raises:
-        ValueError: says which option is missing.
+        ValueError: names the loss, and what to give.
     """
     stock = getattr(criterion, "stock", criterion)
-    if not (isinstance(stock, type) and issubclass(stock, AdaptiveLoss)):
+    if not isinstance(stock, type):
         return
-    if not has_adaptive_softmax:
+    name = next(
+        (name for name, known in CRITERION_REGISTRY.items() if known is criterion), stock.__name__
+    )
+    penalty = "" if stock is criterion else "_with_head_l0"
+    if issubclass(stock, AdaptiveLoss):
+        if not has_adaptive_softmax:
+            raise ValueError(
+                f"--criterion {name} needs a model with --adaptive-softmax-cutoff, such as "
+                f"20000,60000: give it, or --criterion cross_entropy{penalty}"
+            )
+        if ddp_backend in _BACKENDS:
+            raise ValueError(
+                f"--criterion {name} does not work with --ddp-backend {ddp_backend}: give "
+                f"--ddp-backend legacy_ddp"
+            )
+    elif issubclass(stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion):
+        if has_adaptive_softmax:
+            raise ValueError(
+                f"--criterion {name} does not train a model with --adaptive-softmax-cutoff: give "
+                f"--criterion adaptive_loss{penalty}, or leave the cutoffs out"
+            )
+    elif stock.__module__.startswith("fairseq.criterions.") and stock is not CompositeLoss:
+        loss = "adaptive_loss" if has_adaptive_softmax else "cross_entropy"
         raise ValueError(
-            "--criterion adaptive_loss needs a model with --adaptive-softmax-cutoff, such as "
-            "20000,60000: give it, or --criterion cross_entropy"
+            f"--criterion {name} is not for --task language_modeling: give --criterion "
+            f"{loss}{penalty}"
         )
-    if ddp_backend in _BACKENDS:
-        raise ValueError(
-            f"--criterion adaptive_loss does not work with --ddp-backend {ddp_backend}: give "
-            f"--ddp-backend legacy_ddp"
-        )
+
+
+def check_batches(args: Any) -> None:
+    """Refuse batches that no whole sample has a place in, which fairseq leaves out in silence.
+
+    Args:
+        args: all options of ``fairseq-train``.
+
+    Raises:
+        ValueError: says how many tokens a sample has.
+    """
+    length = getattr(args, "tokens_per_sample", None)
+    # With ``eos`` a sample is a line
+    is_filled = str(getattr(args, "sample_break_mode", "eos")) != "eos"
+    if (
+        not is_filled
+        or length is None
+        or getattr(args, "skip_invalid_size_inputs_valid_test", False)
+    ):
+        return
+    names = ["max_tokens"]
+    if not getattr(args, "disable_validation", False):
+        names.append("max_tokens_valid")
+    for name in names:
+        tokens = getattr(args, name, None)
+        if isinstance(tokens, int) and tokens < length:
+            raise ValueError(
+                f"{option_name(name)} {tokens} is less than the {length} tokens of a sample: give "
+                f"{option_name(name)} {length} or more, or a smaller --tokens-per-sample"
+            )
 
 
 def _check_tied(args: Any, of_input: list[int], of_output: list[int]) -> None:

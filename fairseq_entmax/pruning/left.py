@@ -87,7 +87,12 @@ def check_heads(heads: Collection[Head], model: SavedModel) -> None:
     """
     present, name = head_counts(model), model.path
     for head in sorted(heads):
-        layers = present.get(head.attention, [])
+        if head.attention not in present:
+            raise ValueError(
+                f"{name} has no head {head}: it has no {head.attention} attention, only "
+                f"{', '.join(present)}"
+            )
+        layers = present[head.attention]
         if head.layer >= len(layers):
             raise ValueError(
                 f"{name} has no head {head}: its {head.attention} attention has {len(layers)} "

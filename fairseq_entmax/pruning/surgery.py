@@ -139,9 +139,11 @@ def _prune(
 ) -> tuple[dict[str, Any], PruningReport]:
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
+        first, *others = dict.fromkeys(attention.attention for attention in model.attentions)
+        example = f"{first}:0.3,0.5" + (f";{others[-1]}:2.1" if others else "")
         raise ValueError(
             f"{model.path} has no head gates, so no head of it is closed: name the heads to remove, "
-            f"such as --heads 'encoder-self:0.3,0.5;cross:2.1'"
+            f"such as --heads '{example}'"
         )
     check_heads(heads, model)
     if not undecided:
