@@ -5,6 +5,7 @@ from dataclasses import fields
 
 import pytest
 import torch
+from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
@@ -14,8 +15,10 @@ from fairseq.sequence_scorer import SequenceScorer
 from fairseq_entmax import kernels
 from fairseq_entmax.criterions import AdaptiveLossWithHeadL0
 from fairseq_entmax.criterions.head_l0 import AdaptiveLossWithHeadL0Options
+from fairseq_entmax.head_names import Head
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
+from fairseq_entmax.models.language_options import check_batches, check_loss
 from fairseq_entmax.models.saved import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.kernels.native.support import needs_compiler
@@ -234,6 +237,22 @@ def test_the_penalty_on_heads_goes_with_the_adaptive_loss():
     assert logged["l0_penalty"].item() == pytest.approx(penalty.item())
 
 
+def test_heads_of_an_attention_that_a_language_model_lacks_cannot_be_pruned():
+    args = Namespace(arch="entmax_transformer_lm")
+    model = build_text_model()
+    vars(args).update(vars(model.decoder.args))
+    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
+    with pytest.raises(ValueError, match="it has no encoder-self attention, only decoder-self"):
+        prune_state(state, "lm.pt", frozenset({Head("encoder-self", 0, 0)}))
+    with pytest.raises(ValueError, match=r"such as --heads 'decoder-self:0\.3,0\.5'"):
+        prune_state(state, "lm.pt")
+
+
+def test_the_message_on_missing_gates_names_the_attention_of_a_language_model():
+    with pytest.raises(ValueError, match=r"add --head-gates decoder-self$"):
+        raise AdaptiveLossWithHeadL0._needs_gates(build_text_model())
+
+
 # -- checkpoints -------------------------------------------------------------------------
 
 
@@ -301,3 +320,49 @@ def test_the_adaptive_loss_of_a_model_without_adaptive_softmax_is_refused_before
     with pytest.raises(ValueError, match="--criterion adaptive_loss needs a model with --adaptive"):
         model.check_criterion(criterion)
     build_text_model(**ADAPTIVE).check_criterion(criterion)
+
+
+@pytest.mark.parametrize(
+    ("name", "has_cutoffs", "message"),
+    [
+        (
+            "cross_entropy",
+            True,
+            "--criterion cross_entropy does not train a model with --adaptive-s",
+        ),
+        (
+            "label_smoothed_cross_entropy_with_head_l0",
+            True,
+            "give --criterion adaptive_loss_with_head_l0, or leave the cutoffs out",
+        ),
+        (
+            "adaptive_loss_with_head_l0",
+            False,
+            "--criterion adaptive_loss_with_head_l0 needs .* --criterion cross_entropy_with_head_l0",
+        ),
+        ("sentence_prediction", False, "sentence_prediction is not for --task language_modeling"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_refused_with_the_one_that_does(name, has_cutoffs, message):
+    with pytest.raises(ValueError, match=message):
+        check_loss(CRITERION_REGISTRY[name], has_cutoffs)
+
+
+@pytest.mark.parametrize("name", ["cross_entropy", "entmax_loss", "entmax_loss_with_head_l0"])
+def test_a_loss_of_all_words_fits_a_model_without_adaptive_softmax(name):
+    assert check_loss(CRITERION_REGISTRY[name], False) is None
+
+
+def test_a_batch_smaller_than_a_sample_is_refused_unless_samples_are_lines_or_may_be_skipped():
+    given = Namespace(tokens_per_sample=64, sample_break_mode="none", max_tokens=40)
+    with pytest.raises(ValueError, match="--max-tokens 40 is less than the 64 tokens of a sample"):
+        check_batches(given)
+    valid = Namespace(**{**vars(given), "max_tokens": 64, "max_tokens_valid": 63})
+    with pytest.raises(ValueError, match="--max-tokens-valid 63 is less than the 64 tokens"):
+        check_batches(valid)
+    for other in (
+        {"max_tokens": 64},
+        {"sample_break_mode": "eos"},
+        {"skip_invalid_size_inputs_valid_test": True},
+    ):
+        assert check_batches(Namespace(**{**vars(given), **other})) is None
