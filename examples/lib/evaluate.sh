@@ -2,37 +2,17 @@
 #
 # shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
-source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
-source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
-
-EXTRA_OPTIONS=''
-
-run_help() {
-    print_head_comment "$0"
+evaluate_writes() {
     cat <<TEXT
-
-  evaluate.sh [options] MAPPING
-
-$(help_on_runs)
-
-Name the run exactly as for train.sh. Writes test.hyp, test.ref, scores.txt and alpha.txt to
-the run's folder. Can be run again: what is done for the same checkpoint is skipped.
+Writes test.hyp, test.ref, scores.txt and alpha.txt to
+the run's folder.
 TEXT
 }
 
-parse_run_options "$@"
-((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
+# shellcheck source=examples/lib/evaluation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-require_commands python3 fairseq-generate sacrebleu fairseq-entmax
-hold_lock "$OUTPUT"
-checkpoint=$RUN/checkpoints/checkpoint_best.pt
-[[ -f $RUN/.train.done && -f $checkpoint ]] ||
-    die "no finished training in $RUN: run train.sh with the same options first"
-device=$(choose_device "$DEVICE")
-run=$(basename "$RUN")
-WRITING=$RUN
+begin_evaluation fairseq-entmax fairseq-generate sacrebleu
 
 # --- test.hyp, test.ref ------------------------------------------------------
 

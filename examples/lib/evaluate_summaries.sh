@@ -9,39 +9,19 @@
 #
 # shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
-source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
-source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
-
-EXTRA_OPTIONS=''
-
-run_help() {
-    print_head_comment "$0"
+evaluate_writes() {
     cat <<TEXT
-
-  evaluate.sh [options] MAPPING
-
-$(help_on_runs)
-
-Name the run exactly as for train.sh. Writes to the run's folder, for each of the test sets
+Writes to the run's folder, for each of the test sets
 (${TEST_SETS[*]}), what fairseq-generate wrote (test.generated), the summaries (test.hyp) and their
-ROUGE (test.rouge.json), and scores.txt and alpha.txt. Can be run again: what is done for the same checkpoint is skipped.
+ROUGE (test.rouge.json), and scores.txt and alpha.txt.
 TEXT
 }
 
-parse_run_options "$@"
-((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
+# shellcheck source=examples/lib/evaluation.sh
+source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-require_commands python3 fairseq-generate fairseq-entmax
 require_modules rouge_score
-hold_lock "$OUTPUT"
-checkpoint=$RUN/checkpoints/checkpoint_best.pt
-[[ -f $RUN/.train.done && -f $checkpoint ]] ||
-    die "no finished training in $RUN: run train.sh with the same options first"
-device=$(choose_device "$DEVICE")
-run=$(basename "$RUN")
-WRITING=$RUN
+begin_evaluation fairseq-entmax fairseq-generate
 
 # What the data consist of is asked of the data: they may be others than the recipe's default
 read -r units <"$OUTPUT/data-bin/units"
