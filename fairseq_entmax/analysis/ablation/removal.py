@@ -74,6 +74,11 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
     present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
     for head in sorted(heads):
         number = present.get((head.attention, head.layer))
+        if head.attention not in {attention for attention, _ in present}:
+            there = ", ".join(dict.fromkeys(attention for attention, _ in present))
+            raise ValueError(
+                f"the model has no head {head}: it has no {head.attention} attention, only {there}"
+            )
         if number is None:
             layers = sum(attention == head.attention for attention, _ in present)
             raise ValueError(

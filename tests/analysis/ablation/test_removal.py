@@ -22,6 +22,7 @@ from fairseq_entmax.analysis.ablation.removal import (
 from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_state
+from tests.language_models import build_text_model
 from tests.pruning.test_surgery import (
     ALL,
     PRENORM,
@@ -329,3 +330,8 @@ def test_markers_that_cannot_be_copied_leave_no_loss():
     samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
     with pytest.raises(ValueError, match="markers that the model cannot copy from their source"):
         Scorer(model, task, config(), samples, ["loss"]).score([])
+
+
+def test_a_head_of_an_attention_that_the_model_lacks_is_refused_with_those_it_has():
+    with pytest.raises(ValueError, match="it has no cross attention, only decoder-self"):
+        check_heads(build_text_model(), parse_heads("cross:0.0"))
