@@ -1,5 +1,5 @@
-/* Attention in float32 without its scores in memory: as many queries of one head at a time as a
- * vector has lanes, one in each.
+/* What attention in float32 is given, and attention with structure: as many queries of one head at a time as
+ * a vector has lanes, one in each, without scores in memory. Attention without structure: attention_rows.h.
  *
  * A thread takes whole heads of whole sentences, so that no sum depends on the number of threads.
  * Keys that no query of these can attend to cost nothing after they are seen.
@@ -16,9 +16,12 @@ typedef struct {
     float scale;                                /* of the scores */
     const float *epsilon;                       /* (heads,) */
     const uint8_t *padding;                     /* (sentences, keys), 1 is left out; or null */
-    const float *mask; /* (keys, queries up to a multiple of LANES), added to the scores; or null */
-    long kind;         /* of structure, see structured.h */
+    /* Added to the scores; or null. With structure (keys, queries up to a multiple of LANES), else
+     * (queries, keys) */
+    const float *mask;
+    long kind;             /* of structure, see structured.h */
     const float *strength; /* (heads,); null without structure */
+    long causal;           /* without structure: query i sees the keys up to i + keys - queries */
 } Shape;
 
 /* What a thread works on */
@@ -246,9 +249,6 @@ static inline void keep_probs(const Shape *shape, const Work *work, ivec broken,
 static void attend_forward(const Shape *shape, long sentence, long head, Matrices *query, Matrices *key,
                            Matrices *value, Matrices *output, float *probs, Work *work)
 {
-    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
-    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
-    epsilon = WHERE(without, all(1.0f), epsilon);
     Structure structure = structure_of(shape, head);
     float *q = matrix(query, sentence, head), *out = matrix(output, sentence, head);
     for (long first = 0; first < shape->queries; first += LANES) {
@@ -258,14 +258,7 @@ static void attend_forward(const Shape *shape, long sentence, long head, Matrice
         long length = list_keys(shape, sentence, first, work->listed);
         dot_listed(work->queries, shape->size, matrix(key, sentence, head), key->row, work->listed, length,
                    block->array[DISTANCES]);
-        ivec broken;
-        if (shape->kind == NO_STRUCTURE) {
-            broken = keep_listed(shape, work, first, count, length, epsilon);
-            broken |= without & has_keys(block);
-            solve(block, epsilon);
-        } else {
-            broken = map_listed(shape, work, first, count, length, &structure);
-        }
+        ivec broken = map_listed(shape, work, first, count, length, &structure);
         vec *p = block->array[POWERS];
         if (any(broken))
             for (long i = 0; i < block->length; i++) p[i] = WHERE(broken, all(NAN), p[i]);
@@ -304,7 +297,6 @@ static void see_keys(const Shape *shape, long sentence, long first, ivec *seen)
 static void attend_backward(const Shape *shape, long sentence, long head, Gradients *g, const float *probs,
                             Work *work)
 {
-    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     Block *block = &work->block;
     Structure structure = structure_of(shape, head);
     ivec *seen = shape->kind == TV && g->for_strength ? work->seen : 0;
@@ -331,10 +323,8 @@ static void attend_backward(const Shape *shape, long sentence, long head, Gradie
         load_lanes(grad + first * g->grad.row, g->grad.row, count, shape->size, 1.0f, work->outputs);
         dot_listed(work->outputs, shape->size, matrix(&g->value, sentence, head), g->value.row, work->listed,
                    block->length, block->array[GRADS]);
-        OfParameters of = {{0}, {0}};
         if (seen) see_keys(shape, sentence, first, seen);
-        if (shape->kind == NO_STRUCTURE) of.for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
-        else of = differentiate_structure(block, &structure, seen, work->listed, g->for_alpha != 0);
+        OfParameters of = differentiate_structure(block, &structure, seen, work->listed, g->for_alpha != 0);
         for (int k = 0; k < count; k++) for_alpha += of.for_epsilon[k];
         for (int k = 0; k < count; k++) for_strength += of.for_strength[k];
         vec *for_scores = block->array[SENSITIVITIES];

@@ -21,7 +21,7 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     positions_first,
 )
-from fairseq_entmax.kernels.native import library, rows, structured
+from fairseq_entmax.kernels.native import attention_rows, library, rows, structured
 from fairseq_entmax.kernels.structure import TV
 
 # For which queries the kernel is, as an error says it
@@ -50,6 +50,7 @@ class _Shape(ctypes.Structure):
         *((name, ctypes.c_void_p) for name in ("epsilon", "padding", "mask")),
         ("kind", ctypes.c_long),
         ("strength", ctypes.c_void_p),
+        ("causal", ctypes.c_long),
     )
 
 
@@ -146,7 +147,7 @@ class _Attention(torch.autograd.Function):
         if output.numel():
             shape = _shape(query, key, row_epsilon, options, kind, row_strength)
             library.check(
-                library.library().entmax_attention_forward(
+                library.library().entmax_structured_attention_forward(
                     ctypes.byref(shape),
                     *(ctypes.byref(_Matrices.of(t)) for t in (query, key, value, output)),
                     library.address(probs),
@@ -189,7 +190,7 @@ class _Attention(torch.autograd.Function):
             options = ScoreSettings(padding, mask, False, ctx.scale)
             shape = _shape(query, key, row_epsilon, options, ctx.kind, row_strength)
             library.check(
-                library.library().entmax_attention_backward(
+                library.library().entmax_structured_attention_backward(
                     ctypes.byref(shape),
                     ctypes.byref(gradients),
                     library.address(probs),
@@ -243,7 +244,7 @@ def _masked(masks: list[Tensor | None], query: Tensor) -> Tensor | None:
     return masked
 
 
-attention = attention_by(_Attention.apply, takes, TAKEN)
+attention = attention_rows.attention
 
 
 def structured_attention(

@@ -25,6 +25,7 @@
 #include "rows_f64.h"
 #include "losses.h"
 #include "attention.h"
+#include "attention_rows.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
  *
@@ -199,17 +200,106 @@ int entmax_loss_backward(const float *scores, const int64_t *target, double epsi
     return 0;
 }
 
-/* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and
- * output; probs: (sentences, heads, blocks of LANES queries, keys, LANES), null if there is no backward pass. */
+/* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and output.
+ *
+ * Without structure the work of the forward pass is cut into blocks of LANES queries, of one head after the other.
+ * numbers: (sentences, heads, queries up to a multiple of LANES), how many keys the support of each query has;
+ * kept: one for each block, null before, gets memory with the keys of its queries, int32, and their probabilities,
+ * which entmax_attention_take frees. Both are null if there is no backward pass. */
 int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
-                             float *probs, int threads)
+                             int32_t *numbers, void **kept, int threads)
+{
+    int failed = 0;
+    long blocks = up_to_lanes(shape->queries) / LANES, all_blocks = shape->sentences * shape->heads * blocks;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Rows rows;
+        failed = make_rows(&rows, shape, FORWARD_ARRAYS);
+#pragma omp for schedule(static)
+        for (long one = 0; one < all_blocks; one++) {
+            int32_t unkept[LANES];
+            long head = one / blocks;
+            if (!failed)
+                failed = attend_rows(shape, head / shape->heads, head % shape->heads, one % blocks * LANES, query, key,
+                                     value, output, numbers ? numbers + one * LANES : unkept, kept ? kept + one : 0,
+                                     &rows);
+        }
+        free_rows(&rows);
+    }
+    return failed;
+}
+
+/* Frees what entmax_attention_forward kept of its blocks, after a copy of the keys and probabilities to where each
+ * of its queries starts, if `keys` is not null. */
+int entmax_attention_take(void **kept, const int64_t *starts, long blocks, int32_t *keys, float *probs)
+{
+    for (long one = 0; one < blocks; one++) {
+        if (keys && kept[one]) {
+            int64_t start = starts[one * LANES], number = starts[(one + 1) * LANES] - start;
+            memcpy(keys + start, kept[one], number * sizeof(int32_t));
+            memcpy(probs + start, (int32_t *)kept[one] + number, number * sizeof(float));
+        }
+        free(kept[one]);
+        kept[one] = 0;
+    }
+    return 0;
+}
+
+/* The gradients, from the support. starts: where that of each query starts, of all that the forward pass counted,
+ * and where the last one ends; for_scores: as long as the support, written to. */
+int entmax_attention_backward(const Shape *shape, Gradients *gradients, const int64_t *starts, const int32_t *keys,
+                              const float *probs, float *for_scores, int threads)
+{
+    int failed = 0;
+    long heads = shape->sentences * shape->heads, blocks = up_to_lanes(shape->queries) / LANES, ranges = 1;
+    double *for_alpha = malloc((heads * blocks + 1) * sizeof(double));
+    if (!for_alpha) return 1;
+    while (heads * ranges < 2 * threads && shape->keys > 64 * ranges) ranges *= 2;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        Rows rows;
+        failed = make_rows(&rows, shape, BACKWARD_ARRAYS);
+#pragma omp for schedule(static)
+        for (long one = 0; one < heads * blocks; one++) {
+            long head = one / blocks;
+            int64_t start = starts[one * LANES];
+            int32_t numbers[LANES];
+            for (int k = 0; k < LANES; k++) numbers[k] = starts[one * LANES + k + 1] - starts[one * LANES + k];
+            if (!failed)
+                for_alpha[one] = differentiate_rows(shape, head / shape->heads, head % shape->heads,
+                                                    one % blocks * LANES, gradients, numbers, keys + start,
+                                                    probs + start, for_scores + start, &rows);
+        }
+        free_rows(&rows);
+#pragma omp for schedule(static)
+        for (long one = 0; one < heads * ranges; one++) {
+            long head = one / ranges, range = one % ranges;
+            if (!failed)
+                gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
+                                 shape->keys * (range + 1) / ranges, gradients, starts + head * blocks * LANES, keys,
+                                 probs, for_scores);
+        }
+    }
+    for (long head = 0; head < heads && gradients->for_alpha; head++) {
+        double sum = 0;
+        for (long block = 0; block < blocks; block++) sum += for_alpha[head * blocks + block];
+        gradients->for_alpha[head] = sum;
+    }
+    free(for_alpha);
+    return failed;
+}
+
+/* Attention with structure. probs: (sentences, heads, blocks of LANES queries, keys, LANES), null if there is no
+ * backward pass. */
+int entmax_structured_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value,
+                                        Matrices *output, float *probs, int threads)
 {
     int failed = 0;
     long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Work work;
-        failed = make_work(&work, shape, shape->kind == NO_STRUCTURE ? FORWARD_ARRAYS : STRUCTURED_ARRAYS);
+        failed = make_work(&work, shape, STRUCTURED_ARRAYS);
 #pragma omp for schedule(static)
         for (long one = 0; one < shape->sentences * shape->heads; one++)
             if (!failed)
@@ -220,7 +310,7 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
     return failed;
 }
 
-int entmax_attention_backward(const Shape *shape, Gradients *gradients, const float *probs, int threads)
+int entmax_structured_attention_backward(const Shape *shape, Gradients *gradients, const float *probs, int threads)
 {
     int failed = 0;
     long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;

@@ -46,6 +46,22 @@ static inline int any(ivec mask)
     return found;
 }
 
+/* A bit for each lane in which the mask is set */
+#if LANES == 16 && defined(__AVX512DQ__)
+static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i)mask); }
+#elif LANES == 8 && defined(__AVX2__)
+static inline unsigned bits_of(ivec mask) { return _mm256_movemask_ps((__m256)mask); }
+#elif LANES == 4 && defined(__SSE2__)
+static inline unsigned bits_of(ivec mask) { return _mm_movemask_ps((__m128)mask); }
+#else
+static inline unsigned bits_of(ivec mask)
+{
+    unsigned bits = 0;
+    for (int k = 0; k < LANES; k++) bits |= (unsigned)(mask[k] != 0) << k;
+    return bits;
+}
+#endif
+
 /* --- logarithm and exponential to the base 2 -------------------------------------------------
  *
  * The polynomials have the least relative error in float64 on their intervals, found by Lawson's

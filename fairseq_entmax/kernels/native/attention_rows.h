@@ -1,0 +1,460 @@
+/* Attention in float32 whose cost beside one product of queries and keys is that of the support.
+ *
+ * Scores of LANES queries of a head are rows. Each row keeps the keys that can have a probability, less of
+ * them as bounds on its threshold rise; what is left goes into lanes and is solved there (block.h). From the
+ * probabilities on everything is lists: the keys of the support of each query and their probabilities. They
+ * are what the backward pass needs, in which there is no product of all queries with all keys.
+ *
+ * Blocks of queries are shared among threads in the forward pass, and for the gradients of queries; for those
+ * of keys and values it is ranges of keys, each key's queries in their order. No sum depends on the number
+ * of threads.
+ */
+
+/* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
+#define PANELS 2
+#define TOGETHER (LANES == 16 ? 8 : 4)
+/* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
+#define MOST_PASSES 3
+#define WORTH 8
+
+/* What a thread works on. Rows have `row` numbers, a multiple of LANES. */
+typedef struct {
+    Block block;
+    float *packed;  /* panels of LANES keys: number c of each of them side by side */
+    float *queries; /* (LANES, width), scaled; in the backward pass the gradients of outputs */
+    float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
+    int32_t *places;  /* (LANES, row): which of the packed keys they are of */
+    int32_t *visible; /* (keys,): the keys that are packed */
+    int32_t *keys;    /* (LANES * keys,): the support of the queries */
+    float *probs;
+    long row, width, number; /* number: of packed keys */
+    long packed_one;         /* of which sentence and head; -1 at the start */
+} Rows;
+
+static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
+
+static int make_rows(Rows *rows, const Shape *shape, int arrays)
+{
+    long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
+    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1};
+    rows->block = make_block(keys + LANES, arrays);
+    rows->packed = aligned_alloc(sizeof(vec), (keys + LANES) * width * sizeof(float));
+    rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
+    rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
+    rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
+    rows->visible = malloc((shape->keys + 1) * sizeof(int32_t));
+    rows->keys = malloc(LANES * rows->row * sizeof(int32_t));
+    rows->probs = malloc(LANES * rows->row * sizeof(float));
+    return !(rows->block.memory && rows->packed && rows->queries && rows->rows && rows->places && rows->visible &&
+             rows->keys && rows->probs);
+}
+
+static void free_rows(Rows *rows)
+{
+    free(rows->block.memory);
+    free(rows->packed);
+    free(rows->queries);
+    free(rows->rows);
+    free(rows->places);
+    free(rows->visible);
+    free(rows->keys);
+    free(rows->probs);
+}
+
+static inline vec vec_at(const float *numbers) { return *(const given_vec *)numbers; }
+
+static inline float sum_of(vec numbers)
+{
+    float sum = 0;
+    for (int k = 0; k < LANES; k++) sum += numbers[k];
+    return sum;
+}
+
+/* --- scores -------------------------------------------------------------------------------- */
+
+/* The keys of a sentence and head that are not padding, as a product reads them */
+static void pack_keys(Rows *rows, const Shape *shape, long sentence, const float *keys, long stride)
+{
+    const uint8_t *padding = shape->padding ? shape->padding + sentence * shape->keys : 0;
+    rows->number = 0;
+    for (long j = 0; j < shape->keys; j++)
+        if (!padding || !padding[j]) rows->visible[rows->number++] = j;
+    long end = up_to_lanes(rows->number);
+    for (long first = 0; first < end; first += LANES) {
+        float *panel = rows->packed + first * shape->size;
+        const float *row[LANES];
+        for (int k = 0; k < LANES; k++) row[k] = keys + rows->visible[smaller(first + k, rows->number - 1)] * stride;
+        long c = 0;
+        for (; c + LANES <= shape->size; c += LANES) {
+            vec square[LANES];
+            for (int k = 0; k < LANES; k++) square[k] = vec_at(row[k] + c);
+            turn(square);
+            for (int k = 0; k < LANES; k++) *(vec *)(panel + (c + k) * LANES) = square[k];
+        }
+        for (; c < shape->size; c++)
+            for (int k = 0; k < LANES; k++) panel[c * LANES + k] = row[k][c];
+    }
+}
+
+/* Rows of `size` numbers, missing ones and what is behind them 0 */
+static void copy_rows(const float *from, long stride, int count, long size, float scale, float *to, long width)
+{
+    memset(to, 0, LANES * width * sizeof(float));
+    for (int k = 0; k < count; k++)
+        for (long c = 0; c < size; c++) to[k * width + c] = from[k * stride + c] * scale;
+}
+
+/* Scores of the queries with the first `number` packed keys */
+static void multiply(const Rows *rows, int count, long size, long number)
+{
+    for (long first = 0; first < number; first += PANELS * LANES)
+        for (int query = 0; query < count; query += TOGETHER) {
+            const float *panel[PANELS], *q = rows->queries + query * rows->width;
+            vec sums[PANELS][TOGETHER] = {{{0}}};
+            for (int p = 0; p < PANELS; p++) panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
+            for (long c = 0; c < size; c++)
+                for (int i = 0; i < TOGETHER; i++) {
+                    vec number_c = all(q[i * rows->width + c]);
+                    for (int p = 0; p < PANELS; p++) sums[p][i] += *(const vec *)(panel[p] + c * LANES) * number_c;
+                }
+            for (int p = 0; p < PANELS && first + p * LANES < number; p++)
+                for (int i = 0; i < TOGETHER; i++)
+                    *(vec *)(rows->rows + (query + i) * rows->row + first + p * LANES) = sums[p][i];
+        }
+}
+
+/* How many packed keys there are up to the last that a query from `first` on sees */
+static long count_seen(const Rows *rows, const Shape *shape, long first, int count)
+{
+    long last = shape->keys - 1;
+    if (shape->causal) last = smaller(last, first + count - 1 + shape->keys - shape->queries);
+    if (shape->mask) {
+        long seen = -1;
+        for (int k = 0; k < count; k++) {
+            const float *mask = shape->mask + (first + k) * shape->keys;
+            long end = last;
+            while (end > seen && mask[end] == -INFINITY) end--;
+            seen = end > seen ? end : seen;
+        }
+        last = seen;
+    }
+    long number = smaller(rows->number, last + 1);
+    while (number > 0 && rows->visible[number - 1] > last) number--;
+    return number;
+}
+
+/* Adds the mask to a row of scores; what it leaves out is -infinity, also where the score is NaN */
+static void mask_row(const Rows *rows, const Shape *shape, long query, long number, float *row)
+{
+    if (shape->mask) {
+        const float *mask = shape->mask + query * shape->keys;
+        if (rows->number == shape->keys) {
+            for (long i = 0; i < number; i++) row[i] = mask[i] == -INFINITY ? -INFINITY : row[i] + mask[i];
+        } else {
+            for (long i = 0; i < number; i++) {
+                float added = mask[rows->visible[i]];
+                row[i] = added == -INFINITY ? -INFINITY : row[i] + added;
+            }
+        }
+    }
+    if (shape->causal) {
+        long last = query + shape->keys - shape->queries, end = number;
+        while (end > 0 && rows->visible[end - 1] > last) row[--end] = -INFINITY;
+    }
+    for (long i = number; i < up_to_lanes(number); i++) row[i] = -INFINITY;
+}
+
+/* The largest of a row of whole vectors; infinity where it has that, or NaN */
+static inline float top_of_row(const float *row, long number)
+{
+    vec top[4];
+    ivec broken = {0};
+    long i = 0;
+    for (int t = 0; t < 4; t++) top[t] = all(-INFINITY);
+    for (; i + 4 * LANES <= number; i += 4 * LANES)
+        for (int t = 0; t < 4; t++) {
+            vec x = *(const vec *)(row + i + t * LANES);
+            broken |= x != x;
+            top[t] = greater(x, top[t]);
+        }
+    for (; i < number; i += LANES) {
+        vec x = *(const vec *)(row + i);
+        broken |= x != x;
+        top[0] = greater(x, top[0]);
+    }
+    vec all_tops = greater(greater(top[0], top[1]), greater(top[2], top[3]));
+    float largest = -INFINITY;
+    for (int k = 0; k < LANES; k++) largest = all_tops[k] > largest ? all_tops[k] : largest;
+    return any(broken) ? INFINITY : largest;
+}
+
+/* --- which keys can have a probability ------------------------------------------------------ */
+
+/* Keeps of `number` values, less `origin`, those above `least`, and their places: given, or from 0 on. Writes up
+ * to a vector behind them. What is read may be where it is written to. Returns how many, and their sum. */
+static inline long keep_places(const float *values, const int32_t *given, long number, float origin, float least,
+                              float *kept, int32_t *places, float *sum)
+{
+    long count = 0;
+    vec total = {0};
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    for (long i = 0; i < number; i += LANES) {
+        vec value = vec_at(values + i) - origin;
+        ivec place;
+        if (given) memcpy(&place, given + i, sizeof place);
+        else place = lane + (int32_t)i;
+        ivec is_kept = (value > least) & (lane < (int32_t)smaller(number - i, LANES));
+        unsigned bits = bits_of(is_kept);
+        total += ZERO_UNLESS(is_kept, value);
+#if LANES == 16 && defined(__AVX512F__)
+        _mm512_storeu_ps(kept + count, _mm512_maskz_compress_ps(bits, (__m512)value));
+        _mm512_storeu_si512(places + count, _mm512_maskz_compress_epi32(bits, (__m512i)place));
+        count += __builtin_popcount(bits);
+#else
+        for (; bits; bits &= bits - 1) {
+            int k = __builtin_ctz(bits);
+            kept[count] = value[k];
+            places[count++] = place[k];
+        }
+#endif
+    }
+    *sum = sum_of(total);
+    return count;
+}
+
+/* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
+ * score, nor below that of any m keys at which the mean of their u is m^-epsilon (power means). Returns which
+ * rows have NaN or infinity. */
+static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
+{
+    float sums[LANES] = {0}, least = -1.0f / epsilon[0];
+    int32_t *counts = rows->block.counts;
+    ivec broken = {0};
+    long before = 0, left = 0;
+    memset(counts, 0, sizeof rows->block.counts);
+    for (int k = 0; k < count; k++) {
+        float *row = rows->rows + k * rows->row;
+        float top = top_of_row(row, up_to_lanes(number));
+        broken[k] = top == INFINITY ? -1 : 0;
+        if (broken[k] || top == -INFINITY) continue;
+        counts[k] = keep_places(row, 0, number, top, least, row, rows->places + k * rows->row, sums + k);
+        left += counts[k];
+    }
+    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
+        vec m = all(1.0f), mean;
+        for (int k = 0; k < count; k++) m[k] = counts[k] > 0 ? counts[k] : 1.0f;
+        for (int k = 0; k < LANES; k++) mean[k] = sums[k] / m[k];
+        /* A little lower than it is, for rounding */
+        vec bound = mean - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+        before = left, left = 0;
+        for (int k = 0; k < count; k++) {
+            float *row = rows->rows + k * rows->row;
+            int32_t *places = rows->places + k * rows->row;
+            if (bound[k] > least) counts[k] = keep_places(row, places, counts[k], 0.0f, bound[k], row, places, sums + k);
+            left += counts[k];
+        }
+    }
+    return broken;
+}
+
+/* Rows into the lanes of an array of the block, those shorter than the longest with `nothing` behind them */
+static void rows_to_lanes(Rows *rows, float *from, float nothing, int array)
+{
+    Block *block = &rows->block;
+    block->length = 0;
+    for (int k = 0; k < LANES; k++)
+        if (block->counts[k] > block->length) block->length = block->counts[k];
+    long end = up_to_lanes(block->length);
+    for (int k = 0; k < LANES; k++)
+        for (long i = block->counts[k]; i < end; i++) from[k * rows->row + i] = nothing;
+    for (long first = 0; first < end; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = *(vec *)(from + k * rows->row + first);
+        turn(square);
+        for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
+    }
+}
+
+static void lanes_to_rows(const Rows *rows, int array, float *to)
+{
+    for (long first = 0; first < rows->block.length; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = rows->block.array[array][first + k];
+        turn(square);
+        for (int k = 0; k < LANES; k++) *(vec *)(to + k * rows->row + first) = square[k];
+    }
+}
+
+/* --- forward ------------------------------------------------------------------------------- */
+
+/* out = the sum of weights[i] y[keys[i]], rows of `size` numbers */
+static inline void mix_row(const float *weights, const int32_t *keys, long number, const float *y, long stride,
+                           long size, float *restrict out)
+{
+    long c = 0;
+    for (; c + 4 * LANES <= size; c += 4 * LANES) {
+        vec sum[4] = {{0}};
+        for (long i = 0; i < number; i++) {
+            const float *row = y + keys[i] * stride + c;
+            for (int t = 0; t < 4; t++) sum[t] += weights[i] * vec_at(row + t * LANES);
+        }
+        for (int t = 0; t < 4; t++) *(given_vec *)(out + c + t * LANES) = sum[t];
+    }
+    for (; c + LANES <= size; c += LANES) {
+        vec sum = {0};
+        for (long i = 0; i < number; i++) sum += weights[i] * vec_at(y + keys[i] * stride + c);
+        *(given_vec *)(out + c) = sum;
+    }
+    for (; c < size; c++) {
+        float sum = 0;
+        for (long i = 0; i < number; i++) sum += weights[i] * y[keys[i] * stride + c];
+        out[c] = sum;
+    }
+}
+
+/* The support of the queries of a block, from `first` on. Returns how many keys it has, of all of them. */
+static long find_support(Rows *rows, const Shape *shape, long first, int count, vec epsilon, int32_t *numbers)
+{
+    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
+    long number = count_seen(rows, shape, first, count), found = 0;
+    multiply(rows, count, shape->size, number);
+    for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
+    ivec broken = keep_rows(rows, count, number, epsilon);
+    broken |= without & has_keys(&rows->block);
+    rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
+    solve(&rows->block, epsilon);
+    lanes_to_rows(rows, POWERS, rows->rows);
+    for (int k = 0; k < count; k++) {
+        int32_t *keys = rows->keys + found;
+        float sum;
+        if (broken[k]) {
+            for (long j = 0; j < shape->keys; j++) keys[j] = j, rows->probs[found + j] = NAN;
+            numbers[k] = shape->keys;
+        } else {
+            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k], 0.0f,
+                                    0.0f, rows->probs + found, keys, &sum);
+            for (long i = 0; i < numbers[k]; i++) keys[i] = rows->visible[keys[i]];
+        }
+        found += numbers[k];
+    }
+    return found;
+}
+
+/* The outputs of a block of queries; `kept`, if not null, gets their support. Returns 1 where there is no memory. */
+static int attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
+                       Matrices *value, Matrices *output, int32_t *numbers, void **kept, Rows *rows)
+{
+    int count = smaller(shape->queries - first, LANES);
+    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    const float *values = matrix(value, sentence, head);
+    float *out = matrix(output, sentence, head);
+    if (rows->packed_one != sentence * shape->heads + head)
+        pack_keys(rows, shape, sentence, matrix(key, sentence, head), key->row);
+    rows->packed_one = sentence * shape->heads + head;
+    copy_rows(matrix(query, sentence, head) + first * query->row, query->row, count, shape->size, shape->scale,
+              rows->queries, rows->width);
+    long found = find_support(rows, shape, first, count, epsilon, numbers);
+    for (long k = 0, start = 0; k < count; start += numbers[k], k++)
+        mix_row(rows->probs + start, rows->keys + start, numbers[k], values, value->row, shape->size,
+                out + (first + k) * output->row);
+    if (!kept) return 0;
+    *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
+    if (!*kept) return 1;
+    memcpy(*kept, rows->keys, found * sizeof(int32_t));
+    memcpy((int32_t *)*kept + found, rows->probs, found * sizeof(float));
+    return 0;
+}
+
+/* --- backward ------------------------------------------------------------------------------ */
+
+/* out[i] = row y[keys[i]], rows of `size` numbers with zeros behind them up to a multiple of LANES in `row` alone */
+static inline void dot_rows(const float *row, const int32_t *keys, long number, const float *y, long stride, long size,
+                            float *restrict out)
+{
+    for (long first = 0; first < number; first += LANES) {
+        vec sums[LANES];
+        float rest[LANES] = {0};
+        for (int t = 0; t < LANES; t++) {
+            const float *other = y + keys[smaller(first + t, number - 1)] * stride;
+            vec sum = {0};
+            long c = 0;
+            for (; c + LANES <= size; c += LANES) sum += *(const vec *)(row + c) * vec_at(other + c);
+            for (; c < size; c++) rest[t] += row[c] * other[c];
+            sums[t] = sum;
+        }
+        turn(sums);
+        vec total = vec_at(rest);
+        for (int t = 0; t < LANES; t++) total += sums[t];
+        *(given_vec *)(out + first) = total;
+    }
+}
+
+/* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
+ * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`. */
+static double differentiate_rows(const Shape *shape, long sentence, long head, long first, const Gradients *g,
+                                 const int32_t *numbers, const int32_t *keys, const float *probs, float *for_scores,
+                                 Rows *rows)
+{
+    int count = smaller(shape->queries - first, LANES);
+    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    Block *block = &rows->block;
+    const float *values = matrix(&g->value, sentence, head), *all_keys = matrix(&g->key, sentence, head);
+    float *for_query = matrix(&g->for_query, sentence, head), *grads = (float *)rows->places;
+    copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
+              rows->queries, rows->width);
+    memset(block->counts, 0, sizeof block->counts);
+    for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
+        block->counts[k] = numbers[k];
+        memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
+        dot_rows(rows->queries + k * rows->width, keys + start, numbers[k], values, g->value.row, shape->size,
+                 grads + k * rows->row);
+    }
+    rows_to_lanes(rows, rows->rows, 0.0f, PROBS);
+    rows_to_lanes(rows, grads, 0.0f, GRADS);
+    vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
+    for (long i = 0; i < block->length; i++) block->array[SENSITIVITIES][i] *= shape->scale;
+    lanes_to_rows(rows, SENSITIVITIES, rows->rows);
+    double sum = 0;
+    for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
+        memcpy(for_scores + start, rows->rows + k * rows->row, numbers[k] * sizeof(float));
+        mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, shape->size,
+                for_query + (first + k) * g->for_query.row);
+        sum += for_epsilon[k];
+    }
+    return sum;
+}
+
+/* to += weight from, rows of `size` numbers */
+static inline void add_row(float weight, const float *restrict from, long size, float *restrict to)
+{
+    long c = 0;
+    for (; c + LANES <= size; c += LANES) *(given_vec *)(to + c) += weight * vec_at(from + c);
+    for (; c < size; c++) to[c] += weight * from[c];
+}
+
+/* The gradients of the keys and values from `low` to before `high` of a head. starts: where the support of each
+ * query begins, and where that of the last ends. */
+static void gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
+                             const int64_t *starts, const int32_t *keys, const float *probs, const float *for_scores)
+{
+    const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
+    float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
+    for (long j = low; j < high; j++) {
+        memset(for_key + j * g->for_key.row, 0, shape->size * sizeof(float));
+        memset(for_value + j * g->for_value.row, 0, shape->size * sizeof(float));
+    }
+    for (long query = 0; query < shape->queries; query++) {
+        int64_t i = starts[query], end = starts[query + 1];
+        for (int64_t above = low > 0 ? end : i; i < above;) { /* keys rise */
+            int64_t middle = i + (above - i) / 2;
+            if (keys[middle] < low) i = middle + 1;
+            else above = middle;
+        }
+        for (; i < end && keys[i] < high; i++) {
+            add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
+            add_row(probs[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
+        }
+    }
+}
