@@ -47,27 +47,27 @@ class _Kept:
     """What the forward pass keeps for the backward pass, before it is known how much that is."""
 
     def __init__(self, query: Tensor) -> None:
-        blocks = query.size(0) * query.size(1) * _blocks(query)
-        self.numbers = torch.zeros(blocks * library.lanes(), dtype=torch.int32)
-        self._pointers = (ctypes.c_void_p * max(blocks, 1))()
-        self._blocks = blocks
-
-    def address(self) -> int:
-        return ctypes.addressof(self._pointers)
+        self._blocks = query.size(0) * query.size(1) * _blocks(query)
+        self._pointers = (ctypes.c_void_p * max(self._blocks, 1))()
+        self.starts = torch.zeros(self._blocks * library.lanes() + 1, dtype=torch.int64)
+        self.address = ctypes.addressof(self._pointers)
 
     def take(self) -> tuple[Tensor, Tensor, Tensor]:
         """Where each query starts, the keys and the probabilities; what the library has is freed."""
-        take = library.library().entmax_attention_take
         try:
-            starts = torch.zeros(self.numbers.numel() + 1, dtype=torch.int64)
-            torch.cumsum(self.numbers, 0, out=starts[1:])
-            total = int(starts[-1])
+            total = int(self.starts[-1])
             keys = torch.empty(total, dtype=torch.int32)
             probs = torch.empty(total, dtype=torch.float32)
-            take(self.address(), starts.data_ptr(), self._blocks, keys.data_ptr(), probs.data_ptr())
-        finally:
-            take(self.address(), None, self._blocks, None, None)
-        return starts, keys, probs
+        except RuntimeError:  # as torch says that there is no memory
+            self.drop()
+            raise
+        library.library().entmax_attention_take(
+            self.address, self.starts.data_ptr(), self._blocks, keys.data_ptr(), probs.data_ptr()
+        )
+        return self.starts, keys, probs
+
+    def drop(self) -> None:
+        library.library().entmax_attention_take(self.address, None, self._blocks, None, None)
 
 
 class _Attention(torch.autograd.Function):
@@ -91,12 +91,12 @@ class _Attention(torch.autograd.Function):
             failed = library.library().entmax_attention_forward(
                 ctypes.byref(shape),
                 *matrices,
-                None if kept is None else kept.numbers.data_ptr(),
-                None if kept is None else kept.address(),
+                None if kept is None else kept.starts.data_ptr(),
+                None if kept is None else kept.address,
                 _threads(query, key),
             )
             if failed and kept is not None:
-                kept.take()
+                kept.drop()
             library.check(failed)
         ctx.scale = options.scale
         if kept is not None:

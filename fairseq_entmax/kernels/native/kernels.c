@@ -203,11 +203,11 @@ int entmax_loss_backward(const float *scores, const int64_t *target, double epsi
 /* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and output.
  *
  * Without structure the work of the forward pass is cut into blocks of LANES queries, of one head after the other.
- * numbers: (sentences, heads, queries up to a multiple of LANES), how many keys the support of each query has;
- * kept: one for each block, null before, gets memory with the keys of its queries, int32, and their probabilities,
- * which entmax_attention_take frees. Both are null if there is no backward pass. */
+ * starts: (sentences, heads, queries up to a multiple of LANES) and one more, where the support of each query starts
+ * and that of the last ends; kept: one for each block, null before, gets memory with the keys of its queries, int32,
+ * and their probabilities, which entmax_attention_take frees. Both are null if there is no backward pass. */
 int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
-                             int32_t *numbers, void **kept, int threads)
+                             int64_t *starts, void **kept, int threads)
 {
     int failed = 0;
     long blocks = up_to_lanes(shape->queries) / LANES, all_blocks = shape->sentences * shape->heads * blocks;
@@ -217,15 +217,17 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
         failed = make_rows(&rows, shape, FORWARD_ARRAYS);
 #pragma omp for schedule(static)
         for (long one = 0; one < all_blocks; one++) {
-            int32_t unkept[LANES];
+            int32_t numbers[LANES] = {0};
             long head = one / blocks;
             if (!failed)
                 failed = attend_rows(shape, head / shape->heads, head % shape->heads, one % blocks * LANES, query, key,
-                                     value, output, numbers ? numbers + one * LANES : unkept, kept ? kept + one : 0,
-                                     &rows);
+                                     value, output, numbers, kept ? kept + one : 0, &rows);
+            for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = numbers[k];
         }
         free_rows(&rows);
     }
+    if (starts) starts[0] = 0;
+    for (long query = 0; query < all_blocks * LANES && starts; query++) starts[query + 1] += starts[query];
     return failed;
 }
 

@@ -43,6 +43,7 @@ class _Loaded(NamedTuple):
     path: Path
 
 
+@functools.cache
 def lanes() -> int:
     """How many rows are computed side by side in float32."""
     return int(library().entmax_lanes())
