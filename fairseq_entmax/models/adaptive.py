@@ -227,7 +227,8 @@ class AdaptiveModel(nn.Module):
             )
         for attention, number, layer in layers:
             give_heads(layer, attention, options.build_heads(attention, number, generator))
-        self._share_parameters()
+        with compat.stopping_command():
+            self._share_parameters()
         self.attention_options = options
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
