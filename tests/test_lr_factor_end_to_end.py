@@ -59,6 +59,19 @@ def test_a_training_with_another_factor_goes_on_from_the_same_values(
                 assert new[name][attention][layer] == pytest.approx(heads, abs=2e-6)
 
 
+@pytest.mark.parametrize("factor", ["0.001", "100"])
+def test_half_precision_holds_what_is_learned(data, tmp_path, factor):
+    half = ("--memory-efficient-fp16", f"--alpha-lr-factor={factor}")
+    train(data, tmp_path, *MAPPINGS, *half, "--max-update=6")
+    expected = lines(tmp_path, "alpha")[-1]["alpha"]
+    assert all(1 <= value <= 2 for value in alphas(expected))
+    shown = run("fairseq-entmax", "alpha", "--json", tmp_path / "checkpoint_last.pt").stdout
+    for row in json.loads(shown):
+        if "alpha" in row["learned_heads"]:
+            heads = expected[row["attention"]][str(row["layer"])]
+            assert row["alpha"] == pytest.approx(heads, abs=2e-6)
+
+
 def test_the_table_the_hub_and_the_analysis_show_the_values_of_the_record(data, fast, tmp_path):
     checkpoint = fast / "checkpoint_last.pt"
     expected = lines(fast, "alpha")[-1]["alpha"]
