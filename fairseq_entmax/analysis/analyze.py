@@ -47,6 +47,9 @@ from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
 
+# How sentences were chosen that stand in --sentences
+ASKED = "asked"
+
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
@@ -109,11 +112,12 @@ class Study(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What one pass over the data gives: one collector a model, and whose maps to keep."""
+    """What one pass over the data gives: one collector a model, and whose maps to keep, and why."""
 
     collectors: list[ModelCollector]
     counts: DataCounts
     sentences: list[int]
+    chosen: dict[str, Any]
 
 
 def analyse(
@@ -190,7 +194,10 @@ def record(study: Study) -> Recorded:
         if chosen is not None:
             outcomes = [one.outcome for one in collectors]
             different = torch.stack(differences).mean(dim=0)
-            kind.offer(chosen, sample, different, lengths, outcomes)
+            source = batch.source
+            rows = zip(source.tokens, source.real, strict=True)
+            texts = [tokens[real].tolist() for tokens, real in rows]
+            kind.offer(chosen, sample, different, lengths, texts, outcomes)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     wanted = (study.sentences or []) if chosen is None else chosen.sentences()
@@ -202,7 +209,8 @@ def record(study: Study) -> Recorded:
             "to show" if chosen is not None else "of --sentences",
             len(sentences),
         )
-    return Recorded(collectors, counts, sentences)
+    how = {"by": ASKED} if chosen is None else chosen.how()
+    return Recorded(collectors, counts, sentences, how)
 
 
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
@@ -255,6 +263,7 @@ def written(
         "numbers": [],
         "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
+        "chosen": recorded.chosen,
         "maps": maps_of(
             study.datasets,
             recorded.sentences,

@@ -66,8 +66,8 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--sentences",
         metavar="N,…",
         help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} whose heads differ most; of classifiers {MAPS} different texts of all labels, some "
-        "of them classified wrongly)",
+        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most; of "
+        f"classifiers {MAPS} different texts of all labels, some of them classified wrongly)",
     )
     group.add_argument(
         "--conllu",
