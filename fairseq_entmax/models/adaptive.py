@@ -366,11 +366,20 @@ class AdaptiveModel(nn.Module):
     def _share_parameters(self) -> None:
         """Make mappings use one parameter together, as far as they say they reach."""
         shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
+        factors: dict[tuple[type[Mapping], str], float] = {}
         for attention, _, module in attention_modules(self):
             mapping = module.mapping
             if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
                 continue
             group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
+            if mapping.learned:
+                factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
+                if factor != mapping.lr_factor:
+                    raise ValueError(
+                        f"{type(mapping).__name__} shares what it learns with the whole {group}, and "
+                        f"has lr_factor={factor:g} in one layer and {mapping.lr_factor:g} in another: "
+                        f"give all of them the same"
+                    )
             for name, parameter in list(mapping.named_parameters()):
                 first = shared.setdefault((type(mapping), group, name), parameter)
                 if first.shape != parameter.shape:
