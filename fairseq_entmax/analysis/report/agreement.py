@@ -143,11 +143,15 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
         if not own:
             continue
         parts = [f"{one.measure} {_verdict(one)} ({number_text(one)})" for one in own]
+        inner = [one for one in found if one[:2] == (model, score) and one.heads == WITHIN]
+        within = ", ".join(f"{one.measure} {number_text(one)}" for one in inner)
         sentences.append(
-            f"{model}, {own[0].number} heads removed one at a time: by what the {score} loses, "
-            f"{'; '.join(parts)}. {_warning(own)}".strip()
+            f"{model}, {own[0].number} heads removed one at a time, ranked by how much worse the "
+            f"{score} is without each: {'; '.join(parts)}. "
+            + (f"Among heads of one layer: {within}. " if within else "")
+            + _warning(own)
         )
-    return sentences
+    return [sentence.strip() for sentence in sentences]
 
 
 def number_text(one: Correlation) -> str:
@@ -160,12 +164,12 @@ def number_text(one: Correlation) -> str:
 
 def _verdict(one: Correlation) -> str:
     if one.low is None or one.high is None or one.low <= 0 <= one.high:
-        return "cannot be told from a measure that ranks heads by chance"
+        return "cannot be told from a ranking by chance"
     if one.high < 0:
-        return "ranks heads the other way round"
+        return "ranks them the other way round"
     if one.value >= CLOSE:
-        return "ranks heads much as this does"
-    return "goes with it in part" if one.value >= PARTLY else "goes with it weakly"
+        return "ranks them much like this"
+    return "does so in part" if one.value >= PARTLY else "does so weakly"
 
 
 def _warning(own: Sequence[Correlation]) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures import importance_measures
 from fairseq_entmax.analysis.start_and_end import StartAndEnd, rank_correlation
+from fairseq_entmax.analysis.summary import missing_records
 
 Row = dict[str, Any]
 
@@ -82,14 +83,6 @@ def courses(analysis: dict[str, Any]) -> list[Row]:
         of each; in ``text`` what that means, or why there is none.
     """
     return [row for number, model in enumerate(analysis["models"]) for row in _of(number, model)]
-
-
-def missing_records(model: dict[str, Any]) -> list[str]:
-    """The values that heads of a model learned, and of which the document has no course."""
-    learned = [
-        name for layer in model["attentions"] if layer["heads"] for name in layer["learned"]
-    ]
-    return [name for name in dict.fromkeys(learned) if name not in model["records"]]
 
 
 def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:

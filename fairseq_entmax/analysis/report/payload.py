@@ -25,6 +25,8 @@ from fairseq_entmax.head_names import Head
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
+# Of scores of ablate; any other has its own name
+_TITLES = {"loss": "Loss", "bleu": "BLEU", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
 
@@ -58,8 +60,8 @@ def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
     return [
         Number(
             f"ablation-{score}",
-            f"{score} without it",
-            f"the change of the {score} where the head alone is removed (fairseq-entmax ablate), "
+            f"{_TITLES.get(score, score)} without it",
+            f"the change of {_TITLES.get(score, score)} where the head alone is removed (fairseq-entmax ablate), "
             f"{'above' if score == agreement.LOSS else 'below'} 0 where the model is worse without",
             ("ablation", score),
             is_main=True,
