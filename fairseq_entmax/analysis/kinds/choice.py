@@ -91,7 +91,12 @@ class VariedTexts:
         def rank(one: _Kept) -> tuple[Any, ...]:
             # Of those that are not typical the nearest
             is_typical = typical.quarter(one.length) is not None
-            return not is_typical, () if is_typical else typical.distance(one.length), -one[0], -one[1]
+            return (
+                not is_typical,
+                () if is_typical else typical.distance(one.length),
+                -one[0],
+                -one[1],
+            )
 
         ranked = sorted(texts.values(), key=rank)
         wrong = _by_label(one for one in ranked if one.is_wrong)

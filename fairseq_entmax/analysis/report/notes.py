@@ -127,5 +127,7 @@ def _meaning(compared: StartAndEnd) -> str:
             f"heads are learned only in part."
         )
     if value > -LEFT:
-        return f"Little of the order in which {name} was drawn is left: its differences are learned."
+        return (
+            f"Little of the order in which {name} was drawn is left: its differences are learned."
+        )
     return f"The order of {name} has turned round: heads that started high ended low."

@@ -26,7 +26,13 @@ DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Of scores of ablate; any other has its own name
-_TITLES = {"loss": "Loss", "bleu": "BLEU", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+_TITLES = {
+    "loss": "Loss",
+    "bleu": "BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
 
@@ -164,8 +170,7 @@ def _removed(
     scores = ablation.scores if ablation else {}
     found = {one.place[1]: scores.get(one.place[1], {}).get(place) for one in measures}
     return {
-        name: None if own is None else rounded(own["change"], DIGITS)
-        for name, own in found.items()
+        name: None if own is None else rounded(own["change"], DIGITS) for name, own in found.items()
     }
 
 

@@ -105,7 +105,7 @@ def test_heads_that_do_not_matter_have_a_share_and_an_error_of_0():
     assert shares.heads["cross"][0].tolist() == shares.errors["cross"][0].tolist() == [0, 0]
 
 
-@pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (0.3, 3), (50.0, 5)])
+@pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (50.0, 5)])
 def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
     class Known(Relevance):
         precision = 0.01
@@ -116,8 +116,8 @@ def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
     for block in until_precise(Known(), sums, wanted, lambda block: [block]):
         taken += 1
         sums.update({"cross": {0: 1 + noise * torch.rand(len(block), 2, generator=generator)}})
-    assert taken == blocks or noise == 0.3
-    assert (sums.shares().largest_error <= 0.01) or taken == 5
+    assert taken == blocks
+    assert (sums.shares().largest_error <= 0.01) == (noise == 0)
 
 
 @pytest.fixture(scope="module")
