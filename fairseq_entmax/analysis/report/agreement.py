@@ -177,7 +177,8 @@ def _warning(own: Sequence[Correlation]) -> str:
     relevance = next((one for one in own if one.measure == COMPARED[0]), None)
     if relevance is None:
         return ""
-    better = [one for one in own if one.value > relevance.value]
+    # What chance may have put above it is no advice
+    better = [one for one in own if one.value > relevance.value and (one.low or 0) > 0]
     best = max(better, key=lambda one: one.value, default=None)
     beside = "" if best is None else f"; {best.measure} says more of it here ({best.value:.2f})"
     if relevance.value < PARTLY or (relevance.low or 0) <= 0:

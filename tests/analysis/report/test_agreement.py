@@ -121,6 +121,8 @@ def correlation(measure, value, number=24):
     [
         (0.23, 0.75, "Relevance alone misleads here; confidence says more of it here (0.75)."),
         (0.05, -0.3, "Relevance alone misleads here."),
+        # Which chance may have put above it
+        (0.05, 0.2, "Relevance alone misleads here."),
         (0.63, 0.74, "Relevance alone does not say here what a head is worth; confidence"),
         (0.85, 0.4, "Relevance may stand here for what a head is worth."),
     ],

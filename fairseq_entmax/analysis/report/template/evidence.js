@@ -49,7 +49,7 @@ function importanceNotes() {
     "Of how many sentences relevance and gradient are",
     element("p", { class: "hint" }, `Both take passes of their own, and are of sentences spread evenly over the data.
       The standard error is that of a head\u2019s share, over sentences, of the head where it is largest; that of every
-      head is in its details. Differences between heads of less than two of these may be chance.`),
+      head is in its details. Heads that differ by less than three of these may do so by chance.`),
     evidenceTable("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
     wide.length > 0 && options.length > 0
       ? element("p", { class: "hint" }, `More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`)
@@ -70,7 +70,9 @@ function courseNotes() {
     signed(one.value),
     ...attentions.map((attention) => signed(one.attentions[attention])),
   ]);
-  const words = report.courses.map(({ model, text }) => element("li", {}, `${modelName(model)}: ${text}`));
+  const words = report.courses.map(({ model, name, text }) =>
+    element("li", {}, `${name} of ${modelName(model)}: ${text}`),
+  );
   return evidencePart(
     "Whether what was learned follows its random start",
     element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first and at the last update that
