@@ -29,12 +29,8 @@ from fairseq_entmax.analysis.arguments import (
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.shares import (
-    Shares,
-    ShareSums,
-    blocks_of,
-    until_precise,
-)
+from fairseq_entmax.analysis.importance.passes import shares_of
+from fairseq_entmax.analysis.importance.shares import Shares
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -42,7 +38,7 @@ from fairseq_entmax.analysis.measures import (
     numbers_of,
 )
 from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, on_device, samples, shown_at_most
+from fairseq_entmax.analysis.sentences import maps_of, on_device, shown_at_most
 from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
@@ -222,26 +218,12 @@ def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
     """
     each = zip(study.models, study.datasets, study.costly, strict=True)
     return [
-        {one.name: _shares(study, seen, loaded, dataset, one) for one in costly}
+        {
+            one.name: shares_of(study.args, one, loaded, dataset, seen, study.tables)
+            for one in costly
+        }
         for loaded, dataset, costly in each
     ]
-
-
-def _shares(
-    study: Study, seen: Sequence[int], loaded: LoadedModel, dataset: Any, one: ImportanceMeasure
-) -> Shares:
-    args, device = study.args, study.tables.device
-    blocks = blocks_of(one, len(seen), getattr(args, one.option))
-    at_once = min(args.batch_size or one.at_once, one.at_once)
-    sums = ShareSums()
-
-    def batches(block: Sequence[int]) -> Any:
-        return samples(dataset, [seen[n] for n in block], device, at_once, args.max_tokens)
-
-    watched = loading.with_progress(args, until_precise(one, sums, blocks, batches), one.name)
-    for sample in watched:
-        sums.update(one.importance(loaded.model, sample, study.tables.pad))
-    return sums.shares()
 
 
 def written(

@@ -26,17 +26,21 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     # Of the side that is longer, as they were chosen by it
     shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
     shortest, longest = min(shown), max(shown)
-    lengths = (
-        f"half of the data has {first} to {third} tokens (the longer side counts), the median is "
-        f"{median}"
-    )
+    side = "" if analysis["data"].get("kind") else " (the longer side counts)"
+    if first == third:
+        lengths = f"half of the data and more has {median} tokens, as far as maps show it"
+    else:
+        lengths = (
+            f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
+        )
+    tokens = f"{shortest} to {longest}" if shortest < longest else f"{shortest}"
     if chosen["by"] == "varied":
         return (
             f"Texts of every label, some of them classified wrongly, no text twice, those of "
-            f"typical length ({shortest} to {longest} tokens) whose heads differ most; {lengths}."
+            f"typical length ({tokens} tokens) whose heads differ most; {lengths}."
         )
     return (
-        f"Typical sentences, of {shortest} to {longest} tokens: of each quarter of the data by "
+        f"Typical sentences, of {tokens} tokens: of each quarter of the data by "
         f"length as many as of the next, near the median, those whose heads differ most, no text "
         f"twice; {lengths}."
     )

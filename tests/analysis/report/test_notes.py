@@ -97,7 +97,7 @@ def test_how_sentences_were_chosen_is_said(analysis):
     analysis["chosen"] = {"by": "typical", "lengths": [9, 14, 24, 40, 60]}
     text = chosen_text(analysis)
     assert "half of the data has 14 to 40 tokens" in text
-    assert "the median is 24" in text
+    assert "median is 24" in text
     lengths = [max(len(one["source"]), len(one["targets"])) for one in analysis["maps"]]
     assert f"of {min(lengths)} to {max(lengths)} tokens" in text
     assert "every label" in chosen_text(
@@ -105,6 +105,8 @@ def test_how_sentences_were_chosen_is_said(analysis):
     )
     assert "--sentences" in chosen_text({**analysis, "chosen": {"by": "asked"}})
     assert chosen_text({**analysis, "maps": []}) is None
+    text = chosen_text({**analysis, "chosen": {"by": "typical", "lengths": [64] * 5}})
+    assert "half of the data and more has 64 tokens" in text
 
 
 def test_the_words_of_roles_are_explained_by_the_numbers_that_decide(monkeypatch):
