@@ -185,4 +185,6 @@ def _warning(own: Sequence[Correlation]) -> str:
         return f"Relevance alone misleads here{beside}.".replace("-", "−")
     if relevance.value < CLOSE:
         return f"Relevance alone does not say here what a head is worth{beside}.".replace("-", "−")
+    if (relevance.low or 0) < PARTLY:
+        return "Of so few heads it is not certain that relevance says what one is worth."
     return "Relevance may stand here for what a head is worth."

@@ -39,6 +39,8 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
             f"Texts of every label, some of them classified wrongly, no text twice, those of "
             f"typical length ({tokens} tokens) whose heads differ most; {lengths}."
         )
+    if first == third:
+        return f"Sentences of {tokens} tokens whose heads differ most, no text twice; {lengths}."
     return (
         f"Typical sentences, of {tokens} tokens: of each quarter of the data by "
         f"length as many as of the next, near the median, those whose heads differ most, no text "

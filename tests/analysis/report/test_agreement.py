@@ -134,6 +134,11 @@ def test_the_page_says_whether_relevance_alone_misleads(relevance, confidence, w
     assert "24 heads" in text
 
 
+def test_of_few_heads_a_large_correlation_is_not_certain():
+    (text,) = in_words([correlation("relevance", 0.76, 8)])
+    assert "Of so few heads it is not certain" in text
+
+
 def test_without_relevance_nothing_is_said_of_it():
     (text,) = in_words([correlation("confidence", 0.75)])
     assert "elevance" not in text
