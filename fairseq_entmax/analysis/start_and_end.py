@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.models.head_record import read_record, record_path
-
 TITLE = "rank correlation of start and end"
 # With two heads the correlation is 1 or -1 whatever happened
 LEAST_HEADS = 3
@@ -83,7 +81,7 @@ def rank_correlation(
         ValueError: it is no record of this name, has no line up to that update, or its lines are
             of different heads.
     """
-    lines = read_record(record, name) if isinstance(record, str | os.PathLike) else list(record)
+    lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
     lines = [line for line in lines if update is None or line["update"] <= update]
     shown = record if isinstance(record, str | os.PathLike) else f"the record of {name}"
     if not lines:
@@ -125,6 +123,8 @@ def of_checkpoint(
         ValueError: as :func:`rank_correlation`; the record is of other heads, or has other values
             at that update.
     """
+    from fairseq_entmax.models.head_record import record_path
+
     file = record_path(Path(path).parent, name)
     if not file.is_file():
         raise FileNotFoundError(
@@ -132,7 +132,7 @@ def of_checkpoint(
             f"--alpha-log-interval is 0"
         )
     result = rank_correlation(file, name, update)
-    lines = [line for line in read_record(file, name) if line["update"] == result.last_update]
+    lines = [line for line in _read(file, name) if line["update"] == result.last_update]
     recorded, own = _values(lines[-1], name), _values({name: present}, name)
     if set(recorded) != set(own):
         raise ValueError(f"{file} is of other heads, as before pruning")
@@ -143,6 +143,13 @@ def of_checkpoint(
             f"the checkpoint is a mean of several"
         )
     return result
+
+
+def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
+    # Here, because it needs fairseq: the report has its lines from an analysis
+    from fairseq_entmax.models.head_record import read_record
+
+    return read_record(file, name)
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:

@@ -37,7 +37,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="the ablation.json of models of the analysis, for what each head is worth",
+        help="the ablation.json of models of the analysis, for what each head is worth, and for "
+        "whether relevance, gradient and confidence say so",
     )
     parser.add_argument(
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
@@ -81,17 +82,18 @@ def run(options: argparse.Namespace) -> None:
     refuse_inputs([output], inputs)
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
-    from fairseq_entmax.analysis.report.payload import measures_of
 
     analysis = document.read(options.analysis)
-    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
     from fairseq_entmax.analysis.report.figures import figures, read_ablations, read_pruning
     from fairseq_entmax.analysis.report.page import render_page
+    from fairseq_entmax.analysis.report.payload import ablation_measures, measures_of
 
+    ablations = read_ablations(options.ablation, analysis)
+    known = [*measures_of(analysis), *ablation_measures(ablations)]
+    _check_measure(options.measure, [measure.name for measure in known])
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    ablations = read_ablations(options.ablation, analysis)
     shown = figures(analysis, pruning, ablations)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
@@ -102,7 +104,7 @@ def run(options: argparse.Namespace) -> None:
     if options.figures is not None:
         files = figure_files(shown, options.figures, formats, options.overwrite)
         refuse_inputs(files, {**inputs, "the report itself": options.output})
-    page = render_page(analysis, shown, options.measure)
+    page = render_page(analysis, shown, options.measure, ablations)
     write_together({**drawn(files), output: page.encode("utf-8")})
     if files:
         print(f"{options.figures}: {len(shown)} figures as {', '.join(formats)}")
