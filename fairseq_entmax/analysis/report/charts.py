@@ -6,10 +6,12 @@ and selection, and by vl-convert as PNG, SVG and PDF, without one.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from fairseq_entmax.analysis.report.drawings import PAPER, header
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -35,24 +37,22 @@ DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
 # violet and magenta; no end is lost on white or on black
 _RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
 
-PAPER = {
-    "background": "white",
-    "font": "sans-serif",
-    "view": {"stroke": "#999999"},
-    "axis": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "gridColor": "#e4e4e4",
-    },
-    "header": {"labelFontSize": 13, "titleFontSize": 13},
-    "legend": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelLimit": 300,
-    },
-}
+
+class Chart(Protocol):
+    """What has a Vega-Lite specification."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Described:
+    """A chart whose specification is there already."""
+
+    spec: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The specification."""
+        return dict(self.spec)
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Figure:
     name: str
     title: str
     caption: str
-    chart: alt.TopLevelMixin
+    chart: Chart
 
     def for_page(self) -> dict[str, Any]:
         """The Vega-Lite specification for a page, which brings its own ``config``.
@@ -121,6 +121,18 @@ def head_name(layer: int, head: int) -> str:
 
 def model_names(analysis: Analysis) -> list[str]:
     return [model["name"] for model in analysis["models"]]
+
+
+def model_suffixes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """What a file of one model alone adds to its name, and the model; nothing of a single one."""
+    if len(names) == 1:
+        return []
+    # A model's name may hold what a file's may not
+    parts = (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "model" for name in names)
+    return [
+        (f"-{place}-{part}", name)
+        for place, (part, name) in enumerate(zip(parts, names, strict=True))
+    ]
 
 
 def ramp(number: int) -> list[str]:
@@ -227,9 +239,8 @@ def grid(
 
 
 def _side(values: list[str], length: int) -> dict[str, Any]:
-    """A long name ends in an ellipsis where its panel ends; a tooltip has the whole."""
-    header = alt.Header(labelLimit=max(40, length))
-    return {"title": None, "sort": values, "header": header}
+    """A name that is longer than its panel is broken into lines."""
+    return {"title": None, "sort": values, "header": alt.Header(**header(values, length))}
 
 
 def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:

@@ -5,7 +5,6 @@ After Correia et al. 2019, figures 2 and 3.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
@@ -40,9 +39,7 @@ def trajectories(analysis: Analysis) -> list[Figure]:
             )
             file, title = f"{name}_trajectories", f"{number.title} while training"
             if len(models) > 1:
-                # A model's name may hold what a file's may not
-                part = re.sub(r"[^A-Za-z0-9]+", "-", model["name"]).strip("-")
-                file += f"-{place}-{part or 'model'}"
+                file += charts.model_suffixes([one["name"] for one in models])[place][0]
                 title += f": {model['name']}"
             figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
     return figures
