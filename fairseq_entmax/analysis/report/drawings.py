@@ -13,6 +13,8 @@ from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_entmax.attentions import ATTENTIONS
+
 Spec = dict[str, Any]
 
 # Pixels: what stands side by side on a page of text, a head of a grid, a weight of a map, and
@@ -32,7 +34,8 @@ LIGHT_INK_FROM = 0.58
 _ZERO, _ZERO_LINE = "#ececea", "#8f8f8a"
 _INK, _MARKED = "#14161a", "#D55E00"
 MARKS = ("circle", "triangle-up", "square", "diamond", "triangle-down")
-_LINES_IN_A_CELL = 3
+# Lines through a square from corner to corner, which meet those of its neighbours
+_HATCH = "M-1,1L1,-1M-1,0L0,-1M0,1L1,0"
 
 PAPER: Spec = {
     "background": "white",
@@ -99,6 +102,38 @@ def header(names: Sequence[str], length: float) -> Spec:
     return {"labelExpr": in_lines(names, length), "labelLimit": 0}
 
 
+def grid_of(analysis: dict[str, Any], models: Sequence[str]) -> Spec:
+    """The :func:`grid_template` of some models of an analysis, by their names."""
+    entries = [
+        entry
+        for model in analysis["models"]
+        if model["name"] in models
+        for entry in model["attentions"]
+        if entry["heads"]
+    ]
+    attentions = [one for one in ATTENTIONS if any(one == e["attention"] for e in entries)]
+    layers = sorted({entry["layer"] for entry in entries})
+    heads = 1 + max((head["head"] for entry in entries for head in entry["heads"]), default=0)
+    return grid_template(models, attentions, layers, heads)
+
+
+def for_page(analysis: dict[str, Any]) -> dict[str, Any]:
+    """What the page's script draws grids and maps with."""
+    return {
+        "grid": grid_of(analysis, [model["name"] for model in analysis["models"]]),
+        "map": map_template(),
+        "everyHead": every_head_template(),
+        "paper": PAPER,
+        "lightInkFrom": LIGHT_INK_FROM,
+        "letter": _LETTER,
+        "width": WIDTH,
+        "tokens": TOKENS,
+        "weight": WEIGHT,
+        "smallWeight": SMALL_WEIGHT,
+        "marks": len(MARKS),
+    }
+
+
 def grid_template(
     models: Sequence[str], attentions: Sequence[str], layers: Sequence[int], heads: int
 ) -> Spec:
@@ -126,7 +161,7 @@ def grid_template(
         "axis": {"grid": False},
     }
     cells = {
-        "mark": {"type": "rect", "stroke": "white", "strokeWidth": 1},
+        "mark": {"type": "rect", "stroke": "white", "strokeWidth": 1, "aria": False},
         "transform": [{"filter": "isValid(datum.value)"}],
         "encoding": {
             "color": {
@@ -139,7 +174,7 @@ def grid_template(
     }
     light = {"test": "isValid(datum.value) && datum.value >= datum.middle", "value": "white"}
     numbers = {
-        "mark": {"type": "text", "fontSize": 11},
+        "mark": {"type": "text", "fontSize": 11, "aria": False},
         "encoding": {
             "text": {"field": "text", "type": "nominal"},
             "color": {"condition": light, "value": _INK},
@@ -199,7 +234,7 @@ def map_template() -> Spec:
             "width": "$width",
             "height": "$height",
             "transform": [{"calculate": "datum.query + 1", "as": "below"}],
-            "layer": _weights(_token_axis("across"), _token_axis("down")),
+            "layer": _weights(_token_axis("across"), _token_axis("down"), WEIGHT),
         },
     }
 
@@ -226,7 +261,7 @@ def every_head_template() -> Spec:
             "width": "$width",
             "height": "$height",
             "transform": [{"calculate": "datum.query + 1", "as": "below"}],
-            "layer": _weights(no_axis, reverse)[:2],
+            "layer": _weights(no_axis, reverse, SMALL_WEIGHT)[:3],
         },
     }
 
@@ -241,8 +276,12 @@ def _legend_of_zeros() -> Spec:
     }
 
 
-def _weights(across: Spec, down: Spec) -> list[Spec]:
-    """Layers: exact zeros, weights, outlines of runs, marks of what is equal apart."""
+def _weights(across: Spec, down: Spec, side: int) -> list[Spec]:
+    """Layers: exact zeros, hatched, weights, outlines of runs, marks of what is equal apart.
+
+    Vega has no patterns: the hatching is lines in each cell.
+    """
+    size = side**2
     x = {"field": "from", "type": "quantitative", "title": None, **across}
     y = {"field": "query", "type": "quantitative", "title": None, **down}
     box = {"x": x, "x2": {"field": "to"}, "y": y, "y2": {"field": "below"}}
@@ -269,19 +308,31 @@ def _weights(across: Spec, down: Spec) -> list[Spec]:
         "scale": {"domain": list(range(len(MARKS))), "range": list(MARKS)},
         "legend": None,
     }
+    hatch = {"type": "point", "shape": _HATCH, "size": size, "stroke": _ZERO_LINE}
     return [
         {
-            "mark": {"type": "rect", "fill": _hatched()},
+            "mark": {"type": "rect", "fill": _ZERO, "aria": False},
             "transform": [{"filter": "datum.weight == 0"}],
             "encoding": box,
         },
         {
-            "mark": {"type": "rect"},
+            "mark": {**hatch, "filled": False, "strokeWidth": 0.6, "opacity": 1, "aria": False},
+            "transform": [{"filter": "datum.weight == 0"}, *middle],
+            "encoding": {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}},
+        },
+        {
+            "mark": {"type": "rect", "aria": False},
             "transform": [{"filter": "datum.weight > 0"}],
             "encoding": {**box, "color": colour},
         },
         {
-            "mark": {"type": "rect", "filled": False, "stroke": _MARKED, "strokeWidth": 1.75},
+            "mark": {
+                "type": "rect",
+                "filled": False,
+                "stroke": _MARKED,
+                "strokeWidth": 1.75,
+                "aria": False,
+            },
             "transform": [{"filter": "datum.weight > 0 && datum.to - datum.from > 1"}],
             "encoding": box,
         },
@@ -290,6 +341,7 @@ def _weights(across: Spec, down: Spec) -> list[Spec]:
                 "type": "point",
                 "filled": True,
                 "size": 40,
+                "aria": False,
                 "opacity": 1,
                 "color": _MARKED,
                 "stroke": "white",
@@ -299,19 +351,6 @@ def _weights(across: Spec, down: Spec) -> list[Spec]:
             "encoding": {"x": {**x, "field": "x"}, "y": {**y, "field": "y"}, "shape": shape},
         },
     ]
-
-
-def _hatched() -> Spec:
-    """Stripes from edge to edge of a square, which meet those of its neighbours.
-
-    Vega has no patterns; a gradient of hard stops is one that every drawing keeps.
-    """
-    number = 2 * _LINES_IN_A_CELL
-    stops: list[Spec] = []
-    for line in range(number):
-        for place, colour in ((0.0, _ZERO), (0.75, _ZERO), (0.75, _ZERO_LINE), (1.0, _ZERO_LINE)):
-            stops.append({"offset": round((line + place) / number, 6), "color": colour})
-    return {"gradient": "linear", "x1": 0, "y1": 0, "x2": 1, "y2": 1, "stops": stops}
 
 
 def _token_axis(side: str) -> Spec:

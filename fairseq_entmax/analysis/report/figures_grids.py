@@ -4,16 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
 from fairseq_entmax.analysis.report.decimals import decimal
-from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, filled, grid_template
+from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, filled, grid_of
 from fairseq_entmax.analysis.report.payload import copies, measures_of
-from fairseq_entmax.attentions import ATTENTIONS
 
 _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
 
@@ -41,25 +39,6 @@ def file_name(number: Number) -> str:
     return "grid_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
-def page_template(analysis: Analysis) -> dict[str, Any]:
-    """The grid of all models, to be filled in by a page."""
-    return _template(analysis, charts.model_names(analysis))
-
-
-def _template(analysis: Analysis, models: Sequence[str]) -> dict[str, Any]:
-    entries = [
-        entry
-        for model in analysis["models"]
-        if model["name"] in models
-        for entry in model["attentions"]
-        if entry["heads"]
-    ]
-    attentions = charts.present(entries, "attention", ATTENTIONS)
-    layers = sorted({entry["layer"] for entry in entries})
-    heads = 1 + max((head["head"] for entry in entries for head in entry["heads"]), default=0)
-    return grid_template(models, attentions, layers, heads)
-
-
 def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) -> Figure:
     every = list(_rows(analysis, number))
     values = [row["value"] for row in every if row["value"] is not None]
@@ -69,7 +48,7 @@ def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) 
         caption += " Words are copied by the heads in a frame."
     legend = {"title": number.title, "orient": "top", "gradientLength": 120, "titleLimit": 0}
     spec = filled(
-        _template(analysis, models),
+        grid_of(analysis, models),
         {
             "rows": [row for row in every if row["model"] in models],
             "domain": [low, high] if high > low else [low - 1, low + 1],

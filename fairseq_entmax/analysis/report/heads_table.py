@@ -17,7 +17,7 @@ from fairseq_entmax.analysis.report.payload import page_data
 
 DIGITS = 3
 # What LaTeX would take for a command, and signs that its fonts have in formulas only
-_LATEX = {
+LATEX = {
     "\\": r"\textbackslash{}",
     "{": r"\{",
     "}": r"\}",
@@ -44,7 +44,7 @@ _LATEX = {
     "γ": r"$\gamma$",
     "λ": r"$\lambda$",
 }
-_SPECIAL = re.compile("|".join(map(re.escape, _LATEX)))
+_SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 
 
 def writer_of(path: Path) -> Callable[[dict[str, Any]], str]:
@@ -104,7 +104,7 @@ def heads_latex(analysis: dict[str, Any]) -> str:
 
 def escaped(text: str) -> str:
     """Text as LaTeX prints it."""
-    return _SPECIAL.sub(lambda match: _LATEX[match[0]], text)
+    return _SPECIAL.sub(lambda match: LATEX[match[0]], text)
 
 
 def _number(value: float | None) -> str:

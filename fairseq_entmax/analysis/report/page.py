@@ -12,6 +12,8 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
+from fairseq_entmax.analysis.report.drawings import for_page
+from fairseq_entmax.analysis.report.heads_table import LATEX
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
@@ -35,6 +37,11 @@ SCRIPTS = (
     "maps.js",
     "numbers.js",
     "figures.js",
+    "saving.js",
+    "drawings.js",
+    "tables.js",
+    "pdf_text.js",
+    "pdf.js",
     "printing.js",
     "main.js",
 )
@@ -71,6 +78,7 @@ def render_page(
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
         "data": _json(page_data(analysis, figures, measure)),
+        "drawings": _json({**for_page(analysis), "latex": LATEX}),
         "weights": "\n".join(
             f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])

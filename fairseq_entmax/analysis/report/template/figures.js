@@ -4,7 +4,7 @@ const PANEL = { smallest: 150, gap: 22, header: 40 };
 const AXIS_SPACE = 70;
 const ATTEMPTS = 4;
 const REDRAW_AFTER = 150; // milliseconds of a width that stays
-const PAPER = { width: 460, dots: 3 };
+const PAPER_WIDTH = 460;
 const figureBoxes = new Map(); // by element: what is drawn in it, how wide, and for which turn
 
 function setUpFigures() {
@@ -31,17 +31,11 @@ function setUpFigures() {
 }
 
 function figureElement(figure, box) {
-  const buttons = ["svg", "png"].map((format) => {
-    const name = format.toUpperCase();
-    const button = element("button", { type: "button", "aria-label": `Save as ${name}: ${figure.title}` }, name);
-    button.addEventListener("click", () => saveFigure(figure, format));
-    return button;
-  });
   const head = element(
     "div",
     { class: "figure-head" },
     element("h3", {}, figure.title),
-    element("div", { class: "save" }, element("span", { "aria-hidden": "true" }, "Save "), ...buttons),
+    saveButtons(figure.title, FORMATS, (format) => saveFigure(figure, format)),
   );
   const caption = element("figcaption", {}, figure.caption);
   return element("figure", { id: `figure-${figure.name}` }, head, box, caption, figureNumbers(figure));
@@ -124,13 +118,10 @@ function embed(place, spec, config) {
 }
 
 /* What is saved is for white paper, whatever the page looks like. */
-async function saveFigure(figure, format) {
-  const spec = figure.spec.width === "container" ? { ...figure.spec, width: PAPER.width } : figure.spec;
-  const config = { ...figureConfig(false, PAPER.width), background: "white" };
-  const drawn = await embed(element("div"), spec, config);
-  const href = await drawn.view.toImageURL(format, format === "png" ? PAPER.dots : 1);
-  element("a", { href, download: `${figure.name}.${format}` }).click();
-  drawn.finalize();
+function saveFigure(figure, format) {
+  const spec = figure.spec.width === "container" ? { ...figure.spec, width: PAPER_WIDTH } : figure.spec;
+  const config = { ...figureConfig(false, PAPER_WIDTH), background: "white" };
+  return saveDrawing(figure.name, format, spec, config);
 }
 
 /* A single panel is as wide as its box. Of several side by side, as many stand in a row as are
