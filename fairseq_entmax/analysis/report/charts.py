@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fairseq_entmax.analysis.report.drawings import PAPER, header
+from fairseq_entmax.analysis.report.drawings import PAPER, WIDTH, header, side_by_side
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -26,6 +26,11 @@ Analysis = dict[str, Any]
 Row = dict[str, Any]
 # Altair says that layers of panels may be panels themselves
 Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
+
+# Pixels: of a panel that may be stretched, and between panels
+_NARROWEST, _BETWEEN = 120, 20
+# Of rows of panels: one that is wider changes places with the columns
+_WIDEST = 950
 
 # Colours of Okabe and Ito for readers who do not see all colours, those first that stand out
 # from white and from a dark page by 3:1; a shape and a dash go with each
@@ -189,7 +194,7 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
 
 def panel_width(columns: int) -> int:
     """Of one of so many panels side by side."""
-    return min(420, max(120, 660 // columns - 20))
+    return min(420, max(_NARROWEST, 660 // columns - _BETWEEN))
 
 
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
@@ -204,14 +209,24 @@ def wrapped(
     description: str,
     field: str = "attention",
     order: Sequence[str] = ATTENTIONS,
+    size: tuple[int, int] | None = None,
 ) -> alt.FacetChart:
-    """Panels side by side, one for each value of a field; a page may put them below each other."""
+    """Panels side by side, one for each value of a field, in several lines where they are many.
+
+    Args:
+        size: width and height of a panel in pixels; without, panels may be stretched.
+    """
     shown = present(rows, field, order)
-    width = panel_width(len(shown))
-    panels = chart.properties(width=width, height=200)
-    return panels.facet(
-        facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=len(shown)
-    ).properties(description=description, usermeta={"columns": len(shown), "stretches": True})
+    columns = side_by_side(len(shown), (size[0] if size else _NARROWEST) + _BETWEEN)
+    width, height = size or (panel_width(columns), 200)
+    panels = chart.properties(width=width, height=height)
+    made = panels.facet(facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=columns)
+    if len(shown) % columns:
+        # Shared axes would stand below the empty places of the last line, too
+        made = made.resolve_axis(x="independent", y="independent")
+    return made.properties(
+        description=description, usermeta={"columns": columns, "stretches": size is None}
+    )
 
 
 def grid(
@@ -224,23 +239,31 @@ def grid(
 ) -> alt.FacetChart:
     """Panels in rows and columns, each a field with its values in order, those that occur.
 
+    Rows and columns change places where that keeps the panels within a page's width; a single
+    row is broken into lines.
+
     Args:
         size: width and height of a panel in pixels; without, panels may be stretched.
     """
     down, across = present(rows, *row), present(rows, *column)
+    if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
+        if len(down) == 1:
+            return wrapped(chart, rows, description, *column, size or (_NARROWEST, 130))
+        if len(down) < len(across):
+            row, column, down, across = column, row, across, down
     width, height = size or (panel_width(len(across)), 130)
     panels = chart.properties(width=width, height=height)
     return panels.facet(
-        row=alt.Row(f"{row[0]}:N", **_side(down, height)),
+        row=alt.Row(f"{row[0]}:N", **_side(down, height, is_row=True)),
         column=alt.Column(f"{column[0]}:N", **_side(across, width)),
     ).properties(
         description=description, usermeta={"columns": len(across), "stretches": size is None}
     )
 
 
-def _side(values: list[str], length: int) -> dict[str, Any]:
+def _side(values: list[str], length: int, is_row: bool = False) -> dict[str, Any]:
     """A name that is longer than its panel is broken into lines."""
-    return {"title": None, "sort": values, "header": alt.Header(**header(values, length))}
+    return {"title": None, "sort": values, "header": alt.Header(**header(values, length, is_row))}
 
 
 def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:

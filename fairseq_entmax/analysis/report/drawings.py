@@ -27,6 +27,8 @@ TOKENS = 80
 SMALL_WEIGHT = 5
 # A letter of a panel's title, on average
 _LETTER = 7.2
+# How high a row of panels is at least that has its title turned
+ROW = 90
 
 # As on the page: from light, the smallest, to dark; numbers from this place on are white
 RAMP = ("#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72")
@@ -97,9 +99,21 @@ def in_lines(names: Sequence[str], length: float) -> str:
     return f"({json.dumps({name: lines_of(name, length) for name in names})})[datum.value]"
 
 
-def header(names: Sequence[str], length: float) -> Spec:
-    """Of panels so long; no name is cut."""
-    return {"labelExpr": in_lines(names, length), "labelLimit": 0}
+def header(names: Sequence[str], length: float, is_row: bool = False) -> Spec:
+    """Of panels so long; no name is cut.
+
+    Beside a row of panels it is turned, and lies flat where the row is not high enough for that.
+    """
+    is_flat = is_row and length < ROW
+    flat = {"labelAngle": 0, "labelAlign": "right"} if is_flat else {}
+    lines = in_lines(names, ROW if is_flat else length)
+    return {"labelExpr": lines, "labelLimit": 0, **flat}
+
+
+def side_by_side(number: int, width: float, space: float = WIDTH) -> int:
+    """How many of so many panels of a width stand in a line, the lines as even as can be."""
+    most = max(1, int(space // width))
+    return -(-number // -(-number // most))
 
 
 def grid_of(analysis: dict[str, Any], models: Sequence[str]) -> Spec:
@@ -130,6 +144,7 @@ def for_page(analysis: dict[str, Any]) -> dict[str, Any]:
         "tokens": TOKENS,
         "weight": WEIGHT,
         "smallWeight": SMALL_WEIGHT,
+        "row": ROW,
         "marks": len(MARKS),
     }
 
@@ -187,7 +202,7 @@ def grid_template(
     return {
         "description": "$description",
         "data": {"values": "$rows"},
-        "facet": {"row": _side(*down, height), "column": _side(*across, width)},
+        "facet": {"row": _side(*down, height, is_row=True), "column": _side(*across, width)},
         "spec": {
             "width": width,
             "height": height,
@@ -198,14 +213,14 @@ def grid_template(
     }
 
 
-def _side(field: str, values: Sequence[str], length: int) -> Spec:
+def _side(field: str, values: Sequence[str], length: int, is_row: bool = False) -> Spec:
     names = list(values)
     return {
         "field": field,
         "type": "nominal",
         "title": None,
         "sort": names,
-        "header": header(names, length),
+        "header": header(names, length, is_row),
     }
 
 
@@ -247,7 +262,7 @@ def every_head_template() -> Spec:
     side = {"type": "nominal", "title": None, "header": {"labelLimit": 0}}
     no_axis = {"scale": {"domain": "$acrossDomain", "nice": False}, "axis": None}
     reverse = {"scale": {"domain": "$downDomain", "nice": False, "reverse": True}, "axis": None}
-    lines = {"labelExpr": "$lines", "labelLimit": 0}
+    lines = {"labelExpr": "$lines", "labelLimit": 0, "labelAngle": 0, "labelAlign": "right"}
     return {
         "description": "$description",
         "title": _legend_of_zeros(),
@@ -380,7 +395,7 @@ def map_values(
         "description": description,
         "panels": list(panels),
         "lines": in_lines(panels, width),
-        "columns": max(1, min(len(panels), WIDTH // (width + TOKENS))),
+        "columns": side_by_side(max(1, len(panels)), width + TOKENS),
         "width": width,
         "height": height,
         **_axis_values("across", keys),

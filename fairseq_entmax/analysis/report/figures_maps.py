@@ -16,6 +16,7 @@ from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
 from fairseq_entmax.analysis.report.drawings import (
     MARKS,
+    ROW,
     SMALL_WEIGHT,
     every_head_template,
     filled,
@@ -163,7 +164,7 @@ def _heads(entry: Row, name: str, places: Sequence[_Place]) -> Figure:
     width, height = SMALL_WEIGHT * len(keys), SMALL_WEIGHT * len(queries)
     values = {
         **map_values(panels, queries, keys, caption),
-        "lines": in_lines(panels, height),
+        "lines": in_lines(panels, ROW),
         "heads": sorted({row["head"] for row in rows}),
         "width": width,
         "height": height,

@@ -137,11 +137,10 @@ function axisValues(side, tokens) {
 
 function largeSizes(panels, map) {
   const [width, height] = [drawings.weight * map.keys, drawings.weight * map.queries];
-  const inRow = Math.floor(drawings.width / (width + drawings.tokens));
-  return { width, height, columns: Math.max(1, Math.min(panels.length, inRow)), lines: labelsInLines(panels, width) };
+  return { width, height, columns: sideBySide(panels.length, width + drawings.tokens, drawings.width), lines: labelsInLines(panels, width) };
 }
 
 function smallSizes(panels, map) {
   const [width, height] = [drawings.smallWeight * map.keys, drawings.smallWeight * map.queries];
-  return { width, height, lines: labelsInLines(panels, height) };
+  return { width, height, lines: labelsInLines(panels, drawings.row) };
 }

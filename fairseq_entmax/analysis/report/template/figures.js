@@ -1,6 +1,7 @@
 /* The figures, drawn by Vega when they come near the window, get the focus, or are printed. */
 
-const PANEL = { smallest: 150, gap: 22, header: 40 };
+const PANEL = { smallest: 150, gap: 22 };
+const LETTER = 6.6; // of a panel's title, on average
 const AXIS_SPACE = 70;
 const ATTEMPTS = 4;
 const REDRAW_AFTER = 150; // milliseconds of a width that stays
@@ -132,19 +133,18 @@ function fittedSpec(spec, space) {
   }
   const { columns, stretches } = spec.usermeta;
   const least = stretches ? PANEL.smallest : spec.spec.width + PANEL.gap;
-  const fitting = Math.max(1, Math.floor((space - AXIS_SPACE) / least));
-  const inRow = Math.min(columns, fitting);
+  const inRow = sideBySide(columns, least, space - AXIS_SPACE);
   const shared = Math.floor((space - AXIS_SPACE) / inRow) - PANEL.gap;
   const width = stretches ? Math.max(PANEL.smallest - PANEL.gap, shared) : spec.spec.width;
   const sized = { ...spec, spec: { ...spec.spec, width } };
   if ("columns" in spec) {
-    return { ...sized, columns: inRow, facet: withLimit(spec.facet, width) };
+    return evenly({ ...sized, columns: inRow, facet: withLines(spec.facet, width) });
   }
   if (inRow < columns) {
     return inLines(sized, inRow);
   }
   const { row, column } = spec.facet;
-  return { ...sized, facet: { row: withLimit(row, spec.spec.height), column: withLimit(column, width) } };
+  return { ...sized, facet: { row: withLines(row, spec.spec.height, true), column: withLines(column, width) } };
 }
 
 /* Rows and columns of panels that are too wide, as panels one after the other. */
@@ -153,17 +153,33 @@ function inLines(spec, inRow) {
   const sort = row.sort.flatMap((one) => column.sort.map((other) => `${one} · ${other}`));
   const calculate = `datum[${JSON.stringify(row.field)}] + ' · ' + datum[${JSON.stringify(column.field)}]`;
   const facet = { field: "panel", type: "nominal", title: null, sort };
-  return {
+  return evenly({
     ...spec,
     transform: [{ calculate, as: "panel" }, ...(spec.transform ?? [])],
     columns: inRow,
-    facet: withLimit(facet, spec.spec.width),
-  };
+    facet: withLines(facet, spec.spec.width),
+  });
 }
 
-/* A long name does not make its panel wider. */
-function withLimit(facet, length) {
-  return { ...facet, header: { ...facet.header, labelLimit: Math.max(length, PANEL.header) } };
+/* How many of so many panels of a width stand in a line, the lines as even as can be. */
+function sideBySide(count, width, space) {
+  const most = Math.max(1, Math.floor(space / width));
+  return Math.ceil(count / Math.ceil(count / most));
+}
+
+/* Where the last line of panels is shorter than the others, each has axes of its own: shared ones
+   would stand below an empty place. */
+function evenly(spec) {
+  const isEven = spec.facet.sort.length % spec.columns === 0;
+  return isEven ? spec : { ...spec, resolve: { ...spec.resolve, axis: { x: "independent", y: "independent" } } };
+}
+
+/* A long name is broken into lines: it is not cut, and does not make its panel wider. */
+function withLines(facet, length, isRow = false) {
+  const isFlat = isRow && length < drawings.row;
+  const flat = isFlat ? { labelAngle: 0, labelAlign: "right" } : {};
+  const labelExpr = labelsInLines(facet.sort, isFlat ? drawings.row : length, LETTER);
+  return { ...facet, header: { ...facet.header, labelExpr, labelLimit: 0, ...flat } };
 }
 
 function figureConfig(isOnDark, space) {
@@ -175,7 +191,7 @@ function figureConfig(isOnDark, space) {
     title: { color: ink, subtitleColor: ink },
     axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
     legend: { ...text, labelLimit: Math.max(60, space / 2 - AXIS_SPACE) },
-    header: text,
+    header: { ...text, labelFontSize: 12 },
     text: { color: ink },
     view: { stroke: faint },
   };
