@@ -112,8 +112,8 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
-    # A line is too thin to point at
-    targets = base.mark_line(strokeWidth=9, opacity=0.001).encode(
+    # A line is too thin to point at. Clipped: what hangs over a panel moves its title
+    targets = base.mark_line(strokeWidth=9, opacity=0.001, clip=True).encode(
         tooltip=[
             alt.Tooltip("attention:N"),
             alt.Tooltip("name:N", title="head"),

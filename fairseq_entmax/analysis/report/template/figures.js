@@ -2,6 +2,7 @@
 
 const PANEL = { smallest: 150, gap: 22 };
 const LETTER = 6.6; // of a panel's title, on average
+const SYMBOL = 30;
 const AXIS_SPACE = 70;
 const ATTEMPTS = 4;
 const REDRAW_AFTER = 150; // milliseconds of a width that stays
@@ -97,7 +98,8 @@ async function fittedDrawing(figure, space) {
   let room = space;
   for (let attempt = 1; ; attempt += 1) {
     const place = element("div");
-    const drawn = await embed(place, fittedSpec(figure.spec, room), figureConfig(isDark(), room));
+    const spec = withWholeLegends(fittedSpec(figure.spec, room), room);
+    const drawn = await embed(place, spec, figureConfig(isDark(), room));
     const excess = Math.ceil(place.querySelector("svg").getAttribute("width") - space);
     if (excess <= 0 || attempt === ATTEMPTS) {
       return { drawn, place };
@@ -126,15 +128,22 @@ function saveFigure(figure, format) {
 }
 
 /* A single panel is as wide as its box. Of several side by side, as many stand in a row as are
-   wide enough to be read, and they share the width. */
+   wide enough to be read, and they share the width; rows and columns change places where only
+   that lets a row fit. */
 function fittedSpec(spec, space) {
   if (!spec.facet) {
     return { ...spec, width: space };
   }
   const { columns, stretches } = spec.usermeta;
   const least = stretches ? PANEL.smallest : spec.spec.width + PANEL.gap;
-  const inRow = sideBySide(columns, least, space - AXIS_SPACE);
-  const shared = Math.floor((space - AXIS_SPACE) / inRow) - PANEL.gap;
+  const room = space - AXIS_SPACE;
+  const { row, column } = spec.facet;
+  if (row && columns * least > room && row.sort.length < columns && row.sort.length * least <= room) {
+    const usermeta = { ...spec.usermeta, columns: row.sort.length };
+    return fittedSpec({ ...spec, usermeta, facet: { row: upright(column), column: upright(row) } }, space);
+  }
+  const inRow = sideBySide(columns, least, room);
+  const shared = Math.floor(room / inRow) - PANEL.gap;
   const width = stretches ? Math.max(PANEL.smallest - PANEL.gap, shared) : spec.spec.width;
   const sized = { ...spec, spec: { ...spec.spec, width } };
   if ("columns" in spec) {
@@ -143,8 +152,12 @@ function fittedSpec(spec, space) {
   if (inRow < columns) {
     return inLines(sized, inRow);
   }
-  const { row, column } = spec.facet;
   return { ...sized, facet: { row: withLines(row, spec.spec.height, true), column: withLines(column, width) } };
+}
+
+/* A side of panels without what was said of its titles: they turn when it changes its place. */
+function upright(facet) {
+  return { ...facet, header: {} };
 }
 
 /* Rows and columns of panels that are too wide, as panels one after the other. */
@@ -182,6 +195,23 @@ function withLines(facet, length, isRow = false) {
   return { ...facet, header: { ...facet.header, labelExpr, labelLimit: 0, ...flat } };
 }
 
+/* Legends with a line for each name, where two of the longest have no room side by side. */
+function withWholeLegends(spec, space) {
+  const longest = Math.max(...report.models.map(({ name }) => name.length));
+  if (2 * (longest * LETTER + SYMBOL) <= space) {
+    return spec;
+  }
+  const walk = (part) => {
+    if (part === null || typeof part !== "object" || Array.isArray(part)) {
+      return Array.isArray(part) ? part.map(walk) : part;
+    }
+    const isOfModels = part.field === "model" && part.legend?.columns > 1;
+    const whole = isOfModels ? { ...part, legend: { ...part.legend, columns: 1 } } : part;
+    return Object.fromEntries(Object.entries(whole).map(([key, value]) => [key, walk(value)]));
+  };
+  return { ...spec, spec: walk(spec.spec), encoding: walk(spec.encoding ?? {}), layer: spec.layer && walk(spec.layer) };
+}
+
 function figureConfig(isOnDark, space) {
   const [ink, faint] = isOnDark ? ["#d9dce3", "#3b3f48"] : ["#33363d", "#dddddb"];
   const text = { labelColor: ink, titleColor: ink };
@@ -190,7 +220,7 @@ function figureConfig(isOnDark, space) {
     font: LABEL_FONT,
     title: { color: ink, subtitleColor: ink },
     axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
-    legend: { ...text, labelLimit: Math.max(60, space / 2 - AXIS_SPACE) },
+    legend: { ...text, labelLimit: Math.max(60, space - AXIS_SPACE) },
     header: { ...text, labelFontSize: 12 },
     text: { color: ink },
     view: { stroke: faint },
