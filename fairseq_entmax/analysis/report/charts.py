@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
-from fairseq_entmax.analysis.report.drawings import PAPER, WIDTH, header, side_by_side
+from fairseq_entmax.analysis.report.drawings import PAPER, header, side_by_side
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:

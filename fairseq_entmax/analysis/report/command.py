@@ -95,6 +95,7 @@ def run(options: argparse.Namespace) -> None:
             name = option.replace("_", "-")
             raise ValueError(f"--{name} needs --figures DIR, the folder for the figures' files")
     output = check_target(options.output, "--output", options.overwrite)
+    _check_tables(options.heads_table)
     tables = [
         check_target(path, "--heads-table", options.overwrite) for path in options.heads_table
     ]
@@ -104,10 +105,9 @@ def run(options: argparse.Namespace) -> None:
     refuse_inputs(tables, {"the report itself": options.output})
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
-    from fairseq_entmax.analysis.report.heads_table import writer_of
+    from fairseq_entmax.analysis.report.heads_table import heads_csv, heads_latex
     from fairseq_entmax.analysis.report.payload import measures_of
 
-    writers = {table: writer_of(table) for table in tables}
     analysis = document.read(options.analysis)
     _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     from fairseq_entmax.analysis.report.catalogue import chosen
@@ -136,10 +136,12 @@ def run(options: argparse.Namespace) -> None:
         others = {f"the table {path}": path for path in options.heads_table}
         refuse_inputs(files, {**inputs, **others, "the report itself": options.output})
     page = render_page(analysis, shown, options.measure)
-    texts = {table: write(analysis) for table, write in writers.items()} | {output: page}
+    write = {".csv": heads_csv, ".tex": heads_latex}
+    texts = {table: write[table.suffix](analysis) for table in tables} | {output: page}
     write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})
     if files:
-        print(f"{options.figures}: {len(files) // len(formats)} figures as {', '.join(formats)}")
+        number = len(files) // len(formats)
+        print(f"{options.figures}: {number} figure{'s' * (number != 1)} as {', '.join(formats)}")
     for table in options.heads_table:
         print(f"{table}: a row for each of {_heads(analysis)} heads")
     print(_summary(output, analysis))
@@ -153,6 +155,17 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
         if name not in known:
             raise ValueError(f"--formats got '{text}': {name!r} is none of {', '.join(known)}")
     return formats
+
+
+def _check_tables(paths: Sequence[str]) -> None:
+    seen = set()
+    for path in paths:
+        target = Path(path).resolve()
+        if path and target.suffix not in (".csv", ".tex"):
+            raise ValueError(f"--heads-table got '{path}': give a name that ends in .csv or .tex")
+        if target in seen:
+            raise ValueError(f"--heads-table got '{path}' twice: give each file once")
+        seen.add(target)
 
 
 def _check_measure(name: str | None, known: list[str]) -> None:

@@ -8,8 +8,7 @@ from __future__ import annotations
 import csv
 import io
 import re
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.report.decimals import decimal
@@ -45,18 +44,6 @@ LATEX = {
     "λ": r"$\lambda$",
 }
 _SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
-
-
-def writer_of(path: Path) -> Callable[[dict[str, Any]], str]:
-    """What writes a table as the file's name asks for.
-
-    Raises:
-        ValueError: the name ends in neither ``.csv`` nor ``.tex``.
-    """
-    writers = {".csv": heads_csv, ".tex": heads_latex}
-    if path.suffix not in writers:
-        raise ValueError(f"--heads-table got '{path}': give a name that ends in .csv or .tex")
-    return writers[path.suffix]
 
 
 def heads_csv(analysis: dict[str, Any]) -> str:

@@ -9,6 +9,11 @@ _DRAW = figure_files.__globals__["_DRAW"]
 
 def export_figures(figures, directory, formats=FORMATS, overwrite=False):
     """Write ``NAME.FORMAT`` for every figure and format; the files written."""
-    contents = drawn(figure_files([*map(Drawable.of, figures)], directory, formats, overwrite))
+    return export_drawables([*map(Drawable.of, figures)], directory, formats, overwrite)
+
+
+def export_drawables(drawables, directory, formats=FORMATS, overwrite=False):
+    """Likewise of what is drawn only now."""
+    contents = drawn(figure_files(drawables, directory, formats, overwrite))
     write_together(contents)
     return list(contents)
