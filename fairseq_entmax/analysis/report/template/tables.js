@@ -22,13 +22,15 @@ function headsCsv(shown) {
   return line(["model", "attention", "layer", "head", "mapping", "roles", ...measures]) + lines.join("");
 }
 
-/* A tabular with the rules of booktabs, a rule between models. */
+/* A tabular with the rules of booktabs, a rule between models where each stands together. */
 function headsLatex(shown) {
   const measures = report.measures.filter(({ isMain }) => isMain);
   const row = (cells) => `${cells.join(" & ")} \\\\`;
   const titles = ["Model", "Attention", "Layer", "Head", ...measures.map(({ title }) => title), "Role"];
+  const changes = shown.filter((head, place) => place === 0 || shown[place - 1].model !== head.model);
+  const isByModel = changes.length === new Set(shown.map(({ model }) => model)).size;
   const lines = shown.flatMap((head, place) => {
-    const isFirst = place === 0 || shown[place - 1].model !== head.model;
+    const isFirst = isByModel ? changes.includes(head) : place === 0;
     const numbers = measures.map(({ name }) => latex(decimal(head.values[name]).replace("-", "−")));
     const texts = [latex(report.models[head.model].name), latex(head.attention), head.layer, head.head];
     return [...(isFirst ? ["\\midrule"] : []), row([...texts, ...numbers, latex(head.roles.join("; "))])];
