@@ -6,6 +6,7 @@ and selection, and by vl-convert as PNG, SVG and PDF, without one.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -259,6 +260,25 @@ def grid(
     ).properties(
         description=description, usermeta={"columns": len(across), "stretches": size is None}
     )
+
+
+def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[str]]) -> list[Row]:
+    """The rows of a :func:`grid`, and one of nothing for each panel that has none.
+
+    Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
+    the titles of others.
+
+    Args:
+        rows: what is drawn.
+        nothing: what makes a copy of a row invisible. In a chart of a single layer a height of 0,
+            as rows with invalid values are left out before panels are made.
+        sides: the fields of rows and columns, with their values in order.
+    """
+    fields = [field for field, _ in sides]
+    there = {tuple(row[field] for field in fields) for row in rows}
+    every = itertools.product(*(present(rows, field, order) for field, order in sides))
+    missing = [places for places in every if places not in there]
+    return rows + [{**rows[0], **nothing, **dict(zip(fields, p, strict=True))} for p in missing]
 
 
 def _side(values: list[str], length: int, is_row: bool = False) -> dict[str, Any]:

@@ -27,8 +27,9 @@ TOKENS = 80
 SMALL_WEIGHT = 5
 # A letter of a panel's title, on average
 _LETTER = 7.2
-# How high a row of panels is at least that has its title turned
-ROW = 90
+# How high a row of panels is at least that has its title turned, and how long a title is that
+# lies flat, in one line where it can
+ROW, FLAT = 90, 200
 
 # As on the page: from light, the smallest, to dark; numbers from this place on are white
 RAMP = ("#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72")
@@ -105,8 +106,9 @@ def header(names: Sequence[str], length: float, is_row: bool = False) -> Spec:
     Beside a row of panels it is turned, and lies flat where the row is not high enough for that.
     """
     is_flat = is_row and length < ROW
-    flat = {"labelAngle": 0, "labelAlign": "right"} if is_flat else {}
-    lines = in_lines(names, ROW if is_flat else length)
+    # Placed by their bounds, those that begin at one place end at the panels
+    flat = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
+    lines = in_lines(names, FLAT if is_flat else length)
     return {"labelExpr": lines, "labelLimit": 0, **flat}
 
 
@@ -131,6 +133,22 @@ def grid_of(analysis: dict[str, Any], models: Sequence[str]) -> Spec:
     return grid_template(models, attentions, layers, heads)
 
 
+def absent(rows: Sequence[Spec]) -> list[Spec]:
+    """Rows of nothing for an attention that a model of a grid lacks.
+
+    Vega-Lite fills the grid panel by panel: without, those behind would move up.
+    """
+    there = {(row["model"], row["attention"]) for row in rows}
+    models, attentions = (dict.fromkeys(pair[side] for pair in sorted(there)) for side in (0, 1))
+    nothing = {"value": None, "text": "", "copies": False}
+    return [
+        {**rows[0], **nothing, "model": model, "attention": attention}
+        for model in models
+        for attention in attentions
+        if (model, attention) not in there
+    ]
+
+
 def for_page(analysis: dict[str, Any]) -> dict[str, Any]:
     """What the page's script draws grids and maps with."""
     return {
@@ -145,6 +163,7 @@ def for_page(analysis: dict[str, Any]) -> dict[str, Any]:
         "weight": WEIGHT,
         "smallWeight": SMALL_WEIGHT,
         "row": ROW,
+        "flat": FLAT,
         "marks": len(MARKS),
     }
 
@@ -262,7 +281,7 @@ def every_head_template() -> Spec:
     side = {"type": "nominal", "title": None, "header": {"labelLimit": 0}}
     no_axis = {"scale": {"domain": "$acrossDomain", "nice": False}, "axis": None}
     reverse = {"scale": {"domain": "$downDomain", "nice": False, "reverse": True}, "axis": None}
-    lines = {"labelExpr": "$lines", "labelLimit": 0, "labelAngle": 0, "labelAlign": "right"}
+    lines = {"labelExpr": "$lines", "labelLimit": 0, "labelAngle": 0, "labelAlign": "left"}
     return {
         "description": "$description",
         "title": _legend_of_zeros(),

@@ -10,7 +10,7 @@ from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
 from fairseq_entmax.analysis.report.decimals import decimal
-from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, filled, grid_of
+from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, absent, filled, grid_of
 from fairseq_entmax.analysis.report.payload import copies, measures_of
 
 _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
@@ -41,6 +41,7 @@ def file_name(number: Number) -> str:
 
 def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) -> Figure:
     every = list(_rows(analysis, number))
+    shown = [row for row in every if row["model"] in models]
     values = [row["value"] for row in every if row["value"] is not None]
     low, high = number.range or (min(values), max(values))
     caption = f"{number.title} of every head: {number.meaning}."
@@ -50,7 +51,7 @@ def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) 
     spec = filled(
         grid_of(analysis, models),
         {
-            "rows": [row for row in every if row["model"] in models],
+            "rows": shown + absent(shown),
             "domain": [low, high] if high > low else [low - 1, low + 1],
             "middle": str(low + LIGHT_INK_FROM * (high - low) if high > low else low + 1),
             "legend": legend if high > low else None,

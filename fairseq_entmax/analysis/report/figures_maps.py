@@ -15,8 +15,8 @@ from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
 from fairseq_entmax.analysis.report.drawings import (
+    FLAT,
     MARKS,
-    ROW,
     SMALL_WEIGHT,
     every_head_template,
     filled,
@@ -161,11 +161,17 @@ def _heads(entry: Row, name: str, places: Sequence[_Place]) -> Figure:
         f"Attention of every {attention} head on sentence {entry['sentence']}, layers below each "
         f"other, heads side by side. Hatched is exactly 0."
     )
+    numbers = sorted({row["head"] for row in rows})
+    there = {(row["panel"], row["head"]) for row in rows}
+    # Vega-Lite fills the grid panel by panel: those behind a head that is not there would move up
+    nothing = {"query": 0, "from": 0, "to": 0, "weight": None, "mark": None}
+    wanted = ((panel, head) for panel in panels for head in numbers)
+    rows += [{"panel": p, "head": h, **nothing} for p, h in wanted if (p, h) not in there]
     width, height = SMALL_WEIGHT * len(keys), SMALL_WEIGHT * len(queries)
     values = {
         **map_values(panels, queries, keys, caption),
-        "lines": in_lines(panels, ROW),
-        "heads": sorted({row["head"] for row in rows}),
+        "lines": in_lines(panels, FLAT),
+        "heads": numbers,
         "width": width,
         "height": height,
     }

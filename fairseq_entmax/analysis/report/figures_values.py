@@ -194,6 +194,7 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         "(after Correia et al. 2019, figure 3)."
     )
     names = charts.model_names(analysis)
+    rows = charts.completed(rows, {"heads": 0}, ("model", names), ("attention", ATTENTIONS))
     chart = charts.binned_bars(
         rows,
         number.title,

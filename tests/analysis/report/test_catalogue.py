@@ -1,5 +1,6 @@
 """Grids and maps that can be written by name, and what is drawn in them."""
 
+import copy
 import re
 import xml.etree.ElementTree
 
@@ -12,7 +13,7 @@ from fairseq_entmax.analysis.report.figures import drawables, figures
 from tests.analysis.report.exporting import export_drawables
 from tests.analysis.report.grouped import RUNS, give_groups
 from tests.analysis.report.page_actions import head_of, weights_of
-from tests.analysis.report.synthetic import synthetic_analysis
+from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
 
 
 @pytest.fixture(scope="module")
@@ -161,8 +162,6 @@ def test_a_head_that_a_model_lacks_has_no_panel():
     first = analysis["models"][0]["attentions"][0]
     kept = first["heads"].pop(0)
     for item in analysis["maps"][0]["models"][0][:1]:
-        from tests.analysis.report.synthetic import decode_weights, encode_weights
-
         weights = decode_weights(item)[1:]
         item["shape"], item["weights"] = list(weights.shape), encode_weights(weights)
     there = {one.name: one for one in drawables(analysis, [])}
@@ -177,3 +176,39 @@ def test_grids_and_maps_are_written_in_every_format_without_a_warning(there, tmp
     assert len(written) == 9
     assert all(path.stat().st_size > 1000 for path in written)
     assert "WARN" not in "".join(capfd.readouterr())
+
+
+def centres(svg, colour):
+    """Where rectangles of a colour stand, left and top of their panels."""
+    root = xml.etree.ElementTree.fromstring(svg)
+    found = []
+
+    def walk(node, x, y):
+        move = re.findall(r"translate\(([-\d.]+),([-\d.]+)\)", node.get("transform", ""))
+        x, y = x + sum(float(one) for one, _ in move), y + sum(float(two) for _, two in move)
+        if node.get("fill") == colour and "h" in node.get("d", ""):
+            found.append((x, y))
+        for child in node:
+            walk(child, x, y)
+
+    walk(root, 0, 0)
+    return found
+
+
+def test_a_panel_without_numbers_leaves_its_place_empty():
+    """Else Vega-Lite moves the panels behind it under the titles of other models."""
+    analysis = synthetic_analysis(models=3, layers=1, heads=3, sentences=0)
+    learned = analysis["models"][2]
+    analysis["models"] = [learned, {**copy.deepcopy(learned), "name": "sparse"}]
+    for entry in analysis["models"][0]["attentions"]:
+        if entry["attention"] != "cross":
+            entry["learned"] = []
+    (figure,) = [one for one in figures(analysis) if one.name == "alpha_histogram"]
+    svg = vl_convert.vegalite_to_svg(figure.for_paper())
+    first, second = (centres(svg, colour) for colour in ("#0072B2", "#D55E00"))
+    panels = {(round(x), round(y)) for x, y in first}
+    assert len(panels) == 1
+    others = {(round(x), round(y)) for x, y in second}
+    assert len(others) == 3
+    assert max(x for x, _ in others) == max(x for x, _ in panels)
+    assert min(y for _, y in others) > max(y for _, y in panels)

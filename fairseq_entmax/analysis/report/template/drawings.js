@@ -20,22 +20,34 @@ function saveGrid(format) {
   const measure = measureNamed(overview.measure);
   const [low, high] = measureRange(measure);
   const isScale = high > low;
+  const rows = heads.map((head) => ({
+    model: report.models[head.model].name,
+    attention: head.attention,
+    layer: head.layer,
+    head: head.head,
+    value: head.values[measure.name],
+    text: decimal(head.values[measure.name], 2),
+    copies: head.copies,
+  }));
+  const nothing = { ...rows[0], value: null, text: "", copies: false };
   const spec = filled(drawings.grid, {
-    rows: heads.map((head) => ({
-      model: report.models[head.model].name,
-      attention: head.attention,
-      layer: head.layer,
-      head: head.head,
-      value: head.values[measure.name],
-      text: decimal(head.values[measure.name], 2),
-      copies: head.copies,
-    })),
+    rows: [...rows, ...absentRows(rows, "model", "attention", nothing)],
     domain: isScale ? [low, high] : [low - 1, low + 1],
     middle: String(isScale ? low + drawings.lightInkFrom * (high - low) : low + 1),
     legend: isScale ? { title: measure.title, orient: "top", gradientLength: 120, titleLimit: 0 } : null,
     description: `${measure.title} of every head: ${measure.meaning}.`,
   });
   return saveDrawing(gridName(measure.name), format, spec, drawings.paper);
+}
+
+/* Rows of nothing for panels without any: Vega-Lite fills a grid panel by panel, and those behind
+   a missing one would move up. */
+function absentRows(rows, down, across, nothing) {
+  const there = new Set(rows.map((row) => JSON.stringify([row[down], row[across]])));
+  const values = (field) => [...new Set(rows.map((row) => row[field]))];
+  return values(down)
+    .flatMap((one) => values(across).map((other) => ({ ...nothing, [down]: one, [across]: other })))
+    .filter((row) => !there.has(JSON.stringify([row[down], row[across]])));
 }
 
 async function saveMaps(format) {
@@ -48,9 +60,11 @@ async function saveMaps(format) {
     return;
   }
   const [{ map }] = made.shown;
+  const rows = made.shown.flatMap(({ panel, head, map: own }) => mapRows(panel, head, own));
+  const nothing = { query: 0, from: 0, to: 0, weight: null, mark: null };
   const values = {
     description: `${attention} on sentence ${sentence.sentence}: rows look at columns. Hatched is exactly 0.`,
-    rows: made.shown.flatMap(({ panel, head, map: own }) => mapRows(panel, head, own)),
+    rows: maps.isLarge ? rows : [...rows, ...absentRows(rows, "panel", "head", nothing)],
     panels: made.panels,
     ...axisValues("across", map.columns),
     ...axisValues("down", map.rows),
@@ -142,5 +156,5 @@ function largeSizes(panels, map) {
 
 function smallSizes(panels, map) {
   const [width, height] = [drawings.smallWeight * map.keys, drawings.smallWeight * map.queries];
-  return { width, height, lines: labelsInLines(panels, drawings.row) };
+  return { width, height, lines: labelsInLines(panels, drawings.flat) };
 }

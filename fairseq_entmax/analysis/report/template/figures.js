@@ -190,7 +190,7 @@ function evenly(spec) {
 /* A long name is broken into lines: it is not cut, and does not make its panel wider. */
 function withLines(facet, length, isRow = false) {
   const isFlat = isRow && length < drawings.row;
-  const flat = isFlat ? { labelAngle: 0, labelAlign: "right" } : {};
+  const flat = isFlat ? { labelAngle: 0, labelAlign: "left" } : {};
   const labelExpr = labelsInLines(facet.sort, isFlat ? drawings.row : length, LETTER);
   return { ...facet, header: { ...facet.header, labelExpr, labelLimit: 0, ...flat } };
 }
