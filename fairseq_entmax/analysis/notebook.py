@@ -153,12 +153,18 @@ def _batch_of(
         _checked("target_lengths", target_lengths, whole[:, :target]),
     ]
     # As fairseq has padding first: on the left of a source, on the right of a target
-    for source_left, target_left in ((True, False), (False, False), (True, True), (False, True)):
-        source_tokens = _tokens(lengths[0], source, source_left, has_end, end_first=False)
-        target_tokens = _tokens(lengths[1], target, target_left, has_end, end_first=True)
-        batch = Batch(_side(source_tokens), _side(target_tokens))
-        if on_padding(attention, batch) is None:
-            return batch
+    batches = [
+        Batch(
+            _side(_tokens(lengths[0], source, source_left, has_end, end_first=False)),
+            _side(_tokens(lengths[1], target, target_left, has_end, end_first=True)),
+        )
+        for source_left, target_left in ((True, False), (False, False), (True, True), (False, True))
+    ]
+    # Queries of padding look at padding in no model here, but may elsewhere
+    for of_real_queries in (False, True):
+        for batch in batches:
+            if on_padding(attention, batch, of_real_queries) is None:
+                return batch
     raise ValueError(
         f"source_lengths {lengths[0].tolist()} and target_lengths {lengths[1].tolist()} are not "
         f"those of these weights, which are on tokens that would be padding then: give the lengths "

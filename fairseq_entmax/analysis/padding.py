@@ -67,12 +67,19 @@ def check_causal(attention: Attention) -> None:
             )
 
 
-def on_padding(attention: Attention, batch: Batch) -> tuple[str, int, int] | None:
-    """The first attention, layer and sentence where a real query has weight on padding, if any."""
+def on_padding(
+    attention: Attention, batch: Batch, of_real_queries: bool = True
+) -> tuple[str, int, int] | None:
+    """The first attention, layer and sentence where there is weight on padding, if any.
+
+    Args:
+        of_real_queries: leave out the weights of queries that are padding themselves.
+    """
     for name, layers in attention.items():
         queries, keys = batch.sides(name)
         # (batch, 1, queries, keys)
-        hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
+        counted = queries.real | (not of_real_queries)
+        hidden = counted[:, None, :, None] & ~keys.real[:, None, None, :]
         for layer, weights in layers.items():
             wrong = (weights.ne(0) & hidden).flatten(1).any(dim=1)
             if bool(wrong.any()):
