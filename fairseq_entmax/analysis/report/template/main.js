@@ -12,5 +12,6 @@ setUpHeads();
 setUpMaps();
 setUpFigures();
 setUpPrinting();
+showOwn();
 selectHead(firstSelection());
 document.documentElement.dataset.ready = "true";
