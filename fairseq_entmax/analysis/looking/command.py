@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> None:
     if own.help_all:
         _print_all_help()
         return
-    sentences, seconds = _checked(own)
+    sentences, behind_tabs = _checked(own)
     if own.output is not None:
         target = check_target(own.output, "--output", own.overwrite)
         refuse_inputs([target], {"the checkpoint": own.checkpoint, "the text": own.input})
@@ -41,7 +41,10 @@ def main(arguments: Sequence[str]) -> None:
     except (ValueError, FileNotFoundError) as error:
         # As analyze says it, where the checkpoint is an option
         raise type(error)(str(error).removeprefix("--path: ")) from error
-    looks = session.look(sentences, seconds)
+    if behind_tabs is not None:
+        name = "second" if session.kind.name == "labelled" else "translation"
+        setattr(own, name, behind_tabs)
+    looks = session.look(sentences, own.translation, own.second)
     if own.words:
         looks = [look.words() for look in looks]
     if own.json:
@@ -63,7 +66,7 @@ def _print_all_help() -> None:
 
 
 def _checked(own: Namespace) -> tuple[list[str], list[str] | None]:
-    """The sentences, and of each its translation or its second text.
+    """The sentences, and what stands behind a tab in each, where it does.
 
     Raises:
         FileNotFoundError, ValueError: an option is wrong; names it.
@@ -95,7 +98,7 @@ def _checked(own: Namespace) -> tuple[list[str], list[str] | None]:
                 f"{option} is there {len(seconds)} times, and --text {len(own.text)} times: give "
                 f"one for each"
             )
-        return list(own.text), seconds
+        return list(own.text), None
     if seconds is not None:
         raise ValueError(f"{option} goes with --text: in --input it stands behind a tab")
     return _lines(own.input)

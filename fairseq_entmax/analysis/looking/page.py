@@ -88,7 +88,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         sentences=list(range(len(looks))),
     )
     analysis = analyze.written(study, analyze.record(study), [{}])
-    analysis["data"]["own"] = True
+    analysis["data"]["own"] = {"words": looks[0].is_words}
     for entry, look in zip(analysis["maps"], looks, strict=True):
         if look.is_words:
             _join(entry, look, kind.name)

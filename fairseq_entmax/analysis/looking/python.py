@@ -42,13 +42,14 @@ def look(
     """
     if not isinstance(text, str):
         raise ValueError(f"look takes one text, not {type(text).__name__}")
-    if translation is not None and second is not None:
-        raise ValueError("translation is for models that write, second for those that classify")
     words: list[str] = []
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         words += [option] if value is True else [option, str(value)]
     session = opening.of_model(model, task, data, words)
-    other = second if translation is None else translation
-    (found,) = session.look([text], [other])
+    (found,) = session.look(
+        [text],
+        None if translation is None else [translation],
+        None if second is None else [second],
+    )
     return found

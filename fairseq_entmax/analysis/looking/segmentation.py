@@ -80,7 +80,10 @@ class Segmentation:
             self._bpe = self._found()
         tok = None if folder is None else Path(folder).parent / "tok"
         if tokenizer is None and tok is not None and tok.is_dir():
-            cut = f"the training text was cut into words, as {tok} has it: give such words, or --tokenizer"
+            cut = (
+                f"the training text was cut into words, as {tok} has it: give such words, or as the "
+                f"recipes cut them --tokenizer moses --moses-no-dash-splits --moses-no-escape"
+            )
             self.said = "; ".join(filter(None, (self.said, cut)))
 
     def __call__(self, text: str) -> Segmented:

@@ -57,24 +57,33 @@ class Session:
         return kinds.kind_of_task(self.task)
 
     def look(
-        self, sentences: Sequence[str], seconds: Sequence[str | None] | None = None
+        self,
+        sentences: Sequence[str],
+        translations: Sequence[str] | None = None,
+        seconds: Sequence[str] | None = None,
     ) -> list[Look]:
         """Look at sentences.
 
         Args:
             sentences: as they would be written, not cut.
-            seconds: of each its translation, or the second text of a pair that is classified;
-                None where there is none.
+            translations: of each what the model is to have said of it; None lets it translate.
+            seconds: of each the second text of a pair that is classified; None without.
 
         Raises:
             ValueError: a text is empty or too long, or a model has no use for a second one, or
                 needs it.
         """
-        given = [None] * len(sentences) if seconds is None else list(seconds)
-        if self.kind.name == "text" and any(one is not None for one in given):
+        if translations is not None and not self.kind.has_search:
             raise ValueError(
-                "--translation got a text, and a language model reads one text alone: leave it out"
+                f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
+                f"it out"
             )
+        if seconds is not None and self.kind.name != "labelled":
+            raise ValueError(
+                f"--second got {seconds[0]!r}, and {self.kind.models} classify no pairs: leave it "
+                f"out, or give --translation"
+            )
+        given: Sequence[str | None] = translations or seconds or [None] * len(sentences)
         with _evaluated(self.loaded.model):
             return [self._one(text, other) for text, other in zip(sentences, given, strict=True)]
 

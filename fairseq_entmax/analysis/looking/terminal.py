@@ -76,7 +76,7 @@ def _table(
 
 
 def _zeros(one: Links) -> str:
-    return f"{one.zeros} of {one.visible} exactly 0" if one.zeros else "none 0"
+    return f"{one.zeros} of {one.visible} exactly 0" if one.zeros else "no zeros"
 
 
 def _pooled(look: Look, head: int | None, top: int) -> list[str]:
