@@ -190,9 +190,7 @@ def _checked(name: str, lengths: _Lengths, tokens: Tensor) -> Tensor:
     return known
 
 
-def _tokens(
-    lengths: Tensor, longest: int, on_left: bool, has_end: bool, end_first: bool
-) -> Tensor:
+def _tokens(lengths: Tensor, longest: int, on_left: bool, has_end: bool, end_first: bool) -> Tensor:
     """Sentences ``(batch, longest)`` of unknown words.
 
     Args:

@@ -144,12 +144,16 @@ def _session(
         bpe = built(args, args.bpe)
     kind = kinds.kind_of_task(task)
     folder = os.path.abspath(str(kind.options_of(task).data))
-    languages = [getattr(kind.options_of(task), name, None) for name in ("source_lang", "target_lang")]
+    languages = [
+        getattr(kind.options_of(task), name, None) for name in ("source_lang", "target_lang")
+    ]
     source = Segmentation(task.source_dictionary, tokenizer, bpe, folder, languages[0])
     target = source
     if kind.has_search:
         own = tokenizer
-        if args.tokenizer is not None and hub is None:  # that of Moses goes by the source's language
+        if (
+            args.tokenizer is not None and hub is None
+        ):  # that of Moses goes by the source's language
             own = built(Namespace(**{**vars(args), "source_lang": languages[1]}), args.tokenizer)
         target = Segmentation(task.target_dictionary, own, bpe, folder, languages[1])
     detokenize = None if tokenizer is None else tokenizer.decode
@@ -163,9 +167,7 @@ def _task_of(saved: SavedModel, settings: dict[str, Any], options: Sequence[str]
     return str(name) if name in own.tasks else own.tasks[0]
 
 
-def _data_of(
-    path: str, data: str | None, settings: dict[str, Any], task: str
-) -> tuple[str, str]:
+def _data_of(path: str, data: str | None, settings: dict[str, Any], task: str) -> tuple[str, str]:
     """The folder with the dictionaries, and what is to be said of it.
 
     Raises:
@@ -181,7 +183,9 @@ def _data_of(
     for above in list(Path(os.path.abspath(path)).parents)[:_ABOVE]:
         folder = above / "data-bin"
         if any(folder.glob("dict*.txt")) or (folder / "input0" / "dict.txt").is_file():
-            return str(folder), f"data: {folder}, as {trained or 'that of the training'} is not there"
+            return str(
+                folder
+            ), f"data: {folder}, as {trained or 'that of the training'} is not there"
     raise ValueError(
         f"{path} was trained on the data in {trained or 'a folder it does not name'}, which is not "
         f"there: give --data DATA-BIN, the folder with its dictionaries"

@@ -59,7 +59,10 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         ValueError: the maps are more than a page shows.
     """
     total = sum(
-        map_bytes(one.shape) for look in looks for layers in look.attention.values() for one in layers
+        map_bytes(one.shape)
+        for look in looks
+        for layers in look.attention.values()
+        for one in layers
     )
     if total > LARGEST:
         raise ValueError(

@@ -100,9 +100,7 @@ class Segmentation:
             vocabulary = Vocabulary(frozenset(dictionary.symbols), number)
             unknown = vocabulary.unknown(pieces)
             marked = vocabulary.marked(pieces, unknown)
-            markers = {
-                new: old for new, old in zip(marked, pieces, strict=True) if new != old
-            }
+            markers = {new: old for new, old in zip(marked, pieces, strict=True) if new != old}
             pieces = marked
         unk = dictionary.unk()
         lost = [one for one in pieces if dictionary.index(one) == unk and one != dictionary[unk]]
@@ -141,7 +139,10 @@ class Segmentation:
             places = [data, data.parent / "bpe", data.parent]
             own = [f"{name}.{self._language}" for name in _CODES] if self._language else []
             files = (
-                place / name for place in places for name in (*own, *_CODES) if (place / name).is_file()
+                place / name
+                for place in places
+                for name in (*own, *_CODES)
+                if (place / name).is_file()
             )
             option = "bpe_codes"
         for file in files:

@@ -177,7 +177,7 @@ class Look:
             where = "" if head is None else f"head {head} of "
         if layer is None or head is None:
             where += f"mean of {len(own)} head{'s' * (len(own) != 1)}"
-            where += f" in {layers} layers" * (layer is None)
+            where += f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
         if closed:
             where += f", without {closed} whose gate is closed"
         return f"{name}, {where}"
@@ -188,7 +188,11 @@ class Look:
         if self.is_words:
             return self
         source, read, target = map(groups_of, self._word_numbers)
-        groups = {ENCODER_SELF: (source, source), DECODER_SELF: (read, read), CROSS: (target, source)}
+        groups = {
+            ENCODER_SELF: (source, source),
+            DECODER_SELF: (read, read),
+            CROSS: (target, source),
+        }
         said = self.classified
         if said is not None:
             pooling = {

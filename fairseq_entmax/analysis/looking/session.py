@@ -126,8 +126,8 @@ class Session:
         try:
             tokens = hub.encode(lines[0] if second is None else (lines[0], lines[1]))
         except ValueError as error:
-            said = str(error).replace("give predict a pair (first, second)", "give --second TEXT")
-            raise ValueError(said) from None
+            remedy = str(error).replace("give predict a pair (first, second)", "give --second TEXT")
+            raise ValueError(remedy) from None
         sample = self._sample(self.dataset([Item(tokens)]))
         _, output = record_pass(self.loaded.model, sample)
         probs = self.loaded.model.get_normalized_probs(output, False, sample)[0]

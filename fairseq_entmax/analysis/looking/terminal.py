@@ -47,14 +47,10 @@ def _header(look: Look) -> str:
 
 
 def _line(name: str, text: str) -> str:
-    return textwrap.fill(
-        f"{name}: {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False
-    )
+    return textwrap.fill(f"{name}: {text}", WIDTH, subsequent_indent="  ", break_on_hyphens=False)
 
 
-def _table(
-    look: Look, attention: str | None, layer: int | None, head: int | None, top: int
-) -> str:
+def _table(look: Look, attention: str | None, layer: int | None, head: int | None, top: int) -> str:
     found = look.links(attention, layer, head, top)
     title = textwrap.fill(look.said_of(attention, layer, head), WIDTH)
     zeros = [_zeros(one) for one in found]
@@ -91,7 +87,9 @@ def _pooled(look: Look, head: int | None, top: int) -> list[str]:
         most = max(top, _POOLED)
         best = [
             (look.tokens[place], weight)
-            for place, weight in zip(order.indices.tolist()[:most], order.values.tolist()[:most], strict=True)
+            for place, weight in zip(
+                order.indices.tolist()[:most], order.values.tolist()[:most], strict=True
+            )
             if weight > 0
         ]
         heads = f"head {head}" if head is not None else f"mean of {len(weights)} heads"
