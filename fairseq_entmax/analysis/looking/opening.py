@@ -107,8 +107,7 @@ def of_model(
         remedy = ": give the path of its checkpoint, which is read with softmax" * is_stock
         raise ValueError(f"{type(network).__name__} has no attention to look at{remedy}")
     kind = kinds.kind_of_task(own_task)
-    folder = str(kind.options_of(own_task).data)
-    words = [folder, *options, "--task", kind.tasks[0]]
+    words = [str(kind.options_of(own_task).data), *options, "--task", kind.tasks[0]]
     args = loading.options.parse_args_and_arch(fairseq_parser(), words)
     if isinstance(model, LoadedModel):
         loaded = model
@@ -143,7 +142,8 @@ def _session(
     if bpe is None:
         bpe = built(args, args.bpe)
     kind = kinds.kind_of_task(task)
-    folder = os.path.abspath(str(kind.options_of(task).data))
+    data = str(kind.options_of(task).data)
+    folder = os.path.abspath(data) if os.path.isdir(data) else None
     languages = [
         getattr(kind.options_of(task), name, None) for name in ("source_lang", "target_lang")
     ]
