@@ -113,6 +113,9 @@ def _join(entry: dict[str, Any], look: Look, kind: str) -> None:
         look = look.of_tokens.beginning(MAP_TOKENS).words()
     entry["source"] = [] if kind == "text" else look.tokens
     entry["queries"], entry["targets"] = look.read_tokens, look.target_tokens
+    if len(look.target_tokens) != len(look.read_tokens):
+        # Of a beginning, whose last token may begin a word that only the target has
+        entry["targets"] = [*look.read_tokens[1:], look.target_tokens[-1]]
     for one in entry["models"][0]:
         weights = look.attention[one["attention"]][one["layer"]]
         one |= {"shape": list(weights.shape), "weights": encode_weights(weights)}

@@ -92,7 +92,7 @@ class Segmentation:
         Raises:
             ValueError: it is empty, or has to be cut and nothing says how.
         """
-        pieces = self._cut(text)
+        pieces = self._cut(text) if text.strip() else []
         if not pieces:
             raise ValueError("a text is empty: give a sentence")
         dictionary, markers = self._dictionary, {}

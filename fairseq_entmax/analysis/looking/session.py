@@ -156,7 +156,9 @@ class Session:
         read, target = tokens["queries"], tokens["targets"]
         numbers = [batch.source.words, batch.target.words if read else None, None]
         if target:
-            special = sample["target"].eq(tables.eos) | sample["target"].eq(tables.pad)
+            words = self.task.target_dictionary
+            marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self._device)
+            special = torch.isin(sample["target"], marks)
             numbers[2] = tables.target.words(sample["target"], special)
         lists = [[] if one is None else one[0].tolist() for one in numbers]
         return Look(

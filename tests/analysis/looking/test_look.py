@@ -188,7 +188,9 @@ def test_loaded_models_and_fairseqs_own_are_looked_at(tiny, tmp_path):
     torch.save(state_of(stock, "transformer"), tmp_path / "stock.pt")
     found = look(str(tmp_path / "stock.pt"), CUT, CUT, data=str(tiny / "bin"))
     assert found.attention["cross"][0].gt(0).all()
-    with pytest.raises(ValueError, match="no attention to look at: give the path of its checkpoint"):
+    with pytest.raises(
+        ValueError, match="no attention to look at: give the path of its checkpoint"
+    ):
         look(stock, TEXT, task=tiny_task())
 
 

@@ -52,7 +52,10 @@ def words_of(made, segmented):
 def test_the_model_of_a_recipe_is_found_beside_the_data(recipe):
     folder, made, processor = recipe
     cut = Segmentation(made, folder=str(folder / "data-bin"))
-    assert words_of(made, cut("the cat sat")) == [*processor.encode("the cat sat", out_type=str), "</s>"]
+    assert words_of(made, cut("the cat sat")) == [
+        *processor.encode("the cat sat", out_type=str),
+        "</s>",
+    ]
     assert f"--sentencepiece-model {folder}/spm/bpe.model" in cut.said
 
 

@@ -49,7 +49,8 @@ def test_it_has_eighty_columns_whatever_the_tokens(top):
 
 
 @pytest.mark.parametrize(
-    ("weight", "text"), [(0, "   0"), (1e-7, "<.01"), (0.0049, "<.01"), (0.005, "0.01"), (1, "1.00")]
+    ("weight", "text"),
+    [(0, "   0"), (1e-7, "<.01"), (0.0049, "<.01"), (0.005, "0.01"), (1, "1.00")],
 )
 def test_only_zero_looks_like_zero(weight, text):
     assert weight_text(weight) == text
