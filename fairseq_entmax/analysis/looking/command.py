@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import sys
 from argparse import Namespace
@@ -32,6 +33,7 @@ def main(arguments: Sequence[str]) -> None:
         target = check_target(own.output, "--output", own.overwrite)
         refuse_inputs([target], {"the checkpoint": own.checkpoint, "the text": own.input})
     # Here, as they need torch and fairseq, and what is wrong so far is told at once
+    importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq_entmax.analysis import loading
     from fairseq_entmax.analysis.looking import opening, page, terminal
 

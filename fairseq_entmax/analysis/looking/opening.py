@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq import utils
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 
 from fairseq_entmax.analysis import kinds, loading
@@ -52,9 +54,10 @@ def of_checkpoint(path: str, data: str | None = None, options: Sequence[str] = (
             f"CHECKPOINT got {path!r}: look shows the attention of one model, not of several "
             f"together: give one of them"
         )
+    _import_user_dir(options)
     saved = read_model(path)
     settings = next(iter(groups_of(saved.state)), {})
-    task = _task_of(saved, settings, options)
+    task = _task_of(saved, settings)
     folder, note = _data_of(path, data, settings, task)
     words = [folder, *options, "--path", path]
     if "--task" not in {word.partition("=")[0] for word in options}:
@@ -160,7 +163,22 @@ def _session(
     return Session(args, task, loaded, source, target, detokenize, notes)
 
 
-def _task_of(saved: SavedModel, settings: dict[str, Any], options: Sequence[str]) -> str:
+def _import_user_dir(options: Sequence[str]) -> None:
+    """What registers mappings and models, before a checkpoint of one is read.
+
+    Raises:
+        ValueError: there is no such folder.
+    """
+    parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    parser.add_argument("--user-dir")
+    own, _ = parser.parse_known_args(list(options))
+    if own.user_dir is not None:
+        if not os.path.isdir(own.user_dir):
+            raise ValueError(f"--user-dir: there is no folder {own.user_dir}")
+        utils.import_user_module(own)
+
+
+def _task_of(saved: SavedModel, settings: dict[str, Any]) -> str:
     """The name of the task: as it was trained, where models of it can be looked at."""
     own = kinds.kind_of_model(saved.model_class)
     name = settings.get("_name") or settings.get("task")

@@ -173,6 +173,10 @@ def test_a_missing_checkpoint_data_or_several_are_refused(tiny, capsys):
         ((tiny / "plain.pt", "--text", CUT), "give --data DATA-BIN"),
         ((tiny / "plain.pt", "--text", CUT, "--data", "nowhere"), "--data got 'nowhere'"),
         ((tiny / "bin", "--text", CUT), "there is no checkpoint"),
+        (
+            (tiny / "plain.pt", "--text", CUT, "--user-dir", "no"),
+            "--user-dir: there is no folder no",
+        ),
     ):
         assert run(*words) == 1
         error = capsys.readouterr().err
