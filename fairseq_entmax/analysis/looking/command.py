@@ -51,13 +51,15 @@ def main(arguments: Sequence[str]) -> None:
         looks = [look.words() for look in looks]
     if own.json:
         everything = {"checkpoint": own.checkpoint, "sentences": [one.as_json() for one in looks]}
-        print(json.dumps(everything, ensure_ascii=False))
+        text = json.dumps(everything, ensure_ascii=False)
     else:
         parts = [terminal.shown(one, own.attention, own.layer, own.head, own.top) for one in looks]
-        print("\n\n\n".join(parts))
+        text = "\n\n\n".join(parts)
+    # Before what a pager may close
     if own.output is not None:
         page.write(session, looks, own.output, own.overwrite)
         print(f"page: {own.output}; open it in a browser", file=sys.stderr)
+    print(text)
 
 
 def _print_all_help() -> None:
