@@ -58,11 +58,14 @@ class Classified:
         label: the most likely class.
         probability: its own.
         pooling: each attention that pools to its weights ``(heads, tokens)`` float32.
+        visible: likewise the tokens that it may look at, ``(tokens,)`` bool: those of its own text,
+            without marks of beginnings and ends.
     """
 
     label: str
     probability: float
     pooling: dict[str, Tensor]
+    visible: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -199,7 +202,11 @@ class Look:
                 name: torch.stack([weights[:, group].sum(dim=1) for group in source], dim=1)
                 for name, weights in said.pooling.items()
             }
-            said = replace(said, pooling=pooling)
+            visible = {
+                name: torch.stack([seen[group].any() for group in source])
+                for name, seen in said.visible.items()
+            }
+            said = replace(said, pooling=pooling, visible=visible)
         return replace(
             self,
             tokens=joined_tokens(self.tokens, source),
@@ -276,6 +283,7 @@ class Look:
                 "label": said.label,
                 "probability": said.probability,
                 "pooling": {name: one.tolist() for name, one in said.pooling.items()},
+                "visible": {name: one.tolist() for name, one in said.visible.items()},
             },
         }
 

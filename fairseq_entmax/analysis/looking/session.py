@@ -16,7 +16,7 @@ from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.arguments import GENERATED
 from fairseq_entmax.analysis.batch import Batch
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
-from fairseq_entmax.analysis.kinds.classes import label_names
+from fairseq_entmax.analysis.kinds.classes import label_names, pooled_tokens
 from fairseq_entmax.analysis.looking import page, texts
 from fairseq_entmax.analysis.looking.segmentation import Segmentation, Segmented, unknown_said
 from fairseq_entmax.analysis.looking.sentence import Classified, Item, Look
@@ -133,7 +133,9 @@ class Session:
         probs = self.loaded.model.get_normalized_probs(output, False, sample)[0]
         label = int(probs.argmax())
         pooling = {name: one[0].float().cpu() for name, one in output[1]["pooling"].items()}
-        said = Classified(label_names(self.task)[label], float(probs[label]), pooling)
+        keys = pooled_tokens(self.loaded.model, sample["net_input"]["src_tokens"])
+        visible = {name: one[0].cpu() for name, one in keys.items()}
+        said = Classified(label_names(self.task)[label], float(probs[label]), pooling, visible)
         notes = [*self.notes, *unknown_said(cut)]
         shown = text if second is None else f"{text} / {second}"
         return self._look(shown, Item(tokens, label=label), notes, classified=said)

@@ -94,8 +94,10 @@ def _pooled(look: Look, head: int | None, top: int) -> list[str]:
         ]
         heads = f"head {head}" if head is not None else f"mean of {len(weights)} heads"
         heads = "its head" if len(weights) == 1 else heads
-        zeros = int(own.eq(0).sum())
-        left = f"{zeros} of {len(own)} tokens exactly 0" if zeros else "no token has 0"
+        seen = said.visible[name]
+        zeros = int(own[seen].eq(0).sum())
+        unit = "words" if look.is_words else "tokens"
+        left = f"{zeros} of {int(seen.sum())} {unit} exactly 0" if zeros else "no zeros"
         rows = [f"  {weight_text(weight)} {token}" for token, weight in best]
         tables.append("\n".join([f"{name}, {heads}, {left}:", *rows]))
     return tables

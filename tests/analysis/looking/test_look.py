@@ -246,6 +246,9 @@ def test_a_pair_is_classified_by_both_of_its_texts(pairs):
     found = look(path, CUT, second="▁w9 w8", data=str(pairs / "bin"))
     assert {"premise", "hypothesis"} == set(found.classified.pooling)
     assert "▁w9" in found.tokens
+    for name, own in (("premise", CUT.split()), ("hypothesis", ["▁w9", "w8"])):
+        seen = found.classified.visible[name].tolist()
+        assert [t for t, is_seen in zip(found.tokens, seen, strict=True) if is_seen] == own
     with pytest.raises(ValueError, match="give --second TEXT"):
         look(path, CUT, data=str(pairs / "bin"))
 

@@ -83,14 +83,15 @@ def test_what_is_not_there_is_refused(asked, message):
 
 def test_a_classifier_shows_what_pools():
     pooling = {"pooling": torch.tensor([[0.75, 0, 0, 0, 0.25], [0.25, 0, 0, 0, 0.75]])}
+    visible = {"pooling": torch.tensor([True, True, True, False, True])}
     own = look(
         translation=None,
         attention={"encoder-self": [torch.eye(5)[None]]},
         gates={"encoder-self": [[1.0]]},
-        classified=Classified("old", 0.9, pooling),
+        classified=Classified("old", 0.9, pooling, visible),
     )
     text = shown(own)
     assert "says: old (0.90)" in text
-    assert "pooling, mean of 2 heads, 3 of 5 tokens exactly 0:\n  0.50 ▁En\n  0.50 </s>" in text
+    assert "pooling, mean of 2 heads, 2 of 4 tokens exactly 0:\n  0.50 ▁En\n  0.50 </s>" in text
     assert "0.75 ▁En" in shown(own, head=0)
     assert "encoder-self, mean of 1 head in 1 layer" in shown(own, attention="encoder-self")
