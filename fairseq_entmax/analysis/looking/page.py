@@ -72,6 +72,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     kind = session.kind
     dataset = session.dataset([look.item for look in looks])
     own = {"of": REFERENCE, "gen_subset": SUBSET, "no_progress_bar": True, "max_tokens": None}
+    own |= {"num_workers": 0}  # not a process for a sentence
     args = Namespace(**{**vars(session.args), **own, "batch_size": 1, "conllu": None})
     wanted = [
         one.name
