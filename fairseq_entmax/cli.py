@@ -24,6 +24,10 @@ MODULES = {
         "fairseq_entmax.analysis.ablation.command",
         "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
     ),
+    "look": (
+        "fairseq_entmax.analysis.looking.command",
+        "show the attention on sentences of your own",
+    ),
     "report": (
         "fairseq_entmax.analysis.report.command",
         "draw what analyze wrote as one HTML page, and as figures for a paper",

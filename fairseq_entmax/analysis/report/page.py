@@ -45,6 +45,7 @@ SCRIPTS = (
     "pdf_text.js",
     "pdf.js",
     "printing.js",
+    "own.js",
     "main.js",
 )
 
@@ -76,7 +77,8 @@ def render_page(
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
     languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]
-    what = " ".join(["-".join(languages)] * bool(languages) + [data["subset"]])
+    subset = "sentences of one's own" if data.get("own") else data["subset"]
+    what = " ".join(["-".join(languages)] * bool(languages) + [subset])
     script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {
         "hashes": " ".join(_hash(text) for text in (script, library)),

@@ -15,5 +15,6 @@ setUpFigures();
 setUpDrawings();
 setUpTables();
 setUpPrinting();
+showOwn();
 selectHead(firstSelection());
 document.documentElement.dataset.ready = "true";
