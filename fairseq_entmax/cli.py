@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import fairseq_entmax
+from fairseq_entmax import quiet
 from fairseq_entmax.analysis.arguments import COMMANDS, HELP_FAIRSEQ, check_early, named_heads
 from fairseq_entmax.files import check_output
 
@@ -52,6 +53,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 after an error, which is printed in one sentence. Wrong
         usage exits with status 2, as argparse does.
     """
+    quiet.hush()  # before torch and fairseq are imported, and speak
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = words[0] if words else ""
     try:

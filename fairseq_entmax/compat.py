@@ -1,6 +1,7 @@
 """Every difference between fairseq and torch releases, and small helpers around fairseq.
 
-Importing this module needs fairseq, and changes nothing in it.
+Importing this module needs fairseq, and changes nothing in it; it hushes what nobody who uses
+fairseq can mend (:mod:`fairseq_entmax.quiet`).
 """
 
 from __future__ import annotations
@@ -22,11 +23,14 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from fairseq_entmax import quiet
+
 INSTALL_FAIRSEQ = (
     "this part of fairseq-entmax needs fairseq, which is not installed: run "
     "pip install 'fairseq-entmax[fairseq]', or install a fairseq of your own"
 )
 
+quiet.hush()  # before fairseq speaks
 try:
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY

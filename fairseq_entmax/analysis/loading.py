@@ -6,7 +6,6 @@ import argparse
 import logging
 import os
 import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -102,9 +101,7 @@ def _check_data(args: Namespace) -> None:
 
 def configuration(args: Namespace) -> Any:
     """Parsed arguments as fairseq's nested configuration."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
-        return convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(args)
 
 
 def setup_task(args: Namespace) -> Any:
@@ -180,8 +177,6 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
     Raises:
         ValueError: a sentence is longer than the model can take, and is not to be skipped.
     """
-    if not torch.cuda.is_available():
-        warnings.filterwarnings("ignore", message=".*pin_memory", category=UserWarning)
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
