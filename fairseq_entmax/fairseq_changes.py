@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.abc
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,12 +24,16 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat  # first, for its message where there is no fairseq
 
 # isort: split
-from fairseq import checkpoint_utils, file_utils
+from fairseq import checkpoint_utils, file_utils, options
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
+from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -70,6 +75,9 @@ _REMEDY = (
 
 def install() -> None:
     """Change fairseq; once, however often it is called."""
+    # For criterions of this package, beside any model
+    _replace(options, "parse_args_and_arch", _check_criterion)
+    _replace(distributed_utils, "call_main", _end_without_traceback)
     # For models of this package
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
@@ -124,6 +132,39 @@ def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
 
         vars(changed)["_is_changed"] = True
         setattr(owner, name, changed)
+
+
+def _check_criterion(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``parse_args_and_arch`` with a look at a criterion of this package beside a stock model.
+
+    Models of this package look at it by themselves. Without it the criterion meets the model in
+    each of the processes that fairseq, or torchrun, has started.
+    """
+    parsed = parse(*args, **kwargs)
+    given = parsed[0] if isinstance(parsed, tuple) else parsed
+    model = ARCH_MODEL_REGISTRY.get(getattr(given, "arch", None))
+    criterion = CRITERION_REGISTRY.get(getattr(given, "criterion", None))
+    is_stock = model is not None and not hasattr(model, "check_criterion")
+    if is_stock and hasattr(criterion, "check_options") and compat.running_command():
+        with compat.stopping_command():
+            criterion.check_options(given, {})
+    return parsed
+
+
+def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
+
+    Without it a traceback of torch's follows their one sentence, for the process that started
+    them.
+    """
+    # Which says at the level of warnings that it ends the other processes
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
+    try:
+        run(*args, **kwargs)
+    except ProcessExitedException as error:
+        if error.exit_code != compat.STOPPED:
+            raise
+        sys.exit(compat.STOPPED)
 
 
 def _check_and_follow(
