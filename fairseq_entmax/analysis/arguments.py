@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Sequence
+from typing import Any
 
 from fairseq_entmax.analysis.measures import importance_measures, optional_names
 from fairseq_entmax.head_names import Head, parse_heads
@@ -41,9 +42,11 @@ OF_GENERATE_ALONE = (
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``analyze``."""
-    group = parser.add_argument_group("Analysis")
+    group = parser.add_argument_group("what is written")
     group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
     group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
+    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
+    group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--of",
         choices=(REFERENCE, GENERATED),
@@ -52,11 +55,11 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "model by fairseq's options on search, such as --beam, or of --task entmax_summarization "
         "(default: %(default)s)",
     )
-    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
     group.add_argument(
         "--measures",
         metavar="NAME,…",
-        help=f"which to make, of {','.join(optional_names())} (default: all)",
+        help=f"which to make, with commas between them, of {', '.join(optional_names())} "
+        f"(default: all)",
     )
     group.add_argument(
         "--sentences",
@@ -84,7 +87,7 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``ablate``."""
-    group = parser.add_argument_group("Ablation")
+    group = parser.add_argument_group("what is written")
     group.add_argument(
         "--output",
         metavar="DIR",
@@ -92,6 +95,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         "removals of the same settings is gone on with",
     )
     group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
+    group = parser.add_argument_group("what is removed")
     group.add_argument(
         "--heads",
         metavar="HEADS",
@@ -109,6 +113,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="heads to remove together, named likewise: each text is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
+    group = parser.add_argument_group("how what is left is scored")
     group.add_argument(
         "--scores",
         metavar="SCORES",
@@ -146,7 +151,31 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-HELP_FAIRSEQ = "--help-fairseq"
+# Both print fairseq's options, too; the second is the older name
+HELP_ALL = ("--help-all", "--help-fairseq")
+# Of fairseq's options those that are needed most, with their help
+OF_FAIRSEQ: dict[str, dict[str, Any]] = {
+    "--gen-subset": {
+        "metavar": "SUBSET",
+        "help": "the data set: valid (default), test, train or another of DATA",
+    },
+    "--task": {
+        "metavar": "TASK",
+        "help": "translation (default), language_modeling, sentence_prediction, …",
+    },
+    "--max-tokens": {"metavar": "N", "help": "of a batch, or --batch-size in sentences"},
+    "--cpu": {"action": "store_true", "help": "leave a GPU alone"},
+}
+OF_SEARCH = {
+    "--beam": {"metavar": "N", "help": "and the like, such as --lenpen: how text is generated"}
+}
+OF_ABLATE: dict[str, dict[str, Any]] = {
+    "--remove-bpe": {
+        "metavar": "KIND",
+        "nargs": "?",
+        "help": "for bleu and rouge, put subwords together: sentencepiece, or '@@ '",
+    },
+}
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
@@ -218,6 +247,43 @@ def check_counts(options: argparse.Namespace) -> None:
             raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
 
 
+def usage(command: str) -> str:
+    """How a command is called."""
+    return f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]"
+
+
+def early_parser(command: str) -> argparse.ArgumentParser:
+    """A command's own options, and those of fairseq's that are needed most.
+
+    Args:
+        command: ``analyze`` or ``ablate``.
+    """
+    description, add_options = COMMANDS[command]
+    parser = argparse.ArgumentParser(
+        prog=f"fairseq-entmax {command}",
+        usage=usage(command),
+        description=description,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    group = parser.add_argument_group("what is looked at")
+    several = "; several with ':' between them" if command == "analyze" else ""
+    group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
+    add_options(parser)
+    group = parser.add_argument_group("of fairseq's options those needed most")
+    of_fairseq = OF_FAIRSEQ | OF_SEARCH | (OF_ABLATE if command == "ablate" else {})
+    for name, how in of_fairseq.items():
+        group.add_argument(name, **how)
+    group.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
+    group = parser.add_argument_group("help")
+    group.add_argument("-h", "--help", action="help", help="this text")
+    group.add_argument(
+        HELP_ALL[0], action="store_true", dest="help_all", help="every option of fairseq's, too"
+    )
+    group.add_argument(HELP_ALL[1], action="store_true", dest="help_all", help=argparse.SUPPRESS)
+    return parser
+
+
 def check_early(command: str, arguments: Sequence[str]) -> None:
     """Answer ``--help``, and refuse what is wrong whatever fairseq says.
 
@@ -230,22 +296,9 @@ def check_early(command: str, arguments: Sequence[str]) -> None:
             is wrong.
         SystemExit: of argparse, after help or for what it cannot read.
     """
-    description, add_options = COMMANDS[command]
-    parser = argparse.ArgumentParser(
-        prog=f"fairseq-entmax {command}",
-        usage=f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]",
-        description=description,
-        epilog="Beside these, fairseq's own options: --help-fairseq prints all.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--path", metavar="FILE", help="the checkpoint; for analyze also several, with ':' between"
-    )
-    parser.add_argument(HELP_FAIRSEQ, action="store_true", help="fairseq's options, too")
-    add_options(parser)
-    parser.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
+    parser = early_parser(command)
     options, _ = parser.parse_known_args(arguments)
-    if options.help_fairseq:
+    if options.help_all:
         return
     if not options.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")

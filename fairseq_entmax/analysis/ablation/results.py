@@ -145,15 +145,26 @@ def as_table(document: Dictionary[str, Any]) -> str:
     A last one says so where the bootstrap cannot find anything significant.
     """
     scores = _present(document["unchanged"])
+    unit = "text" if document["data"].get("kind") == "labelled" else "token"
     rows = [["removed"], ["nothing"]]
     for score in scores:
-        rows[0] += [_HEADINGS[score], "change", "p", "p (Holm)"]
-        rows[1] += [f"{document['unchanged'][score]:.{_DIGITS[score]}f}", "", "", ""]
+        value = document["unchanged"][score]
+        if score == LOSS:
+            rows[0] += [f"loss (nats a {unit})", "(bits)"]
+            rows[1] += [f"{value:.{_DIGITS[LOSS]}f}", _bits_text(value)]
+        else:
+            rows[0].append(_HEADINGS[score])
+            rows[1].append(f"{value:.{_DIGITS[score]}f}")
+        rows[0] += ["change", "p", "p (Holm)"]
+        rows[1] += ["", "", ""]
     for removal in document["removals"]:
         cells = [text_of(removal["heads"])]
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
-            cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
+            cells.append(f"{entry['value']:.{digits}f}")
+            if score == LOSS:
+                cells.append(_bits_text(entry["value"]))
+            cells.append(f"{entry['change']:+.{digits}f}")
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
@@ -164,6 +175,11 @@ def as_table(document: Dictionary[str, Any]) -> str:
         f"{removals} removals and {samples} resamples: --bootstrap "
         f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
     )
+
+
+def _bits_text(nats: float) -> str:
+    """A loss in bits, as fairseq logs ``nll_loss``."""
+    return f"{nats / math.log(2):.{_DIGITS[LOSS]}f}"
 
 
 def _p_text(p: float) -> str:
