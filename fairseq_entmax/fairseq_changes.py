@@ -30,16 +30,15 @@ from fairseq_entmax import compat  # first, for its message where there is no fa
 
 # isort: split
 from fairseq import checkpoint_utils, file_utils, options
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
-from fairseq.models import ARCH_MODEL_REGISTRY
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
+from fairseq_entmax import early_checks
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
@@ -75,8 +74,8 @@ _REMEDY = (
 
 def install() -> None:
     """Change fairseq; once, however often it is called."""
-    # For criterions of this package, beside any model
-    _replace(options, "parse_args_and_arch", _check_criterion)
+    # For every command that has this package as its --user-dir
+    _replace(options, "parse_args_and_arch", _check_options)
     _replace(distributed_utils, "call_main", _end_without_traceback)
     # For models of this package
     _replace(Trainer, "__init__", _check_and_follow)
@@ -134,20 +133,20 @@ def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
         setattr(owner, name, changed)
 
 
-def _check_criterion(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """``parse_args_and_arch`` with a look at a criterion of this package beside a stock model.
-
-    Models of this package look at it by themselves. Without it the criterion meets the model in
-    each of the processes that fairseq, or torchrun, has started.
-    """
-    parsed = parse(*args, **kwargs)
-    given = parsed[0] if isinstance(parsed, tuple) else parsed
-    model = ARCH_MODEL_REGISTRY.get(getattr(given, "arch", None))
-    criterion = CRITERION_REGISTRY.get(getattr(given, "criterion", None))
-    is_stock = model is not None and not hasattr(model, "check_criterion")
-    if is_stock and hasattr(criterion, "check_options") and compat.running_command():
-        with compat.stopping_command():
-            criterion.check_options(given, {})
+def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``parse_args_and_arch`` that ends a command with a sentence on what its options lack."""
+    command = compat.running_command()
+    if not command or kwargs.get("suppress_defaults"):
+        return parse(*args, **kwargs)
+    with compat.stopping_command():
+        try:
+            parsed = parse(*args, **kwargs)
+        except RuntimeError as error:
+            if str(error):
+                raise
+            # fairseq's, which says nothing
+            raise ValueError("give --arch, such as --arch entmax_transformer") from error
+        early_checks.check(command, parsed[0] if isinstance(parsed, tuple) else parsed)
     return parsed
 
 
@@ -313,12 +312,18 @@ def _refuse_in_one_sentence(load: Callable[..., Any], path: str, *args: Any, **k
 def _extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
     """``load_archive_file`` that extracts an archive into its own folder alone.
 
-    Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say.
+    Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say, and
+    a folder that is not there ends in a TypeError about None.
     """
     try:
         path = file_utils.cached_path(archive_file, cache_dir=None)
-    except OSError:
-        return load(archive_file)  # which says what is missing
+    except OSError as error:
+        if "://" in str(archive_file):
+            return load(archive_file)  # which says what is missing
+        raise FileNotFoundError(
+            f"there is no folder {archive_file}: from_pretrained takes the folder of the "
+            f"checkpoint, the name of the checkpoint in it, and the folder of the data"
+        ) from error
     if os.path.isfile(path):
         replace_by_folder(path)
     return load(archive_file)

@@ -42,6 +42,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import clear_leftovers, write_together
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str]) -> None:
         "version": results.VERSION,
         "checkpoint": loaded.path,
         "data": data,
+        "loss_unit": _loss_unit(loaded.model, kind),
         "settings": settings,
         **compared,
     }
@@ -114,6 +116,12 @@ def main(arguments: Sequence[str]) -> None:
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
+
+
+def _loss_unit(model: Any, kind: kinds.Kind) -> str:
+    if has_zeros(model):
+        return results.ENTMAX
+    return results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
 
 
 def _check(args: Namespace) -> None:

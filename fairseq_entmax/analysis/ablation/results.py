@@ -6,6 +6,7 @@
      "checkpoint": "…/checkpoint_best.pt",
      "data": {"path": "…", "subset": "test", "source_lang": "es", "target_lang": "en",
               "sentences": 1000, "target_tokens": 39444},        (with end of sentence)
+     "loss_unit": "nats a token",
      "settings": {…},                                            (what the scores depend on)
      "significance": {"bootstrap": 1000, "seed": 1, "bleu_signature": "nrefs:1|…"},
      "unchanged": {"loss": 2.41, "bleu": 30.2},
@@ -15,7 +16,8 @@
         "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}, …]}
 
 ``loss`` is in nats a target token, over all tokens of the data set, or a text of a classifier; of a
-model with a sparse output it is the Fenchel-Young loss of it. Its p is of a two-sided
+model with a sparse output it is the Fenchel-Young loss of it. ``loss_unit`` says which: ``nats a
+token``, ``nats a text`` or ``entmax loss a token``. Its p is of a two-sided
 paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is of
 sacreBLEU's paired bootstrap. ``p_holm`` is corrected for all removals in the file by Holm's
 method. What was not asked for is null. The removals are sorted by harm, worst first: by the
@@ -46,6 +48,7 @@ FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often
 LEVEL = 0.05
 _FIELDS = ("value", "change", "p", "p_holm")
+NATS, NATS_OF_TEXT, ENTMAX = "nats a token", "nats a text", "entmax loss a token"
 _HEADINGS = {LOSS: "loss", BLEU: "BLEU", **NAMES}
 _DIGITS = {LOSS: 4, BLEU: 2, **dict.fromkeys(TYPES, 2)}
 # By what removals are sorted, the first that there is, and whether more of it is worse
@@ -145,16 +148,15 @@ def as_table(document: Dictionary[str, Any]) -> str:
     A last one says so where the bootstrap cannot find anything significant.
     """
     scores = _present(document["unchanged"])
-    unit = "text" if document["data"].get("kind") == "labelled" else "token"
+    unit = document.get("loss_unit", NATS)
     rows = [["removed"], ["nothing"]]
     for score in scores:
         value = document["unchanged"][score]
-        if score == LOSS:
-            rows[0] += [f"loss (nats a {unit})", "(bits)"]
-            rows[1] += [f"{value:.{_DIGITS[LOSS]}f}", _bits_text(value)]
-        else:
-            rows[0].append(_HEADINGS[score])
-            rows[1].append(f"{value:.{_DIGITS[score]}f}")
+        rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
+        rows[1].append(f"{value:.{_DIGITS[score]}f}")
+        if score == LOSS and unit.startswith("nats"):
+            rows[0].append("(bits)")
+            rows[1].append(_bits_text(value))
         rows[0] += ["change", "p", "p (Holm)"]
         rows[1] += ["", "", ""]
     for removal in document["removals"]:
@@ -162,7 +164,7 @@ def as_table(document: Dictionary[str, Any]) -> str:
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
             cells.append(f"{entry['value']:.{digits}f}")
-            if score == LOSS:
+            if score == LOSS and unit.startswith("nats"):
                 cells.append(_bits_text(entry["value"]))
             cells.append(f"{entry['change']:+.{digits}f}")
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
