@@ -77,9 +77,11 @@ def test_what_can_be_read_passes(changes, folder):
 def test_the_penalty_on_heads_names_the_counterpart_of_a_stock_model(changes, message):
     criterion = "cross_entropy_with_head_l0"
     options = vars(HeadL0Options(l0_weight=0.1))
-    with pytest.raises(ValueError, match=f"--criterion {criterion} needs a model with {message}"):
+    with pytest.raises(
+        ValueError, match=f"--criterion {criterion} needs a model with head gates: {message}"
+    ):
         early_checks.check_criterion(
-            Namespace(criterion=criterion, **{**STOCK, **penalty, **changes})
+            Namespace(**{**options, **STOCK, "criterion": criterion, **changes})
         )
 
 
