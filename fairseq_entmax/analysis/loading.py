@@ -17,7 +17,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_f
 from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_entmax.analysis import kinds
-from fairseq_entmax.analysis.arguments import HELP_ALL, early_parser
+from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 
