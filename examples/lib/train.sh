@@ -170,7 +170,7 @@ status=0
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \
-    2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
+    2>&1 | without_advice | tee -a "$log" || status=${PIPESTATUS[0]}
 if ((status != 0)); then
     printf 'train.sh: error: fairseq-train ended with status %s; its messages are above and in %s\n' \
         "$status" "$log" >&2

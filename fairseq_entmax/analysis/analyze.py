@@ -62,6 +62,9 @@ def main(arguments: Sequence[str]) -> None:
         OSError, ValueError, RuntimeError: in one sentence, for the command to print.
     """
     loading.log_to_stderr()
+    if loading.wants_all_help(arguments):
+        everything = loading.data_parser(ANALYZE, generation=True)
+        return loading.print_all_help("analyze", everything, arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     check_counts(args)

@@ -474,12 +474,27 @@ def test_a_checkpoint_of_another_model_is_refused(data, task, tmp_path, capsys):
     assert "is of the model lstm: only those of" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("option", "has_fairseqs"), [("--help", False), ("--help-fairseq", True)])
-def test_help_names_the_commands_own_options_and_where_fairseqs_are(option, has_fairseqs, capsys):
+@pytest.mark.parametrize("command", ["analyze", "ablate"])
+def test_help_fits_a_screen_and_is_of_the_commands_own_options(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
-        cli.main(["analyze", option])
+        cli.main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
     assert stop.value.code == 0
+    assert len(lines) < 60
+    assert max(map(len, lines)) <= 100
+    text = "\n".join(lines)
+    assert "--sentences" in text or "--scores" in text
+    assert "--max-tokens" in text  # of fairseq's those needed most
+    assert "--lm-weight" not in text
+    assert "--help-all" in text
+
+
+@pytest.mark.parametrize("option", ["--help-all", "--help-fairseq"])
+def test_all_help_has_the_commands_own_options_before_fairseqs(option, capsys):
+    assert cli.main(["analyze", option]) == 0
     text = capsys.readouterr().out
-    assert "--sentences" in text
-    assert ("--max-tokens" in text) == has_fairseqs
-    assert ("--help-fairseq" in text) != has_fairseqs
+    assert text.index("usage: fairseq-entmax analyze DATA") == 0
+    own, of_fairseq = text.index("  --sentences N"), text.index("fairseq's options: general")
+    assert own < of_fairseq < text.index("  --lm-weight")
+    assert of_fairseq < text.index("  --left-pad-source")  # of the task
