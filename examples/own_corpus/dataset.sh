@@ -13,7 +13,9 @@ SIZE_OPTION=--bpe-size # of which bpe.py speaks
 LENGTH_UNIT=epochs LENGTH=10
 BATCH_TOKENS=1250 # of --size small, as are the next
 MOST_TOKENS=4096
-BASELINE=stock
+MODELS=(stock entmax)
+MODELS_HELP="stock is fairseq's own transformer;
+                 softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ..."
 
 declare -A GIVEN=() # option to its value
 
@@ -163,6 +165,7 @@ TEXT
 # value OPTION DEFAULT
 value() { printf '%s\n' "${GIVEN[$1]-$2}"; }
 
+# shellcheck disable=SC2153 # the scripts in lib say SCRIPT
 settle_dataset() {
     case $SCRIPT in
     prepare) settle_text ;;
