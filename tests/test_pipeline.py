@@ -103,7 +103,9 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     assert "alpha of each head" in printed
     assert "Baseline: runs/stock/test.hyp" in printed
     for name in ("entmax", "stock"):
-        assert len(lines(folder / "runs" / name / "test.hyp")) == len(lines(folder / "text/test.en"))
+        assert len(lines(folder / "runs" / name / "test.hyp")) == len(
+            lines(folder / "text/test.en")
+        )
     analysis = json.loads((folder / "compare" / "analysis.json").read_text(encoding="utf-8"))
     assert [model["name"] for model in analysis["models"]] == ["stock", "entmax"]
     assert (folder / "compare" / "report.html").stat().st_size > 100_000
