@@ -250,7 +250,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             self._observers
             or any(map(_has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
-            or nn.modules.module._has_any_global_hook()
+            or compat.has_global_hooks()
         )
 
     def _is_fairseqs(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
