@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.mappings import HeadsApart, Mapping
