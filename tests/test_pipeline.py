@@ -132,3 +132,42 @@ def test_both_kinds_of_subwords_cut_every_line(walked):
                 " ".join(x.split()) for x in text
             ]
             assert len(lines(folder / "merges" / f"{split}.{language}")) == len(text)
+
+
+# --- the commands of the README -----------------------------------------------
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/pipeline.md"])
+def test_no_command_hides_its_options(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        assert "…" not in block
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_train_and_translate(walked, tmp_path):
+    """On the data that the chapter's commands made, of smaller layers."""
+    folder, _ = walked
+    (block,) = [
+        x for x in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "fairseq-train" in x
+    ]
+    shutil.copytree(folder / "data-bin", tmp_path / "data-bin")
+    small = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-layers 1 --decoder-layers 1"
+    script = block.replace("-lang de", "-lang es").replace("--max-epoch", f"{small} --max-epoch")
+    result = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{folder / 'bin'}:{preloaded.path(PATH)}",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    assert "Generate test with beam=5: BLEU4" in result.stdout + result.stderr
+    assert (tmp_path / "checkpoints" / "alpha.jsonl").exists()
