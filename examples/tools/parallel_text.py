@@ -128,7 +128,7 @@ def _count_lines(path: Path) -> int:
 
 def _surplus(texts: Texts, counts: list[int]) -> str:
     """Say so where the longer file has only empty lines more."""
-    longer = texts[counts[1] > counts[0]]
+    longer = texts.target if counts[1] > counts[0] else texts.source
     with longer.open("rb") as file:
         more = [line for number, line in enumerate(file) if number >= min(counts)]
     if any(line.strip() for line in more):

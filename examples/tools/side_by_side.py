@@ -37,11 +37,12 @@ def p_values(hypotheses: Sequence[Sequence[str]], references: Sequence[str]) -> 
     if len(hypotheses) < 2:
         return [None]
     logging.getLogger("sacrebleu").setLevel(logging.ERROR)
-    named = [(str(number), list(text)) for number, text in enumerate(hypotheses)]
-    bleu = {"BLEU": BLEU(references=[list(references)])}
+    named: list = [(str(number), list(text)) for number, text in enumerate(hypotheses)]
+    bleu: dict = {"BLEU": BLEU(references=[list(references)])}
     test = PairedTest(named, bleu, None, test_type="bs", n_samples=SAMPLES, n_jobs=1)
     _, scores = test()
-    found = [result.p_value for result in scores["BLEU"]]
+    results: list = scores["BLEU"]
+    found = [result.p_value for result in results]
     return [
         None if list(text) == list(hypotheses[0]) else p
         for text, p in zip(hypotheses, found, strict=True)
@@ -61,7 +62,7 @@ def rows(runs: Sequence[Path], names: Sequence[str]) -> list[dict[str, str]]:
                 f"{run} and {runs[0]} were scored on different test sets: run evaluate.sh again"
             )
     chances = p_values([lines_of(run / "test.hyp") for run in runs], references)
-    table = []
+    table: list[dict[str, str]] = []
     for run, name, chance in zip(runs, names, chances, strict=True):
         scores = {metric: score_of(metric, run / "scores.txt") for metric in ("BLEU", "chrF2")}
         first = float(table[0]["BLEU"]) if table else None
