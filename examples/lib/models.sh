@@ -14,13 +14,6 @@ help_on_models() {
 TEXT
 }
 
-# joined SEPARATOR WORD...
-joined() {
-    local IFS=$1
-    shift
-    printf '%s\n' "$*"
-}
-
 # take_models OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: fails where it is another option
 take_models() {
     local model list
@@ -30,6 +23,11 @@ take_models() {
         [[ $3 != *[[:space:]]* && $3 != *,,* && $3 != ,* && $3 != *, && -n $3 ]] ||
             usage_error "option --mappings got '$3': put one comma between two mappings and no spaces, such as stock,entmax15,entmax"
         IFS=, read -r -a list <<<"$3"
+        for model in "${list[@]}"; do
+            # As in 'sparsemax*5,softmax', one mapping of six layers
+            [[ $model != *\** || $model == *\|* ]] ||
+                usage_error "option --mappings got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
+        done
         ;;
     --mapping)
         require_value "$1" "$2"

@@ -235,6 +235,7 @@ settle_files() {
         INPUT+=("--${split}pref" "$prefix")
     done
     for file in "${!FILES[@]}"; do
+        [[ ! -e ${FILES[file]} || -f ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': '${FILES[file]}' is no file that can be read twice: write the text to a file, and give that"
         [[ -f ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': there is no file '${FILES[file]}'"
         [[ -r ${FILES[file]} ]] || usage_error "option ${named[file]} got '${GIVEN[${named[file]}]}': the file '${FILES[file]}' cannot be read"
     done

@@ -204,7 +204,7 @@ def said(read: Read, texts: Texts, limits: Limits) -> list[str]:
         + (f"left out {read.left_out:,}: {why}" if why else "none left out")
     ]
     if read.same:
-        lines.append(f"{read.same:,} pairs have the same text on both sides, and are kept")
+        lines.append(f"pairs with the same text on both sides, which are kept: {read.same:,}")
     for path, number in zip(texts[:2], read.carriage_returns, strict=True):
         if number:
             lines.append(f"{number:,} lines of {path.name} end with CR LF: taken as line ends")

@@ -164,6 +164,8 @@ def test_as_many_subwords_as_the_text_has_not_is_refused_with_how_many_it_has(te
         (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': put one comma"),
         (["--mappings", "stock, entmax"], "no spaces, such as stock,entmax15,entmax"),
         (["--mappings", "entmax,entmax"], "option --mappings has 'entmax' twice"),
+        (["--mappings", "sparsemax*5,softmax"], "give a list of layers by --mapping, whole"),
+        (["--source", "/dev/null"], "'/dev/null' is no file that can be read twice: write the text"),
         (["--mappings", "stock,entmaxx"], "got 'entmaxx'"),
         (["--epochs", "2", "--updates", "3"], "--epochs and --updates both say how long"),
         (["--updates", "0"], "option --updates got '0'"),

@@ -137,7 +137,7 @@ def test_what_is_left_out_is_counted_by_its_reason(tmp_path, capsys):
         "66 pairs, left out 5: 2 with an empty side, 1 longer than 200 words, 1 longer than 1500 "
         "characters, 1 one side over 10 times as long as the other" in said
     )
-    assert "1 pairs have the same text on both sides, and are kept" in said
+    assert "pairs with the same text on both sides, which are kept: 1" in said
 
 
 def test_carriage_returns_and_a_byte_order_mark_are_taken_away_and_said(tmp_path, capsys):
