@@ -53,6 +53,25 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
         layer.can_use_fastpath = False  # type: ignore[assignment]
 
 
+GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+)
+
+
+def has_global_hooks() -> bool:
+    """Tell whether hooks of all modules are registered, with ``register_module_forward_hook`` say.
+
+    Newer releases of torch have a function for it, older ones only what it reads.
+    """
+    module = nn.modules.module
+    if hasattr(module, "_has_any_global_hook"):
+        return bool(module._has_any_global_hook())
+    return any(getattr(module, name) for name in GLOBAL_HOOKS)
+
+
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
     device = tensor.device.type

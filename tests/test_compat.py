@@ -7,6 +7,7 @@ from argparse import Namespace
 
 import pytest
 import torch
+from torch import nn
 
 from fairseq_entmax import checkpoints, compat
 from tests.commands import ROOT
@@ -127,7 +128,7 @@ class SetState(Call):
 @pytest.fixture
 def _old_torch(monkeypatch):
     """torch before 2.4, whose safe loader cannot be told of a class."""
-    monkeypatch.delattr(torch.serialization, "add_safe_globals")
+    monkeypatch.delattr(torch.serialization, "add_safe_globals", raising=False)
 
 
 STATE = {
@@ -178,3 +179,17 @@ def test_a_torch_without_a_list_of_safe_classes_reads_no_plain_pickles(tmp_path)
     with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names _?io\.open"):
         checkpoints.load_checkpoint(str(path))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_hooks_of_all_modules_are_seen_with_every_torch(newer, monkeypatch):
+    """Older ones have no function that says so."""
+    if not newer:
+        monkeypatch.delattr(nn.modules.module, "_has_any_global_hook", raising=False)
+    assert not compat.has_global_hooks()
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert compat.has_global_hooks()
+    finally:
+        handle.remove()
+    assert not compat.has_global_hooks()

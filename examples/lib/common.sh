@@ -78,6 +78,13 @@ mapping_name() {
 # model trained longer can never be shown as one trained for fewer epochs or updates.
 run_name() { printf '%s-%s%s\n' "$(mapping_name "$1")" "$2" "$3"; }
 
+# joined SEPARATOR WORD...
+joined() {
+    local IFS=$1
+    shift
+    printf '%s\n' "$*"
+}
+
 # --- what must be there ------------------------------------------------------
 
 # require_commands COMMAND...

@@ -7,6 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
+SCRIPT=train
 EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
@@ -93,7 +94,7 @@ options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 # the epoch that the process began with, and a resumed training takes another course.
 # With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
 # sentences left over at the end, the longest, in validation too, without a word.
-options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1)
+options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed "$SEED")
 case $LENGTH_UNIT in
 epochs) options+=(--max-epoch "$LENGTH") ;;
 updates) options+=(--max-update "$LENGTH") ;;
