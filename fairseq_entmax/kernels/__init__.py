@@ -97,7 +97,7 @@ def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
         RuntimeError: it asks for one that cannot be had here.
     """
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    if is_softmax or _is_wrapped(epsilon):
+    if is_softmax:
         return torch_ops
     backend: Rows | None = _kernel(ROWS, scores)
     return torch_ops if backend is None else backend
@@ -115,8 +115,6 @@ def structured_for(
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    if _is_wrapped(epsilon) or _is_wrapped(strength):
-        return torch_structured
     backend: StructuredRows | None = _kernel(STRUCTURED, scores, kind)
     return torch_structured if backend is None else backend
 
@@ -127,13 +125,6 @@ def losses_for(scores: Tensor, epsilon: float) -> Losses:
         return torch_losses
     backend: Losses | None = _kernel(LOSSES, scores)
     return torch_losses if backend is None else backend
-
-
-def _is_wrapped(parameter: float | Tensor) -> bool:
-    """Whether it stands for many numbers at once, as in torch.func: no kernel could read it."""
-    if not isinstance(parameter, Tensor):
-        return False
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(parameter))
 
 
 def attention_for(
@@ -175,8 +166,6 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
         *kind: of structure, where the part has some.
     """
     asked = chosen()
-    if _is_traced():
-        return None
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
@@ -207,15 +196,6 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)
     return kernels
-
-
-def _is_traced() -> bool:
-    """Whether operations are recorded or watched: what a kernel does would not be seen."""
-    return bool(
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._len_torch_dispatch_stack()
-    )
 
 
 def _why_no_native() -> str:

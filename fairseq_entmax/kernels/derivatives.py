@@ -81,6 +81,16 @@ def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tens
     return result / (above + epsilon * epsilon * mean_weight)
 
 
+def alpha_derivative(probs: Tensor, epsilon: float | Tensor) -> Tensor:
+    """How the probabilities move with alpha, ``(..., keys)``; see ``torch_ops.alpha_gradient``."""
+    logs = _logs(probs)
+    weight = logs * logs * _phi(epsilon * logs)
+    above = 1.0 - epsilon * (probs * logs).sum(-1, keepdim=True)
+    mean_weight = (probs * weight).sum(-1, keepdim=True)
+    moved = (1.0 - epsilon * logs) * mean_weight - weight * above
+    return probs * moved / (above + epsilon * epsilon * mean_weight)
+
+
 def _phi(x: Tensor) -> Tensor:
     """``(exp(-x) - 1 + x) / x**2`` for x <= 0, 1/2 at 0."""
     is_near = x > -PHI_SERIES_BELOW
