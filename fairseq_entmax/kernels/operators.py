@@ -28,9 +28,7 @@ from torch._functorch.utils import enable_single_level_autograd_function
 from torch._functorch.vmap import unwrap_batched, wrap_batched
 from torch.autograd import forward_ad
 
-# An autograd function of one level: of several, as in torch.func, the dispatcher has it called for
-# each. A subclass has static methods forward(ctx, compute, *arguments) and backward.
-from torch.autograd.function import _SingleLevelFunction as Differentiable
+from torch.autograd.function import _SingleLevelFunction
 from torch.utils._python_dispatch import _disable_current_modes
 
 __all__ = ["Differentiable", "Operator", "constant_while_compiling", "is_plain", "without_modes"]
@@ -101,6 +99,22 @@ def _wants_derivatives(arguments: Sequence[Any]) -> bool:
     )
 
 
+class Differentiable(_SingleLevelFunction):
+    """The derivatives of an operator, with static methods ``forward(ctx, compute, *arguments)``
+    and ``backward``.
+
+    It is an autograd function of one level: of several, as in ``torch.func``, the dispatcher has it
+    called for each.
+    """
+
+    @staticmethod
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        raise NotImplementedError(
+            "this mapping has no forward-mode derivatives (jvp, jacfwd, torch.func.hessian): take "
+            "reverse mode, such as torch.func.jacrev(torch.func.jacrev(function))"
+        )
+
+
 class Operator:
     """A kernel and its answers. All arguments are given by place, none is written to.
 
@@ -138,6 +152,7 @@ class Operator:
         _LIBRARY.impl(name, self._with_autograd, "Autograd")
         _register_fake(name, fake)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
+        self._number = len(self.overload._schema.returns)
         _LIBRARY.impl(name, _one_level(self, batched), "FuncTorchBatched")
         if of_old_vmap is not None:
             _LIBRARY.impl(name, of_old_vmap, "Batched")
@@ -152,7 +167,10 @@ class Operator:
     def _computed(self, *arguments: Any) -> Any:
         results = self._kernel(*arguments)
         if isinstance(results, tuple):
-            return tuple(self._as_result(result, arguments[0]) for result in results)
+            # Behind the results may stand what only those have use for who call the kernel itself
+            return tuple(
+                self._as_result(result, arguments[0]) for result in results[: self._number]
+            )
         return self._as_result(results, arguments[0])
 
     def _as_result(self, result: Tensor | None, like: Tensor) -> Tensor:
