@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, cuda
 
-from fairseq_entmax.kernels import torch_losses, torch_ops, torch_structured
+from fairseq_entmax.kernels import operators, torch_losses, torch_ops, torch_structured
 from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
@@ -146,14 +146,28 @@ def attention_for(
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    backend = _kernel(ATTENTION, query.new_empty((1, 1, 1, head_dim), dtype=dtype))
+    is_structured = isinstance(formula, Structure)
+    attend = _attention(query.device, dtype, head_dim, is_structured)
+    if attend is None:
+        return None
     if isinstance(formula, Structure):
-        attention = getattr(backend, "structured_attention", None)
-        parameters = formula._asdict()
-    else:
-        attention = getattr(backend, "attention", None)
-        parameters = {"epsilon": formula.epsilon}
-    return None if attention is None else functools.partial(attention, **parameters)
+        return functools.partial(attend, **formula._asdict())
+    return functools.partial(attend, epsilon=formula.epsilon)
+
+
+@operators.constant_while_compiling
+def _attention(
+    device: torch.device, dtype: torch.dtype, head_dim: int, is_structured: bool
+) -> Callable[..., Tensor] | None:
+    """Attention of the backend for such queries, where it has it."""
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda.is_available()):
+        return None
+    with operators.without_modes():  # queries may have no numbers, the kernel is asked for those
+        like = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device)
+        backend = _kernel(ATTENTION, like)
+    name = "structured_attention" if is_structured else "attention"
+    attend: Callable[..., Tensor] | None = getattr(backend, name, None)
+    return attend
 
 
 def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:

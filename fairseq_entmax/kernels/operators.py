@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -27,11 +27,8 @@ from torch._functorch.pyfunctorch import retrieve_current_functorch_interpreter
 from torch._functorch.utils import enable_single_level_autograd_function
 from torch._functorch.vmap import unwrap_batched, wrap_batched
 from torch.autograd import forward_ad
-
 from torch.autograd.function import _SingleLevelFunction
 from torch.utils._python_dispatch import _disable_current_modes
-
-__all__ = ["Differentiable", "Operator", "constant_while_compiling", "is_plain", "without_modes"]
 
 NAMESPACE = "fairseq_entmax"
 # Lives as long as the operators
@@ -106,6 +103,8 @@ class Differentiable(_SingleLevelFunction):
     It is an autograd function of one level: of several, as in ``torch.func``, the dispatcher has it
     called for each.
     """
+
+    apply: ClassVar[Callable[..., Any]]
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
@@ -202,13 +201,11 @@ def _register_fake(name: str, fake: Callable[..., Any]) -> None:
     register(f"{NAMESPACE}::{name}", fake, lib=_LIBRARY)
 
 
-def _one_level(
-    operator: Operator, batched: Callable[..., tuple[Any, Any]]
-) -> Callable[..., Any]:
+def _one_level(operator: Operator, batched: Callable[..., tuple[Any, Any]]) -> Callable[..., Any]:
     """What the dispatcher calls at a vmap: ``torch.library.register_vmap`` is in torch 2.5 first."""
 
     def of_level(*arguments: Any) -> Any:
-        interpreter = retrieve_current_functorch_interpreter()
+        interpreter: Any = retrieve_current_functorch_interpreter()
         level = interpreter.level()
         unwrapped, dims = unwrap_batched(arguments, level)
         # The rest of the dispatcher's way leads to the next level
@@ -224,6 +221,43 @@ def _one_level(
 def leading(tensor: Tensor, dim: int | None, size: int) -> Tensor:
     """The tensor with the samples first: where they are not in it, it is the same for all."""
     return tensor.expand(size, *tensor.shape) if dim is None else tensor.movedim(dim, 0)
+
+
+def as_arguments(parameter: float | Tensor) -> tuple[Tensor | None, float]:
+    """A parameter as an operator takes it: a tensor or None, and the number in place of None."""
+    return (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
+
+
+def by_samples(
+    grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...]
+) -> tuple[Any, tuple[int | None, ...]]:
+    """Gradients with the samples first, and where they are, as vmap wants to know it."""
+    return grads, tuple(0 if is_wanted else None for is_wanted in wanted)
+
+
+def or_empty(result: Tensor | None, like: Tensor) -> Tensor:
+    """As an operator returns what is not wanted."""
+    return like.new_empty(0) if result is None else result
+
+
+def fake_gradient(of: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor:
+    """A dense tensor of the shape of what it is the gradient of, without numbers."""
+    if of is None or not is_wanted:
+        return like.new_empty(0)
+    return torch.empty_like(of, memory_format=torch.contiguous_format)
+
+
+def followed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """What an operator does where autograd follows the operations of this one."""
+    return lambda compute, *arguments: function(*arguments)
+
+
+def samples_first(size: int, dims: Sequence[int | None], arguments: Sequence[Any]) -> list[Any]:
+    """The arguments with the samples first in each tensor."""
+    return [
+        leading(one, dim, size) if isinstance(one, Tensor) else one
+        for one, dim in zip(arguments, dims, strict=True)
+    ]
 
 
 def constant_while_compiling(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -36,7 +36,17 @@ from torch.autograd import forward_ad
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.operators import Differentiable, Operator, is_plain, leading
+from fairseq_entmax.kernels.operators import (
+    Differentiable,
+    Operator,
+    as_arguments,
+    by_samples,
+    fake_gradient,
+    followed,
+    is_plain,
+    leading,
+    or_empty,
+)
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
 
@@ -192,11 +202,6 @@ def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
     return (alpha - 1.0).to(dtype) if isinstance(alpha, Tensor) else alpha - 1.0
 
 
-def as_arguments(parameter: float | Tensor) -> tuple[Tensor | None, float]:
-    """A parameter as an operator takes it: a tensor or None, and the number in place of None."""
-    return (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
-
-
 def _probabilities(scores: Tensor, alpha: Tensor | None, number: float) -> Tensor:
     epsilon = _epsilon(number if alpha is None else alpha, scores.dtype)
     return kernels.backend_for(scores, epsilon).probabilities(scores, epsilon)
@@ -239,7 +244,11 @@ class _Entmax(Differentiable):
 
     @staticmethod
     def forward(
-        ctx: Any, compute: Callable[..., Tensor], scores: Tensor, alpha: Tensor | None, number: float
+        ctx: Any,
+        compute: Callable[..., Tensor],
+        scores: Tensor,
+        alpha: Tensor | None,
+        number: float,
     ) -> Tensor:
         probs = compute(scores, alpha, number)
         ctx.save_for_backward(probs, alpha)
@@ -256,9 +265,7 @@ class _Entmax(Differentiable):
         return None, grads[0] if for_scores else None, grads[1] if for_alpha else None, None
 
     @staticmethod
-    def jvp(
-        ctx: Any, _: None, scores: Tensor | None, alpha: Tensor | None, __: None
-    ) -> Tensor:
+    def jvp(ctx: Any, _: None, scores: Tensor | None, alpha: Tensor | None, __: None) -> Tensor:
         """The derivative along tangents of the scores and of alpha."""
         probs, at = ctx.saved_tensors
         epsilon = _epsilon(ctx.number if at is None else at, probs.dtype)
@@ -301,30 +308,6 @@ def _batched_gradients(
     alpha = None if alpha is None else leading(alpha, dims[1], size)
     grads = ENTMAX_GRADIENTS(probs, alpha, number, grad, *wanted)
     return by_samples(grads, wanted)
-
-
-def by_samples(
-    grads: tuple[Tensor | None, ...], wanted: tuple[bool, ...]
-) -> tuple[Any, tuple[int | None, ...]]:
-    """Gradients with the samples first, and where they are, as vmap wants to know it."""
-    return grads, tuple(0 if is_wanted else None for is_wanted in wanted)
-
-
-def or_empty(result: Tensor | None, like: Tensor) -> Tensor:
-    """As an operator returns what is not wanted."""
-    return like.new_empty(0) if result is None else result
-
-
-def fake_gradient(of: Tensor | None, is_wanted: bool, like: Tensor) -> Tensor:
-    """A dense tensor of the shape of what it is the gradient of, without numbers."""
-    if of is None or not is_wanted:
-        return like.new_empty(0)
-    return torch.empty_like(of, memory_format=torch.contiguous_format)
-
-
-def followed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """What an operator does where autograd follows the operations of this one."""
-    return lambda compute, *arguments: function(*arguments)
 
 
 ENTMAX = Operator(

@@ -15,15 +15,16 @@ from torch import Tensor
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import torch_losses
 from fairseq_entmax.kernels.backends import LossParts
-from fairseq_entmax.kernels.operators import Differentiable, Operator, is_plain, leading
-from fairseq_entmax.mappings.functional import (
+from fairseq_entmax.kernels.operators import (
+    Differentiable,
+    Operator,
     as_arguments,
-    check_alpha,
-    check_dim,
     fake_gradient,
     followed,
-    map_scores,
+    is_plain,
+    samples_first,
 )
+from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_scores
 
 
 def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
@@ -183,14 +184,6 @@ def _differentiated(compute: Callable[..., Any], *arguments: Any) -> Any:
     return _EntmaxLoss.apply(compute, *arguments)
 
 
-def _first(size: int, dims: tuple[int | None, ...], arguments: tuple[Any, ...]) -> list[Any]:
-    """Arguments with the samples first in each tensor."""
-    return [
-        leading(one, dim, size) if isinstance(one, Tensor) else one
-        for one, dim in zip(arguments, dims, strict=True)
-    ]
-
-
 def _fake_losses(
     scores: Tensor, target: Tensor, alpha: float, smoothing: float
 ) -> tuple[Tensor, Tensor, Tensor]:
@@ -198,20 +191,26 @@ def _fake_losses(
     return loss, fake_gradient(target, True, target), torch.empty_like(loss)
 
 
-LOSS = Operator(
+LOSS: Operator = Operator(
     "entmax_loss",
     "(Tensor scores, Tensor target, float alpha, float smoothing) -> (Tensor, Tensor, Tensor)",
     _losses,
     fake=_fake_losses,
-    batched=lambda size, dims, *arguments: (LOSS(*_first(size, dims, arguments))[:3], (0, 0, 0)),
+    batched=lambda size, dims, *arguments: (
+        LOSS(*samples_first(size, dims, arguments))[:3],
+        (0, 0, 0),
+    ),
     differentiate=_differentiated,
 )
-LOSS_GRADIENTS = Operator(
+LOSS_GRADIENTS: Operator = Operator(
     "entmax_loss_gradients",
     "(Tensor scores, Tensor target, float alpha, float smoothing, Tensor grad) -> Tensor",
     _gradients,
     fake=lambda scores, *others: fake_gradient(scores, True, scores),
-    batched=lambda size, dims, *arguments: (LOSS_GRADIENTS(*_first(size, dims, arguments)), 0),
+    batched=lambda size, dims, *arguments: (
+        LOSS_GRADIENTS(*samples_first(size, dims, arguments)),
+        0,
+    ),
     differentiate=followed(_followed_gradients),
     of_old_vmap=_followed_gradients,
 )
@@ -288,9 +287,10 @@ def _fenchel_young_of_samples(
     size: int, dims: tuple[int | None, ...], *arguments: Any
 ) -> tuple[Tensor, int]:
     operator = FENCHEL_YOUNG if len(arguments) == 5 else FENCHEL_YOUNG_GRADIENTS
-    given = _first(size, dims, arguments)
+    given = samples_first(size, dims, arguments)
     if given[3] is not None:  # it broadcasts from the right, behind the samples
-        given[3] = given[3].expand(given[0].shape[:-1]) if given[3].dim() == 1 else given[3]
+        own = given[3].shape[1:]
+        given[3] = given[3].reshape(size, *[1] * (given[0].dim() - 2 - len(own)), *own)
     result: Tensor = operator(*given)
     return result, 0
 

@@ -24,18 +24,23 @@ from torch import Tensor
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import torch_structured
-from fairseq_entmax.kernels.operators import Differentiable, Operator, is_plain, leading
-from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
-from fairseq_entmax.mappings.functional import (
+from fairseq_entmax.kernels.operators import (
+    Differentiable,
+    Operator,
     as_arguments,
     by_samples,
+    fake_gradient,
+    followed,
+    is_plain,
+    or_empty,
+    samples_first,
+)
+from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
+from fairseq_entmax.mappings.functional import (
     check_alpha,
     check_dim,
     checked,
-    fake_gradient,
-    followed,
     map_scores,
-    or_empty,
     summed,
 )
 
@@ -337,26 +342,14 @@ def _differentiated(compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
     return probs
 
 
-def _samples(
-    size: int, dims: tuple[int | None, ...], arguments: tuple[Any, ...]
-) -> list[Any]:
-    """Arguments with the samples first in each tensor."""
-    return [
-        leading(one, dim, size) if isinstance(one, Tensor) else one
-        for one, dim in zip(arguments, dims, strict=True)
-    ]
-
-
 def _batched(size: int, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-    return STRUCTURED(*_samples(size, dims, arguments)), 0
+    return STRUCTURED(*samples_first(size, dims, arguments)), 0
 
 
 def _batched_gradients(
     size: int, dims: tuple[int | None, ...], *arguments: Any
 ) -> tuple[Any, tuple[int | None, ...]]:
-    return by_samples(
-        STRUCTURED_GRADIENTS(*_samples(size, dims, arguments)), arguments[-3:]
-    )
+    return by_samples(STRUCTURED_GRADIENTS(*samples_first(size, dims, arguments)), arguments[-3:])
 
 
 _OF_BOTH = "Tensor? epsilon, float epsilon_number, Tensor? strength, float strength_number"
