@@ -128,7 +128,8 @@ def _attention_of(backend: Backend, gradients: Operator) -> Operator:
             for place in _TENSORS:
                 fields[place] = saved.pop(0)
             # The first is the function that computes
-            wanted = [ctx.needs_input_grad[1 + place] for place in _OF_INPUTS]
+            needs = ctx.needs_input_grad
+            wanted = [needs[1 + place] for place in _OF_INPUTS]
             grads = gradients(*fields, *saved, grad, *wanted)
             results: list[Tensor | None] = [None] * (1 + _FIELDS + 1)
             for place, is_wanted, one in zip(_OF_INPUTS, wanted, grads, strict=True):

@@ -47,12 +47,26 @@ _PLAIN_KEYS = _keys(
     *("CPU", "CUDA", "AutogradCPU", "AutogradCUDA", "ADInplaceOrView", "BackendSelect"),
     *("AutocastCPU", "AutocastCUDA"),
 )
-_PLAIN_DEVICES = ("cpu", "cuda")
+_keys_of_thread, _keys_of_tensor = torch._C._dispatch_tls_local_include_set, torch._C._dispatch_keys
 _OF_VMAP = _keys("FuncTorchBatched")
 _PLAIN_TYPES = (Tensor, torch.nn.Parameter)
 
 
-def is_plain(*arguments: Any) -> bool:
+if hasattr(torch._C.DispatchKeySet, "raw_repr"):
+    _numbered: Callable[[Any], int] = torch._C.DispatchKeySet.raw_repr
+    _OTHER_KEYS = ~_numbered(_PLAIN_KEYS)
+    _PLAIN_DEVICES = None  # the keys tell
+else:  # up to torch 2.3
+    _OTHER_KEYS = 1
+    _PLAIN_DEVICES = ("cpu", "cuda")
+
+    def _numbered(keys: Any) -> int:
+        """1 where there are others than plain ones, which leaves open of which device they are."""
+        left = (keys - _PLAIN_KEYS).highestPriorityTypeId()
+        return int(left != torch._C.DispatchKey.Undefined)
+
+
+def is_plain(*arguments: Tensor | None) -> bool:
     """Whether torch would go straight to autograd and the kernels of a CPU or a CUDA device.
 
     Not where a tensor is fake, traced, one of many, a subclass or has a bit of its own, nor where
@@ -60,40 +74,27 @@ def is_plain(*arguments: Any) -> bool:
     """
     if torch.compiler.is_compiling():
         return False
-    keys = _numbered(torch._C._dispatch_tls_local_include_set())
+    keys = _numbered(_keys_of_thread())
     for argument in arguments:
-        if isinstance(argument, Tensor):
-            if type(argument) not in _PLAIN_TYPES or not _has_plain_device(argument):
-                return False
-            keys |= _numbered(torch._C._dispatch_keys(argument))
+        if argument is None:
+            continue
+        if type(argument) not in _PLAIN_TYPES:
+            return False
+        if _PLAIN_DEVICES is not None and argument.device.type not in _PLAIN_DEVICES:
+            return False
+        keys |= _numbered(_keys_of_tensor(argument))
     return not keys & _OTHER_KEYS
 
 
-if hasattr(torch._C.DispatchKeySet, "raw_repr"):
-    _numbered: Callable[[Any], int] = torch._C.DispatchKeySet.raw_repr
-    _OTHER_KEYS = ~_numbered(_PLAIN_KEYS)
-
-    def _has_plain_device(tensor: Tensor) -> bool:
-        return True  # its keys tell
-
-else:  # up to torch 2.3
-    _OTHER_KEYS = 1
-
-    def _numbered(keys: Any) -> int:
-        """1 where there are others than plain ones, which leaves open of which device they are."""
-        left = (keys - _PLAIN_KEYS).highestPriorityTypeId()
-        return int(left != torch._C.DispatchKey.Undefined)
-
-    def _has_plain_device(tensor: Tensor) -> bool:
-        return tensor.device.type in _PLAIN_DEVICES
-
-
-def _wants_derivatives(arguments: Sequence[Any]) -> bool:
+def _wants_derivatives(tensors: Sequence[Tensor | None]) -> bool:
     if forward_ad._current_level >= 0 and torch._C._is_fwd_grad_enabled():
         return True  # which a function without such a derivative refuses, and is not to pass over
-    return torch.is_grad_enabled() and any(
-        isinstance(argument, Tensor) and argument.requires_grad for argument in arguments
-    )
+    if not torch.is_grad_enabled():
+        return False
+    for tensor in tensors:  # noqa: SIM110 - three times as fast as any()
+        if tensor is not None and tensor.requires_grad:
+            return True
+    return False
 
 
 class Differentiable(_SingleLevelFunction):
@@ -151,15 +152,20 @@ class Operator:
         _LIBRARY.impl(name, self._with_autograd, "Autograd")
         _register_fake(name, fake)
         self.overload = getattr(getattr(torch.ops, NAMESPACE), name).default
-        self._number = len(self.overload._schema.returns)
+        schema_read = self.overload._schema
+        self._number = len(schema_read.returns)
+        self._tensors = tuple(
+            place for place, one in enumerate(schema_read.arguments) if "Tensor" in str(one.type)
+        )
         _LIBRARY.impl(name, _one_level(self, batched), "FuncTorchBatched")
         if of_old_vmap is not None:
             _LIBRARY.impl(name, of_old_vmap, "Batched")
 
     def __call__(self, *arguments: Any) -> Any:
-        if not is_plain(*arguments):
+        tensors = [arguments[place] for place in self._tensors]
+        if not is_plain(*tensors):
             return self.overload(*arguments)
-        if _wants_derivatives(arguments):
+        if _wants_derivatives(tensors):
             return self._differentiate(self._kernel, *arguments)
         return self._kernel(*arguments)
 
@@ -178,7 +184,7 @@ class Operator:
         return result.contiguous() if self._dense else result
 
     def _with_autograd(self, *arguments: Any) -> Any:
-        if not _wants_derivatives(arguments):
+        if not _wants_derivatives([arguments[place] for place in self._tensors]):
             return self._below_autograd(*arguments)
         is_enabled = torch.is_grad_enabled()
 

@@ -112,6 +112,13 @@ def _of_heads(parameter: float | Tensor | None, heads: int) -> Tensor | None:
     """A number for each head, as the library reads them."""
     if parameter is None:
         return None
+    if (
+        isinstance(parameter, Tensor)
+        and parameter.dtype == torch.float32
+        and parameter.numel() == heads
+        and parameter.is_contiguous()
+    ):
+        return parameter
     return torch.as_tensor(parameter, dtype=torch.float32).expand(heads).contiguous()
 
 
