@@ -146,28 +146,31 @@ def attention_for(
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    is_structured = isinstance(formula, Structure)
-    attend = _attention(query.device, dtype, head_dim, is_structured)
-    if attend is None:
+    name = "structured_attention" if isinstance(formula, Structure) else "attention"
+    found = _find_attention(query.device, dtype, head_dim, name)
+    if not found:
         return None
     if isinstance(formula, Structure):
-        return functools.partial(attend, **formula._asdict())
-    return functools.partial(attend, epsilon=formula.epsilon)
+        return functools.partial(_attentions[found], **formula._asdict())
+    return functools.partial(_attentions[found], epsilon=formula.epsilon)
+
+
+# What has been found, by the names of module and function
+_attentions: dict[str, Callable[..., Tensor]] = {}
 
 
 @operators.constant_while_compiling
-def _attention(
-    device: torch.device, dtype: torch.dtype, head_dim: int, is_structured: bool
-) -> Callable[..., Tensor] | None:
-    """Attention of the backend for such queries, where it has it."""
+def _find_attention(device: torch.device, dtype: torch.dtype, head_dim: int, name: str) -> str:
+    """Put attention of the backend for such queries where it is found; its key, or nothing."""
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda.is_available()):
-        return None
+        return ""
     with operators.without_modes():  # queries may have no numbers, the kernel is asked for those
-        like = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device)
-        backend = _kernel(ATTENTION, like)
-    name = "structured_attention" if is_structured else "attention"
-    attend: Callable[..., Tensor] | None = getattr(backend, name, None)
-    return attend
+        backend = _kernel(ATTENTION, torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device))
+    if not hasattr(backend, name):
+        return ""
+    key = f"{backend.__name__}.{name}"
+    _attentions[key] = getattr(backend, name)
+    return key
 
 
 def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
