@@ -47,7 +47,14 @@ def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) 
     caption = f"{number.title} of every head: {number.meaning}."
     if any(row["copies"] for row in every):
         caption += " Words are copied by the heads in a frame."
-    legend = {"title": number.title, "orient": "top", "gradientLength": 120, "titleLimit": 0}
+    legend = {
+        "title": number.title,
+        "orient": "top",
+        "gradientLength": 120,
+        "titleLimit": 0,
+        "values": [low, high],
+        "format": ".3~f",
+    }
     spec = filled(
         grid_of(analysis, models),
         {
