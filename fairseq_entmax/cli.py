@@ -157,12 +157,14 @@ def _print_alpha(options: argparse.Namespace) -> None:
     _require_checkpoint(options.checkpoint)
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
+    from fairseq_entmax.models.saved import read_model
 
-    rows = alpha_table.checkpoint_values(options.checkpoint)
+    model = read_model(options.checkpoint)
+    rows = alpha_table.model_values(model)
     if options.json:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
-        print(alpha_table.as_table(rows))
+        print(alpha_table.as_table(rows, alpha_table.since_start(model, rows)))
 
 
 def _tag(options: argparse.Namespace) -> None:

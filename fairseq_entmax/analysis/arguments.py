@@ -9,7 +9,11 @@ import argparse
 import os
 from collections.abc import Sequence
 
-from fairseq_entmax.analysis.measures import importance_measures, optional_names
+from fairseq_entmax.analysis.measures import (
+    ImportanceMeasure,
+    importance_measures,
+    optional_names,
+)
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -62,8 +66,8 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "--sentences",
         metavar="N,…",
         help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} whose heads differ most; of classifiers {MAPS} different texts of all labels, some "
-        "of them classified wrongly)",
+        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most; of "
+        f"classifiers {MAPS} different texts of all labels, some of them classified wrongly)",
     )
     group.add_argument(
         "--conllu",
@@ -75,11 +79,20 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{measure.name}-sentences",
             type=int,
-            default=measure.sentences,
             metavar="N",
             help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-            "(default: %(default)s)",
+            f"(default: {_until(measure)})",
         )
+
+
+def _until(measure: ImportanceMeasure) -> str:
+    """The number of sentences where nobody says it."""
+    if measure.precision is None:
+        return str(measure.sentences)
+    return (
+        f"as many as it takes for standard errors of {measure.precision:g} at most, and no more "
+        f"than {measure.sentences}"
+    )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:

@@ -53,8 +53,32 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             first = ["", ""]
     table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
     return "\n".join(
-        [*_of_generated(analysis), *_of_output(analysis), *_of_classes(analysis), table]
+        [
+            *_of_generated(analysis),
+            *_of_output(analysis),
+            *_of_classes(analysis),
+            table,
+            *_of_records(analysis),
+        ]
     )
+
+
+def missing_records(model: Dictionary[str, Any]) -> list[str]:
+    """The values that heads of a model learned, and of which its entry has no course."""
+    layers = [layer for layer in model["attentions"] if layer["heads"]]
+    learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
+    return [name for name in learned if name not in model["records"]]
+
+
+def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """Which records of training there were none of."""
+    for model in analysis["models"]:
+        for name in missing_records(model):
+            yield (
+                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read, as "
+                f"training writes it: reports have no course of {name}, and cannot say whether it "
+                f"follows its start"
+            )
 
 
 def _of_classes(analysis: Dictionary[str, Any]) -> Iterable[str]:

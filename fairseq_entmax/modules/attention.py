@@ -340,6 +340,9 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
         if isinstance(self.mapping, HeadsApart):
             self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
+        if self.mapping is not None:
+            # What is filled in is stored by our own factor
+            self.mapping.convert(state_dict, f"{prefix}mapping.")
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -1,6 +1,7 @@
 """The command that looks at every head."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -239,6 +240,30 @@ def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsy
     assert head["gradient"] is not None
     assert head["entropy"] is head["offsets"] is head["relevance"] is None
     assert "a/analysis.json" in capsys.readouterr().out
+
+
+def test_the_document_says_of_how_many_sentences_shares_are_and_how_sure(analysis):
+    assert analysis["settings"]["relevance_sentences"] == 2
+    for model in analysis["models"]:
+        # As many as there are, where they are no more precise
+        assert model["importance_sentences"] == {"relevance": 2, "gradient": 40}
+        for layer in model["attentions"]:
+            for head in layer["heads"]:
+                assert set(head["standard_errors"]) == {"relevance", "gradient"}
+                assert 0 <= head["standard_errors"]["relevance"] < 0.5
+
+
+def test_the_sentences_shown_are_typical_and_the_document_says_so(analysis, data):
+    sides = [(data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")]
+    lengths = [max(len(one.split()) + 1 for one in pair) for pair in zip(*sides, strict=True)]
+    ordered = sorted(lengths)
+    expected = [ordered[math.ceil(share * 40) - 1] for share in (0.125, 0.25, 0.5, 0.75, 0.875)]
+    assert analysis["chosen"] == {"by": "typical", "lengths": expected}
+    shown = [lengths[entry["sentence"]] for entry in analysis["maps"]]
+    assert len(shown) == 10
+    assert expected[0] <= min(shown) <= max(shown) <= expected[-1]
+    middle = sum(expected[1] < length <= expected[3] for length in shown)
+    assert 5 <= middle <= 7
 
 
 @pytest.mark.parametrize("batching", [["--batch-size=1"], ["--max-tokens=300"]])

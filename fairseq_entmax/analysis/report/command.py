@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="the ablation.json of models of the analysis, for what each head is worth",
+        help="the ablation.json of models of the analysis, for what each head is worth, and for "
+        "whether relevance, gradient and confidence say so",
     )
     parser.add_argument(
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
@@ -105,11 +106,8 @@ def run(options: argparse.Namespace) -> None:
     refuse_inputs(tables, {"the report itself": options.output})
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
-    from fairseq_entmax.analysis.report.heads_table import heads_csv, heads_latex
-    from fairseq_entmax.analysis.report.payload import measures_of
 
     analysis = document.read(options.analysis)
-    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     from fairseq_entmax.analysis.report.catalogue import chosen
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
     from fairseq_entmax.analysis.report.figures import (
@@ -118,11 +116,15 @@ def run(options: argparse.Namespace) -> None:
         read_ablations,
         read_pruning,
     )
+    from fairseq_entmax.analysis.report.heads_table import heads_csv, heads_latex
     from fairseq_entmax.analysis.report.page import render_page
+    from fairseq_entmax.analysis.report.payload import ablation_measures, measures_of
 
+    ablations = read_ablations(options.ablation, analysis)
+    known = [*measures_of(analysis), *ablation_measures(ablations)]
+    _check_measure(options.measure, [measure.name for measure in known])
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    ablations = read_ablations(options.ablation, analysis)
     shown = figures(analysis, pruning, ablations)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
@@ -135,7 +137,7 @@ def run(options: argparse.Namespace) -> None:
         files = figure_files(wanted, options.figures, formats, options.overwrite)
         others = {f"the table {path}": path for path in options.heads_table}
         refuse_inputs(files, {**inputs, **others, "the report itself": options.output})
-    page = render_page(analysis, shown, options.measure)
+    page = render_page(analysis, shown, options.measure, ablations)
     write = {".csv": heads_csv, ".tex": heads_latex}
     texts = {table: write[table.suffix](analysis) for table in tables} | {output: page}
     write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})

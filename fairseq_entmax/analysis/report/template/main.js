@@ -5,6 +5,7 @@ showSummary();
 showModels();
 setUpClasses();
 showMeanings();
+showEvidence();
 setUpSelectedBar();
 setUpOverview();
 setUpDetails();
