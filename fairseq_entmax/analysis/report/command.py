@@ -133,13 +133,13 @@ def run(options: argparse.Namespace) -> None:
         )
     files = {}
     if options.figures is not None:
-        wanted = chosen(drawables(analysis, shown), options.figure_names)
+        wanted = chosen(drawables(analysis, shown, ablations), options.figure_names)
         files = figure_files(wanted, options.figures, formats, options.overwrite)
         others = {f"the table {path}": path for path in options.heads_table}
         refuse_inputs(files, {**inputs, **others, "the report itself": options.output})
     page = render_page(analysis, shown, options.measure, ablations)
     write = {".csv": heads_csv, ".tex": heads_latex}
-    texts = {table: write[table.suffix](analysis) for table in tables} | {output: page}
+    texts = {table: write[table.suffix](analysis, ablations) for table in tables} | {output: page}
     write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})
     if files:
         number = len(files) // len(formats)

@@ -54,15 +54,18 @@ def figures(
     return drawn + (bleu_by_heads(pruning) if pruning else [])
 
 
-def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
+def drawables(
+    analysis: Analysis, shown: Sequence[Figure], ablations: Sequence[Ablation] = ()
+) -> list[Drawable]:
     """What can be written as files: the figures of the page, overview grids and attention maps.
 
     Args:
         analysis: a document as ``analysis.json`` holds it.
         shown: the figures of the page.
+        ablations: of :func:`read_ablations`, for grids of what each head is worth.
     """
     return [
         *map(Drawable.of, shown),
-        *figures_grids.grids(analysis),
+        *figures_grids.grids(analysis, ablations),
         *figures_maps.maps(analysis),
     ]

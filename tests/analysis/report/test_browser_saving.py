@@ -67,7 +67,7 @@ def test_every_head_is_saved_where_every_head_is_shown(opened, analysis):
     page.wait_for_selector("#map-panels .thumbnails")
     name, svg = saved(page, "the attention maps", "SVG")
     assert name == f"heads_{analysis['maps'][0]['sentence']}_encoder-self.svg"
-    assert {"softmax", "0", "3"} <= set(texts_of(svg))
+    assert {"softmax layer 0", "0", "3"} <= set(texts_of(svg))
 
 
 def pdf_objects(pdf):
@@ -103,7 +103,9 @@ def test_a_pdf_has_shapes_and_text_that_can_be_read(opened, analysis):
     assert drawn.count("q") == drawn.count("Q")
     texts = [bytes.fromhex(one).decode("cp1252") for one in re.findall(r"<([0-9a-f]+)> Tj", drawn)]
     heads = sum(len(a["heads"]) for model in analysis["models"] for a in model["attentions"])
-    assert sum(bool(re.fullmatch(r"[<>]?\d\.\d\d", text)) for text in texts) == heads
+    numbers = sum(bool(re.fullmatch(r"[<>]?\d\.\d\d", text)) for text in texts)
+    # The ends of the legend may look like one
+    assert heads <= numbers <= heads + 2
     assert {model["name"] for model in analysis["models"]} <= set(texts)
 
 

@@ -186,7 +186,8 @@ def centres(svg, colour):
     def walk(node, x, y):
         move = re.findall(r"translate\(([-\d.]+),([-\d.]+)\)", node.get("transform", ""))
         x, y = x + sum(float(one) for one, _ in move), y + sum(float(two) for _, two in move)
-        if node.get("fill") == colour and "h" in node.get("d", ""):
+        # A bar of no height is none
+        if node.get("fill") == colour and not re.search(r"v0[hZ]", node.get("d", "v0Z")):
             found.append((x, y))
         for child in node:
             walk(child, x, y)

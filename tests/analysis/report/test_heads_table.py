@@ -9,7 +9,11 @@ import subprocess
 
 import pytest
 
+from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.catalogue import chosen
+from fairseq_entmax.analysis.report.figures import drawables
 from fairseq_entmax.analysis.report.heads_table import escaped, heads_csv, heads_latex
+from fairseq_entmax.head_names import Head
 from tests.analysis.report.page_actions import head_of
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import run
@@ -120,3 +124,17 @@ def test_wrong_options_are_refused_and_nothing_is_written(folder, options, messa
     with pytest.raises((ValueError, OSError), match=message):
         run("analysis.json", "--output", "r.html", *options)
     assert [path.name for path in folder.iterdir()] == ["analysis.json"]
+
+
+def test_what_ablations_measured_is_in_the_tables_and_has_a_grid(analysis):
+    place = Head("cross", 1, 2)
+    removed = Ablation("softmax", {"loss": {place: {"change": -0.25, "p": 0.5, "p_holm": 1.0}}})
+    table = csv.DictReader(io.StringIO(heads_csv(analysis, [removed])))
+    known = [row for row in table if row["ablation-loss"]]
+    assert [(row["model"], row["head"], row["ablation-loss"]) for row in known] == [
+        ("softmax", "2", "-0.25")
+    ]
+    assert "$-$0.250" in heads_latex(analysis, [removed])
+    (grid,) = chosen(drawables(analysis, [], [removed]), "grid_ablation_loss")
+    rows = grid.draw().for_paper()["data"]["values"]
+    assert [row["value"] for row in rows if row["value"] is not None] == [-0.25]

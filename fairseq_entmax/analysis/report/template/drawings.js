@@ -30,11 +30,12 @@ function saveGrid(format) {
     copies: head.copies,
   }));
   const nothing = { ...rows[0], value: null, text: "", copies: false };
+  const legend = { title: measure.title, orient: "top", gradientLength: 120, titleLimit: 0 };
   const spec = filled(drawings.grid, {
     rows: [...rows, ...absentRows(rows, "model", "attention", nothing)],
     domain: isScale ? [low, high] : [low - 1, low + 1],
     middle: String(isScale ? low + drawings.lightInkFrom * (high - low) : low + 1),
-    legend: isScale ? { title: measure.title, orient: "top", gradientLength: 120, titleLimit: 0 } : null,
+    legend: isScale ? { ...legend, values: [low, high], format: ".3~f" } : null,
     description: `${measure.title} of every head: ${measure.meaning}.`,
   });
   return saveDrawing(gridName(measure.name), format, spec, drawings.paper);
