@@ -14,7 +14,7 @@ from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
 # Tasks whose folders are what fairseq-preprocess writes
-PREPARED = ("translation", "language_modeling")
+PREPARED = ("translation", "language_modeling", "entmax_summarization")
 EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fairseq-validate")
 
 
