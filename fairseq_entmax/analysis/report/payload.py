@@ -151,7 +151,7 @@ def page_data(
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
         "chosen": notes.chosen_text(analysis),
-        "roleWords": explanations(analysis["settings"]["positional_share"]),
+        "roleWords": explanations(analysis["settings"]),
         "importance": rounded(notes.importance_rows(analysis), DIGITS),
         "courses": rounded(notes.courses(analysis), DIGITS),
         "agreement": rounded([one._asdict() for one in found], DIGITS),
