@@ -66,8 +66,8 @@ def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
     return [
         Number(
             f"ablation-{score}",
-            f"{_TITLES.get(score, score)} without it",
-            f"the change of {_TITLES.get(score, score)} where the head alone is removed (fairseq-entmax ablate), "
+            f"Δ {_TITLES.get(score, score)} without it",
+            f"the change of the {_TITLES.get(score, score)} where the head alone is removed (fairseq-entmax ablate), "
             f"{'above' if score == agreement.LOSS else 'below'} 0 where the model is worse without",
             ("ablation", score),
             is_main=True,
