@@ -27,7 +27,6 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Of scores of ablate; any other has its own name
 _TITLES = {
-    "loss": "Loss",
     "bleu": "BLEU",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
@@ -67,8 +66,7 @@ def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
         Number(
             f"ablation-{score}",
             f"Δ {_TITLES.get(score, score)} without it",
-            f"the change of the {_TITLES.get(score, score)} where the head alone is removed (fairseq-entmax ablate), "
-            f"{'above' if score == agreement.LOSS else 'below'} 0 where the model is worse without",
+X if score == agreement.LOSS else 'below'} 0 where the model is worse without",
             ("ablation", score),
             is_main=True,
             largest=None,
