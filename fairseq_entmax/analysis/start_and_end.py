@@ -128,7 +128,8 @@ def of_checkpoint(
     file = record_path(Path(path).parent, name)
     if not file.is_file():
         raise FileNotFoundError(
-            f"there is no {file}, which training writes unless --alpha-log-interval is 0"
+            f"there is no {file.name} beside the checkpoint, which training writes unless "
+            f"--alpha-log-interval is 0"
         )
     result = rank_correlation(file, name, update)
     lines = [line for line in _read(file, name) if line["update"] == result.last_update]

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
-from fairseq_entmax.mappings.factor import LR_FACTOR
+from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import Entmax, Mapping
 
 
@@ -89,11 +89,11 @@ class HeadsApart(Mapping):
                 given = state_dict.get(prefix + name, own)
                 if given.shape == (len(self.part_of),) and own.shape == (len(heads),):
                     state_dict.setdefault(f"{prefix}parts.{number}.{name}", given[heads].clone())
-                    if prefix + LR_FACTOR in state_dict:
-                        factor = state_dict[prefix + LR_FACTOR]
-                        state_dict.setdefault(f"{prefix}parts.{number}.{LR_FACTOR}", factor)
+                    if prefix + RATIO in state_dict:
+                        factor = state_dict[prefix + RATIO]
+                        state_dict.setdefault(f"{prefix}parts.{number}.{RATIO}", factor)
         taken = {name for part in self._mappings() for name, _ in part.named_parameters()}
-        for name in (taken | {LR_FACTOR}) if taken else ():
+        for name in (taken | {RATIO}) if taken else ():
             state_dict.pop(prefix + name, None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:

@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
 from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -143,20 +143,20 @@ class Mapping(nn.Module):
 
     def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
         names = [name for name, own in self._parameters.items() if own is not None]
-        if names and (self.lr_factor != NO_FACTOR or prefix + LR_FACTOR in state_dict):
+        if names:
             factors.convert(state_dict, prefix, names, self.lr_factor)
 
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        super()._save_to_state_dict(destination, prefix, keep_vars)
-        if self.lr_factor != NO_FACTOR and any(p is not None for p in self._parameters.values()):
-            destination[prefix + LR_FACTOR] = factors.as_entry(self.lr_factor)
+    def _save_factor(self) -> None:
+        """Have checkpoints say by which factor our own parameters are stored, where it is not 1."""
+        if self.lr_factor != NO_FACTOR and any(
+            own is not None for own in self._parameters.values()
+        ):
+            self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
 
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
         self._convert_own(state_dict, prefix)
-        if any(own is not None for own in self._parameters.values()):
-            state_dict.pop(prefix + LR_FACTOR, None)  # no parameter: torch does not know it
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
@@ -233,6 +233,7 @@ class Entmax(Mapping):
         elif self._kind is not None and strength is not None:
             checked = number_or_learned(strength, self._kind, check_strength)
             self.fixed_strength = float(checked)
+        self._save_factor()
 
     @classmethod
     def from_text(

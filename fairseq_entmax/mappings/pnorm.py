@@ -66,6 +66,7 @@ class SqPNormMax(Mapping):
             start = check_p_init(p_init, "p_init")
             logit = math.log(start - 1.0) - math.log(2.0 - start)
             self.p_logit = nn.Parameter(torch.full((num_ps,), logit) / self.lr_factor)
+        self._save_factor()
 
     @classmethod
     def from_text(

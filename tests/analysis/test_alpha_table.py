@@ -145,8 +145,8 @@ def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, caps
         "decoder-self -1.00, cross -1.00)"
     )
     assert strengths.splitlines()[-1] == (
-        f"rank correlation of start and end: unknown, there is no {tmp_path / 'tv.jsonl'}, which "
-        f"training writes unless --alpha-log-interval is 0"
+        "rank correlation of start and end: unknown, there is no tv.jsonl beside the checkpoint, "
+        "which training writes unless --alpha-log-interval is 0"
     )
 
 

@@ -144,5 +144,7 @@ def test_a_checkpoint_between_two_lines_has_values_of_its_own(tmp_path):
 
 
 def test_a_missing_record_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"no .*alpha\.jsonl, which training writes unless"):
+    with pytest.raises(
+        FileNotFoundError, match=r"no alpha\.jsonl beside the checkpoint, which training"
+    ):
         of_checkpoint(str(tmp_path / "checkpoint.pt"), "alpha", 10, START)

@@ -13,6 +13,8 @@ from typing import Any
 
 import fairseq_entmax
 from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.drawings import for_page
+from fairseq_entmax.analysis.report.heads_table import LATEX
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
@@ -37,6 +39,11 @@ SCRIPTS = (
     "maps.js",
     "numbers.js",
     "figures.js",
+    "saving.js",
+    "drawings.js",
+    "tables.js",
+    "pdf_text.js",
+    "pdf.js",
     "printing.js",
     "main.js",
 )
@@ -77,6 +84,7 @@ def render_page(
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
         "data": _json(page_data(analysis, figures, measure, ablations)),
+        "drawings": _json({**for_page(analysis), "latex": LATEX}),
         "weights": "\n".join(
             f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])

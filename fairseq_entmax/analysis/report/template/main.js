@@ -12,6 +12,8 @@ setUpDetails();
 setUpHeads();
 setUpMaps();
 setUpFigures();
+setUpDrawings();
+setUpTables();
 setUpPrinting();
 selectHead(firstSelection());
 document.documentElement.dataset.ready = "true";
