@@ -66,7 +66,9 @@ def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
         Number(
             f"ablation-{score}",
             f"Δ {_TITLES.get(score, score)} without it",
-X if score == agreement.LOSS else 'below'} 0 where the model is worse without",
+            f"the change of the {_TITLES.get(score, score)} where the head alone is removed "
+            f"(fairseq-entmax ablate), {'above' if score == agreement.LOSS else 'below'} 0 where "
+            f"the model is worse without",
             ("ablation", score),
             is_main=True,
             largest=None,
