@@ -27,7 +27,6 @@ LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
 # Of scores of ablate; any other has its own name
 _TITLES = {
-    "loss": "Loss",
     "bleu": "BLEU",
     "rouge1": "ROUGE-1",
     "rouge2": "ROUGE-2",
@@ -66,9 +65,10 @@ def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
     return [
         Number(
             f"ablation-{score}",
-            f"{_TITLES.get(score, score)} without it",
-            f"the change of {_TITLES.get(score, score)} where the head alone is removed (fairseq-entmax ablate), "
-            f"{'above' if score == agreement.LOSS else 'below'} 0 where the model is worse without",
+            f"Δ {_TITLES.get(score, score)} without it",
+            f"the change of the {_TITLES.get(score, score)} where the head alone is removed "
+            f"(fairseq-entmax ablate), {'above' if score == agreement.LOSS else 'below'} 0 where "
+            f"the model is worse without",
             ("ablation", score),
             is_main=True,
             largest=None,
@@ -151,7 +151,7 @@ def page_data(
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
         "chosen": notes.chosen_text(analysis),
-        "roleWords": explanations(analysis["settings"]["positional_share"]),
+        "roleWords": explanations(analysis["settings"]),
         "importance": rounded(notes.importance_rows(analysis), DIGITS),
         "courses": rounded(notes.courses(analysis), DIGITS),
         "agreement": rounded([one._asdict() for one in found], DIGITS),

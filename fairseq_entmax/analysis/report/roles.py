@@ -46,13 +46,13 @@ FEWEST_ARCS = 50
 NEARLY_ALL = 0.9
 
 
-def explanations(positional_share: float) -> list[tuple[str, str]]:
+def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
     """The words of roles, each with what it takes for a head to be called so, in numbers.
 
     Args:
-        positional_share: of the document's settings: the share of queries that makes a head
-            positional.
+        settings: of the document, for what was decided when it was analysed.
     """
+    positional_share = settings["positional_share"]
     points = f"{100 * ABOVE_BASELINE:.0f} points"
     return [
         (
@@ -73,7 +73,8 @@ def explanations(positional_share: float) -> list[tuple[str, str]]:
         (
             "rare words",
             f"in {_percent(RARE_WORDS)} or more of the sentences with a rare word the largest weight "
-            "is on one of the two rarest",
+            "is on one of the two rarest; rare is what is not among the "
+            f"{settings['rare_rank']} most frequent words of the training data",
         ),
         (
             "copies",

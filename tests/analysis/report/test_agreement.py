@@ -149,7 +149,7 @@ def test_the_page_has_what_is_lost_without_each_head_among_its_measures(analysis
     one = ablation(analysis, lambda head: head["head"] / 8, model=1)
     data = page_data(analysis, [], None, [one])
     (measure,) = [own for own in data["measures"] if own["name"] == "ablation-loss"]
-    assert measure["title"] == "Loss without it"
+    assert measure["title"] == "Δ loss without it"
     assert measure["isMain"]
     for layer in data["layers"]:
         for head in layer["heads"]:

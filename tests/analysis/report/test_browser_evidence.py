@@ -44,7 +44,7 @@ def test_the_page_says_how_sure_its_numbers_are(opened, file, options):
 def test_what_is_lost_without_a_head_is_a_column_and_a_colour(opened, file):
     page = opened(file)
     titles = page.locator("#heads-table th").all_inner_texts()
-    assert any(title.startswith("Loss without it") for title in titles)
+    assert any(title.startswith("Δ loss without it") for title in titles)
     page.select_option("#measure", "ablation-loss")
     assert "the head alone is removed" in page.locator("#measure-meaning").inner_text()
 

@@ -112,11 +112,12 @@ def test_how_sentences_were_chosen_is_said(analysis):
 def test_the_words_of_roles_are_explained_by_the_numbers_that_decide(monkeypatch):
     monkeypatch.setattr(roles, "OFTEN", 0.37)
     monkeypatch.setattr(roles, "NEARLY_ALL", 0.83)
-    words = dict(roles.explanations(0.77))
+    words = dict(roles.explanations({"positional_share": 0.77, "rare_rank": 444}))
     assert "37 %" in words["often …"]
     assert "77 %" in words["often …"]
     assert "83 %" in words["dense"]
     assert "83 %" in words["one key"]
+    assert "444" in words["rare words"]
 
 
 def test_the_report_of_an_analysis_of_an_earlier_release_says_what_it_can(tmp_path, capsys):

@@ -3,6 +3,9 @@
 
 function showEvidence() {
   byId("evidence-body").replaceChildren(...[importanceNotes(), courseNotes(), agreementNotes()].filter(Boolean));
+  const link = element("a", { href: "#role-words" }, "below");
+  const hint = element("p", { class: "hint" }, "From which shares on a role is called so, such as often or dense, is said ", link, ".");
+  byId("heads-scroll").parentElement.before(hint);
   if (report.chosen) {
     byId("maps-title").after(element("p", { class: "hint", id: "chosen" }, report.chosen));
   }
