@@ -52,13 +52,23 @@ def test_every_mapping_of_the_chapter_on_structure_can_be_parsed():
 def test_the_example_of_the_mappings_runs_and_gives_exact_zeros(chapter):
     text = (ROOT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (example,) = [block for block in blocks if "fairseq_entmax.mappings" in block]
+    (example,) = [block for block in blocks if "weights = " in block]
     torch.manual_seed(0)
     names = {}
     exec(example, names)
     weights = names["weights"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 5))
     assert (weights == 0).any()
+
+
+def test_the_example_of_torch_func_and_torch_compile_runs():
+    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = [block for block in blocks if "torch.compile" in block]
+    torch._dynamo.reset()
+    names = {}
+    exec(example, names)
+    assert names["each"].isfinite().all()
 
 
 def anchors(page):
