@@ -12,7 +12,7 @@ straight to autograd and the kernel, which the keys of the tensors and of the th
 that is not thought of here costs time, not the right numbers. Both ways run the same functions.
 
 ``torch.library.custom_op``, of torch 2.4 and later, is the same with less control; all that is used
-here is in torch 2.3. Dynamo of releases before 2.4 may not trace all of it.
+here is in torch 2.3.
 """
 
 from __future__ import annotations

@@ -183,7 +183,8 @@ def checked(
     keys_last[dim] = 1
     beside = keys_last[len(keys_last) - value.dim() :]
     fits = value.dim() <= len(keys_last) and all(
-        size in (1, other) for size, other in zip(value.shape, beside, strict=True)
+        size == 1 or size == other  # a size that stands for any is found in no tuple
+        for size, other in zip(value.shape, beside, strict=True)
     )
     if not fits:
         raise ValueError(
