@@ -7,11 +7,15 @@ import importlib
 import json
 import sys
 from collections.abc import Sequence
+from contextlib import nullcontext
 from pathlib import Path
 
 import fairseq_entmax
-from fairseq_entmax.analysis.arguments import COMMANDS, HELP_FAIRSEQ, check_early, named_heads
+from fairseq_entmax import quiet
+from fairseq_entmax.analysis.arguments import named_heads
+from fairseq_entmax.analysis.command_help import COMMANDS, check_early
 from fairseq_entmax.files import check_output
+from fairseq_entmax.progress import said_if_long
 
 # Commands that parse their arguments themselves, as some take fairseq's options: the module
 # with their function main, and their help
@@ -23,6 +27,10 @@ MODULES = {
     "ablate": (
         "fairseq_entmax.analysis.ablation.command",
         "remove each head in turn, and score what is left by loss, BLEU and ROUGE",
+    ),
+    "look": (
+        "fairseq_entmax.analysis.looking.command",
+        "show the attention on sentences of your own",
     ),
     "report": (
         "fairseq_entmax.analysis.report.command",
@@ -52,13 +60,17 @@ def main(arguments: Sequence[str] | None = None) -> int:
         The exit status: 0, or 1 after an error, which is printed in one sentence. Wrong
         usage exits with status 2, as argparse does.
     """
+    quiet.hush()  # before torch and fairseq are imported, and speak
     words = list(sys.argv[1:] if arguments is None else arguments)
     command = words[0] if words else ""
     try:
         if command in MODULES:
             _run_module(command, words[1:])
         else:
-            options = _parser().parse_args(words)
+            parser = _parser()
+            if not words:
+                parser.error("give a command, such as analyze: --help says which there are")
+            options = parser.parse_args(words)
             options.run(options)
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
@@ -75,9 +87,12 @@ def _run_module(command: str, arguments: list[str]) -> None:
     """Run a command that takes fairseq's options, or the report."""
     if command in COMMANDS:
         check_early(command, arguments)
-        arguments = ["--help" if word == HELP_FAIRSEQ else word for word in arguments]
         importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-    importlib.import_module(MODULES[command][0]).main(arguments)
+    module = importlib.import_module(MODULES[command][0])
+    with (
+        said_if_long("the page and the figures are drawn") if command == "report" else nullcontext()
+    ):
+        module.main(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -157,12 +172,14 @@ def _print_alpha(options: argparse.Namespace) -> None:
     _require_checkpoint(options.checkpoint)
     _import_user_dir(options.user_dir)
     from fairseq_entmax.analysis import alpha_table
+    from fairseq_entmax.models.saved import read_model
 
-    rows = alpha_table.checkpoint_values(options.checkpoint)
+    model = read_model(options.checkpoint)
+    rows = alpha_table.model_values(model)
     if options.json:
         print(json.dumps(alpha_table.as_json(rows), indent=2))
     else:
-        print(alpha_table.as_table(rows))
+        print(alpha_table.as_table(rows, alpha_table.since_start(model, rows)))
 
 
 def _tag(options: argparse.Namespace) -> None:
@@ -219,14 +236,15 @@ def _prune(options: argparse.Namespace) -> None:
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
-    report = pruning.prune_checkpoint(
-        options.checkpoint,
-        options.output,
-        heads,
-        overwrite=options.overwrite,
-        undecided=options.undecided,
-        copy_heads_too=options.copy_heads_too,
-    )
+    with said_if_long(f"{source} is read, pruned and written"):
+        report = pruning.prune_checkpoint(
+            options.checkpoint,
+            options.output,
+            heads,
+            overwrite=options.overwrite,
+            undecided=options.undecided,
+            copy_heads_too=options.copy_heads_too,
+        )
     shown = sys.stderr if options.print_config else sys.stdout
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)
     if options.print_config:

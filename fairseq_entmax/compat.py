@@ -1,20 +1,24 @@
 """Every difference between fairseq and torch releases, and small helpers around fairseq.
 
-Importing this module needs fairseq, and changes nothing in it.
+Importing this module needs fairseq, and changes nothing in it; it hushes what nobody who uses
+fairseq can mend (:mod:`fairseq_entmax.quiet`).
 """
 
 from __future__ import annotations
 
 import argparse
 import logging
+import multiprocessing
 import os
 import pickle
+import signal
 import sys
 import threading
+import time
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -22,11 +26,14 @@ import numpy
 import torch
 from torch import Tensor, nn
 
+from fairseq_entmax import quiet
+
 INSTALL_FAIRSEQ = (
     "this part of fairseq-entmax needs fairseq, which is not installed: run "
     "pip install 'fairseq-entmax[fairseq]', or install a fairseq of your own"
 )
 
+quiet.hush()  # before fairseq speaks
 try:
     from fairseq.logging import metrics
     from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY
@@ -44,6 +51,25 @@ def avoid_fused_encoder_layer(layer: nn.Module) -> None:
     """
     if hasattr(layer, "can_use_fastpath"):
         layer.can_use_fastpath = False  # type: ignore[assignment]
+
+
+GLOBAL_HOOKS = (
+    "_global_backward_pre_hooks",
+    "_global_backward_hooks",
+    "_global_forward_pre_hooks",
+    "_global_forward_hooks",
+)
+
+
+def has_global_hooks() -> bool:
+    """Tell whether hooks of all modules are registered, with ``register_module_forward_hook`` say.
+
+    Newer releases of torch have a function for it, older ones only what it reads.
+    """
+    module = nn.modules.module
+    if hasattr(module, "_has_any_global_hook"):
+        return bool(module._has_any_global_hook())
+    return any(getattr(module, name) for name in GLOBAL_HOOKS)
 
 
 def computing_dtype(tensor: Tensor) -> torch.dtype:
@@ -133,22 +159,66 @@ def trainer_num_updates() -> int | None:
     return None if trainer is None else trainer.get_num_updates()
 
 
+# The exit status of a command that ended with its one sentence
+STOPPED = 2
+# How long the first of several processes has to say it for all
+TIME_OF_FIRST = 5.0
+
+
 def stop_command(error: Exception) -> None:
     """In one of fairseq's commands, print the error in one sentence and exit with status 2.
 
-    Elsewhere it does nothing, and the caller raises.
+    Of several processes that train together the first prints it: the others wait, for
+    :data:`TIME_OF_FIRST` seconds, to be ended by who started them. Elsewhere it does nothing, and
+    the caller raises.
     """
-    command = os.path.basename(sys.argv[0] if sys.argv else "")
-    if command.startswith("fairseq-"):
-        print(f"{command}: error: {error}", file=sys.stderr)
-        if threading.active_count() > 1:
-            # A thread that loads batches may be in torch's C++ code. Python would end it
-            # there on its way out, which aborts the process with another exit status.
-            logging.shutdown()
-            sys.stdout.flush()
-            sys.stderr.flush()
-            os._exit(2)
-        sys.exit(2)
+    command = running_command()
+    if not command:
+        return
+    if _rank() > 0:
+        time.sleep(TIME_OF_FIRST)
+    print(f"{command}: error: {error}", file=sys.stderr)
+    if threading.active_count() > 1 or multiprocessing.active_children() or _are_several():
+        # A thread that loads batches may be in torch's C++ code. Python would end it there on
+        # its way out, which aborts the process with another exit status; and processes that
+        # train together would wait for each other.
+        logging.shutdown()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        _end_workers()
+        os._exit(STOPPED)
+    sys.exit(STOPPED)
+
+
+def running_command() -> str:
+    """The name of fairseq's command that runs, also as ``python -m fairseq_cli.train``; or ''."""
+    folder, name = os.path.split(os.path.abspath(sys.argv[0] if sys.argv else ""))
+    if name.startswith("fairseq-"):
+        return name
+    if os.path.basename(folder) == "fairseq_cli":
+        return f"fairseq-{os.path.splitext(name)[0].replace('_', '-')}"
+    return ""
+
+
+def _rank() -> int:
+    """The number of this process among those that train together; 0 is the first, or alone."""
+    if _are_several():
+        return torch.distributed.get_rank()
+    rank = os.environ.get("RANK", "") if "TORCHELASTIC_RUN_ID" in os.environ else ""
+    return int(rank) if rank.isdecimal() else 0
+
+
+def _are_several() -> bool:
+    """Whether this process has met others to train together."""
+    return torch.distributed.is_available() and torch.distributed.is_initialized()
+
+
+def _end_workers() -> None:
+    """End the processes that load batches, which would tell in a traceback that this one is gone."""
+    with suppress(ValueError):  # of a thread that is not the main one
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises when one is gone
+    for worker in multiprocessing.active_children():
+        worker.kill()
 
 
 @contextmanager

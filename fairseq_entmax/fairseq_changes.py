@@ -13,6 +13,7 @@ import functools
 import importlib
 import importlib.abc
 import itertools
+import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
@@ -23,11 +24,13 @@ from typing import Any
 
 import numpy as np
 from torch import Tensor, nn
+from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat  # first, for its message where there is no fairseq
 
 # isort: split
-from fairseq import checkpoint_utils, file_utils
+from fairseq import checkpoint_utils, file_utils, options
+from fairseq.distributed import utils as distributed_utils
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
@@ -35,6 +38,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
+from fairseq_entmax import early_checks
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
@@ -70,6 +74,9 @@ _REMEDY = (
 
 def install() -> None:
     """Change fairseq; once, however often it is called."""
+    # For every command that has this package as its --user-dir
+    _replace(options, "parse_args_and_arch", _check_options)
+    _replace(distributed_utils, "call_main", _end_without_traceback)
     # For models of this package
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
@@ -124,6 +131,39 @@ def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
 
         vars(changed)["_is_changed"] = True
         setattr(owner, name, changed)
+
+
+def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``parse_args_and_arch`` that ends a command with a sentence on what its options lack."""
+    command = compat.running_command()
+    if not command or kwargs.get("suppress_defaults"):
+        return parse(*args, **kwargs)
+    with compat.stopping_command():
+        try:
+            parsed = parse(*args, **kwargs)
+        except RuntimeError as error:
+            if str(error):
+                raise
+            # fairseq's, which says nothing
+            raise ValueError("give --arch, such as --arch entmax_transformer") from error
+        early_checks.check(command, parsed[0] if isinstance(parsed, tuple) else parsed)
+    return parsed
+
+
+def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+    """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
+
+    Without it a traceback of torch's follows their one sentence, for the process that started
+    them.
+    """
+    # Which says at the level of warnings that it ends the other processes
+    logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
+    try:
+        run(*args, **kwargs)
+    except ProcessExitedException as error:
+        if error.exit_code != compat.STOPPED:
+            raise
+        sys.exit(compat.STOPPED)
 
 
 def _check_and_follow(
@@ -272,12 +312,18 @@ def _refuse_in_one_sentence(load: Callable[..., Any], path: str, *args: Any, **k
 def _extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
     """``load_archive_file`` that extracts an archive into its own folder alone.
 
-    Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say.
+    Without it ``from_pretrained("model.tar.gz")`` writes wherever names in the archive say, and
+    a folder that is not there ends in a TypeError about None.
     """
     try:
         path = file_utils.cached_path(archive_file, cache_dir=None)
-    except OSError:
-        return load(archive_file)  # which says what is missing
+    except OSError as error:
+        if "://" in str(archive_file):
+            return load(archive_file)  # which says what is missing
+        raise FileNotFoundError(
+            f"there is no folder {archive_file}: from_pretrained takes the folder of the "
+            f"checkpoint, the name of the checkpoint in it, and the folder of the data"
+        ) from error
     if os.path.isfile(path):
         replace_by_folder(path)
     return load(archive_file)

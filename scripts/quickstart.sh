@@ -106,13 +106,6 @@ report_of() {
     mark_done "$dir/.report.done" "$step"
 }
 
-# joined SEPARATOR WORD...
-joined() {
-    local IFS=$1
-    shift
-    printf '%s\n' "$*"
-}
-
 data_stamp=$output/data-bin/.done
 data_before=$(cat "$data_stamp" 2>/dev/null || true)
 "$recipe/prepare.sh" --output "$output"

@@ -7,8 +7,10 @@ from argparse import Namespace
 
 import pytest
 import torch
+from torch import nn
 
 from fairseq_entmax import checkpoints, compat
+from tests.commands import ROOT
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
 import sys, threading, torch
@@ -43,6 +45,66 @@ def test_a_command_stops_with_status_2_though_a_thread_loads_batches():
         assert result.returncode == 2
 
 
+STOP_WHILE_WORKERS_LOAD = """
+import sys, torch
+from fairseq_entmax import compat
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 100_000
+
+    def __getitem__(self, place):
+        return torch.zeros(64, 64)
+
+if __name__ == "__main__":
+    batches = iter(torch.utils.data.DataLoader(Rows(), batch_size=8, num_workers=2))
+    for _ in range(3):
+        next(batches)
+    sys.argv = ["/somewhere/bin/fairseq-train"]
+    compat.stop_command(ValueError("--option 7: give 6 or less"))
+"""
+
+
+def test_processes_that_load_batches_are_ended_without_a_word(tmp_path):
+    script = tmp_path / "script.py"
+    script.write_text(STOP_WHILE_WORKERS_LOAD)
+    result = subprocess.run(
+        [sys.executable, script], capture_output=True, text=True, timeout=300, cwd=ROOT
+    )
+    assert result.stderr == "fairseq-train: error: --option 7: give 6 or less\n"
+    assert result.returncode == 2
+
+
+@pytest.mark.parametrize(("rank", "waits"), [("0", []), ("1", [compat.TIME_OF_FIRST])])
+def test_of_several_processes_the_first_says_it(rank, waits, monkeypatch, capsys):
+    monkeypatch.setattr(sys, "argv", ["/somewhere/bin/fairseq-train"])
+    monkeypatch.setenv("TORCHELASTIC_RUN_ID", "none")
+    monkeypatch.setenv("RANK", rank)
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr("multiprocessing.active_children", list)
+    waited = []
+    monkeypatch.setattr("time.sleep", waited.append)
+    with pytest.raises(SystemExit) as stop:
+        compat.stop_command(ValueError("no"))
+    assert stop.value.code == 2
+    assert waited == waits
+    assert capsys.readouterr().err == "fairseq-train: error: no\n"
+
+
+@pytest.mark.parametrize(
+    ("script", "command"),
+    [
+        ("/somewhere/bin/fairseq-eval-lm", "fairseq-eval-lm"),
+        ("/somewhere/fairseq_cli/eval_lm.py", "fairseq-eval-lm"),
+        ("/somewhere/bin/pytest", ""),
+        ("-c", ""),
+    ],
+)
+def test_fairseqs_commands_are_known_by_their_script(script, command, monkeypatch):
+    monkeypatch.setattr(sys, "argv", [script])
+    assert compat.running_command() == command
+
+
 def test_outside_of_a_command_the_caller_raises(monkeypatch):
     monkeypatch.setattr(sys, "argv", ["pytest"])
     assert compat.stop_command(ValueError("no")) is None
@@ -66,7 +128,7 @@ class SetState(Call):
 @pytest.fixture
 def _old_torch(monkeypatch):
     """torch before 2.4, whose safe loader cannot be told of a class."""
-    monkeypatch.delattr(torch.serialization, "add_safe_globals")
+    monkeypatch.delattr(torch.serialization, "add_safe_globals", raising=False)
 
 
 STATE = {
@@ -117,3 +179,17 @@ def test_a_torch_without_a_list_of_safe_classes_reads_no_plain_pickles(tmp_path)
     with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names _?io\.open"):
         checkpoints.load_checkpoint(str(path))
     assert not (tmp_path / "ran").exists()
+
+
+@pytest.mark.parametrize("newer", [True, False])
+def test_hooks_of_all_modules_are_seen_with_every_torch(newer, monkeypatch):
+    """Older ones have no function that says so."""
+    if not newer:
+        monkeypatch.delattr(nn.modules.module, "_has_any_global_hook", raising=False)
+    assert not compat.has_global_hooks()
+    handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
+    try:
+        assert compat.has_global_hooks()
+    finally:
+        handle.remove()
+    assert not compat.has_global_hooks()

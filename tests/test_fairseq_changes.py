@@ -14,8 +14,10 @@ from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.trainer import Trainer
+from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat, fairseq_changes
+from fairseq_entmax.models import EntmaxTransformerModel
 from tests.support import build_model
 from tests.training import make_trainer, save, train
 
@@ -56,12 +58,30 @@ def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
 ):
     monkeypatch.setattr("sys.argv", [command])
     monkeypatch.setattr("threading.active_count", lambda: 1)
+    # Which looks at the options that the other commands parse
+    monkeypatch.setattr("fairseq_entmax.early_checks.check", lambda *_: None)
     expected = SystemExit if command != "python" else ValueError
     for model in (build_model(), build_model("transformer")):
         with pytest.raises(expected):
             make_trainer(model, GATED, "--l0-weight=0.1")
         sentence = "--criterion cross_entropy_with_head_l0 needs a model with head gates: add"
         assert (sentence in capsys.readouterr().err) is (expected is SystemExit)
+
+
+@pytest.mark.parametrize(("code", "expected"), [(2, SystemExit), (1, ProcessExitedException)])
+def test_who_started_processes_ends_as_quietly_as_they_did(code, expected):
+    def run(*_):
+        raise ProcessExitedException("ended", 0, 1234, code)
+
+    with pytest.raises(expected) as stop:
+        fairseq_changes._end_without_traceback(run)
+    assert getattr(stop.value, "code", None) == (2 if expected is SystemExit else None)
+
+
+def test_from_pretrained_says_which_folder_is_not_there(tmp_path):
+    folder = tmp_path / "absent"
+    with pytest.raises(FileNotFoundError, match=f"there is no folder {folder}: from_pretrained"):
+        EntmaxTransformerModel.from_pretrained(str(folder), "checkpoint_best.pt", str(tmp_path))
 
 
 @pytest.mark.parametrize("precision", [[], ["--memory-efficient-fp16"]])
@@ -148,6 +168,7 @@ from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 from fairseq.trainer import Trainer
+from torch.multiprocessing import ProcessExitedException
 
 if hasattr(torch.serialization, "add_safe_globals"):  # torch alone reads no such checkpoint
     torch.serialization.add_safe_globals([Namespace])

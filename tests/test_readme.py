@@ -52,13 +52,36 @@ def test_every_mapping_of_the_chapter_on_structure_can_be_parsed():
 def test_the_example_of_the_mappings_runs_and_gives_exact_zeros(chapter):
     text = (ROOT / "docs" / f"{chapter}.md").read_text(encoding="utf-8")
     blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (example,) = [block for block in blocks if "fairseq_entmax.mappings" in block]
+    example = next(block for block in blocks if "fairseq_entmax.mappings" in block)
     torch.manual_seed(0)
     names = {}
     exec(example, names)
     weights = names["weights"]
     torch.testing.assert_close(weights.sum(-1), torch.ones(2, 8, 5))
     assert (weights == 0).any()
+
+
+def test_the_example_of_the_module_learns_an_alpha_for_each_head():
+    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = [block for block in blocks if "Entmax(num_alphas=heads)" in block]
+    torch.manual_seed(0)
+    names = {}
+    exec(example, names)
+    module = names["attention"]
+    torch.testing.assert_close(names["weights"].sum(-1), torch.ones(2, 8, 5))
+    assert ((module.alpha > 1) & (module.alpha < 2)).tolist() == [True] * 8
+    assert (module.alpha_logit.grad != 0).tolist() == [True] * 8
+
+
+def test_the_example_of_torch_func_and_torch_compile_runs():
+    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
+    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+    (example,) = [block for block in blocks if "torch.compile" in block]
+    torch._dynamo.reset()
+    names = {}
+    exec(example, names)
+    assert names["each"].isfinite().all()
 
 
 def anchors(page):

@@ -81,13 +81,6 @@ fi
 
 # --- compare/analysis.json, compare/report.html ------------------------------
 
-# joined SEPARATOR WORD...
-joined() {
-    local IFS=$1
-    shift
-    printf '%s\n' "$*"
-}
-
 analyse() {
     local on_device=()
     if [[ $device == cpu ]]; then on_device=(--cpu); fi

@@ -30,6 +30,12 @@ usage_error() {
 # Prints the comment at the head of a script: its --help.
 print_head_comment() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$1"; }
 
+# without_advice: what a command of fairseq's prints, line by line, without what fairseq says of a
+# package that nothing here needs. It says so before it imports --user-dir, which hushes the rest.
+without_advice() {
+    LC_ALL=C grep -a --line-buffered -v 'Please install tensorboardX: pip install tensorboardX$' || :
+}
+
 # --- values of options -------------------------------------------------------
 
 # require_value OPTION NUMBER_OF_ARGUMENTS_LEFT
@@ -71,6 +77,13 @@ mapping_name() {
 # run_name MAPPING LENGTH UNIT: the name of a run's folder. The length is part of it, so a
 # model trained longer can never be shown as one trained for fewer epochs or updates.
 run_name() { printf '%s-%s%s\n' "$(mapping_name "$1")" "$2" "$3"; }
+
+# joined SEPARATOR WORD...
+joined() {
+    local IFS=$1
+    shift
+    printf '%s\n' "$*"
+}
 
 # --- what must be there ------------------------------------------------------
 

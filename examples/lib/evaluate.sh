@@ -81,7 +81,8 @@ fi
 
 # --- alpha.txt ---------------------------------------------------------------
 
-write_alpha_table "$checkpoint"
+# stock is fairseq's own transformer
+if [[ $MAPPING != stock ]]; then write_alpha_table "$checkpoint"; fi
 
 cat "$RUN/scores.txt"
 say "results: $RUN"

@@ -10,6 +10,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
+SCRIPT=evaluate
 EXTRA_OPTIONS=''
 
 run_help() {

@@ -1,7 +1,6 @@
 # Preparations: what every prepare.sh has, whatever it prepares: its options, and the archives.
 #
-# Sets output and workers. A recipe with options of its own defines prepare_option before, and says
-# PREPARE_HELP, their lines in --help, and PREPARE_OPTIONS, their names in a message.
+# Sets output and workers.
 #
 # shellcheck shell=bash disable=SC2034
 
@@ -15,6 +14,12 @@ prepare_help() {
   --workers N    processes that cut the text (default: one for each core)
 ${PREPARE_HELP-}  --help         this text
 
+TEXT
+    if ((${#ARCHIVES[@]} == 0)); then
+        printf 'Needs fairseq-preprocess on PATH. Can be run again: what is done is skipped.\n'
+        return
+    fi
+    cat <<TEXT
 Environment: RAW_DIR is a folder with archives that are there already; what is not there is
 downloaded to DIR/raw. CORPORA is a table of archives to use instead of examples/corpora.tsv.
 
@@ -23,13 +28,10 @@ again: what is done is skipped, and a download that was stopped goes on.
 TEXT
 }
 
-# prepare_option OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: takes an option of the recipe's own that has
-# a value; fails where it is none
-declare -F prepare_option >/dev/null || prepare_option() { return 1; }
-
 # require_own_output FOLDER: refuses one with data that the recipe's own options would overwrite
 declare -F require_own_output >/dev/null || require_own_output() { :; }
 
+SCRIPT=prepare
 output=$DEFAULT_OUTPUT
 workers=$(getconf _NPROCESSORS_ONLN)
 while (($# > 0)); do
@@ -38,13 +40,15 @@ while (($# > 0)); do
     --workers) require_value "$1" $# && require_positive_integer "$1" "$2" && workers=$2 && shift ;;
     --help | -h) prepare_help && exit 0 ;;
     *)
+        TOOK=2
         prepare_option "$1" $# "${2-}" ||
             usage_error "unknown option '$1': use --output, --workers${PREPARE_OPTIONS-} or --help"
-        shift
+        shift $((TOOK - 1))
         ;;
     esac
     shift
 done
+settle_dataset "$output"
 [[ -z ${RAW_DIR-} || -d $RAW_DIR ]] || usage_error "RAW_DIR is '$RAW_DIR', and there is no such folder: leave it out to download, or name the folder with the archives"
 
 # --- archives ----------------------------------------------------------------

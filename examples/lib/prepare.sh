@@ -83,10 +83,12 @@ fi
 # --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
 number=${SUBWORDS#*:}
+# The bar of subword-nmt is for a terminal alone
+[[ -t 2 ]] || export TQDM_DISABLE=1
 
 learn_sentencepiece() {
-    python3 "$TOOLS/bpe.py" learn --vocab "$number" --model "$output/spm.tmp/bpe.model" \
-        "${SIDES[@]/#/$output/$WORDS/train.}"
+    python3 "$TOOLS/bpe.py" learn --vocab "$number" --option="${SIZE_OPTION:---vocab}" --model "$output/spm.tmp/bpe.model" \
+        "${SIDES[@]/#/$output/$WORDS/train.}" || exit
 }
 
 cut_by_sentencepiece() {

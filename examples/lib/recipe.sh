@@ -31,7 +31,9 @@
 #   PRUNE_...         see prune.sh
 #
 # and may define anew canonical_model, require_model and model_options, which say what the word
-# after the options of train.sh means, and binary_files, which says what a training reads.
+# after the options of train.sh means, binary_files, which says what a training reads, and, where
+# the recipe has options of its own, prepare_option and run_option, which take them, and
+# settle_dataset, which says what follows from them and from what prepare.sh wrote.
 #
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
 # '--max-len-b 20': a model that is hardly trained does not end its sentences.
@@ -71,21 +73,39 @@ model_options() { MODEL_OPTIONS=(--attn-mapping "$1"); }
 # binary_files: sets BINARY, the files of data-bin that a training depends on
 binary_files() { BINARY=("$OUTPUT"/data-bin/dict*.txt "$OUTPUT"/data-bin/*.bin "$OUTPUT"/data-bin/*.idx); }
 
+# Options of the recipe's own: prepare_option OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE], and run_option
+# SCRIPT OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE] with train, evaluate or report for SCRIPT, fail
+# where it is none, and set TOOK=1 where it has no value. PREPARE_HELP is their lines in --help, and
+# PREPARE_OPTIONS their names in a message; run_option_help SCRIPT prints its lines.
+prepare_option() { return 1; }
+run_option() { return 1; }
+run_option_help() { :; }
+TOOK=2
+
+# settle_dataset FOLDER: called behind the options, with the folder of --output; calls derive, if it
+# changes what the others depend on
+settle_dataset() { :; }
+
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
-read -r -a trial <<<"${GENERATION_OPTIONS-}"
-GENERATION+=(${trial[@]+"${trial[@]}"})
+SEED=${SEED-1}
 
-# The files of a split, by the ends of their names
-SIDES=("$SOURCE" ${TARGET:+"$TARGET"})
-((${#TASK[@]} > 0)) || TASK=(--task translation --source-lang "$SOURCE" --target-lang "$TARGET")
-
-# Where the text lies that the subword model reads, and what is cut by it
-if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi
-case $SUBWORDS in
-sentencepiece:*) PIECES=spm REMOVE_BPE=(--remove-bpe sentencepiece) ;;
-words:*) PIECES=words REMOVE_BPE=() ;;
-none) PIECES=$WORDS REMOVE_BPE=() ;;
-*) PIECES=bpe REMOVE_BPE=(--remove-bpe subword_nmt) ;;
-esac
+# derive: what follows from what dataset.sh says
+derive() {
+    # The files of a split, by the ends of their names
+    SIDES=("$SOURCE" ${TARGET:+"$TARGET"})
+    ((${#TASK[@]} > 0)) || TASK=(--task translation --source-lang "$SOURCE" --target-lang "$TARGET")
+    # Where the text lies that the subword model reads, and what is cut by it
+    if [[ $TOKENIZER == none ]]; then WORDS=text; else WORDS=tok; fi
+    case $SUBWORDS in
+    sentencepiece:*) PIECES=spm REMOVE_BPE=(--remove-bpe sentencepiece) ;;
+    words:*) PIECES=words REMOVE_BPE=() ;;
+    none) PIECES=$WORDS REMOVE_BPE=() ;;
+    *) PIECES=bpe REMOVE_BPE=(--remove-bpe subword_nmt) ;;
+    esac
+    local trial
+    read -r -a trial <<<"${GENERATION_OPTIONS-}"
+    GENERATION+=(${trial[@]+"${trial[@]}"})
+}
+derive
 explain_failures

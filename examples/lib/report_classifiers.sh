@@ -11,13 +11,6 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
-# joined SEPARATOR WORD...
-joined() {
-    local IFS=$1
-    shift
-    printf '%s\n' "$*"
-}
-
 report_help() {
     print_head_comment "$0"
     cat <<TEXT

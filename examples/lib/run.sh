@@ -7,9 +7,14 @@
 # train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER.
 # shellcheck disable=SC2034 # the caller reads them
 parse_run_options() {
-    local name='' allowed="--output, --$LENGTH_UNIT, --name, $EXTRA_OPTIONS--cpu, --gpu or --help"
+    local name='' allowed="--output, --$LENGTH_UNIT, --name, $EXTRA_OPTIONS${RUN_OPTIONS-}--cpu, --gpu or --help"
     OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
     while [[ ${1-} == -* ]]; do
+        TOOK=2
+        if run_option "$SCRIPT" "$1" $# "${2-}"; then
+            shift "$TOOK"
+            continue
+        fi
         [[ " --output, --$LENGTH_UNIT, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
         case $1 in
@@ -36,6 +41,7 @@ parse_run_options() {
     [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
         usage_error "option --name got '$name': use letters, digits and . _ = + - only"
     OUTPUT=$(absolute_path "$OUTPUT")
+    settle_dataset "$OUTPUT"
     RUN=$OUTPUT/runs/$name
     REST=("$@")
 }
@@ -51,6 +57,7 @@ help_on_runs() {
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text
 TEXT
+    run_option_help "$SCRIPT"
 }
 
 require_data() {

@@ -7,6 +7,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
+SCRIPT=train
 EXTRA_OPTIONS="--processes, --most-tokens, --nodes, --node-rank, --master, "
 
 run_help() {
@@ -93,7 +94,7 @@ options=("${MODEL[@]}" "${MODEL_OPTIONS[@]}")
 # the epoch that the process began with, and a resumed training takes another course.
 # With a batch size multiple above 1 (its default is 8) current fairseq leaves out the
 # sentences left over at the end, the longest, in validation too, without a word.
-options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1)
+options+=("${TRAINING[@]}" --required-batch-size-multiple 1 --update-epoch-batch-itr True --seed "$SEED")
 case $LENGTH_UNIT in
 epochs) options+=(--max-epoch "$LENGTH") ;;
 updates) options+=(--max-update "$LENGTH") ;;
@@ -170,7 +171,7 @@ status=0
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \
-    2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
+    2>&1 | without_advice | tee -a "$log" || status=${PIPESTATUS[0]}
 if ((status != 0)); then
     printf 'train.sh: error: fairseq-train ended with status %s; its messages are above and in %s\n' \
         "$status" "$log" >&2

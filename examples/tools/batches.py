@@ -2,10 +2,12 @@
 
 batches.py data-bin es en --batch-tokens 8192 --most-tokens 4096 --processes 2 --nodes 1
 batches.py data-bin --block-tokens 512 --batch-tokens 8192 --most-tokens 4096
+batches.py data-bin es en --longest
 
 Prints the number of all processes, --update-freq, --max-tokens and --max-tokens-valid for
 fairseq-train, and on a second line which training pairs are left out, where some are. One text, of
-a language model, is cut into blocks.
+a language model, is cut into blocks. With --longest, prints the tokens of the longest sentence of all
+splits instead.
 """
 
 from __future__ import annotations
@@ -54,6 +56,13 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
         return numpy.sum([sizes(path) for path in inputs], axis=0)
     pair = "-".join(languages)
     return numpy.maximum(*(sizes(folder / f"{split}.{pair}.{x}.idx") for x in languages))
+
+
+def longest(folder: Path, languages: Sequence[str]) -> int:
+    """The tokens of the longest sentence in either language, over all splits."""
+    pair = "-".join(languages)
+    paths = [path for x in languages for path in sorted(folder.glob(f"*.{pair}.{x}.idx"))]
+    return max(int(sizes(path).max()) for path in paths)
 
 
 def block_lengths(folder: Path, split: str, block_tokens: int) -> numpy.ndarray:
@@ -134,12 +143,19 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("data", type=Path, help="folder of binarised data")
     parser.add_argument("languages", nargs="*", help="two; none where there is one text")
     parser.add_argument("--block-tokens", type=int, help="of the blocks of one text")
-    parser.add_argument("--batch-tokens", type=int, required=True, help="of all processes")
-    parser.add_argument("--most-tokens", type=int, required=True, help="of one, at a time")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--batch-tokens", type=int, help="of all processes")
+    what.add_argument("--longest", action="store_true", help="print how long a sentence is at most")
+    parser.add_argument("--most-tokens", type=int, help="of one, at a time")
     parser.add_argument("--processes", type=int, default=1, help="on each machine")
     parser.add_argument("--nodes", type=int, default=1, help="machines")
     options = parser.parse_args(arguments)
+    if options.batch_tokens and options.most_tokens is None:
+        parser.error("--batch-tokens needs --most-tokens")
     with one_sentence():
+        if options.longest:
+            print(longest(options.data, options.languages))
+            return
         processes, nodes = options.processes, options.nodes
         part = share(options.batch_tokens, options.most_tokens, processes, nodes)
         if options.block_tokens is None:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 import sentencepiece
+from messages import UsageError, one_sentence
 
 MAX_SENTENCE_BYTES = 1 << 20  # sentencepiece skips longer lines; its own default is 4,192
 
@@ -30,14 +31,21 @@ def lines_of(path: Path) -> Iterator[str]:
             yield line.rstrip("\n")
 
 
-def learn(texts: list[Path], vocab: int) -> bytes:
+TOO_MANY = re.compile(r"too high .* <= (\d+)")
+TOO_FEW = re.compile(r"required_chars\. \d+ vs (\d+)")
+
+
+def learn(texts: list[Path], vocab: int, option: str = "--vocab") -> bytes:
     """Return a BPE model of `vocab` pieces that covers every character of `texts`.
 
     The text goes in through an iterator and the model comes back as bytes, so no file
     name gets into the model: the same text always gives the same bytes.
 
+    Args:
+        option: what a message calls the number.
+
     Raises:
-        ValueError: the text is too small (or `vocab` too small for its characters).
+        UsageError: the text is too small, or `vocab` too small for its characters.
     """
     model = io.BytesIO()
     try:
@@ -52,8 +60,20 @@ def learn(texts: list[Path], vocab: int) -> bytes:
             minloglevel=2,
         )
     except (RuntimeError, OSError) as error:
-        raise ValueError(f"--vocab {vocab} does not fit the text: {error}") from error
+        raise UsageError(f"option {option} got '{vocab}': {_why(error)}") from error
     return model.getvalue()
+
+
+def _why(error: Exception) -> str:
+    """What sentencepiece says of a number of pieces, in one clause with the remedy."""
+    if most := TOO_MANY.search(str(error)):
+        return f"the training text has no more than {most[1]} pieces: give {most[1]} or fewer"
+    if fewest := TOO_FEW.search(str(error)):
+        return (
+            f"the training text has {fewest[1]} different characters and marks: give more pieces "
+            "than that"
+        )
+    return f"sentencepiece cannot learn so many from the training text ({error})"
 
 
 def encode(model: Path, lines: Iterator[str]) -> Iterator[str]:
@@ -101,6 +121,7 @@ def main(arguments: list[str] | None = None) -> None:
     commands = parser.add_subparsers(dest="command", required=True)
     learning = commands.add_parser("learn", help="learn a model from texts")
     learning.add_argument("--vocab", type=int, required=True, help="number of pieces")
+    learning.add_argument("--option", default="--vocab", help="what a message calls --vocab")
     learning.add_argument("--model", type=Path, required=True, help="file to write")
     learning.add_argument("texts", type=Path, nargs="+", help="UTF-8 texts, a sentence a line")
     encoding = commands.add_parser("encode", help="cut standard input into pieces")
@@ -112,10 +133,8 @@ def main(arguments: list[str] | None = None) -> None:
     options = parser.parse_args(arguments)
 
     if options.command == "learn":
-        try:
-            options.model.write_bytes(learn(options.texts, options.vocab))
-        except (OSError, ValueError) as error:
-            parser.error(str(error))
+        with one_sentence():
+            options.model.write_bytes(learn(options.texts, options.vocab, options.option))
         return
     for stream in (sys.stdin, sys.stdout):
         assert isinstance(stream, io.TextIOWrapper)

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from fairseq_entmax.analysis import start_and_end
 from fairseq_entmax.models.classifier_config import ClassifierOptions
-from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.models.saved import SavedModel, read_model
 
 ALPHA = "alpha"
 TITLES = {
@@ -50,7 +52,12 @@ def checkpoint_values(path: str) -> list[LayerValues]:
         FileNotFoundError, ValueError, UnsafeCheckpointError: as
             :func:`fairseq_entmax.models.saved.read_model`.
     """
-    model, rows = read_model(path), []
+    return model_values(read_model(path))
+
+
+def model_values(model: SavedModel) -> list[LayerValues]:
+    """The same for a model that was read before."""
+    rows = []
     mappings = [
         (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
         for saved in model.attentions
@@ -76,6 +83,31 @@ def checkpoint_values(path: str) -> list[LayerValues]:
     return rows
 
 
+def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
+    """For each kind of value that is learned, how far its heads still follow their start.
+
+    A line of text: the correlation of ranks, from the record that training wrote beside the
+    checkpoint, or what is missing.
+
+    Args:
+        model: whose ``path`` is that of its checkpoint.
+        rows: what :func:`model_values` made of it.
+    """
+    update = (model.state.get("optimizer_history") or [{}])[-1].get("num_updates")
+    lines = {}
+    for name in dict.fromkeys(name for row in rows for name in row.learned):
+        present: dict[str, dict[str, list[float | None]]] = {}
+        for row in rows:
+            if name in row.learned:
+                present.setdefault(row.attention, {})[str(row.layer)] = row.values[name]
+        try:
+            compared = start_and_end.of_checkpoint(model.path, name, update, present)
+            lines[name] = start_and_end.as_text(compared)
+        except (OSError, ValueError) as error:
+            lines[name] = f"{start_and_end.TITLE}: unknown, {error}"
+    return lines
+
+
 def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
     """The rows as plain dictionaries, for ``json.dumps``: the values under their names."""
     names = _names(rows)
@@ -93,12 +125,19 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
     ]
 
 
-def as_table(rows: list[LayerValues]) -> str:
-    """The rows as text tables, one for each kind of value, a line for each layer."""
+def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = None) -> str:
+    """The rows as text tables, one for each kind of value, a line for each layer.
+
+    Args:
+        rows: of :func:`model_values`.
+        last_lines: what to say below a table, by the name of its value.
+    """
     names = _names(rows)
     if not any(row.values for row in rows) and any(row.heads for row in rows):
         return "the mappings of this model have no values for each head"
-    return "\n\n".join(_table(rows, name) for name in names)
+    tables = {name: _table(rows, name) for name in names}
+    below = {name: f"\n{line}" for name, line in (last_lines or {}).items()}
+    return "\n\n".join(table + below.get(name, "") for name, table in tables.items())
 
 
 def _names(rows: list[LayerValues]) -> list[str]:

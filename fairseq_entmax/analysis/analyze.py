@@ -29,19 +29,22 @@ from fairseq_entmax.analysis.arguments import (
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.shares import evenly_spread, head_shares
+from fairseq_entmax.analysis.importance.passes import shares_of
+from fairseq_entmax.analysis.importance.shares import Shares
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
     measures,
     numbers_of,
 )
-from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.models import LoadedModel, load_models
-from fairseq_entmax.analysis.sentences import maps_of, on_device, samples, shown_at_most
+from fairseq_entmax.analysis.sentences import maps_of, on_device, shown_at_most
 from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
+
+# How sentences were chosen that stand in --sentences
+ASKED = "asked"
 
 
 def parser() -> argparse.ArgumentParser:
@@ -59,6 +62,9 @@ def main(arguments: Sequence[str]) -> None:
         OSError, ValueError, RuntimeError: in one sentence, for the command to print.
     """
     loading.log_to_stderr()
+    if loading.wants_all_help(arguments):
+        everything = loading.data_parser(ANALYZE, generation=True)
+        return loading.print_all_help("analyze", everything, arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     check_counts(args)
@@ -105,11 +111,12 @@ class Study(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What one pass over the data gives: one collector a model, and whose maps to keep."""
+    """What one pass over the data gives: one collector a model, and whose maps to keep, and why."""
 
     collectors: list[ModelCollector]
     counts: DataCounts
     sentences: list[int]
+    chosen: dict[str, Any]
 
 
 def analyse(
@@ -186,7 +193,10 @@ def record(study: Study) -> Recorded:
         if chosen is not None:
             outcomes = [one.outcome for one in collectors]
             different = torch.stack(differences).mean(dim=0)
-            kind.offer(chosen, sample, different, lengths, outcomes)
+            source = batch.source
+            rows = zip(source.tokens, source.real, strict=True)
+            texts = [tokens[real].tolist() for tokens, real in rows]
+            kind.offer(chosen, sample, different, lengths, texts, outcomes)
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     wanted = (study.sentences or []) if chosen is None else chosen.sentences()
@@ -198,32 +208,29 @@ def record(study: Study) -> Recorded:
             "to show" if chosen is not None else "of --sentences",
             len(sentences),
         )
-    return Recorded(collectors, counts, sentences)
+    how = {"by": ASKED} if chosen is None else chosen.how()
+    return Recorded(collectors, counts, sentences, how)
 
 
-def measure(study: Study, seen: Sequence[int]) -> list[dict[str, ByHead]]:
+def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
     """For each model, what heads matter by the measures that take passes of their own.
 
     Args:
         study: what is looked at.
         seen: the numbers of the sentences that were recorded, ascending.
     """
-    args, device = study.args, study.tables.device
-    shares: list[dict[str, ByHead]] = []
     each = zip(study.models, study.datasets, study.costly, strict=True)
-    for loaded, dataset, costly in each:
-        shares.append({})
-        for one in costly:
-            spread = [seen[n] for n in evenly_spread(len(seen), getattr(args, one.option))]
-            at_once = min(args.batch_size or one.at_once, one.at_once)
-            batches = list(samples(dataset, spread, device, at_once, args.max_tokens))
-            watched = loading.with_progress(args, batches, one.name)
-            shares[-1][one.name] = head_shares(one, loaded.model, watched, study.tables.pad)
-    return shares
+    return [
+        {
+            one.name: shares_of(study.args, one, loaded, dataset, seen, study.tables)
+            for one in costly
+        }
+        for loaded, dataset, costly in each
+    ]
 
 
 def written(
-    study: Study, recorded: Recorded, importance: Sequence[dict[str, ByHead]]
+    study: Study, recorded: Recorded, importance: Sequence[dict[str, Shares]]
 ) -> dict[str, Any]:
     """The document."""
     args, annotated = study.args, recorded.counts.annotated
@@ -237,10 +244,11 @@ def written(
             "subwords": study.tables.source.kind,
             **study.kind.counted(study.task, dict(recorded.counts.numbers)),
         },
-        "settings": _settings(study, len(recorded.counts.ids)),
+        "settings": _settings(study, importance),
         "numbers": [],
         "models": list(map(model_entry, recorded.collectors, importance, generated)),
         "annotations": None if annotated is None else annotated.results(),
+        "chosen": recorded.chosen,
         "maps": maps_of(
             study.datasets,
             recorded.sentences,
@@ -304,11 +312,11 @@ def _sentences(text: str, size: int) -> list[int]:
     return list(dict.fromkeys(numbers))
 
 
-def _settings(study: Study, size: int) -> dict[str, Any]:
+def _settings(study: Study, importance: Sequence[dict[str, Shares]]) -> dict[str, Any]:
     settings: dict[str, Any] = {"measures": list(study.wanted)}
     for one in measures():
         settings |= one.settings
         if isinstance(one, ImportanceMeasure):
-            number = min(getattr(study.args, one.option), size)
-            settings[one.option] = number if one.name in study.wanted else 0
+            numbers = (own[one.name].sentences for own in importance if one.name in own)
+            settings[one.option] = max(numbers, default=0)
     return settings

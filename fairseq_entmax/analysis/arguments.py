@@ -6,10 +6,12 @@ Kept apart from what needs torch and fairseq, so that help and wrong options are
 from __future__ import annotations
 
 import argparse
-import os
-from collections.abc import Sequence
 
-from fairseq_entmax.analysis.measures import importance_measures, optional_names
+from fairseq_entmax.analysis.measures import (
+    ImportanceMeasure,
+    importance_measures,
+    optional_names,
+)
 from fairseq_entmax.head_names import Head, parse_heads
 
 ANALYZE = (
@@ -41,9 +43,11 @@ OF_GENERATE_ALONE = (
 
 def add_analyze_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``analyze``."""
-    group = parser.add_argument_group("Analysis")
+    group = parser.add_argument_group("what is written")
     group.add_argument("--output", metavar="DIR", help="where analysis.json goes")
     group.add_argument("--overwrite", action="store_true", help="replace the one that is there")
+    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
+    group = parser.add_argument_group("what is measured")
     group.add_argument(
         "--of",
         choices=(REFERENCE, GENERATED),
@@ -52,18 +56,18 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         "model by fairseq's options on search, such as --beam, or of --task entmax_summarization "
         "(default: %(default)s)",
     )
-    group.add_argument("--names", metavar="NAME,…", help="what to call the models of --path")
     group.add_argument(
         "--measures",
         metavar="NAME,…",
-        help=f"which to make, of {','.join(optional_names())} (default: all)",
+        help=f"which to make, with commas between them, of {', '.join(optional_names())} "
+        f"(default: all)",
     )
     group.add_argument(
         "--sentences",
         metavar="N,…",
         help="sentences to keep attention maps of, counted from 0; '' keeps none (default: the "
-        f"{MAPS} whose heads differ most; of classifiers {MAPS} different texts of all labels, some "
-        "of them classified wrongly)",
+        f"{MAPS} of typical length, of every quarter of the data, whose heads differ most; of "
+        f"classifiers {MAPS} different texts of all labels, some of them classified wrongly)",
     )
     group.add_argument(
         "--conllu",
@@ -75,16 +79,25 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
         group.add_argument(
             f"--{measure.name}-sentences",
             type=int,
-            default=measure.sentences,
             metavar="N",
             help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-            "(default: %(default)s)",
+            f"(default: {_until(measure)})",
         )
+
+
+def _until(measure: ImportanceMeasure) -> str:
+    """The number of sentences where nobody says it."""
+    if measure.precision is None:
+        return str(measure.sentences)
+    return (
+        f"as many as it takes for standard errors of {measure.precision:g} at most, and no more "
+        f"than {measure.sentences}"
+    )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``ablate``."""
-    group = parser.add_argument_group("Ablation")
+    group = parser.add_argument_group("what is written")
     group.add_argument(
         "--output",
         metavar="DIR",
@@ -92,6 +105,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         "removals of the same settings is gone on with",
     )
     group.add_argument("--overwrite", action="store_true", help="forget what DIR holds")
+    group = parser.add_argument_group("what is removed")
     group.add_argument(
         "--heads",
         metavar="HEADS",
@@ -109,6 +123,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         help="heads to remove together, named likewise: each text is one set, such as "
         "'encoder-self:0.1,1.3' 'encoder-self:0.1;cross:1.2'",
     )
+    group = parser.add_argument_group("how what is left is scored")
     group.add_argument(
         "--scores",
         metavar="SCORES",
@@ -144,10 +159,6 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
         metavar="SEP",
         help="for rouge, what stands after or between sentences, such as '</t>'",
     )
-
-
-HELP_FAIRSEQ = "--help-fairseq"
-COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
 def chosen_measures(text: str | None) -> list[str]:
@@ -216,52 +227,3 @@ def check_counts(options: argparse.Namespace) -> None:
         value = getattr(options, name, None)
         if value is not None and value < 1:
             raise ValueError(f"--{name.replace('_', '-')} got {value}: {remedy}")
-
-
-def check_early(command: str, arguments: Sequence[str]) -> None:
-    """Answer ``--help``, and refuse what is wrong whatever fairseq says.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-        arguments: what stands behind it.
-
-    Raises:
-        ValueError: ``--path`` or ``--output`` is missing, or an option of the command's own
-            is wrong.
-        SystemExit: of argparse, after help or for what it cannot read.
-    """
-    description, add_options = COMMANDS[command]
-    parser = argparse.ArgumentParser(
-        prog=f"fairseq-entmax {command}",
-        usage=f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]",
-        description=description,
-        epilog="Beside these, fairseq's own options: --help-fairseq prints all.",
-        allow_abbrev=False,
-    )
-    parser.add_argument(
-        "--path", metavar="FILE", help="the checkpoint; for analyze also several, with ':' between"
-    )
-    parser.add_argument(HELP_FAIRSEQ, action="store_true", help="fairseq's options, too")
-    add_options(parser)
-    parser.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
-    options, _ = parser.parse_known_args(arguments)
-    if options.help_fairseq:
-        return
-    if not options.path:
-        raise ValueError("give --path CHECKPOINT, the model to look at")
-    if options.user_dir is not None and not os.path.isdir(options.user_dir):
-        raise ValueError(f"--user-dir: there is no folder {options.user_dir}")
-    if not options.output:
-        raise ValueError("give --output DIR, where the results go")
-    check_counts(options)
-    if command == "analyze":
-        # A folder of the user's may register more of them
-        if options.user_dir is None:
-            chosen_measures(options.measures)
-        return
-    chosen_scores(options.scores)
-    for text in options.heads or []:
-        if text != ALL:
-            named_heads("--heads", text)
-    for text in options.sets or []:
-        named_heads("--sets", text)

@@ -36,6 +36,7 @@ def check(analysis: dict[str, Any], name: str) -> None:
     where = ""
     try:
         _check_data(analysis["data"])
+        _check_chosen(analysis.get("chosen", {"by": "asked"}))
         _check_models(analysis)
         _check_text(analysis)
         _check_classes(analysis)
@@ -65,6 +66,15 @@ def _check_data(data: dict[str, Any]) -> None:
         is_there = data.get(name) is not None
         if is_there != (name not in missing):
             raise ValueError(f"data.{name}: it is {data.get(name)!r:.80}, and the data is not so")
+
+
+def _check_chosen(chosen: dict[str, Any]) -> None:
+    """What was chosen by its length has the lengths of the data, in their order."""
+    lengths = chosen.get("lengths")
+    if (lengths is None) != (chosen["by"] == "asked"):
+        raise ValueError(f"chosen.lengths: they are {lengths!r:.80}, by {chosen['by']}")
+    if lengths is not None and lengths != sorted(lengths):
+        raise ValueError(f"chosen.lengths: {lengths} do not ascend")
 
 
 def _check_models(analysis: dict[str, Any]) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import logging
+import math
 from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.collect import ModelCollector
-from fairseq_entmax.analysis.importance.shares import evenly_spread
+from fairseq_entmax.analysis.importance.shares import Shares, evenly_spread
 from fairseq_entmax.analysis.likelihood import has_zeros
-from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.statistics import MeasuredLayer
@@ -24,24 +24,30 @@ LONGEST_RECORD = 200
 
 def model_entry(
     collector: ModelCollector,
-    importance: dict[str, ByHead],
+    importance: dict[str, Shares],
     generated: dict[str, int] | None = None,
 ) -> dict[str, Any]:
     """One of ``models``.
 
     Args:
         collector: after the pass.
-        importance: by name, the heads' shares by the measures that take passes of their own.
+        importance: by name, what heads matter by the measures that take passes of their own.
         generated: how much it generated, where that is what was looked at.
     """
     loaded = collector.loaded
     copy = loaded.model.attention_options.copy
     layers = []
+    shares = {name: own.heads for name, own in importance.items()}
     for attention, number, module in attention_modules(loaded.model):
         sums = collector.statistics.layers.get(attention, {}).get(number)
-        results = MeasuredLayer(attention, number, sums, module, importance).results()
+        results = MeasuredLayer(attention, number, sums, module, shares).results()
         spec = loaded.model.attention_options.specs[attention][number]
         mapping = str(spec) if results["heads"] else None
+        for head in results["heads"] if importance else ():
+            head["standard_errors"] = {
+                name: _known(own.errors[attention][number][head["head"]])
+                for name, own in importance.items()
+            }
         layers.append({"attention": attention, "layer": number, "mapping": mapping, **results})
         if copy is not None and (attention, number) == (CROSS, copy.layer):
             layers[-1]["copy_heads"] = list(copy.heads)
@@ -55,6 +61,8 @@ def model_entry(
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
+    if importance:
+        entry["importance_sentences"] = {name: own.sentences for name, own in importance.items()}
     if copy is not None:
         entry["copying"] = {"share": collector.copied, "unreachable": collector.unreachable}
     if has_zeros(loaded.model):
@@ -69,6 +77,10 @@ def model_entry(
     if generated is not None:
         entry["generated"] = generated
     return entry
+
+
+def _known(number: Any) -> float | None:
+    return None if math.isnan(number) else float(number)
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import argparse
 import logging
 import os
-import sys
-import warnings
 from argparse import Namespace
 from collections.abc import Collection, Sequence
 from typing import Any
@@ -16,14 +14,17 @@ import torch
 from fairseq import options, utils
 from fairseq.dataclass.configs import CommonEvalConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
-from tqdm import tqdm
+from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_entmax.analysis import kinds
+from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
 from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.progress import watched
 
 logger = logging.getLogger(__name__)
 
 SUBSET = "valid"
+TASK = "translation"
 MAX_TOKENS = 4000
 
 
@@ -34,7 +35,7 @@ def data_parser(description: str, *, generation: bool = False) -> argparse.Argum
         description: what the command does.
         generation: with fairseq's options on beam search too.
     """
-    parser = options.get_parser(description, default_task="translation")
+    parser = options.get_parser(description, default_task=TASK)
     parser.description = description
     options.add_dataset_args(parser)
     if generation:
@@ -43,6 +44,33 @@ def data_parser(description: str, *, generation: bool = False) -> argparse.Argum
         gen_parser_from_dataclass(parser.add_argument_group("Evaluation"), CommonEvalConfig())
     parser.set_defaults(gen_subset=SUBSET, required_batch_size_multiple=1)
     return parser
+
+
+def wants_all_help(arguments: Sequence[str]) -> bool:
+    """Whether fairseq's options are asked for."""
+    return any(word in HELP_ALL for word in arguments)
+
+
+def print_all_help(command: str, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Print a command's own options, and behind them fairseq's, with those of its task.
+
+    Args:
+        command: ``analyze`` or ``ablate``.
+        parser: of :func:`data_parser`, without the command's own options.
+        arguments: what stands behind the command, for the task.
+    """
+    own = early_parser(command)
+    print(own.format_help())
+    known, _ = own.parse_known_args(arguments)
+    task = TASK_REGISTRY.get(known.task or TASK)
+    if task is None:
+        raise ValueError(
+            f"--task got {known.task!r}: choose from {', '.join(sorted(TASK_REGISTRY))}"
+        )
+    task.add_args(parser)
+    parser.usage, parser.description = argparse.SUPPRESS, None
+    parser._optionals.title = "fairseq's options: general, and of the task"
+    print(parser.format_help().strip())
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
@@ -102,9 +130,7 @@ def _check_data(args: Namespace) -> None:
 
 def configuration(args: Namespace) -> Any:
     """Parsed arguments as fairseq's nested configuration."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # hydra's, on how fairseq uses it
-        return convert_namespace_to_omegaconf(args)
+    return convert_namespace_to_omegaconf(args)
 
 
 def setup_task(args: Namespace) -> Any:
@@ -180,8 +206,6 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
     Raises:
         ValueError: a sentence is longer than the model can take, and is not to be skipped.
     """
-    if not torch.cuda.is_available():
-        warnings.filterwarnings("ignore", message=".*pin_memory", category=UserWarning)
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
@@ -223,13 +247,13 @@ def _max_positions(task: Any, models: Sequence[Any]) -> Any:
 
 
 def with_progress(args: Namespace, iterable: Any, what: str) -> Any:
-    """Show a progress bar while something of a known length is iterated over.
+    """Iterate over something, and say how far that is, if it takes long and may be said."""
+    return watched(iterable, what, is_shown=shows_progress(args), unit="batches")
 
-    Where nobody watches, as in a log file, it says where it is twice a minute.
-    """
-    pause = 0.2 if sys.stderr.isatty() else 30.0
-    is_quiet = args.no_progress_bar or args.log_format == "none"
-    return tqdm(iterable, desc=what, disable=is_quiet, mininterval=pause, maxinterval=pause)
+
+def shows_progress(args: Namespace) -> bool:
+    """Whether fairseq's options leave it to a command to say how far it is."""
+    return not (args.no_progress_bar or args.log_format == "none")
 
 
 def log_to_stderr() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
@@ -15,9 +14,8 @@ from torch import Tensor
 from fairseq_entmax.analysis.groups import encode_groups, numbered_groups
 from fairseq_entmax.analysis.packing import packed, unpacked
 
-# The lengths, in tokens, of sentences that are chosen by themselves: long enough to show
-# what heads do, short enough to be read
-SHORTEST, LONGEST = 8, 40
+# The length, in tokens, of a sentence that is short enough to be read on one line of a figure
+LONGEST = 40
 
 # The most bytes that the weights of all maps of an analysis may have in memory. Compressed, they
 # can come from a thousandth of it; and no browser shows a page of more
@@ -25,50 +23,6 @@ LARGEST = 1 << 30
 # The next float16 above 1, to which weights of 1 may have been rounded
 _HIGHEST = 1 + 2**-10
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
-
-
-class MostDifferent:
-    """Keeps the sentences whose heads differ most, whatever the number of sentences seen.
-
-    Those of a length outside of ``SHORTEST`` to ``LONGEST`` count behind all others.
-
-    Args:
-        number: how many to keep.
-    """
-
-    def __init__(self, number: int) -> None:
-        self._number = number
-        self._heap: list[tuple[bool, float, int]] = []
-
-    def update(self, ids: Tensor, differences: Tensor, lengths: Tensor) -> None:
-        """Offer a batch.
-
-        Args:
-            ids: ``(batch,)``: the sentences' numbers in the data set.
-            differences: ``(batch,)``: how much heads differ in each.
-            lengths: ``(batch,)``: the longer of both sides, in tokens.
-        """
-        rows = zip(ids.tolist(), differences.tolist(), lengths.tolist(), strict=True)
-        for number, difference, length in rows:
-            heapq.heappush(self._heap, rank_of(number, difference, length))
-            if len(self._heap) > self._number:
-                heapq.heappop(self._heap)
-
-    def sentences(self) -> list[int]:
-        """The numbers of the sentences kept, those with the largest difference first."""
-        return [-number for _, _, number in sorted(self._heap, reverse=True)]
-
-
-def rank_of(number: int, difference: float, length: int) -> tuple[bool, float, int]:
-    """What sentences are ranked by, the greater the better to show.
-
-    Args:
-        number: the sentence's in the data set.
-        difference: how much heads differ in it.
-        length: in tokens.
-    """
-    # Of equals, the first in the data set: batches come in any order
-    return SHORTEST <= length <= LONGEST, difference, -number
 
 
 def encode_weights(weights: Tensor) -> str:

@@ -24,7 +24,7 @@ _FRAME = {
     "settings": ("measures",),
 }
 # What is no measure's and may be left out
-_OPTIONAL = {"layer": ("copy_heads",)}
+_OPTIONAL = {"layer": ("copy_heads",), "head": ("standard_errors",)}
 _KINDS: dict[type, JsonSchema] = {
     int: {"$ref": "#/$defs/count"},
     float: {"type": "number"},

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from collections.abc import Mapping as Dictionary
 from typing import Any
@@ -19,7 +20,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
         analysis: a document of ``analysis.json``.
 
     Returns:
-        Lines with means of the numbers that are to be in it, first those of the mappings, such
+        Lines with the loss in nats and in bits, by which fairseq logs, and means of the numbers that are to be in it, first those of the mappings, such
         as alpha, over heads, or over layers where they are of a layer; the positional heads,
         each with its offset and its confidence; and where a model copies words, its copy heads,
         each with its copy agreement and what the best other head has. Of generated text a line
@@ -30,12 +31,13 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
     numbers.sort(key=lambda number: number.place[0] != "values")
     is_generated = analysis.get("of") == GENERATED
     copies = any("copying" in model for model in analysis["models"])
-    loss = "loss (own text)" if is_generated else "loss"
-    loss = f"{loss} (nats a text)" if analysis["data"].get("kind") == "labelled" else loss
+    unit = "text" if analysis["data"].get("kind") == "labelled" else "token"
+    of = "of its own text, " if is_generated else ""
+    losses = [f"loss ({of}nats a {unit})", f"(bits a {unit})"]
     names = (one.name for one in numbers)
-    rows = [["model", loss, "attention", *names, "positional heads", *["copy heads"] * copies]]
+    rows = [["model", *losses, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
-        first = [model["name"], _text(model["loss"])]
+        first = [model["name"], _text(model["loss"]), _text(in_bits(model["loss"]))]
         for attention in ATTENTIONS:
             layers = [layer for layer in model["attentions"] if layer["attention"] == attention]
             if not layers:
@@ -50,11 +52,35 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             ]
             last = [_positional(layers), *[_copying(layers)] * copies]
             rows.append([*first, attention, *means, *last])
-            first = ["", ""]
-    table = text_table(rows, left=(0, 2, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
+            first = ["", "", ""]
+    table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
     return "\n".join(
-        [*_of_generated(analysis), *_of_output(analysis), *_of_classes(analysis), table]
+        [
+            *_of_generated(analysis),
+            *_of_output(analysis),
+            *_of_classes(analysis),
+            table,
+            *_of_records(analysis),
+        ]
     )
+
+
+def missing_records(model: Dictionary[str, Any]) -> list[str]:
+    """The values that heads of a model learned, and of which its entry has no course."""
+    layers = [layer for layer in model["attentions"] if layer["heads"]]
+    learned = dict.fromkeys(name for layer in layers for name in layer["learned"])
+    return [name for name in learned if name not in model["records"]]
+
+
+def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """Which records of training there were none of."""
+    for model in analysis["models"]:
+        for name in missing_records(model):
+            yield (
+                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read, as "
+                f"training writes it: reports have no course of {name}, and cannot say whether it "
+                f"follows its start"
+            )
 
 
 def _of_classes(analysis: Dictionary[str, Any]) -> Iterable[str]:
@@ -136,6 +162,11 @@ def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
 def _mean(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return _text(sum(known) / len(known) if known else None)
+
+
+def in_bits(nats: float | None) -> float | None:
+    """A loss in nats in bits, as fairseq logs ``nll_loss``."""
+    return None if nats is None else nats / math.log(2)
 
 
 def _text(value: float | None) -> str:

@@ -21,11 +21,15 @@ from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
-from fairseq.models import ARCH_MODEL_REGISTRY
+from fairseq.models import (
+    ARCH_MODEL_REGISTRY,
+    FairseqEncoderDecoderModel,
+    FairseqLanguageModel,
+)
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.attentions import ATTENTIONS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.criterions.penalty import (
     ALL,
     Gates,
@@ -119,10 +123,17 @@ class HeadL0Criterion(FairseqCriterion):
 
     @classmethod
     def _needs_gates(cls, model: Any) -> ValueError:
-        attentions = getattr(model, "attentions", None)
-        there = ",".join(attentions or ATTENTIONS)
+        attentions, counterpart = getattr(model, "attentions", None), ""
+        if attentions is None:
+            kind = model if isinstance(model, type) else type(model)
+            attentions, counterpart = ATTENTIONS, "entmax_transformer"
+            if issubclass(kind, FairseqLanguageModel):
+                attentions, counterpart = (DECODER_SELF,), "entmax_transformer_lm"
+            elif not issubclass(kind, FairseqEncoderDecoderModel):
+                attentions, counterpart = (ENCODER_SELF,), "entmax_classifier"
+        there = ",".join(attentions)
         some = ", or some of these" if "," in there else ""
-        remedy = some if attentions else f"{some}, to an entmax_transformer"
+        remedy = f"{some}, to an {counterpart}" if counterpart else some
         return ValueError(
             f"--criterion {cls.name} needs a model with head gates: add --head-gates {there}{remedy}"
         )

@@ -11,6 +11,7 @@ from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_cr
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.logging import metrics
+from fairseq.models import ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from fairseq_entmax import compat
@@ -70,10 +71,14 @@ class EntmaxLossCriterion(FairseqCriterion):
         """Check the options of ``fairseq-train`` when they are read, before anything is made.
 
         Raises:
-            ValueError: as the constructor; another ``--output-alpha`` than that of the loss.
+            ValueError: as the constructor; another ``--output-alpha`` than that of the loss; a
+                model of fairseq's.
         """
         alpha = options.loss_alpha
         check_numbers(alpha, options.label_smoothing, options.ignore_prefix_size)
+        model = ARCH_MODEL_REGISTRY.get(getattr(options, "arch", None))
+        if model is not None and not hasattr(model, "check_criterion"):
+            raise _needs_own_model(options.arch)
         of_output = getattr(options, "output_alpha", None)
         if of_output is not None and float(of_output) != float(alpha):
             raise ValueError(
@@ -96,10 +101,7 @@ class EntmaxLossCriterion(FairseqCriterion):
         """
         of_output = getattr(model, "output_alpha", None)
         if of_output is None or not hasattr(model, "decoder"):
-            raise ValueError(
-                f"--criterion {NAME} needs a model of this package that writes words, such as "
-                f"--arch entmax_transformer, not {type(model).__name__}"
-            )
+            raise _needs_own_model(type(model).__name__)
         if getattr(model.decoder, "adaptive_softmax", None) is not None:
             raise ValueError(
                 f"--criterion {NAME}: --adaptive-softmax-cutoff has no one score for each word: "
@@ -184,6 +186,13 @@ class EntmaxLossCriterion(FairseqCriterion):
 
 def _perplexity(meters: Any) -> float:
     return float(utils.get_perplexity(meters["nll_loss"].avg))
+
+
+def _needs_own_model(name: str) -> ValueError:
+    return ValueError(
+        f"--criterion {NAME} needs a model of this package that writes words, such as "
+        f"--arch entmax_transformer, not {name}"
+    )
 
 
 def check_numbers(loss_alpha: Any, label_smoothing: Any, ignore_prefix_size: Any) -> None:

@@ -23,9 +23,9 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, cuda
 
-from fairseq_entmax.kernels import torch_losses, torch_ops, torch_structured
+from fairseq_entmax.kernels import operators, torch_losses, torch_ops, torch_structured
 from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library as native_library
@@ -97,7 +97,7 @@ def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
         RuntimeError: it asks for one that cannot be had here.
     """
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    if is_softmax or _is_wrapped(epsilon):
+    if is_softmax:
         return torch_ops
     backend: Rows | None = _kernel(ROWS, scores)
     return torch_ops if backend is None else backend
@@ -115,8 +115,6 @@ def structured_for(
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    if _is_wrapped(epsilon) or _is_wrapped(strength):
-        return torch_structured
     backend: StructuredRows | None = _kernel(STRUCTURED, scores, kind)
     return torch_structured if backend is None else backend
 
@@ -127,13 +125,6 @@ def losses_for(scores: Tensor, epsilon: float) -> Losses:
         return torch_losses
     backend: Losses | None = _kernel(LOSSES, scores)
     return torch_losses if backend is None else backend
-
-
-def _is_wrapped(parameter: float | Tensor) -> bool:
-    """Whether it stands for many numbers at once, as in torch.func: no kernel could read it."""
-    if not isinstance(parameter, Tensor):
-        return False
-    return bool(torch._C._functorch.is_functorch_wrapped_tensor(parameter))
 
 
 def attention_for(
@@ -155,14 +146,31 @@ def attention_for(
     Raises:
         ValueError, RuntimeError: as :func:`backend_for`.
     """
-    backend = _kernel(ATTENTION, query.new_empty((1, 1, 1, head_dim), dtype=dtype))
+    name = "structured_attention" if isinstance(formula, Structure) else "attention"
+    found = _find_attention(query.device, dtype, head_dim, name)
+    if not found:
+        return None
     if isinstance(formula, Structure):
-        attention = getattr(backend, "structured_attention", None)
-        parameters = formula._asdict()
-    else:
-        attention = getattr(backend, "attention", None)
-        parameters = {"epsilon": formula.epsilon}
-    return None if attention is None else functools.partial(attention, **parameters)
+        return functools.partial(_attentions[found], **formula._asdict())
+    return functools.partial(_attentions[found], epsilon=formula.epsilon)
+
+
+# What has been found, by the names of module and function
+_attentions: dict[str, Callable[..., Tensor]] = {}
+
+
+@operators.constant_while_compiling
+def _find_attention(device: torch.device, dtype: torch.dtype, head_dim: int, name: str) -> str:
+    """Put attention of the backend for such queries where it is found; its key, or nothing."""
+    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda.is_available()):
+        return ""
+    with operators.without_modes():  # queries may have no numbers, the kernel is asked for those
+        backend = _kernel(ATTENTION, torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device))
+    if not hasattr(backend, name):
+        return ""
+    key = f"{backend.__name__}.{name}"
+    _attentions[key] = getattr(backend, name)
+    return key
 
 
 def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
@@ -175,8 +183,6 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
         *kind: of structure, where the part has some.
     """
     asked = chosen()
-    if _is_traced():
-        return None
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
@@ -207,15 +213,6 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)
     return kernels
-
-
-def _is_traced() -> bool:
-    """Whether operations are recorded or watched: what a kernel does would not be seen."""
-    return bool(
-        torch.compiler.is_compiling()
-        or torch.jit.is_tracing()
-        or torch._C._len_torch_dispatch_stack()
-    )
 
 
 def _why_no_native() -> str:

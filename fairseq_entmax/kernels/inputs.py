@@ -123,7 +123,6 @@ def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
 
 def dense_rows(tensor: Tensor) -> Tensor:
     """The tensor with its last dimension dense in memory."""
-    tensor = tensor.resolve_neg()
     return tensor if tensor.stride(-1) == 1 else tensor.contiguous()
 
 

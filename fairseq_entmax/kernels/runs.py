@@ -57,8 +57,3 @@ def first_of_each(probs: Tensor, runs: Runs) -> Tensor:
     """The first number of each run at all of its keys: vectorised functions may differ by a bit."""
     places = torch.arange(probs.size(-1), device=probs.device).expand_as(probs)
     return probs.gather(-1, places.where(runs.starts, 0).cummax(-1).values)
-
-
-def can_look(values: Tensor) -> bool:
-    """Whether a loop may end by what the numbers are: not where operations alone are recorded."""
-    return values.device.type != "meta" and not torch.jit.is_tracing()

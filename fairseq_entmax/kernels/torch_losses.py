@@ -109,7 +109,7 @@ def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
 
 def _may_hold(condition: Tensor) -> bool:
     """Whether a condition may hold anywhere; where looking would wait for a device it may."""
-    return condition.device.type != "cpu" or _is_traced() or bool(condition.any())
+    return condition.device.type != "cpu" or bool(condition.any())
 
 
 def _count(condition: Tensor) -> Tensor:
@@ -120,10 +120,6 @@ def _count(condition: Tensor) -> Tensor:
     keys = condition.size(-1)
     parts = condition.reshape(-1, keys).split(max(1, NUMBERS_COUNTED // keys))
     return torch.cat([part.sum(-1) for part in parts]).view(condition.shape[:-1])
-
-
-def _is_traced() -> bool:
-    return bool(torch.compiler.is_compiling() or torch.jit.is_tracing())
 
 
 def _softmax_losses(
@@ -165,16 +161,15 @@ def _solve(scores: Tensor, top: Tensor, epsilon: float) -> tuple[Tensor, Tensor 
     if keys < 2 * PARTS:
         return torch_ops.probabilities(scores.to(precise), epsilon), None
     # One look: it waits for the device, for less than what it saves
-    if not _is_traced():
-        parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
-        prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
-        # The threshold of the parts less 1 / epsilon
-        least = parts.amax(-1, keepdim=True) - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
-        least -= SAFE_DISTANCE + SAFE_SHARE * top.abs()
-        count = max(1, int(_count(scores > least).amax()))
-        if count <= LARGEST_SHARE * keys:
-            found, places = scores.topk(count, sorted=False)
-            return torch_ops.probabilities(found.to(precise), epsilon), places
+    parts = scores[..., : keys // PARTS * PARTS].unflatten(-1, (PARTS, -1)).amax(-1)
+    prob = torch_ops.probabilities(parts, epsilon).amax(-1, keepdim=True)
+    # The threshold of the parts less 1 / epsilon
+    least = parts.amax(-1, keepdim=True) - torch.exp(epsilon * torch.log(prob)).div_(epsilon)
+    least -= SAFE_DISTANCE + SAFE_SHARE * top.abs()
+    count = max(1, int(_count(scores > least).amax()))
+    if count <= LARGEST_SHARE * keys:
+        found, places = scores.topk(count, sorted=False)
+        return torch_ops.probabilities(found.to(precise), epsilon), places
     return torch_ops.probabilities(scores, epsilon), None
 
 

@@ -25,8 +25,7 @@ SMALLEST_EPSILON = 1e-20
 
 # Newton's iteration stops once every row sums to at most 1 + tolerance, or after this
 # number of steps, which rows made to be hard were seen to need; random ones need 3 to 10.
-# Where looking at a value makes the program wait for a device, or where operations are recorded
-# for other values, all steps are made.
+# Where looking at a value makes the program wait for a device all steps are made.
 TOLERANCE = {torch.float32: 1e-6, torch.float64: 1e-12}
 MOST_ITERATIONS = 20
 
@@ -82,7 +81,7 @@ def _newton(scaled: Tensor, epsilon: float | Tensor, without: Tensor | None) -> 
     tau = torch.zeros_like(scaled[..., :1])
     base = torch.empty_like(scaled)
     probs = torch.empty_like(scaled)
-    may_look = scaled.device.type == "cpu" and not torch.jit.is_tracing()
+    may_look = scaled.device.type == "cpu"
     for iteration in range(MOST_ITERATIONS):
         torch.sub(scaled, tau, out=base).clamp_(min=-1.0)
         slope = _power(base, epsilon, probs)

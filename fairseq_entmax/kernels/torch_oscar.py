@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.runs import Runs, can_look, equal_runs, shifted
+from fairseq_entmax.kernels.runs import Runs, equal_runs, shifted
 from fairseq_entmax.kernels.structure import like_rows
 
 
@@ -32,7 +32,6 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
     places = torch.arange(ranked.size(-1), device=ranked.device, dtype=ranked.dtype)
     places = places.expand_as(ranked)
     starts = torch.ones_like(masked)
-    may_look = can_look(ranked)
     for _ in range(ranked.size(-1)):
         runs = Runs.of(starts)
         # Apart from each other: their sum has no digits of the scores where the strength is large
@@ -41,7 +40,7 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
         rise = (place - shifted(place, 1, 0.0)) * level
         pooled = starts & ~masked & (fall < rise)
         pooled[..., :1] = False
-        if may_look and not pooled.any():
+        if not pooled.any():
             break
         starts = starts & ~pooled
     values = mean + level * (place - place[..., :1])

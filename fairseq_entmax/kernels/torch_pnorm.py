@@ -32,7 +32,7 @@ def probabilities(distances: Tensor, epsilon: float | Tensor, gamma: float | Ten
     low = level * count ** (-2.0 * power / (1.0 + power))
     high = level.expand_as(low).clone()
     scale = high.clone()
-    may_look = distances.device.type == "cpu" and not torch.jit.is_tracing()
+    may_look = distances.device.type == "cpu"
     tolerance = TOLERANCE[distances.dtype]
     for _ in range(MOST_STEPS):
         parts = _parts(distances / scale, power)

@@ -5,8 +5,8 @@ and then alpha-entmax (Niculae and Blondel 2017 for alpha = 2; the same optimali
 for every alpha), but for sq-pnorm-max, which has a threshold of its own. The gradients need the
 probabilities alone: what is equal and not zero in them moved together.
 
-Functions here also are those that autograd follows, for gradients of gradients, where a kernel has
-computed what they are given.
+:func:`followed_gradients` is what autograd follows, for gradients of gradients, where a kernel has
+computed what it is given.
 """
 
 from __future__ import annotations
@@ -72,9 +72,35 @@ def gradients(
     wanted: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     """As :meth:`fairseq_entmax.kernels.backends.StructuredRows.gradients`."""
+    return _gradients(torch_ops, probs, kind, epsilon, strength, masked, grad, wanted)
+
+
+def followed_gradients(
+    probs: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor,
+    masked: Tensor | None,
+    grad: Tensor,
+    wanted: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """As :func:`gradients`, in operations that autograd follows."""
+    return _gradients(derivatives, probs, kind, epsilon, strength, masked, grad, wanted)
+
+
+def _gradients(
+    rows: ModuleType,
+    probs: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor,
+    masked: Tensor | None,
+    grad: Tensor,
+    wanted: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """By the gradients of alpha-entmax that ``rows`` has."""
     if kind == PNORM:
         return torch_pnorm.gradients(probs, epsilon, strength, grad, wanted)
-    rows: ModuleType = derivatives if derivatives.are_wanted(grad) else torch_ops
     for_scores = for_epsilon = for_strength = None
     if wanted[1]:
         for_epsilon = rows.alpha_gradient(probs, epsilon, grad)

@@ -11,7 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.runs import Runs, can_look, equal_runs, shifted
+from fairseq_entmax.kernels.runs import Runs, equal_runs, shifted
 from fairseq_entmax.kernels.structure import like_rows
 
 
@@ -35,14 +35,13 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
     level = like_rows(strength, scores)
     starts = masked | shifted(masked, 1, True)
     starts[..., :1] = True
-    may_look = can_look(scores)
     for _ in range(scores.size(-1)):
         runs = Runs.of(starts)
         values = fixed + shifts * level
         mean = runs.mean(values)
         high = _is_high(mean - values, level, runs)
         cut = ~shifted(starts, -1, True) & (high != shifted(high, -1, True))
-        if may_look and not cut.any():
+        if not cut.any():
             break
         # On the high side of a cut the level is paid, on the low side it is gained
         side = torch.where(high, -1.0, 1.0).to(scores.dtype) * cut

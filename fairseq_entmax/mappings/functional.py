@@ -15,8 +15,13 @@ incoming gradient of a row leaves no finite number in the gradient of its scores
 Gradients are differentiable again, in scores and alpha, to any order: with ``create_graph=True``
 the backward pass is computed in operations that autograd follows, more slowly. Second derivatives
 grow without bound at the edge of the support above alpha = 1.5, and are 0 for sparsemax, which
-is linear between its bends. Forward-mode differentiation, and with it ``torch.func.hessian``, and
-the other transforms of ``torch.func`` are refused by torch with an error.
+is linear between its bends. Alpha-entmax has forward-mode derivatives too; other mappings and the
+losses refuse them with an error.
+
+All of them work under ``torch.compile``, with ``fullgraph=True`` and an alpha that is a tensor too,
+``torch.export``, ``torch.func.grad``, ``torch.func.jacrev`` and ``torch.vmap``, where each is one
+operation (:mod:`fairseq_entmax.kernels.operators`). What a tensor's values are is not looked at
+there: a parameter out of range is no error, and its result is undefined.
 """
 
 from __future__ import annotations
@@ -31,6 +36,17 @@ from torch.autograd import forward_ad
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import derivatives
+from fairseq_entmax.kernels.operators import (
+    Differentiable,
+    Operator,
+    as_arguments,
+    by_samples,
+    fake_gradient,
+    followed,
+    is_plain,
+    leading,
+    or_empty,
+)
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
 
@@ -84,7 +100,8 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
     Raises:
         ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``alpha`` is
             NaN, outside [1, 2], or does not broadcast. Looking at the values of a tensor
-            waits for its device; :func:`map_scores` does not look.
+            waits for its device, and is left out where operations are traced or transformed;
+            :func:`map_scores` does not look.
 
     Source:
         Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
@@ -106,14 +123,9 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
         if isinstance(alpha, Tensor):
             alpha = alpha.transpose(dim, -1)
         return map_scores(scores.transpose(dim, -1), alpha).transpose(dim, -1)
-    needs_grad = scores.requires_grad or (isinstance(alpha, Tensor) and alpha.requires_grad)
     wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    # Forward-mode differentiation is refused by the function, and not to be passed over
-    if (needs_grad and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
-        probs: Tensor = _Entmax.apply(wide, alpha)
-    else:
-        epsilon = _epsilon(alpha, wide.dtype)
-        probs = kernels.backend_for(wide, epsilon).probabilities(wide, epsilon)
+    tensor, number = as_arguments(alpha)
+    probs: Tensor = ENTMAX(wide, tensor, number)
     return probs.to(scores.dtype)
 
 
@@ -169,16 +181,17 @@ def checked(
         raise ValueError(f"{name} must be a floating-point tensor, not {value.dtype}")
     keys_last = list(scores.shape)
     keys_last[dim] = 1
-    try:
-        fits = torch.broadcast_shapes(value.shape, keys_last) == torch.Size(keys_last)
-    except RuntimeError:
-        fits = False
+    beside = keys_last[len(keys_last) - value.dim() :]
+    fits = value.dim() <= len(keys_last) and all(
+        size == 1 or size == other  # a size that stands for any is found in no tuple
+        for size, other in zip(value.shape, beside, strict=True)
+    )
     if not fits:
         raise ValueError(
             f"{name} of shape {tuple(value.shape)} does not broadcast to {tuple(keys_last)}, the "
             f"shape of the scores with size 1 at dim {dim}"
         )
-    if value.numel() > 0:
+    if is_plain(value) and value.numel() > 0:
         # aminmax hands on NaN, which no interval has
         for number in torch.aminmax(value.detach()):
             check(number.item(), name)
@@ -190,36 +203,140 @@ def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
     return (alpha - 1.0).to(dtype) if isinstance(alpha, Tensor) else alpha - 1.0
 
 
-class _Entmax(torch.autograd.Function):
-    """Keys last, in float32 or float64; alpha a number, or a tensor with as many dimensions.
+def _probabilities(scores: Tensor, alpha: Tensor | None, number: float) -> Tensor:
+    epsilon = _epsilon(number if alpha is None else alpha, scores.dtype)
+    return kernels.backend_for(scores, epsilon).probabilities(scores, epsilon)
+
+
+def _gradients(
+    probs: Tensor,
+    alpha: Tensor | None,
+    number: float,
+    grad: Tensor,
+    for_scores: bool,
+    for_alpha: bool,
+) -> tuple[Tensor | None, Tensor | None]:
+    epsilon = _epsilon(number if alpha is None else alpha, probs.dtype)
+    backend = kernels.backend_for(probs, epsilon)
+    grad_scores, rows = backend.gradients(probs, epsilon, grad, for_scores, for_alpha)
+    return grad_scores, summed(rows, alpha)
+
+
+def _followed_gradients(
+    probs: Tensor,
+    alpha: Tensor | None,
+    number: float,
+    grad: Tensor,
+    for_scores: bool,
+    for_alpha: bool,
+) -> tuple[Tensor, Tensor]:
+    """As :func:`_gradients`, in operations that autograd follows."""
+    epsilon = _epsilon(number if alpha is None else alpha, probs.dtype)
+    grad_scores, rows = derivatives.gradients(probs, epsilon, grad, for_scores, for_alpha)
+    return or_empty(grad_scores, probs), or_empty(summed(rows, alpha), probs)
+
+
+class _Entmax(Differentiable):
+    """Keys last, in float32 or float64; alpha None for the number, or of as many dimensions.
 
     Narrower scores are cast outside, so that the probabilities kept are those returned: through
     them the gradients can be differentiated again.
     """
 
     @staticmethod
-    def forward(ctx: Any, scores: Tensor, alpha: float | Tensor) -> Tensor:
-        epsilon = _epsilon(alpha, scores.dtype)
-        ctx.backend = kernels.backend_for(scores, epsilon)
-        probs: Tensor = ctx.backend.probabilities(scores, epsilon)
-        if isinstance(alpha, Tensor):
-            ctx.save_for_backward(probs, alpha, epsilon)
-        else:
-            ctx.save_for_backward(probs, None, None)
-            ctx.alpha, ctx.epsilon = alpha, epsilon
+    def forward(
+        ctx: Any,
+        compute: Callable[..., Tensor],
+        scores: Tensor,
+        alpha: Tensor | None,
+        number: float,
+    ) -> Tensor:
+        probs = compute(scores, alpha, number)
+        ctx.save_for_backward(probs, alpha)
+        if forward_ad._current_level >= 0:
+            ctx.save_for_forward(probs, alpha)
+        ctx.number = number
         return probs
 
     @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, Tensor | None]:
-        probs, alpha, epsilon = ctx.saved_tensors
-        if alpha is None:
-            alpha, epsilon = ctx.alpha, ctx.epsilon
-        gradients = ctx.backend.gradients
-        if derivatives.are_wanted(grad):
-            # Not the epsilon that was kept, which has no history
-            gradients, epsilon = derivatives.gradients, _epsilon(alpha, probs.dtype)
-        grad_scores, rows = gradients(probs, epsilon, grad, *ctx.needs_input_grad)
-        return grad_scores, None if rows is None else sum_to(rows, alpha.shape).to(alpha.dtype)
+    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
+        probs, alpha = ctx.saved_tensors
+        _, for_scores, for_alpha, _ = ctx.needs_input_grad
+        grads = ENTMAX_GRADIENTS(probs, alpha, ctx.number, grad, for_scores, for_alpha)
+        return None, grads[0] if for_scores else None, grads[1] if for_alpha else None, None
+
+    @staticmethod
+    def jvp(ctx: Any, _: None, scores: Tensor | None, alpha: Tensor | None, __: None) -> Tensor:
+        """The derivative along tangents of the scores and of alpha."""
+        probs, at = ctx.saved_tensors
+        epsilon = _epsilon(ctx.number if at is None else at, probs.dtype)
+        moved = torch.zeros_like(probs)
+        if scores is not None:  # the Jacobian is symmetric
+            moved = derivatives.scores_gradient(probs, epsilon, scores)
+        if alpha is not None:
+            moved = moved + derivatives.alpha_derivative(probs, epsilon) * alpha.to(probs.dtype)
+        return moved
+
+
+def _differentiated(compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    probs: Tensor = _Entmax.apply(compute, *arguments)
+    return probs
+
+
+def _batched(
+    size: int,
+    dims: tuple[int | None, ...],
+    scores: Tensor,
+    alpha: Tensor | None,
+    number: float,
+) -> tuple[Tensor, int]:
+    scores = leading(scores, dims[0], size)
+    alpha = None if alpha is None else leading(alpha, dims[1], size)
+    return ENTMAX(scores, alpha, number), 0
+
+
+def _batched_gradients(
+    size: int,
+    dims: tuple[int | None, ...],
+    probs: Tensor,
+    alpha: Tensor | None,
+    number: float,
+    grad: Tensor,
+    *wanted: bool,
+) -> tuple[tuple[Tensor, Tensor], tuple[int | None, ...]]:
+    probs, grad = leading(probs, dims[0], size), leading(grad, dims[3], size)
+    # One for each sample, also where all have the same: its gradient is each sample's
+    alpha = None if alpha is None else leading(alpha, dims[1], size)
+    grads = ENTMAX_GRADIENTS(probs, alpha, number, grad, *wanted)
+    return by_samples(grads, wanted)
+
+
+ENTMAX = Operator(
+    "entmax",
+    "(Tensor scores, Tensor? alpha, float number) -> Tensor",
+    _probabilities,
+    fake=lambda scores, alpha, number: fake_gradient(scores, True, scores),
+    batched=_batched,
+    differentiate=_differentiated,
+)
+ENTMAX_GRADIENTS = Operator(
+    "entmax_gradients",
+    "(Tensor probs, Tensor? alpha, float number, Tensor grad, bool for_scores, bool for_alpha)"
+    " -> (Tensor, Tensor)",
+    _gradients,
+    fake=lambda probs, alpha, number, grad, for_scores, for_alpha: (
+        fake_gradient(probs, for_scores, probs),
+        fake_gradient(alpha, for_alpha, probs),
+    ),
+    batched=_batched_gradients,
+    differentiate=followed(_followed_gradients),
+    of_old_vmap=_followed_gradients,
+)
+
+
+def summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
+    """The gradient of a parameter, from what each row gives."""
+    return None if rows is None else sum_to(rows, parameter.shape).to(parameter.dtype)
 
 
 def sum_to(rows: Tensor, shape: torch.Size) -> Tensor:

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
+from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import Entmax, Mapping
 
 
@@ -88,8 +89,11 @@ class HeadsApart(Mapping):
                 given = state_dict.get(prefix + name, own)
                 if given.shape == (len(self.part_of),) and own.shape == (len(heads),):
                     state_dict.setdefault(f"{prefix}parts.{number}.{name}", given[heads].clone())
+                    if prefix + RATIO in state_dict:
+                        factor = state_dict[prefix + RATIO]
+                        state_dict.setdefault(f"{prefix}parts.{number}.{RATIO}", factor)
         taken = {name for part in self._mappings() for name, _ in part.named_parameters()}
-        for name in taken:
+        for name in (taken | {RATIO}) if taken else ():
             state_dict.pop(prefix + name, None)
 
     def keep_heads(self, indices: Sequence[int]) -> None:

@@ -16,6 +16,8 @@ from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
+from fairseq_entmax.mappings import factor as factors
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
@@ -28,7 +30,6 @@ from fairseq_entmax.mappings.strengths import (
     learned_strength,
     number_or_learned,
     raw_strength,
-    wide,
 )
 from fairseq_entmax.mappings.structured import check_strength, map_structured
 
@@ -50,6 +51,8 @@ class Mapping(nn.Module):
             ``entmax:alpha=1.5``.
         share: how far its parameters reach, one of :data:`SHARING`. Beyond one layer, the
             model makes mappings of the same class use the same parameters.
+        lr_factor: what its own parameters have to be multiplied by. Parameters of a state dict
+            that were stored by another factor are converted as they are loaded.
         needs_words_alone: whether keys have to be words in their order, so that an attention with
             ``add_bias_kv`` or ``add_zero_attn``, whose keys are more than that, refuses it.
         is_softmax: whether it is softmax whatever it is trained with, so that torch's own
@@ -58,6 +61,7 @@ class Mapping(nn.Module):
 
     text_parameters: ClassVar[tuple[str, ...]] = ()
     share = SHARE_NONE
+    lr_factor = NO_FACTOR
     needs_words_alone = False
     is_softmax = False
 
@@ -126,6 +130,35 @@ class Mapping(nn.Module):
         owner = next(base for base in kind.__mro__ if "fused" in vars(base))
         return kind.forward is owner.forward and "forward" not in vars(self)
 
+    def convert(self, state_dict: dict[str, Any], prefix: str) -> None:
+        """Store by our own factors what a state dict has of our parameters.
+
+        Args:
+            state_dict: of a checkpoint; gets new tensors for old.
+            prefix: of our names in it, with a dot at the end.
+        """
+        for path, part in self.named_modules():
+            if isinstance(part, Mapping):
+                part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
+
+    def _convert_own(self, state_dict: dict[str, Any], prefix: str) -> None:
+        names = [name for name, own in self._parameters.items() if own is not None]
+        if names:
+            factors.convert(state_dict, prefix, names, self.lr_factor)
+
+    def _save_factor(self) -> None:
+        """Have checkpoints say by which factor our own parameters are stored, where it is not 1."""
+        if self.lr_factor != NO_FACTOR and any(
+            own is not None for own in self._parameters.values()
+        ):
+            self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
+    ) -> None:
+        self._convert_own(state_dict, prefix)
+        super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
 
 class Entmax(Mapping):
     """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3), and structure.
@@ -148,17 +181,20 @@ class Entmax(Mapping):
             penalty, which 0 comes to as well.
         oscar: likewise of OSCAR; not together with ``tv``.
         tv_init, oscar_init: where a learned strength starts, above 0.
+        lr_factor: how much faster than other parameters all that is learned changes, from 0.001
+            to 10,000: the parameters hold ``a / lr_factor`` and ``l / lr_factor``.
 
     Attributes:
-        alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10; ``None`` when alpha
-            is fixed.
-        raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength; or None.
+        alpha_logit: parameter ``(num_alphas,)``, the ``a`` of eq. 10 over ``lr_factor``; ``None``
+            when alpha is fixed.
+        raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength over
+            ``lr_factor``; or None.
 
     Raises:
         ValueError: an argument is out of range, or both strengths are given.
     """
 
-    text_parameters = ("alpha", "init", "share", TV, "tv_init", OSCAR, "oscar_init")
+    text_parameters = ("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init")
 
     def __init__(
         self,
@@ -170,8 +206,10 @@ class Entmax(Mapping):
         oscar: float | str | None = None,
         tv_init: float | str = TV_INIT,
         oscar_init: float | str = OSCAR_INIT,
+        lr_factor: float | str = NO_FACTOR,
     ) -> None:
         super().__init__()
+        self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.fixed_alpha = None if alpha is None else check_alpha(alpha)
         self.alpha_logit: nn.Parameter | None = None
         if tv is not None and oscar is not None:
@@ -186,14 +224,16 @@ class Entmax(Mapping):
         if num_alphas < 1 and (alpha is None or strength == LEARNED):
             raise ValueError(f"num_alphas must be at least 1, not {num_alphas}")
         if self.fixed_alpha is None:
-            self.alpha_logit = nn.Parameter(_initial_logits(num_alphas, alpha_init, generator))
+            logits = _initial_logits(num_alphas, alpha_init, generator)
+            self.alpha_logit = nn.Parameter(logits / self.lr_factor)
         if strength == LEARNED:
             start = tv_init if self._kind == TV else oscar_init
             start = check_strength_init(start, f"{self._kind}_init")
-            setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas))
+            setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas, self.lr_factor))
         elif self._kind is not None and strength is not None:
             checked = number_or_learned(strength, self._kind, check_strength)
             self.fixed_strength = float(checked)
+        self._save_factor()
 
     @classmethod
     def from_text(
@@ -211,6 +251,7 @@ class Entmax(Mapping):
             oscar=parameters.get(OSCAR),
             tv_init=check_strength_init(parameters.get("tv_init", TV_INIT), "tv_init"),
             oscar_init=check_strength_init(parameters.get("oscar_init", OSCAR_INIT), "oscar_init"),
+            lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
         )
         mapping.share = share
         return mapping
@@ -229,13 +270,15 @@ class Entmax(Mapping):
         if self.alpha_logit is None:
             assert self.fixed_alpha is not None
             return self.fixed_alpha
-        return 1.0 + torch.sigmoid(wide(self.alpha_logit))
+        return 1.0 + torch.sigmoid(value_of(self.alpha_logit, self.lr_factor))
 
     @property
     def strength(self) -> float | Tensor | None:
         """The strength in use: a number, ``(num_alphas,)`` where it is learned, or None."""
         raw = self.raw_tv if self.raw_oscar is None else self.raw_oscar
-        return self.fixed_strength if raw is None else learned_strength(raw)
+        if raw is None:
+            return self.fixed_strength
+        return learned_strength(value_of(raw, self.lr_factor))
 
     @property
     def is_softmax(self) -> bool:  # type: ignore[override]
@@ -289,6 +332,8 @@ class Entmax(Mapping):
         count = sum(parameter.numel() for parameter in self.parameters())
         if self.learned:
             texts.append(f"{' and '.join(self.learned)} learned, {count} values")
+        if self.learned and self.lr_factor != NO_FACTOR:
+            texts.append(f"{LR_FACTOR}={self.lr_factor:g}")
         return ", ".join(texts)
 
 

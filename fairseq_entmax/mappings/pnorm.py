@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels.structure import PNORM, Structure
+from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.modules import SHARE_NONE, Mapping, check_share
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
@@ -19,7 +20,6 @@ from fairseq_entmax.mappings.strengths import (
     for_scores,
     kept,
     number_or_learned,
-    wide,
 )
 from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
 
@@ -34,15 +34,16 @@ class SqPNormMax(Mapping):
         num_ps: how many are learned: the number of heads, or 1 for all heads together.
         p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
         gamma: above 0, in units of the scores; fixed.
+        lr_factor: how much faster than other parameters p learns, from 0.001 to 10,000.
 
     Attributes:
-        p_logit: parameter ``(num_ps,)``, the b above; None when p is fixed.
+        p_logit: parameter ``(num_ps,)``, the b above over ``lr_factor``; None when p is fixed.
 
     Raises:
         ValueError: an argument is out of range.
     """
 
-    text_parameters = ("p", "p_init", "gamma", "share")
+    text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR)
     needs_words_alone = True
 
     def __init__(
@@ -51,8 +52,10 @@ class SqPNormMax(Mapping):
         num_ps: int = 1,
         p_init: float | str = P_INIT,
         gamma: float | str = GAMMA,
+        lr_factor: float | str = NO_FACTOR,
     ) -> None:
         super().__init__()
+        self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.gamma = check_gamma(gamma)
         checked = number_or_learned(p, "p", check_p)
         self.fixed_p = None if isinstance(checked, str) else checked
@@ -62,7 +65,8 @@ class SqPNormMax(Mapping):
                 raise ValueError(f"num_ps must be at least 1, not {num_ps}")
             start = check_p_init(p_init, "p_init")
             logit = math.log(start - 1.0) - math.log(2.0 - start)
-            self.p_logit = nn.Parameter(torch.full((num_ps,), logit))
+            self.p_logit = nn.Parameter(torch.full((num_ps,), logit) / self.lr_factor)
+        self._save_factor()
 
     @classmethod
     def from_text(
@@ -74,6 +78,7 @@ class SqPNormMax(Mapping):
             num_heads if share == SHARE_NONE else 1,
             check_p_init(parameters.get("p_init", P_INIT), "p_init"),
             parameters.get("gamma", GAMMA),
+            parameters.get(LR_FACTOR, NO_FACTOR),
         )
         mapping.share = share
         return mapping
@@ -96,7 +101,7 @@ class SqPNormMax(Mapping):
         if self.p_logit is None:
             assert self.fixed_p is not None
             return self.fixed_p - 1.0
-        return torch.sigmoid(wide(self.p_logit))
+        return torch.sigmoid(value_of(self.p_logit, self.lr_factor))
 
     def forward(self, scores: Tensor) -> Tensor:
         return map_structured(scores, Structure(PNORM, for_scores(self._epsilon), self.gamma))
@@ -123,4 +128,6 @@ class SqPNormMax(Mapping):
         p = f"p={self.fixed_p}"
         if self.p_logit is not None:
             p = f"p learned, {self.p_logit.numel()} values"
+            if self.lr_factor != NO_FACTOR:
+                p += f", {LR_FACTOR}={self.lr_factor:g}"
         return f"{p}, gamma={self.gamma}"

@@ -86,23 +86,26 @@ def check_starts(
                 f"{start} is for a value of {name} that is learned, and {name}={parameters[name]} "
                 f"is fixed: leave one out"
             )
-    if "share" in parameters and not learned:
-        fixed = [f"{name}={parameters[name]}" for name in starts.values() if name in parameters]
-        verb = "is" if len(fixed) == 1 else "are"
-        raise ValueError(
-            f"share is for what is learned, and {' and '.join(fixed)} {verb} fixed: leave one out"
-        )
+    for option in ("share", "lr_factor"):
+        if option in parameters and not learned:
+            fixed = [f"{name}={parameters[name]}" for name in starts.values() if name in parameters]
+            verb = "is" if len(fixed) == 1 else "are"
+            raise ValueError(
+                f"{option} is for what is learned, and {' and '.join(fixed)} {verb} fixed: leave one "
+                f"out"
+            )
 
 
-def raw_strength(strength: float, count: int) -> nn.Parameter:
-    """The parameter ``(count,)`` with ``softplus`` of which strengths start."""
+def raw_strength(strength: float, count: int, lr_factor: float) -> nn.Parameter:
+    """The parameter ``(count,)`` with ``softplus`` of ``lr_factor`` times which strengths start."""
     # log(exp(strength) - 1), of small and of large strengths alike
-    return nn.Parameter(torch.full((count,), strength + math.log(-math.expm1(-strength))))
+    raw = torch.full((count,), strength + math.log(-math.expm1(-strength)))
+    return nn.Parameter(raw / lr_factor)
 
 
 def learned_strength(raw: Tensor) -> Tensor:
-    """The strengths, above 0, of what :func:`raw_strength` made, in float32 at least."""
-    return functional.softplus(wide(raw))
+    """The strengths, above 0, of values that are any numbers."""
+    return functional.softplus(raw)
 
 
 def kept(parameter: nn.Parameter, indices: Collection[int]) -> nn.Parameter:

@@ -21,17 +21,27 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import derivatives, torch_structured
+from fairseq_entmax.kernels import torch_structured
+from fairseq_entmax.kernels.operators import (
+    Differentiable,
+    Operator,
+    as_arguments,
+    by_samples,
+    fake_gradient,
+    followed,
+    is_plain,
+    or_empty,
+    samples_first,
+)
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
 from fairseq_entmax.mappings.functional import (
     check_alpha,
     check_dim,
     checked,
     map_scores,
-    sum_to,
+    summed,
 )
 
 
@@ -127,16 +137,8 @@ def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tenso
     kind, epsilon, strength = structure
 
     def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        moving = any(
-            isinstance(value, Tensor) and value.requires_grad for value in (wide, epsilon, strength)
-        )
-        # Forward-mode differentiation is refused by the function, and not to be passed over
-        if (moving and torch.is_grad_enabled()) or forward_ad._current_level >= 0:
-            probs: Tensor = _Structured.apply(wide, kind, epsilon, strength)
-            return probs
-        epsilon, strength = as_scores(epsilon, wide), as_scores(strength, wide)
-        backend = kernels.structured_for(wide, kind, epsilon, strength)
-        return backend.probabilities(wide, kind, epsilon, strength)
+        probs: Tensor = STRUCTURED(wide, kind, *as_arguments(epsilon), *as_arguments(strength))
+        return probs
 
     return keys_last(apply, scores, dim, epsilon, strength)
 
@@ -226,50 +228,150 @@ def as_scores(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
     return parameter.to(scores.dtype) if isinstance(parameter, Tensor) else parameter
 
 
-def summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
-    """The gradient of a parameter, from what each row gives."""
-    return None if rows is None else sum_to(rows, parameter.shape).to(parameter.dtype)
+def _parameters(
+    like: Tensor,
+    epsilon: Tensor | None,
+    epsilon_number: float,
+    strength: Tensor | None,
+    strength_number: float,
+) -> tuple[float | Tensor, float | Tensor]:
+    """What an operator was given, as kernels take it."""
+    return (
+        as_scores(epsilon_number if epsilon is None else epsilon, like),
+        as_scores(strength_number if strength is None else strength, like),
+    )
 
 
-class _Structured(torch.autograd.Function):
+def _probabilities(scores: Tensor, kind: str, *given: Any) -> Tensor:
+    parameters = _parameters(scores, *given)
+    backend = kernels.structured_for(scores, kind, *parameters)
+    return backend.probabilities(scores, kind, *parameters)
+
+
+def _gradients(
+    probs: Tensor,
+    kind: str,
+    epsilon: Tensor | None,
+    epsilon_number: float,
+    strength: Tensor | None,
+    strength_number: float,
+    masked: Tensor | None,
+    grad: Tensor,
+    *wanted: bool,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    parameters = _parameters(probs, epsilon, epsilon_number, strength, strength_number)
+    backend = kernels.structured_for(probs, kind, *parameters)
+    return _of_parameters(
+        backend.gradients(probs, kind, *parameters, masked, grad, _three(wanted)), epsilon, strength
+    )
+
+
+def _followed_gradients(
+    probs: Tensor,
+    kind: str,
+    epsilon: Tensor | None,
+    epsilon_number: float,
+    strength: Tensor | None,
+    strength_number: float,
+    masked: Tensor | None,
+    grad: Tensor,
+    *wanted: bool,
+) -> tuple[Tensor, ...]:
+    """As :func:`_gradients`, in operations that autograd follows."""
+    parameters = _parameters(probs, epsilon, epsilon_number, strength, strength_number)
+    grads = _of_parameters(
+        torch_structured.followed_gradients(probs, kind, *parameters, masked, grad, _three(wanted)),
+        epsilon,
+        strength,
+    )
+    return tuple(or_empty(one, probs) for one in grads)
+
+
+def _three(wanted: tuple[bool, ...]) -> tuple[bool, bool, bool]:
+    for_scores, for_epsilon, for_strength = wanted
+    return for_scores, for_epsilon, for_strength
+
+
+def _of_parameters(
+    grads: tuple[Tensor | None, ...], epsilon: Tensor | None, strength: Tensor | None
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Gradients of parameters, from those of rows."""
+    for_scores, of_epsilon, of_strength = grads
+    return for_scores, summed(of_epsilon, epsilon), summed(of_strength, strength)
+
+
+class _Structured(Differentiable):
     """Keys last, in float32 or float64; parameters numbers, or tensors of as many dimensions."""
 
     @staticmethod
     def forward(
-        ctx: Any, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
+        ctx: Any,
+        compute: Callable[..., Tensor],
+        scores: Tensor,
+        kind: str,
+        epsilon: Tensor | None,
+        epsilon_number: float,
+        strength: Tensor | None,
+        strength_number: float,
     ) -> Tensor:
-        ctx.kind = kind
-        parameters = as_scores(epsilon, scores), as_scores(strength, scores)
-        ctx.backend = kernels.structured_for(scores, kind, *parameters)
-        probs: Tensor = ctx.backend.probabilities(scores, kind, *parameters)
+        probs = compute(scores, kind, epsilon, epsilon_number, strength, strength_number)
         masked = None
-        if kind == TV and ctx.needs_input_grad[3]:
-            masked = scores == -math.inf
+        if kind == TV and ctx.needs_input_grad[5]:
+            masked = scores.detach() == -math.inf
             # Not kept where there is nothing, unless to look would wait for a device
-            if masked.device.type == "cpu" and not masked.any():
+            if is_plain(masked) and masked.device.type == "cpu" and not masked.any():
                 masked = None
-        tensors = [value if isinstance(value, Tensor) else None for value in (epsilon, strength)]
-        ctx.numbers = [
-            None if isinstance(value, Tensor) else value for value in (epsilon, strength)
-        ]
-        ctx.save_for_backward(probs, masked, *tensors)
+        ctx.kind, ctx.numbers = kind, (epsilon_number, strength_number)
+        ctx.save_for_backward(probs, epsilon, strength, masked)
         return probs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        probs, masked, *tensors = ctx.saved_tensors
-        given = [
-            number if tensor is None else tensor
-            for number, tensor in zip(ctx.numbers, tensors, strict=True)
-        ]
-        backend = torch_structured if derivatives.are_wanted(grad) else ctx.backend
-        needs = ctx.needs_input_grad
-        for_scores, *rows = backend.gradients(
-            probs,
-            ctx.kind,
-            *(as_scores(parameter, probs) for parameter in given),
-            masked,
-            grad,
-            (needs[0], needs[2], needs[3]),
+        probs, epsilon, strength, masked = ctx.saved_tensors
+        given = (epsilon, ctx.numbers[0], strength, ctx.numbers[1])
+        wanted = tuple(ctx.needs_input_grad[place] for place in (1, 3, 5))
+        grads = STRUCTURED_GRADIENTS(probs, ctx.kind, *given, masked, grad, *wanted)
+        for_scores, for_epsilon, for_strength = (
+            one if is_wanted else None for one, is_wanted in zip(grads, wanted, strict=True)
         )
-        return for_scores, None, *map(summed, rows, given)
+        return None, for_scores, None, for_epsilon, None, for_strength, None
+
+
+def _differentiated(compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
+    probs: Tensor = _Structured.apply(compute, *arguments)
+    return probs
+
+
+def _batched(size: int, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
+    return STRUCTURED(*samples_first(size, dims, arguments)), 0
+
+
+def _batched_gradients(
+    size: int, dims: tuple[int | None, ...], *arguments: Any
+) -> tuple[Any, tuple[int | None, ...]]:
+    return by_samples(STRUCTURED_GRADIENTS(*samples_first(size, dims, arguments)), arguments[-3:])
+
+
+_OF_BOTH = "Tensor? epsilon, float epsilon_number, Tensor? strength, float strength_number"
+
+STRUCTURED = Operator(
+    "structured",
+    f"(Tensor scores, str kind, {_OF_BOTH}) -> Tensor",
+    _probabilities,
+    fake=lambda scores, *others: fake_gradient(scores, True, scores),
+    batched=_batched,
+    differentiate=_differentiated,
+)
+STRUCTURED_GRADIENTS = Operator(
+    "structured_gradients",
+    f"(Tensor probs, str kind, {_OF_BOTH}, Tensor? masked, Tensor grad, bool for_scores, "
+    "bool for_epsilon, bool for_strength) -> (Tensor, Tensor, Tensor)",
+    _gradients,
+    fake=lambda probs, kind, epsilon, _, strength, __, masked, grad, *wanted: tuple(
+        fake_gradient(of, is_wanted, probs)
+        for of, is_wanted in zip((probs, epsilon, strength), wanted, strict=True)
+    ),
+    batched=_batched_gradients,
+    differentiate=followed(_followed_gradients),
+    of_old_vmap=_followed_gradients,
+)

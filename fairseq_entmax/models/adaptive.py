@@ -25,6 +25,7 @@ from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.mappings import Mapping, entmax
+from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -226,7 +227,8 @@ class AdaptiveModel(nn.Module):
             )
         for attention, number, layer in layers:
             give_heads(layer, attention, options.build_heads(attention, number, generator))
-        self._share_parameters()
+        with compat.stopping_command():
+            self._share_parameters()
         self.attention_options = options
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
@@ -297,6 +299,7 @@ class AdaptiveModel(nn.Module):
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
                 others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', str(error))
+                others = [name for name in others if not name.endswith(f".{RATIO}")]
                 if others and "Unexpected key" in str(error):
                     raise ValueError(
                         f"the checkpoint has learned {', '.join(others)} of other mappings than the "
@@ -366,11 +369,20 @@ class AdaptiveModel(nn.Module):
     def _share_parameters(self) -> None:
         """Make mappings use one parameter together, as far as they say they reach."""
         shared: dict[tuple[type[Mapping], str, str], nn.Parameter] = {}
+        factors: dict[tuple[type[Mapping], str], float] = {}
         for attention, _, module in attention_modules(self):
             mapping = module.mapping
             if mapping is None or mapping.share not in (SHARE_ATTENTION, SHARE_MODEL):
                 continue
             group = attention if mapping.share == SHARE_ATTENTION else SHARE_MODEL
+            if mapping.learned:
+                factor = factors.setdefault((type(mapping), group), mapping.lr_factor)
+                if factor != mapping.lr_factor:
+                    raise ValueError(
+                        f"{type(mapping).__name__} shares what it learns with the whole {group}, and "
+                        f"has lr_factor={factor:g} in one layer and {mapping.lr_factor:g} in another: "
+                        f"give all of them the same"
+                    )
             for name, parameter in list(mapping.named_parameters()):
                 first = shared.setdefault((type(mapping), group, name), parameter)
                 if first.shape != parameter.shape:

@@ -58,12 +58,19 @@ def _check_pooling(model: nn.Module, state: dict[str, Any]) -> None:
             "the checkpoint pools with another number of heads, or another width, than the "
             "model: give the --pooling-heads that it was trained with"
         )
+    _convert_mappings(model, state)
     learned = [item for item in _named(model, _POOLING) if ".mapping." in item[0]]
     new = compat.fill_in(state, learned)
     if new:
         logger.warning(
             "the checkpoint has no value for %s, which start as in a new model", ", ".join(new)
         )
+
+
+def _convert_mappings(model: Any, state: dict[str, Any]) -> None:
+    """Store what mappings have learned as the model does, so that it can fill in what is missing."""
+    for name, pooling in model.poolings.items():
+        pooling.mapping.convert(state, f"poolings.{name}.mapping.")
 
 
 def _poolings(names: Any) -> list[str]:
@@ -85,6 +92,7 @@ def _take_encoder(model: nn.Module, state: dict[str, Any]) -> None:
             f"the checkpoint's encoder knows {words.size(0)} words, the data {own[_WORDS].size(0)}: "
             f"binarise input0 and input1 with its dictionary, by fairseq-preprocess --srcdict"
         )
+    _convert_mappings(model, state)
     compat.fill_in(state, _named(model, _POOLING))
     logger.warning(
         "the checkpoint is of a model that does not classify: its encoder is taken, what pools and "

@@ -17,6 +17,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.mappings.factor import NO_FACTOR, check_lr_factor
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
@@ -200,6 +201,13 @@ class AttentionConfig:
         "a mapping's own, entmax:share=layer, comes first",
         _check_sharing,
         "|".join(SHARING),
+    )
+    alpha_lr_factor: float = option(
+        NO_FACTOR,
+        "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
+        "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
+        lambda value: check_lr_factor(value, "the factor"),
+        "NUMBER",
     )
     alpha_log_interval: int = option(
         10,

@@ -133,6 +133,7 @@ def read_options(
     defaults = {
         "init": str(config.checked("alpha_init")),
         "share": config.checked("share_alpha"),
+        "lr_factor": str(config.checked("alpha_lr_factor")),
         **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
     gated = config.checked("head_gates") or ()

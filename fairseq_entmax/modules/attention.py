@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -250,7 +250,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             self._observers
             or any(map(_has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
-            or nn.modules.module._has_any_global_hook()
+            or compat.has_global_hooks()
         )
 
     def _is_fairseqs(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
@@ -340,6 +340,9 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """Keep the present value of what the mapping learns where a checkpoint lacks it."""
         if isinstance(self.mapping, HeadsApart):
             self.mapping.take_from_all(state_dict, f"{prefix}mapping.")
+        if self.mapping is not None:
+            # What is filled in is stored by our own factor
+            self.mapping.convert(state_dict, f"{prefix}mapping.")
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

@@ -15,6 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
+from fairseq_entmax.mappings import factor as factors
+from fairseq_entmax.mappings.factor import LEAST_LR_FACTOR, MOST_LR_FACTOR, RATIO
 
 TEMPERATURE = 0.33
 STRETCH = (-0.1, 1.1)
@@ -31,8 +33,7 @@ LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
 # - P(g != 0) = sigmoid(log a - shift) rounds to 1 in float32, with the gradient 0, from 16.6 on;
 #   within the limits above the shift is as low as -6.4.
 MOST_INIT = 10.0
-# - log a / factor is what half precision stores: 10 of it fits, and a thousandth is still exact.
-LEAST_LR_FACTOR, MOST_LR_FACTOR = 0.001, 10000.0
+# - The limits of the factor are those of all numbers that heads learn.
 
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
@@ -100,6 +101,7 @@ class HardConcreteGate(nn.Module):
         self.lr_factor = check_lr_factor(lr_factor)
         self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
+        self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
         if not set(protected) <= set(range(num_heads)):
             raise ValueError(
                 f"protected heads must be from 0 to {num_heads - 1}, not {tuple(protected)}"
@@ -198,7 +200,13 @@ class HardConcreteGate(nn.Module):
     def _load_from_state_dict(
         self, state_dict: dict[str, Any], prefix: str, *args: Any, **kwargs: Any
     ) -> None:
-        """Keep the present gates where a checkpoint has none."""
+        """Keep the present gates where a checkpoint has none, and its log a, whatever its factor.
+
+        A checkpoint that does not say its factor is taken to have ours.
+        """
+        if prefix + RATIO in state_dict:
+            factors.convert(state_dict, prefix, ("weight",), self.lr_factor)
+        state_dict[prefix + RATIO] = factors.as_ratio(self.lr_factor)
         own = ((prefix + "weight", self.weight), (prefix + "decision", self.decision))
         self.filled = compat.fill_in(state_dict, own)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)

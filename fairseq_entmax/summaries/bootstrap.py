@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from fairseq_entmax.progress import watched
+
 if TYPE_CHECKING:
     from numpy import ndarray
 
@@ -95,7 +97,7 @@ def _resampled_means(scores: ndarray, samples: int, seed: int) -> Iterator[ndarr
     random = numpy.random.default_rng(seed)
     documents = len(scores)
     step = max(1, _AT_ONCE // documents)
-    for start in range(0, samples, step):
+    for start in watched(range(0, samples, step), "resamples"):
         number = min(step, samples - start)
         drawn = random.integers(documents, size=(number, documents))
         drawn += numpy.arange(number)[:, None] * documents

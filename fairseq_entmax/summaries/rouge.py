@@ -25,6 +25,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from fairseq_entmax.progress import watched
+
 ROUGE_1, ROUGE_2, ROUGE_L = TYPES = ("rouge1", "rouge2", "rougeL")
 PRECISION, RECALL, F1 = STATISTICS = ("precision", "recall", "f1")
 NAMES = {ROUGE_1: "ROUGE-1", ROUGE_2: "ROUGE-2", ROUGE_L: "ROUGE-L"}
@@ -147,9 +149,9 @@ def score_documents(
     if any(len(texts) != len(summaries) for texts in references):
         lengths = [len(texts) for texts in references]
         raise ValueError(f"{len(summaries)} summaries have {lengths} references: give as many")
-    return [
-        rouge.score(summary, texts) for summary, *texts in zip(summaries, *references, strict=True)
-    ]
+    documents = zip(summaries, *references, strict=True)
+    each = watched(documents, "ROUGE", len(summaries), unit="documents")
+    return [rouge.score(summary, texts) for summary, *texts in each]
 
 
 def require_rouge_score() -> Any:

@@ -7,6 +7,7 @@ import torch
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.analysis.models import load_model
 from fairseq_entmax.cli import main
+from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import checkpoint_heads
 from tests.support import TINY, build_model, tiny_task
@@ -55,7 +56,7 @@ def test_heads_apart_have_a_dash_and_null_where_they_have_no_such_value(tmp_path
     text = "entmax:init=1.5|sqpnormmax|fusedmax*2"
     row = next(line for line in tables[0].splitlines() if line.startswith("cross"))
     assert row.split() == ["cross", "0", text, "1.5000", "-", "(2.0000)", "(2.0000)"]
-    assert tables[0].splitlines()[-2] == "in brackets: fixed"
+    assert tables[0].splitlines()[-3] == "in brackets: fixed"
     row = next(line for line in tables[3].splitlines() if line.startswith("cross"))
     assert row.split() == ["cross", "0", text, "(fixed)", "-", "-", "0.1000", "0.1000"]
     assert "learned: mean 1.5000, from 1.5000 to 1.5000" in tables[0]
@@ -69,7 +70,7 @@ def test_learned_strengths_have_a_table_of_their_own(tmp_path, capsys):
     assert main(["alpha", path]) == 0
     alphas, strengths = capsys.readouterr().out.split("\n\n")
     assert alphas.splitlines()[-1] == "no alpha is learned in this model"
-    assert strengths.splitlines()[-1] == "learned: mean 0.2500, from 0.2500 to 0.2500"
+    assert strengths.splitlines()[-2] == "learned: mean 0.2500, from 0.2500 to 0.2500"
 
 
 def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
@@ -116,14 +117,37 @@ def test_the_command_prints_a_line_for_each_layer_of_each_attention(tmp_path, ca
     _, path = checkpoint(tmp_path, alpha_init="1.25")
     assert main(["alpha", path]) == 0
     lines = capsys.readouterr().out.splitlines()
-    rows = [line.split() for line in lines[2:-1]]
+    rows = [line.split() for line in lines[2:-2]]
     assert [row[:3] for row in rows] == [
         [attention, str(layer), "entmax"]
         for attention in ("encoder-self", "decoder-self", "cross")
         for layer in (0, 1)
     ]
     assert all(row[3:] == ["1.2500"] * 4 for row in rows)
-    assert lines[-1] == "learned: mean 1.2500, from 1.2500 to 1.2500"
+    assert lines[-2] == "learned: mean 1.2500, from 1.2500 to 1.2500"
+
+
+def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, capsys):
+    model, path = checkpoint(tmp_path, attn_mapping="entmax:tv=learned")
+    monitor = HeadMonitor(attention_modules(model), str(tmp_path), 1)
+    learned = monitor._learned["alpha"]
+    end = {name: learned.values(name) for name in learned.mappings}
+    start = {
+        name: {layer: [2.5 - value for value in heads] for layer, heads in layers.items()}
+        for name, layers in end.items()
+    }
+    record = [{"update": 0, "alpha": start}, {"update": 7, "alpha": end}]
+    (tmp_path / "alpha.jsonl").write_text("".join(json.dumps(line) + "\n" for line in record))
+    assert main(["alpha", path]) == 0
+    alphas, strengths = capsys.readouterr().out.split("\n\n")
+    assert alphas.splitlines()[-1] == (
+        "rank correlation of start and end, updates 0 to 7: -1.00 (encoder-self -1.00, "
+        "decoder-self -1.00, cross -1.00)"
+    )
+    assert strengths.splitlines()[-1] == (
+        "rank correlation of start and end: unknown, there is no tv.jsonl beside the checkpoint, "
+        "which training writes unless --alpha-log-interval is 0"
+    )
 
 
 def test_the_command_prints_the_same_as_json(tmp_path, capsys):

@@ -1,6 +1,7 @@
 """The command that looks at every head."""
 
 import json
+import math
 import shutil
 
 import pytest
@@ -241,6 +242,30 @@ def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsy
     assert "a/analysis.json" in capsys.readouterr().out
 
 
+def test_the_document_says_of_how_many_sentences_shares_are_and_how_sure(analysis):
+    assert analysis["settings"]["relevance_sentences"] == 2
+    for model in analysis["models"]:
+        # As many as there are, where they are no more precise
+        assert model["importance_sentences"] == {"relevance": 2, "gradient": 40}
+        for layer in model["attentions"]:
+            for head in layer["heads"]:
+                assert set(head["standard_errors"]) == {"relevance", "gradient"}
+                assert 0 <= head["standard_errors"]["relevance"] < 0.5
+
+
+def test_the_sentences_shown_are_typical_and_the_document_says_so(analysis, data):
+    sides = [(data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")]
+    lengths = [max(len(one.split()) + 1 for one in pair) for pair in zip(*sides, strict=True)]
+    ordered = sorted(lengths)
+    expected = [ordered[math.ceil(share * 40) - 1] for share in (0.125, 0.25, 0.5, 0.75, 0.875)]
+    assert analysis["chosen"] == {"by": "typical", "lengths": expected}
+    shown = [lengths[entry["sentence"]] for entry in analysis["maps"]]
+    assert len(shown) == 10
+    assert expected[0] <= min(shown) <= max(shown) <= expected[-1]
+    middle = sum(expected[1] < length <= expected[3] for length in shown)
+    assert 5 <= middle <= 7
+
+
 @pytest.mark.parametrize("batching", [["--batch-size=1"], ["--max-tokens=300"]])
 def test_batches_make_no_difference(analysis, data, models, tmp_path, batching):
     assert analyze(data, models[1], tmp_path, *batching) == 0
@@ -449,12 +474,27 @@ def test_a_checkpoint_of_another_model_is_refused(data, task, tmp_path, capsys):
     assert "is of the model lstm: only those of" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("option", "has_fairseqs"), [("--help", False), ("--help-fairseq", True)])
-def test_help_names_the_commands_own_options_and_where_fairseqs_are(option, has_fairseqs, capsys):
+@pytest.mark.parametrize("command", ["analyze", "ablate"])
+def test_help_fits_a_screen_and_is_of_the_commands_own_options(command, monkeypatch, capsys):
+    monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
-        cli.main(["analyze", option])
+        cli.main([command, "--help"])
+    lines = capsys.readouterr().out.splitlines()
     assert stop.value.code == 0
+    assert len(lines) < 60
+    assert max(map(len, lines)) <= 100
+    text = "\n".join(lines)
+    assert "--sentences" in text or "--scores" in text
+    assert "--max-tokens" in text  # of fairseq's those needed most
+    assert "--lm-weight" not in text
+    assert "--help-all" in text
+
+
+@pytest.mark.parametrize("option", ["--help-all", "--help-fairseq"])
+def test_all_help_has_the_commands_own_options_before_fairseqs(option, capsys):
+    assert cli.main(["analyze", option]) == 0
     text = capsys.readouterr().out
-    assert "--sentences" in text
-    assert ("--max-tokens" in text) == has_fairseqs
-    assert ("--help-fairseq" in text) != has_fairseqs
+    assert text.index("usage: fairseq-entmax analyze DATA") == 0
+    own, of_fairseq = text.index("  --sentences N"), text.index("fairseq's options: general")
+    assert own < of_fairseq < text.index("  --lm-weight")
+    assert of_fairseq < text.index("  --left-pad-source")  # of the task

@@ -206,7 +206,7 @@ def test_the_table_says_what_the_text_is_and_what_copy_heads_do(generated):
     assert "beam 2" in lines[0]
     assert "lenpen 0.9" in lines[0]
     assert f"{generated['models'][1]['generated']['tokens']} tokens" in lines[2]
-    assert "loss (own text)" in lines[3]
+    assert "loss (of its own text, nats a token)" in lines[3]
     assert "copy heads" in lines[3]
     assert "0.1 (" in lines[-1]
     assert "0.3 (" in lines[-1]

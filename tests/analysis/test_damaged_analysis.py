@@ -109,6 +109,12 @@ KINDS = {
     "record-layer-beyond-all": change(
         *RECORD, value={"alpha": [{"update": 0, "values": {"cross": {"9" * 5000: [1.5]}}}]}
     ),
+    "chosen-without-lengths": change("chosen", value={"by": "typical"}),
+    "chosen-by-lengths-that-fall": change(
+        "chosen", value={"by": "typical", "lengths": [9, 8, 7, 6, 5]}
+    ),
+    "error-below-0": change(*HEAD, "standard_errors", value={"relevance": -1}),
+    "sentences-in-words": change("models", 0, "importance_sentences", value={"relevance": "all"}),
     "bomb": change(*WEIGHTS, value=lambda _: packed(bytes(1 << 28))),
     "bomb-of-bombs": change(*WEIGHTS, value=lambda _: packed(zlib.compress(bytes(1 << 24)))),
     "shape-beyond-all": change(*MAP, "shape", value=[2, 10**9, 10**9]),

@@ -1,12 +1,9 @@
 """Attention maps: which sentences, and how weights are written."""
 
-import random
-
 import pytest
 import torch
 
 from fairseq_entmax.analysis.maps import (
-    MostDifferent,
     decode_weights,
     encode_weights,
     sentence_maps,
@@ -44,32 +41,3 @@ def test_every_layer_of_every_attention_is_in_the_maps():
         ("cross", 1, [2, 3, 4]),
     ]
     assert decode_weights(maps[1]).eq(1).all()
-
-
-def offer(chosen, rows, size):
-    for begin in range(0, len(rows), size):
-        ids, differences, lengths = zip(*rows[begin : begin + size], strict=True)
-        chosen.update(torch.tensor(ids), torch.tensor(differences), torch.tensor(lengths))
-
-
-@pytest.mark.parametrize("size", [1, 3, 50])
-def test_the_sentences_with_the_largest_differences_are_kept_in_any_order(size):
-    rows = [(number, (number * 37 % 50) / 50, 20) for number in range(50)]
-    best = [n for n, _, _ in sorted(rows, key=lambda row: -row[1])[:10]]
-    random.Random(size).shuffle(rows)
-    chosen = MostDifferent(10)
-    offer(chosen, rows, size)
-    assert chosen.sentences() == best
-
-
-def test_of_equal_sentences_the_first_are_kept():
-    rows = [(number, 0.5, 20) for number in reversed(range(30))]
-    chosen = MostDifferent(3)
-    offer(chosen, rows, 4)
-    assert chosen.sentences() == [0, 1, 2]
-
-
-def test_short_and_long_sentences_come_last():
-    chosen = MostDifferent(3)
-    offer(chosen, [(0, 0.9, 3), (1, 0.8, 400), (2, 0.1, 8), (3, 0.2, 40)], 4)
-    assert chosen.sentences() == [3, 2, 0]

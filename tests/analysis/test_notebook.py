@@ -125,8 +125,12 @@ def test_annotations_add_what_they_say_of_heads(tmp_path):
     annotations = Annotations(str(tmp_path / "a.conllu"), tiny_task().source_dictionary)
     model = build_model(attn_mapping="softmax")
     attention, _ = record_attention(model, sample)
-    # Every token looks at the one before it, which is its head
-    attention["encoder-self"][0] = torch.eye(4).roll(-1, 1).expand(2, 4, 4, 4)
+    # Every token looks at the one before it, which is its head, and the first at itself
+    before = torch.eye(4).roll(-1, 1).repeat(2, 4, 1, 1)
+    starts = sample["net_input"]["src_tokens"].ne(tiny_task().source_dictionary.pad())
+    for weights, start in zip(before, starts.int().argmax(dim=1).tolist(), strict=True):
+        weights[:, start] = torch.eye(4)[start]
+    attention["encoder-self"][0] = before
     found = measure(attention, sample, tiny_task(), annotations=annotations)
     head = found["encoder-self"][0]["heads"][1]
     assert head["dependencies"] == {"obj": {"to_head": 1.0, "to_dependent": 0.0}}

@@ -696,7 +696,8 @@ OTHER_RECIPES = [*summary_miniatures.WRITERS, *lm_miniatures.WRITERS, "snli"]
 
 
 @pytest.mark.parametrize(
-    "recipe", [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm", "bible_testaments"]
+    "recipe",
+    [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm", "bible_testaments", "own_corpus"],
 )
 def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe

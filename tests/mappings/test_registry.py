@@ -202,7 +202,7 @@ def test_an_unknown_name_is_refused_with_the_names_allowed(text):
 
 ENTMAX = ", ".join(
     f"entmax:{name}=VALUE"
-    for name in ("alpha", "init", "share", "tv", "tv_init", "oscar", "oscar_init")
+    for name in ("alpha", "init", "share", "lr_factor", "tv", "tv_init", "oscar", "oscar_init")
 )
 
 

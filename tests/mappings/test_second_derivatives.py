@@ -257,17 +257,10 @@ def test_a_jacobian_of_many_gradients_at_once_is_that_of_one_after_another():
     torch.testing.assert_close(all_, one)
 
 
-@pytest.mark.parametrize("transform", [torch.func.grad, torch.func.hessian, torch.func.jacrev])
-def test_the_transforms_of_torch_func_are_refused_not_passed_over(transform):
-    with pytest.raises(RuntimeError, match="setup_context"):
-        transform(penalty(1.3))(random_rows(2, 3, 1.0))
-
-
-def test_a_forward_mode_hessian_is_refused_not_passed_over():
-    with pytest.raises((RuntimeError, NotImplementedError), match=r"jvp|forward"):
-        functional.hessian(
-            penalty(1.3),
-            random_rows(2, 3, 1.0),
-            vectorize=True,
-            outer_jacobian_strategy="forward-mode",
-        )
+def test_a_forward_mode_hessian_is_that_of_finite_differences():
+    scores = random_rows(2, 3, 1.0)
+    hessian = functional.hessian(
+        penalty(1.3), scores, vectorize=True, outer_jacobian_strategy="forward-mode"
+    )
+    expected = hessian_by_differences(penalty(1.3), scores)
+    torch.testing.assert_close(hessian, expected, atol=1e-6, rtol=1e-6)

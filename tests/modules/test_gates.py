@@ -233,6 +233,25 @@ def test_without_a_draw_of_its_own_each_pass_draws_again():
     assert not torch.equal(gate(), gate())
 
 
+@pytest.mark.parametrize("factor", [0.001, 1, 10, 30])
+def test_a_checkpoint_of_another_factor_keeps_its_gates(factor):
+    saved, loaded = HardConcreteGate(3, lr_factor=10), HardConcreteGate(3, lr_factor=factor)
+    with torch.no_grad():
+        saved.weight.copy_(torch.tensor([-0.2, 0.05, 0.31]))
+    loaded.load_state_dict(saved.state_dict())
+    torch.testing.assert_close(loaded.log_a, torch.tensor([-2.0, 0.5, 3.1]))
+    torch.testing.assert_close(loaded.at_evaluation(), saved.at_evaluation())
+
+
+def test_a_checkpoint_that_says_no_factor_has_that_of_the_gates():
+    saved, loaded = HardConcreteGate(3, lr_factor=30, init=1.0), HardConcreteGate(3, lr_factor=30)
+    state = saved.state_dict()
+    del state["lr_factor_ratio"]
+    loaded.load_state_dict(state)
+    assert torch.equal(loaded.log_a, saved.log_a)
+    assert not loaded.filled
+
+
 def test_a_state_dict_without_gates_leaves_them_open_and_says_so():
     gate = HardConcreteGate(3)
     gate.load_state_dict({})

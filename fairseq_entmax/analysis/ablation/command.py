@@ -11,15 +11,12 @@ from __future__ import annotations
 import json
 import logging
 import os
-import sys
-import time
 from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
-from tqdm import tqdm
 
 from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.ablation import results, significance
@@ -45,11 +42,13 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import clear_leftovers, write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy
+from fairseq_entmax.progress import Progress
 from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_score
 
 logger = logging.getLogger(__name__)
@@ -69,6 +68,8 @@ def main(arguments: Sequence[str]) -> None:
         SystemExit: of argparse.
     """
     parser = loading.data_parser(ABLATE, generation=True)
+    if loading.wants_all_help(arguments):
+        return loading.print_all_help("ablate", parser, arguments)
     parser.prog = "fairseq-entmax ablate"
     add_ablate_options(parser)
     args = loading.parse(parser, arguments)
@@ -107,6 +108,7 @@ def main(arguments: Sequence[str]) -> None:
         "version": results.VERSION,
         "checkpoint": loaded.path,
         "data": data,
+        "loss_unit": _loss_unit(loaded.model, kind),
         "settings": settings,
         **compared,
     }
@@ -114,6 +116,12 @@ def main(arguments: Sequence[str]) -> None:
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
+
+
+def _loss_unit(model: Any, kind: kinds.Kind) -> str:
+    if has_zeros(model):
+        return results.ENTMAX
+    return results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
 
 
 def _check(args: Namespace) -> None:
@@ -203,20 +211,10 @@ def _score_all(
 ) -> None:
     """Score the unchanged model and every removal that the journal lacks."""
     left = [removal for removal in [(), *removals] if names_of(removal) not in journal.finished]
-    has_bar = args.log_format in (None, "tqdm") and not args.no_progress_bar
-    has_bar = has_bar and sys.stderr.isatty()
-    start = time.monotonic()
     total = len(left) * len(scorer.ids) * scorer.passes
-    # Smoothing 0: the mean speed so far; a sentence's loss takes far less than its translation
-    with tqdm(total=total, unit=" sentences", smoothing=0, disable=not has_bar) as bar:
+    shown = loading.shows_progress(args)
+    with Progress("ablate", total, is_shown=shown, unit="sentences") as progress:
         for number, removal in enumerate(left, start=1):
             name = f"without {text_of(names_of(removal))}" if removal else "unchanged"
-            bar.set_description(f"{number}/{len(left)} {name}")
-            journal.add(names_of(removal), scorer.score(removal, bar.update))
-            if not has_bar and args.log_format != "none":
-                remaining = (time.monotonic() - start) / number * (len(left) - number)
-                print(
-                    f"{number}/{len(left)} {name}: scored, {tqdm.format_interval(remaining)} left",
-                    file=sys.stderr,
-                    flush=True,
-                )
+            progress.what = f"{number}/{len(left)} {name}"
+            journal.add(names_of(removal), scorer.score(removal, progress.advance))

@@ -6,6 +6,7 @@
      "checkpoint": "…/checkpoint_best.pt",
      "data": {"path": "…", "subset": "test", "source_lang": "es", "target_lang": "en",
               "sentences": 1000, "target_tokens": 39444},        (with end of sentence)
+     "loss_unit": "nats a token",
      "settings": {…},                                            (what the scores depend on)
      "significance": {"bootstrap": 1000, "seed": 1, "bleu_signature": "nrefs:1|…"},
      "unchanged": {"loss": 2.41, "bleu": 30.2},
@@ -15,7 +16,8 @@
         "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}, …]}
 
 ``loss`` is in nats a target token, over all tokens of the data set, or a text of a classifier; of a
-model with a sparse output it is the Fenchel-Young loss of it. Its p is of a two-sided
+model with a sparse output it is the Fenchel-Young loss of it. ``loss_unit`` says which: ``nats a
+token``, ``nats a text`` or ``entmax loss a token``. Its p is of a two-sided
 paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is of
 sacreBLEU's paired bootstrap. ``p_holm`` is corrected for all removals in the file by Holm's
 method. What was not asked for is null. The removals are sorted by harm, worst first: by the
@@ -46,6 +48,7 @@ FORMAT, VERSION = "fairseq-entmax-ablation", 1
 # What tests are read at most often
 LEVEL = 0.05
 _FIELDS = ("value", "change", "p", "p_holm")
+NATS, NATS_OF_TEXT, ENTMAX = "nats a token", "nats a text", "entmax loss a token"
 _HEADINGS = {LOSS: "loss", BLEU: "BLEU", **NAMES}
 _DIGITS = {LOSS: 4, BLEU: 2, **dict.fromkeys(TYPES, 2)}
 # By what removals are sorted, the first that there is, and whether more of it is worse
@@ -145,15 +148,25 @@ def as_table(document: Dictionary[str, Any]) -> str:
     A last one says so where the bootstrap cannot find anything significant.
     """
     scores = _present(document["unchanged"])
+    unit = document.get("loss_unit", NATS)
     rows = [["removed"], ["nothing"]]
     for score in scores:
-        rows[0] += [_HEADINGS[score], "change", "p", "p (Holm)"]
-        rows[1] += [f"{document['unchanged'][score]:.{_DIGITS[score]}f}", "", "", ""]
+        value = document["unchanged"][score]
+        rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
+        rows[1].append(f"{value:.{_DIGITS[score]}f}")
+        if score == LOSS and unit.startswith("nats"):
+            rows[0].append("(bits)")
+            rows[1].append(_bits_text(value))
+        rows[0] += ["change", "p", "p (Holm)"]
+        rows[1] += ["", "", ""]
     for removal in document["removals"]:
         cells = [text_of(removal["heads"])]
         for score in scores:
             entry, digits = removal[score], _DIGITS[score]
-            cells += [f"{entry['value']:.{digits}f}", f"{entry['change']:+.{digits}f}"]
+            cells.append(f"{entry['value']:.{digits}f}")
+            if score == LOSS and unit.startswith("nats"):
+                cells.append(_bits_text(entry["value"]))
+            cells.append(f"{entry['change']:+.{digits}f}")
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
@@ -164,6 +177,11 @@ def as_table(document: Dictionary[str, Any]) -> str:
         f"{removals} removals and {samples} resamples: --bootstrap "
         f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
     )
+
+
+def _bits_text(nats: float) -> str:
+    """A loss in bits, as fairseq logs ``nll_loss``."""
+    return f"{nats / math.log(2):.{_DIGITS[LOSS]}f}"
 
 
 def _p_text(p: float) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.paired_tests import check_lengths
+from fairseq_entmax.progress import said_if_long
 
 
 @dataclass(frozen=True)
@@ -85,7 +86,8 @@ def paired_bootstrap(
         test = PairedTest(
             named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
         )
-    signatures, results = test()
+    with said_if_long(f"BLEU of {len(systems)} systems in {samples} resamples is computed"):
+        signatures, results = test()
     tests: list[Any] = list(results["BLEU"])
     scores = [float(result.score) for result in tests]
     p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in tests[1:]]

@@ -19,6 +19,7 @@ from typing import Any
 
 from fairseq_entmax.files import whole_file
 from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.progress import watched
 
 # The small pipeline of each language that spaCy itself publishes
 PIPELINES = {
@@ -67,10 +68,13 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
     target = check_target(output_path, "--output", overwrite)
     refuse_inputs([target], {"the text": text_path})
     pipeline = _load(language)
+    with open(text_path, "rb") as text_bytes:
+        total = sum(1 for _ in text_bytes)
     with open(text_path, encoding="utf-8") as text, whole_file(target) as output:
         lines = _lines(text, text_path)
         number = 0
-        for number, parsed in enumerate(pipeline.pipe(lines, batch_size=_BATCH), start=1):
+        parses = watched(pipeline.pipe(lines, batch_size=_BATCH), "tag", total, unit="sentences")
+        for number, parsed in enumerate(parses, start=1):
             rows = list(_rows(parsed))
             if not rows:
                 raise ValueError(

@@ -96,7 +96,9 @@ class Propagation:
         features = self._input(projection)
         words = self._output(projection)[positions].argmax(dim=-1)
         start = rules.logit(features[positions], wide(projection.weight[words]))
-        relevance = start.new_zeros(len(positions), *features.shape)
+        # A decoder sees nothing behind a position, so none behind the last has relevance
+        length = int(positions.max()) + 1
+        relevance = start.new_zeros(len(positions), length, features.size(1))
         relevance[torch.arange(len(positions), device=positions.device), positions] = start
         if decoder.project_out_dim is not None:
             relevance = self._through_linear(decoder.project_out_dim, relevance)
@@ -109,7 +111,7 @@ class Propagation:
         if not is_before:
             relevance = self._through_norm(norm, relevance)
         residual = self._input(norm if is_before else layer.fc1)
-        kept, added = rules.residual(relevance, residual, self._added_by(layer.fc2))
+        kept, added = self._parted(relevance, residual, layer.fc2)
         branch = self._through_linear(layer.fc1, self._through_linear(layer.fc2, added))
         return kept + (self._through_norm(norm, branch) if is_before else branch)
 
@@ -137,24 +139,34 @@ class Propagation:
             self.heads[name][number] = relevance.new_zeros(len(relevance), 0)
             return relevance, relevance.new_zeros(())
         residual = self._input(norm if layer.normalize_before else attention.q_proj)
-        kept, added = rules.residual(relevance, residual, self._added_by(attention.out_proj))
+        kept, added = self._parted(relevance, residual, attention.out_proj)
         heads = self._through_linear(attention.out_proj, added)
         # (predictions, queries, heads, head_dim)
         heads = heads.unflatten(-1, (attention.num_heads, -1))
         self.heads[name][number] = heads.sum(dim=(1, 3))
         values = self._output(attention.v_proj).unflatten(-1, (attention.num_heads, -1))
-        weights = self._output(attention.mapping)  # (heads, queries, keys)
+        if name == DECODER_SELF:
+            values = values[: relevance.size(1)]
+        # (heads, queries, keys)
+        weights = self._output(attention.mapping)[:, : relevance.size(1), : len(values)]
         of_values = rules.weighted_sum(heads, weights, values)
         return kept, self._through_linear(attention.v_proj, of_values.flatten(2))
 
-    def _added_by(self, projection: nn.Linear) -> Tensor:
-        """What a branch that ends in this layer adds to the residual, its bias alone left out."""
-        return rules.made_by_inputs(
-            self._output(projection), self._input(projection), wide(projection.weight)
-        )
+    def _parted(
+        self, relevance: Tensor, residual: Tensor, projection: nn.Linear
+    ) -> tuple[Tensor, Tensor]:
+        """Relevance of a residual connection, and of the branch that ends in a projection.
+
+        What the branch adds by the projection's bias alone is left out.
+        """
+        length = relevance.size(1)
+        outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
+        added = rules.made_by_inputs(outputs, inputs, wide(projection.weight))
+        return rules.residual(relevance, residual[:length], added)
 
     def _through_linear(self, layer: nn.Linear, relevance: Tensor) -> Tensor:
-        return rules.linear(relevance, self._input(layer), wide(layer.weight))
+        inputs = self._input(layer)[: relevance.size(1)]
+        return rules.linear(relevance, inputs, wide(layer.weight))
 
     def _through_norm(self, norm: nn.Module, relevance: Tensor) -> Tensor:
-        return rules.layer_norm(relevance, self._input(norm))
+        return rules.layer_norm(relevance, self._input(norm)[: relevance.size(1)])

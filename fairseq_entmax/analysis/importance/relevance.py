@@ -50,10 +50,16 @@ class HeadRelevance:
             encoder's stream together. Boundaries are in the order in which relevance passes:
             ``decoder output`` (of the top layer), ``decoder layer 5 input`` and on down,
             ``encoder output``, ``encoder layer 5 input`` and on down.
+        lengths: how many of the predictions each sentence has.
     """
 
     heads: ByHead
     totals: dict[str, Tensor]
+    lengths: tuple[int, ...] = ()
+
+    def by_sentence(self, heads: Tensor) -> Tensor:
+        """What is of every prediction, ``(predictions, heads)``, summed over each sentence."""
+        return torch.stack([part.sum(dim=0) for part in heads.split(list(self.lengths))])
 
     def shares(self) -> ByHead:
         """The relevance of each head as a share of its layer and attention's, by prediction.
@@ -94,11 +100,13 @@ def head_relevance(
         raise ValueError(f"predictions_at_once must be 1 or more, not {predictions_at_once}")
     check_rules(model)
     parts: list[HeadRelevance] = []
+    lengths: list[int] = []
     with torch.no_grad(), restored(model.modules(), "training"):
         model.eval()
         for taken, source, target in kind_of_model(model).alone(model, sample):
             with Activations(watched_modules(model)) as activations:
                 model(**taken)
+            lengths.append(target)
             positions = torch.arange(target, device=taken["src_tokens"].device)
             for chunk in positions.split(predictions_at_once):
                 part = Propagation(model, activations, source, chunk)
@@ -108,7 +116,7 @@ def head_relevance(
         for name, layers in parts[0].heads.items()
     }
     totals = {name: torch.cat([part.totals[name] for part in parts]) for name in parts[0].totals}
-    return HeadRelevance(heads, totals)
+    return HeadRelevance(heads, totals, tuple(lengths))
 
 
 def _shares_of_heads(heads: Tensor) -> Tensor:

@@ -74,7 +74,7 @@ def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
     sizes, strengths = inputs.abs(), weight.abs()
     per_unit, stranded = _divide(relevance, sizes @ strengths.t())
     received = per_unit @ strengths * sizes
-    if stranded.any():
+    if stranded is not None:
         shares = _shares(sizes * strengths.sum(dim=0))
         received += stranded.sum(dim=-1, keepdim=True) * shares
     return received
@@ -111,7 +111,8 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
     totals = own * sizes + others * sizes.sum(dim=-1, keepdim=True)
     per_unit, stranded = _divide(relevance, totals)
     received = own * per_unit + others * per_unit.sum(dim=-1, keepdim=True)
-    return received * sizes + stranded
+    received = received * sizes
+    return received if stranded is None else received + stranded
 
 
 def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
@@ -148,14 +149,17 @@ def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
     totals = torch.einsum("hqk,khd->qhd", weights, sizes)
     per_unit, stranded = _divide(relevance, totals)
     received = torch.einsum("hqk,pqhd->pkhd", weights, per_unit) * sizes
-    if stranded.any():
+    if stranded is not None:
         received += torch.einsum("hqk,pqhd->pkhd", weights, stranded)
     return received
 
 
-def _divide(relevance: Tensor, totals: Tensor) -> tuple[Tensor, Tensor]:
-    """Relevance for each unit of contribution; and the relevance of what has no contributions."""
+def _divide(relevance: Tensor, totals: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Relevance for each unit of contribution; and that of what has no contributions, None without."""
     is_made = totals > NEGLIGIBLE
+    # Nearly always; what is known of the few totals need not be looked at for each prediction
+    if is_made.all():
+        return relevance / totals, None
     per_unit = torch.where(is_made, relevance / totals.clamp(min=NEGLIGIBLE), 0.0)
     return per_unit, relevance.masked_fill(is_made, 0.0)
 

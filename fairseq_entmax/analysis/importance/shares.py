@@ -1,19 +1,26 @@
-"""How important heads are to a model, over some sentences of a data set.
+"""How important heads are to a model, over some sentences of a data set, and how surely so.
 
 Relevance (Voita et al. 2019, section 4) costs as many passes as a sentence has target tokens,
 the gradient of the loss (Michel et al. 2019) one each way. So both are worked out for sentences
-that are spread evenly over the data set. Both are given as shares of the heads of one layer and
-attention, as Voita et al. do.
+that are spread evenly over the data set: for more of them until the standard error of every head
+is small. Both are given as shares of the heads of one layer and attention, as Voita et al. do.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple
 
 import torch
+from torch import Tensor
 
 from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
+
+# Sentences before the first look at the standard error, which is itself an estimate, and between
+# two looks
+FEWEST, MORE = 64, 32
 
 
 def evenly_spread(size: int, number: int) -> list[int]:
@@ -22,9 +29,116 @@ def evenly_spread(size: int, number: int) -> list[int]:
     return [(2 * index + 1) * size // (2 * number) for index in range(number)]
 
 
+def spread_order(size: int) -> Iterator[int]:
+    """The numbers below ``size`` in an order of which every beginning is spread evenly.
+
+    The bits of the natural numbers reversed: the van der Corput sequence, of base 2.
+    """
+    bits = max(0, size - 1).bit_length()
+    for number in range(1 << bits):
+        reversed_ = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
+        if reversed_ < size:
+            yield reversed_
+
+
+def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list[list[int]]:
+    """Which of ``size`` sentences are looked at, before each look at the standard error.
+
+    Args:
+        measure: how precise it is to be, and for how many sentences at most.
+        size: how many sentences there are.
+        number: how many are wanted, whatever the error; None for as many as the measure needs.
+    """
+    if number is not None or measure.precision is None:
+        return [evenly_spread(size, number or measure.sentences)]
+    order = list(itertools.islice(spread_order(size), measure.sentences))
+    return [
+        order[:FEWEST],
+        *(order[begin : begin + MORE] for begin in range(FEWEST, len(order), MORE)),
+    ]
+
+
+class Shares(NamedTuple):
+    """What heads matter by one measure.
+
+    Attributes:
+        heads: attention to layer to ``(heads,)`` float64 of sum 1, or zeros where the heads of a
+            layer do not matter.
+        errors: likewise the standard errors of these; NaN of a single sentence.
+        sentences: how many they are of.
+    """
+
+    heads: ByHead
+    errors: ByHead
+    sentences: int
+
+    @property
+    def largest_error(self) -> float:
+        """The largest of the standard errors; infinite where they are not known, 0 without heads."""
+        every = [error for layers in self.errors.values() for error in layers.values()]
+        largest = max((float(one.max()) for one in every if len(one)), default=0.0)
+        return math.inf if math.isnan(largest) else largest
+
+
+class ShareSums:
+    """Sums up what heads matter, a few numbers a head however many sentences there are."""
+
+    def __init__(self) -> None:
+        self._sums: dict[tuple[str, int], _Sums] = {}
+
+    def update(self, importance: ByHead) -> None:
+        """Add sentences: attention to layer to ``(sentences, heads)``."""
+        for attention, layers in importance.items():
+            for layer, values in layers.items():
+                own = self._sums.setdefault((attention, layer), _Sums())
+                own.update(values.double().cpu())
+
+    def shares(self) -> Shares:
+        """What is known so far."""
+        heads: ByHead = {}
+        errors: ByHead = {}
+        for (attention, layer), sums in self._sums.items():
+            share, error = sums.share_and_error()
+            heads.setdefault(attention, {})[layer] = share
+            errors.setdefault(attention, {})[layer] = error
+        return Shares(heads, errors, max((one.number for one in self._sums.values()), default=0))
+
+
+class _Sums:
+    """Of one attention of one layer: a head's share is a ratio of two sums over sentences."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        # Of x, what a head matters in a sentence, y, what all do, and of their products
+        self._x = self._xx = self._xy = torch.zeros(())
+        self._y = self._yy = torch.zeros(())
+
+    def update(self, rows: Tensor) -> None:
+        total = rows.sum(dim=1)
+        self.number += len(rows)
+        self._x = self._x + rows.sum(dim=0)
+        self._xx = self._xx + rows.square().sum(dim=0)
+        self._xy = self._xy + (rows * total[:, None]).sum(dim=0)
+        self._y = self._y + total.sum()
+        self._yy = self._yy + total.square().sum()
+
+    def share_and_error(self) -> tuple[Tensor, Tensor]:
+        """The ratio, and its standard error: of its linearization (Cochran 1977, equation 2.46)."""
+        if float(self._y) <= 0:
+            zeros = torch.zeros_like(self._x)
+            return self._x, zeros if self.number > 1 else zeros + math.nan
+        share = self._x / self._y
+        residuals = self._xx - 2 * share * self._xy + share.square() * self._yy
+        if self.number < 2:
+            return share, torch.full_like(share, math.nan)
+        factor = self.number / (self.number - 1)
+        # Where a head has all, rounding leaves less than nothing
+        return share, (factor * residuals).clamp(min=0.0).sqrt() / self._y
+
+
 def head_shares(
     measure: ImportanceMeasure, model: Any, samples: Iterable[Any], padding_idx: int
-) -> ByHead:
+) -> Shares:
     """The share of each head in what the heads of its layer and attention matter.
 
     Args:
@@ -32,24 +146,30 @@ def head_shares(
         model, padding_idx: as for :meth:`ImportanceMeasure.importance`.
         samples: batches as fairseq's data loader makes them.
 
-    Returns:
-        Attention to layer to ``(heads,)`` float64 of sum 1, or zeros where the heads of a layer
-        do not matter.
-
     Raises:
         ValueError: as :meth:`ImportanceMeasure.check`.
     """
-    sums: ByHead = {}
+    sums = ShareSums()
     for sample in samples:
-        for attention, layers in measure.importance(model, sample, padding_idx).items():
-            for layer, values in layers.items():
-                total = values.sum(dim=0, dtype=torch.float64).cpu()
-                known = sums.setdefault(attention, {})
-                known[layer] = known[layer] + total if layer in known else total
-    return {
-        attention: {
-            layer: total / total.sum() if total.sum() > 0 else total
-            for layer, total in layers.items()
-        }
-        for attention, layers in sums.items()
-    }
+        sums.update(measure.importance(model, sample, padding_idx))
+    return sums.shares()
+
+
+def until_precise(
+    measure: ImportanceMeasure,
+    sums: ShareSums,
+    blocks: Iterable[Sequence[int]],
+    samples: Callable[[Sequence[int]], Iterable[Any]],
+) -> Iterator[Any]:
+    """Batches of one block of sentences after another, until the errors are as small as wanted.
+
+    Args:
+        measure: what :attr:`ImportanceMeasure.precision` is of.
+        sums: to which each batch is added before the next is asked for.
+        blocks: of :func:`blocks_of`.
+        samples: makes the batches of a block.
+    """
+    for block in blocks:
+        yield from samples(block)
+        if measure.precision is not None and sums.shares().largest_error <= measure.precision:
+            return

@@ -12,7 +12,7 @@ from torch import Tensor
 from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import GENERATED
-from fairseq_entmax.analysis.maps import MostDifferent
+from fairseq_entmax.analysis.kinds.typical import TypicalSentences
 from fairseq_entmax.analysis.tables import Tables
 
 
@@ -166,9 +166,10 @@ class Kind:
         """What chooses so many sentences to show maps of, where nobody does.
 
         Returns:
-            What :meth:`offer` takes, with ``sentences()``, their numbers, the first the best.
+            What :meth:`offer` takes, with ``sentences()``, their numbers, the first the best, and
+            ``how()``, what the document says of how they were chosen.
         """
-        return MostDifferent(number)
+        return TypicalSentences(number)
 
     def offer(
         self,
@@ -176,6 +177,7 @@ class Kind:
         sample: Any,
         differences: Tensor,
         lengths: Tensor,
+        texts: Sequence[Sequence[int]],
         outcomes: Sequence[Outcome | None],
     ) -> None:
         """Offer a batch to what chooses.
@@ -185,9 +187,12 @@ class Kind:
             sample: as fairseq's data loader makes it.
             differences: ``(batch,)``: how much heads differ in each.
             lengths: ``(batch,)``: the longest side of each, in tokens.
+            texts: the tokens of the source of each, without padding.
             outcomes: of each model, after the batch.
         """
-        choice.update(sample["id"], differences, self.length_shown(lengths))
+        shown = self.length_shown(lengths)
+        begun = [text[:length] for text, length in zip(texts, shown.tolist(), strict=True)]
+        choice.update(sample["id"], differences, shown, begun)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         """``source``, ``queries`` and ``targets`` of the map of a batch of one sentence."""

@@ -3,31 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from collections.abc import Mapping as Dictionary
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor
 
-from fairseq_entmax.analysis.maps import rank_of
+from fairseq_entmax.analysis.kinds.lengths import LengthCounts
+from fairseq_entmax.analysis.kinds.typical import DIGITS, dealt, digest
 
 # One in so many texts is classified wrongly, where there are as many
 WRONG_ONE_IN = 3
-# Of how much heads differ, behind the point
-DIGITS = 5
+VARIED = "varied"
 
 
 class _Kept(NamedTuple):
-    """What is known of a text; of two, the greater one is shown first."""
+    """What is known of a text; of two of a length, the greater one is shown first."""
 
-    rank: tuple[bool, float, int]
+    difference: float
+    first: int  # the number in the data set below 0: of equals, the first
+    length: int
     label: int
     is_wrong: bool
 
     @property
     def number(self) -> int:
         """The text's in the data set."""
-        return -self.rank[2]
+        return -self.first
 
 
 class VariedTexts:
@@ -35,8 +36,8 @@ class VariedTexts:
 
     Every label has as many as the next, as far as it has that many different ones. One in
     ``WRONG_ONE_IN`` is classified wrongly, spread over labels likewise, where there are any. Of
-    those that this leaves, the ones whose heads differ most are taken, as
-    :class:`~fairseq_entmax.analysis.maps.MostDifferent` ranks them.
+    those that this leaves, the ones of a typical length whose heads differ most are taken, as
+    :class:`~fairseq_entmax.analysis.kinds.lengths.TypicalLengths` has it.
 
     Args:
         number: how many to keep.
@@ -44,8 +45,9 @@ class VariedTexts:
 
     def __init__(self, number: int) -> None:
         self._number = number
-        # By label and whether it is classified wrongly, the best texts
-        self._best: dict[tuple[int, bool], dict[tuple[int, ...], _Kept]] = {}
+        self._lengths = LengthCounts()
+        # By label, whether it is classified wrongly, and length, the best texts
+        self._best: dict[tuple[int, bool, int], dict[bytes, _Kept]] = {}
 
     def update(
         self,
@@ -64,13 +66,12 @@ class VariedTexts:
             labels: ``(batch,)``: the texts' classes.
             is_wrong: ``(batch,)`` bool: whether any model gives it another class.
         """
+        self._lengths.update(map(len, texts))
         rows = (ids.tolist(), differences.tolist(), texts, labels.tolist(), is_wrong.tolist())
         for number, difference, tokens, label, wrong in zip(*rows, strict=True):
-            text = tuple(tokens)
-            kept = self._best.setdefault((label, wrong), {})
-            # Padding moves the last digits of how much heads differ
-            rank = rank_of(number, round(difference, DIGITS), len(text))
-            own = _Kept(rank, label, wrong)
+            text, length = digest(tokens), len(tokens)
+            kept = self._best.setdefault((label, wrong, length), {})
+            own = _Kept(round(difference, DIGITS), -number, length, label, wrong)
             # Of the same text the first in the data set
             if text not in kept or own.number < kept[text].number:
                 kept[text] = own
@@ -79,13 +80,25 @@ class VariedTexts:
 
     def sentences(self) -> list[int]:
         """The numbers of the texts kept: one of each label in turn, those that differ most first."""
-        texts: dict[tuple[int, ...], _Kept] = {}
+        texts: dict[bytes, _Kept] = {}
         for kept in self._best.values():
             for text, own in kept.items():
                 # Some data has a text with two labels
                 if text not in texts or own.number < texts[text].number:
                     texts[text] = own
-        ranked = sorted(texts.values(), reverse=True)
+        typical = self._lengths.typical()
+
+        def rank(one: _Kept) -> tuple[Any, ...]:
+            # Of those that are not typical the nearest
+            is_typical = typical.quarter(one.length) is not None
+            return (
+                not is_typical,
+                () if is_typical else typical.distance(one.length),
+                -one[0],
+                -one[1],
+            )
+
+        ranked = sorted(texts.values(), key=rank)
         wrong = _by_label(one for one in ranked if one.is_wrong)
         right = _by_label(one for one in ranked if not one.is_wrong)
         # If not every label can have a text, those with wrong ones come first
@@ -99,20 +112,13 @@ class VariedTexts:
             some, others = wrong.get(label, []), right.get(label, [])
             few = of_wrong[label]
             taken = [*some[:few], *others[: shares[label] - few], *some[few:]][: shares[label]]
-            chosen.append(sorted(taken, reverse=True))
+            chosen.append(sorted(taken, key=rank))
         turns = zip_longest(*chosen)
         return [one.number for turn in turns for one in turn if one is not None]
 
-
-def dealt(sizes: Dictionary[int, int], number: int) -> dict[int, int]:
-    """How many each gets of a number that is dealt out one by one, none more than its size."""
-    shares = dict.fromkeys(sizes, 0)
-    while number > 0 and any(shares[one] < size for one, size in sizes.items()):
-        for one, size in sizes.items():
-            if shares[one] < size and number > 0:
-                shares[one] += 1
-                number -= 1
-    return shares
+    def how(self) -> dict[str, Any]:
+        """How they were chosen, as the document says it."""
+        return {"by": VARIED, "lengths": list(self._lengths.typical())}
 
 
 def _by_label(texts: Iterable[_Kept]) -> dict[int, list[_Kept]]:

@@ -138,13 +138,11 @@ class Labelled(Kind):
         sample: Any,
         differences: Tensor,
         lengths: Tensor,
+        texts: Sequence[Sequence[int]],
         outcomes: Sequence[Outcome | None],
     ) -> None:
         target = sample["target"].view(-1)
         wrong = [one.is_wrong for one in outcomes if isinstance(one, Classification)]
-        rows = zip(sample["net_input"]["src_tokens"].tolist(), lengths.tolist(), strict=True)
-        # Padding stands behind
-        texts = [tokens[:length] for tokens, length in rows]
         is_wrong = torch.stack(wrong).any(dim=0)
         choice.update(sample["id"], differences, texts, target, is_wrong)
 

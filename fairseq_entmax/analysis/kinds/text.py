@@ -15,7 +15,6 @@ from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.kinds.base import Kind, trained_options
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary, dictionary_in
-from fairseq_entmax.analysis.maps import LONGEST
 from fairseq_entmax.analysis.tables import TextTables
 from fairseq_entmax.attentions import DECODER_SELF
 
@@ -106,7 +105,7 @@ class Text(Kind):
         return {**sample, "net_input": {**net_input, **begun}, "target": target}
 
     def length_shown(self, lengths: Tensor) -> Tensor:
-        return lengths.clamp(max=LONGEST)
+        return lengths.clamp(max=MAP_TOKENS)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         read, said = task.source_dictionary, task.target_dictionary

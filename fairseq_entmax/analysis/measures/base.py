@@ -225,13 +225,16 @@ class ImportanceMeasure(Measure):
     """What a head matters to the model, as a share of its layer: by passes of their own.
 
     Attributes:
-        sentences: for how many sentences, spread evenly, it is worked out where
+        sentences: for how many sentences, spread evenly, it is worked out at most where
             ``--NAME-sentences`` does not say.
+        precision: the standard error of a head's share that is small enough: with it in all heads
+            there are no more sentences. None for as many sentences as said, whatever the error.
         at_once: how many of them to a batch at most.
     """
 
     is_optional = True
     sentences: ClassVar[int]
+    precision: ClassVar[float | None] = None
     at_once: ClassVar[int] = 1
 
     @property
@@ -248,6 +251,9 @@ class ImportanceMeasure(Measure):
 
     def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
         """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.
+
+        These are summed up, and their standard error is one over such things: let them be
+        sentences, which are chosen independently, and not tokens, which are not.
 
         Args:
             model: in evaluation mode.

@@ -6,6 +6,9 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
 
+# Of a share: what stands in its second digit does not change by more than one
+PRECISION = 0.005
+
 
 class Relevance(ImportanceMeasure):
     """Layer-wise relevance propagation to the top-1 logit: a mean over predictions."""
@@ -17,7 +20,8 @@ class Relevance(ImportanceMeasure):
     )
     source = "Voita et al. 2019, section 4"
     is_main = True
-    sentences = 16
+    sentences = 512
+    precision = PRECISION
 
     def check(self, model: Any) -> None:
         from fairseq_entmax.analysis.importance.relevance import check_rules
@@ -27,7 +31,12 @@ class Relevance(ImportanceMeasure):
     def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
         from fairseq_entmax.analysis.importance.relevance import head_relevance
 
-        return head_relevance(model, sample).shares()
+        relevance = head_relevance(model, sample)
+        return {
+            # A sentence counts with all of its predictions
+            attention: {layer: relevance.by_sentence(heads) for layer, heads in layers.items()}
+            for attention, layers in relevance.shares().items()
+        }
 
 
 class Gradient(ImportanceMeasure):
@@ -40,7 +49,8 @@ class Gradient(ImportanceMeasure):
     )
     source = "Michel et al. 2019"
     is_main = True
-    sentences = 100
+    sentences = 1024
+    precision = PRECISION
     at_once = 16
 
     def check(self, model: Any) -> None:

@@ -6,10 +6,13 @@ and selection, and by vl-convert as PNG, SVG and PDF, without one.
 
 from __future__ import annotations
 
+import itertools
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
+from fairseq_entmax.analysis.report.drawings import PAPER, header, side_by_side
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -25,6 +28,11 @@ Row = dict[str, Any]
 # Altair says that layers of panels may be panels themselves
 Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
+# Pixels: of a panel that may be stretched, and between panels
+_NARROWEST, _BETWEEN = 120, 20
+# Of rows of panels: one that is wider changes places with the columns
+_WIDEST = 950
+
 # Colours of Okabe and Ito for readers who do not see all colours, those first that stand out
 # from white and from a dark page by 3:1; a shape and a dash go with each
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
@@ -35,24 +43,22 @@ DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
 # violet and magenta; no end is lost on white or on black
 _RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
 
-PAPER = {
-    "background": "white",
-    "font": "sans-serif",
-    "view": {"stroke": "#999999"},
-    "axis": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "gridColor": "#e4e4e4",
-    },
-    "header": {"labelFontSize": 13, "titleFontSize": 13},
-    "legend": {
-        "labelFontSize": 12,
-        "titleFontSize": 13,
-        "titleFontWeight": "normal",
-        "labelLimit": 300,
-    },
-}
+
+class Chart(Protocol):
+    """What has a Vega-Lite specification."""
+
+    def to_dict(self) -> dict[str, Any]: ...
+
+
+@dataclass(frozen=True)
+class Described:
+    """A chart whose specification is there already."""
+
+    spec: dict[str, Any]
+
+    def to_dict(self) -> dict[str, Any]:
+        """The specification."""
+        return dict(self.spec)
 
 
 @dataclass(frozen=True)
@@ -69,7 +75,7 @@ class Figure:
     name: str
     title: str
     caption: str
-    chart: alt.TopLevelMixin
+    chart: Chart
 
     def for_page(self) -> dict[str, Any]:
         """The Vega-Lite specification for a page, which brings its own ``config``.
@@ -121,6 +127,18 @@ def head_name(layer: int, head: int) -> str:
 
 def model_names(analysis: Analysis) -> list[str]:
     return [model["name"] for model in analysis["models"]]
+
+
+def model_suffixes(names: Sequence[str]) -> list[tuple[str, str]]:
+    """What a file of one model alone adds to its name, and the model; nothing of a single one."""
+    if len(names) == 1:
+        return []
+    # A model's name may hold what a file's may not
+    parts = (re.sub(r"[^A-Za-z0-9]+", "-", name).strip("-") or "model" for name in names)
+    return [
+        (f"-{place}-{part}", name)
+        for place, (part, name) in enumerate(zip(parts, names, strict=True))
+    ]
 
 
 def ramp(number: int) -> list[str]:
@@ -177,7 +195,7 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
 
 def panel_width(columns: int) -> int:
     """Of one of so many panels side by side."""
-    return min(420, max(120, 660 // columns - 20))
+    return min(420, max(_NARROWEST, 660 // columns - _BETWEEN))
 
 
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
@@ -192,14 +210,24 @@ def wrapped(
     description: str,
     field: str = "attention",
     order: Sequence[str] = ATTENTIONS,
+    size: tuple[int, int] | None = None,
 ) -> alt.FacetChart:
-    """Panels side by side, one for each value of a field; a page may put them below each other."""
+    """Panels side by side, one for each value of a field, in several lines where they are many.
+
+    Args:
+        size: width and height of a panel in pixels; without, panels may be stretched.
+    """
     shown = present(rows, field, order)
-    width = panel_width(len(shown))
-    panels = chart.properties(width=width, height=200)
-    return panels.facet(
-        facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=len(shown)
-    ).properties(description=description, usermeta={"columns": len(shown), "stretches": True})
+    columns = side_by_side(len(shown), (size[0] if size else _NARROWEST) + _BETWEEN)
+    width, height = size or (panel_width(columns), 200)
+    panels = chart.properties(width=width, height=height)
+    made = panels.facet(facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=columns)
+    if len(shown) % columns:
+        # Shared axes would stand below the empty places of the last line, too
+        made = made.resolve_axis(x="independent", y="independent")
+    return made.properties(
+        description=description, usermeta={"columns": columns, "stretches": size is None}
+    )
 
 
 def grid(
@@ -212,24 +240,50 @@ def grid(
 ) -> alt.FacetChart:
     """Panels in rows and columns, each a field with its values in order, those that occur.
 
+    Rows and columns change places where that keeps the panels within a page's width; a single
+    row is broken into lines.
+
     Args:
         size: width and height of a panel in pixels; without, panels may be stretched.
     """
     down, across = present(rows, *row), present(rows, *column)
+    if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
+        if len(down) == 1:
+            return wrapped(chart, rows, description, *column, size or (_NARROWEST, 130))
+        if len(down) < len(across):
+            row, column, down, across = column, row, across, down
     width, height = size or (panel_width(len(across)), 130)
     panels = chart.properties(width=width, height=height)
     return panels.facet(
-        row=alt.Row(f"{row[0]}:N", **_side(down, height)),
+        row=alt.Row(f"{row[0]}:N", **_side(down, height, is_row=True)),
         column=alt.Column(f"{column[0]}:N", **_side(across, width)),
     ).properties(
         description=description, usermeta={"columns": len(across), "stretches": size is None}
     )
 
 
-def _side(values: list[str], length: int) -> dict[str, Any]:
-    """A long name ends in an ellipsis where its panel ends; a tooltip has the whole."""
-    header = alt.Header(labelLimit=max(40, length))
-    return {"title": None, "sort": values, "header": header}
+def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[str]]) -> list[Row]:
+    """The rows of a :func:`grid`, and one of nothing for each panel that has none.
+
+    Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
+    the titles of others.
+
+    Args:
+        rows: what is drawn.
+        nothing: what makes a copy of a row invisible. In a chart of a single layer a height of 0,
+            as rows with invalid values are left out before panels are made.
+        sides: the fields of rows and columns, with their values in order.
+    """
+    fields = [field for field, _ in sides]
+    there = {tuple(row[field] for field in fields) for row in rows}
+    every = itertools.product(*(present(rows, field, order) for field, order in sides))
+    missing = [places for places in every if places not in there]
+    return rows + [{**rows[0], **nothing, **dict(zip(fields, p, strict=True))} for p in missing]
+
+
+def _side(values: list[str], length: int, is_row: bool = False) -> dict[str, Any]:
+    """A name that is longer than its panel is broken into lines."""
+    return {"title": None, "sort": values, "header": alt.Header(**header(values, length, is_row))}
 
 
 def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:

@@ -29,6 +29,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="of the figures' files, some of png,svg,pdf (default: all)",
     )
     parser.add_argument(
+        "--figure-names",
+        metavar="NAMES",
+        help="which figures to write, separated by commas, with * as in names of files: such as "
+        "grid_density,map_3_cross_1_0 or 'map_*' (default: the page's figures, a grid for each "
+        "main measure, and of the first sentence the map of each attention's most confident head)",
+    )
+    parser.add_argument(
+        "--heads-table",
+        metavar="FILE",
+        nargs="+",
+        action="extend",
+        default=[],
+        help="write the table of heads there, too, as CSV and as LaTeX: names that end in .csv "
+        "or .tex",
+    )
+    parser.add_argument(
         "--pruning", metavar="FILE", help="the pruning.tsv of a recipe, for BLEU against heads"
     )
     parser.add_argument(
@@ -37,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         nargs="+",
         action="extend",
         default=[],
-        help="the ablation.json of models of the analysis, for what each head is worth",
+        help="the ablation.json of models of the analysis, for what each head is worth, and for "
+        "whether relevance, gradient and confidence say so",
     )
     parser.add_argument(
         "--measure", metavar="NAME", help="what the overview shows first, such as density"
@@ -69,29 +86,45 @@ def run(options: argparse.Namespace) -> None:
         FileNotFoundError: there is no such analysis or pruning results, or no folder for the
             output.
         FileExistsError: the output exists, or a figure's file.
-        ValueError: the file is no analysis of this version, or an option's value is unknown.
+        ValueError: the file is no analysis of this version, an option's value is unknown, or
+            two files to write are one.
         OSError: a file cannot be written.
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
-    if options.formats is not None and options.figures is None:
-        raise ValueError("--formats needs --figures DIR, the folder for the figures' files")
+    for option in ("formats", "figure_names"):
+        if getattr(options, option) is not None and options.figures is None:
+            name = option.replace("_", "-")
+            raise ValueError(f"--{name} needs --figures DIR, the folder for the figures' files")
     output = check_target(options.output, "--output", options.overwrite)
+    _check_tables(options.heads_table)
+    tables = [
+        check_target(path, "--heads-table", options.overwrite) for path in options.heads_table
+    ]
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
     inputs |= {f"the ablation {path}": path for path in options.ablation}
-    refuse_inputs([output], inputs)
+    refuse_inputs([output, *tables], inputs)
+    refuse_inputs(tables, {"the report itself": options.output})
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
-    from fairseq_entmax.analysis.report.payload import measures_of
 
     analysis = document.read(options.analysis)
-    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
+    from fairseq_entmax.analysis.report.catalogue import chosen
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
-    from fairseq_entmax.analysis.report.figures import figures, read_ablations, read_pruning
+    from fairseq_entmax.analysis.report.figures import (
+        drawables,
+        figures,
+        read_ablations,
+        read_pruning,
+    )
+    from fairseq_entmax.analysis.report.heads_table import heads_csv, heads_latex
     from fairseq_entmax.analysis.report.page import render_page
+    from fairseq_entmax.analysis.report.payload import ablation_measures, measures_of
 
+    ablations = read_ablations(options.ablation, analysis)
+    known = [*measures_of(analysis), *ablation_measures(ablations)]
+    _check_measure(options.measure, [measure.name for measure in known])
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    ablations = read_ablations(options.ablation, analysis)
     shown = figures(analysis, pruning, ablations)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
@@ -100,12 +133,19 @@ def run(options: argparse.Namespace) -> None:
         )
     files = {}
     if options.figures is not None:
-        files = figure_files(shown, options.figures, formats, options.overwrite)
-        refuse_inputs(files, {**inputs, "the report itself": options.output})
-    page = render_page(analysis, shown, options.measure)
-    write_together({**drawn(files), output: page.encode("utf-8")})
+        wanted = chosen(drawables(analysis, shown, ablations), options.figure_names)
+        files = figure_files(wanted, options.figures, formats, options.overwrite)
+        others = {f"the table {path}": path for path in options.heads_table}
+        refuse_inputs(files, {**inputs, **others, "the report itself": options.output})
+    page = render_page(analysis, shown, options.measure, ablations)
+    write = {".csv": heads_csv, ".tex": heads_latex}
+    texts = {table: write[table.suffix](analysis, ablations) for table in tables} | {output: page}
+    write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})
     if files:
-        print(f"{options.figures}: {len(shown)} figures as {', '.join(formats)}")
+        number = len(files) // len(formats)
+        print(f"{options.figures}: {number} figure{'s' * (number != 1)} as {', '.join(formats)}")
+    for table in options.heads_table:
+        print(f"{table}: a row for each of {_heads(analysis)} heads")
     print(_summary(output, analysis))
 
 
@@ -119,6 +159,17 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     return formats
 
 
+def _check_tables(paths: Sequence[str]) -> None:
+    seen = set()
+    for path in paths:
+        target = Path(path).resolve()
+        if path and target.suffix not in (".csv", ".tex"):
+            raise ValueError(f"--heads-table got '{path}': give a name that ends in .csv or .tex")
+        if target in seen:
+            raise ValueError(f"--heads-table got '{path}' twice: give each file once")
+        seen.add(target)
+
+
 def _check_measure(name: str | None, known: list[str]) -> None:
     if name is not None and name not in known:
         # Of families such as weight@-4 to weight@4 one is enough to show the form
@@ -129,7 +180,10 @@ def _check_measure(name: str | None, known: list[str]) -> None:
 
 def _summary(output: Path, analysis: dict[str, Any]) -> str:
     models = analysis["models"]
-    heads = sum(len(layer["heads"]) for model in models for layer in model["attentions"])
-    counts = {"model": len(models), "head": heads, "sentence": len(analysis["maps"])}
+    counts = {"model": len(models), "head": _heads(analysis), "sentence": len(analysis["maps"])}
     words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
     return f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser"
+
+
+def _heads(analysis: dict[str, Any]) -> int:
+    return sum(len(one["heads"]) for model in analysis["models"] for one in model["attentions"])

@@ -8,7 +8,7 @@ from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.report.charts import Figure
+from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.files.targets import check_target
 
 try:
@@ -30,11 +30,11 @@ FORMATS = tuple(_DRAW)
 
 
 def figure_files(
-    figures: Sequence[Figure],
+    figures: Sequence[Drawable],
     directory: str | os.PathLike[str],
     formats: Sequence[str],
     overwrite: bool,
-) -> dict[Path, tuple[Figure, str]]:
+) -> dict[Path, tuple[Drawable, str]]:
     """The files of figures, ``NAME.FORMAT``, checked before anything is drawn.
 
     Returns:
@@ -64,6 +64,13 @@ def figure_files(
     }
 
 
-def drawn(files: Dictionary[Path, tuple[Figure, str]]) -> dict[Path, bytes]:
+def drawn(files: Dictionary[Path, tuple[Drawable, str]]) -> dict[Path, bytes]:
     """What goes into each file."""
-    return {file: _DRAW[name](figure.for_paper()) for file, (figure, name) in files.items()}
+    contents = {}
+    specs: dict[str, dict[str, Any]] = {}
+    for file, (figure, name) in files.items():
+        if figure.name not in specs:
+            # The files of a figure follow each other: one specification at a time
+            specs = {figure.name: figure.draw().for_paper()}
+        contents[file] = _DRAW[name](specs[figure.name])
+    return contents

@@ -8,12 +8,15 @@ from typing import Any
 from fairseq_entmax.analysis.report import (
     figures_activations,
     figures_density,
+    figures_grids,
     figures_heads,
+    figures_maps,
     figures_segments,
     figures_values,
 )
 from fairseq_entmax.analysis.report.ablation_table import Ablation
 from fairseq_entmax.analysis.report.ablation_table import read_ablations as read_ablations
+from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
 from fairseq_entmax.analysis.report.pruning_table import read_pruning as read_pruning
@@ -49,3 +52,20 @@ def figures(
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
     drawn += figures_activations.ablation_matrices(analysis, ablations)
     return drawn + (bleu_by_heads(pruning) if pruning else [])
+
+
+def drawables(
+    analysis: Analysis, shown: Sequence[Figure], ablations: Sequence[Ablation] = ()
+) -> list[Drawable]:
+    """What can be written as files: the figures of the page, overview grids and attention maps.
+
+    Args:
+        analysis: a document as ``analysis.json`` holds it.
+        shown: the figures of the page.
+        ablations: of :func:`read_ablations`, for grids of what each head is worth.
+    """
+    return [
+        *map(Drawable.of, shown),
+        *figures_grids.grids(analysis, ablations),
+        *figures_maps.maps(analysis),
+    ]

@@ -44,6 +44,9 @@ def density_distribution(analysis: Analysis) -> list[Figure]:
     ]
     if not rows:
         return []
+    rows = charts.completed(
+        rows, {"share": 0, "count": 0}, ("attention", ATTENTIONS), ("model", names)
+    )
     caption = (
         "Share of attendable tokens with a weight above zero, over all heads and sentences "
         f"(after Correia et al. 2019, figure 4).{_of_softmax(analysis, names)}"
@@ -88,6 +91,7 @@ def density_by_layer(analysis: Analysis) -> list[Figure]:
     ]
     if not rows:
         return []
+    rows = charts.completed(rows, {"density": None}, ("attention", ATTENTIONS), ("model", names))
     caption = (
         "Mean density of the heads of each layer, sorted; a line joins the heads of the same "
         f"rank (after Correia et al. 2019, figure 5).{_of_softmax(analysis, names)}"

@@ -12,6 +12,7 @@ from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import LONGEST, decoded
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Panel, Row, alt
+from fairseq_entmax.analysis.report.drawings import printed
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 
 CELL = 16  # pixels
@@ -84,14 +85,12 @@ def _figure(attention: str, entry: Row, heads: dict[str, HeadMap], analysis: Ana
         for name, head in heads.items()
         for row in _segments(head, queries, keys)
     ]
-    panels = charts.grid(
-        _chart(rows, queries, keys),
-        rows,
-        caption,
-        ("model", charts.model_names(analysis)),
-        ("attention", [attention]),
-        (CELL * len(keys), CELL * len(queries)),
-    )
+    names = charts.model_names(analysis)
+    size = (CELL * len(keys), CELL * len(queries))
+    chart = _chart(rows, queries, keys)
+    panels = charts.wrapped(chart, rows, caption, "model", names, size)
+    # Shared axes would stand above the titles
+    panels = panels.resolve_axis(x="independent", y="independent")
     return Figure(f"attention_segments-{attention}", f"Segments: {attention}", caption, panels)
 
 
@@ -164,7 +163,7 @@ def _chart(rows: list[Row], queries: list[str], keys: list[str]) -> Panel:
 
 def _tokens(tokens: list[str], is_falling: bool = False, **axis: Any) -> dict[str, Any]:
     """An axis with a token in the middle of each unit."""
-    names = json.dumps(tokens)
+    names = json.dumps([printed(token) for token in tokens])
     labels = alt.Axis(
         values=[place + 0.5 for place in range(len(tokens))],
         labelExpr=f"{names}[floor(datum.value)]",

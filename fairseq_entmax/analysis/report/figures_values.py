@@ -5,7 +5,6 @@ After Correia et al. 2019, figures 2 and 3.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from typing import Any
 
@@ -40,9 +39,7 @@ def trajectories(analysis: Analysis) -> list[Figure]:
             )
             file, title = f"{name}_trajectories", f"{number.title} while training"
             if len(models) > 1:
-                # A model's name may hold what a file's may not
-                part = re.sub(r"[^A-Za-z0-9]+", "-", model["name"]).strip("-")
-                file += f"-{place}-{part or 'model'}"
+                file += charts.model_suffixes([one["name"] for one in models])[place][0]
                 title += f": {model['name']}"
             figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
     return figures
@@ -115,8 +112,8 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
-    # A line is too thin to point at
-    targets = base.mark_line(strokeWidth=9, opacity=0.001).encode(
+    # A line is too thin to point at. Clipped: what hangs over a panel moves its title
+    targets = base.mark_line(strokeWidth=9, opacity=0.001, clip=True).encode(
         tooltip=[
             alt.Tooltip("attention:N"),
             alt.Tooltip("name:N", title="head"),
@@ -197,6 +194,7 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         "(after Correia et al. 2019, figure 3)."
     )
     names = charts.model_names(analysis)
+    rows = charts.completed(rows, {"heads": 0}, ("model", names), ("attention", ATTENTIONS))
     chart = charts.binned_bars(
         rows,
         number.title,

@@ -12,6 +12,9 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
+from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.drawings import for_page
+from fairseq_entmax.analysis.report.heads_table import LATEX
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
@@ -22,6 +25,7 @@ SCRIPTS = (
     "elements.js",
     "selection.js",
     "summary.js",
+    "evidence.js",
     "classes.js",
     "grid.js",
     "details.js",
@@ -35,13 +39,22 @@ SCRIPTS = (
     "maps.js",
     "numbers.js",
     "figures.js",
+    "saving.js",
+    "drawings.js",
+    "tables.js",
+    "pdf_text.js",
+    "pdf.js",
     "printing.js",
+    "own.js",
     "main.js",
 )
 
 
 def render_page(
-    analysis: dict[str, Any], figures: Sequence[Any] = (), measure: str | None = None
+    analysis: dict[str, Any],
+    figures: Sequence[Any] = (),
+    measure: str | None = None,
+    ablations: Sequence[Ablation] = (),
 ) -> str:
     """The whole page: text, style, script, data and the library that draws the figures.
 
@@ -55,6 +68,7 @@ def render_page(
         measure: what the overview shows first, one of
             :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
             tells heads apart.
+        ablations: of models of the analysis, what they lose without each head.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.
@@ -63,14 +77,16 @@ def render_page(
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
     languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]
-    what = " ".join(["-".join(languages)] * bool(languages) + [data["subset"]])
+    subset = "sentences of one's own" if data.get("own") else data["subset"]
+    what = " ".join(["-".join(languages)] * bool(languages) + [subset])
     script = "\n".join(_template(name) for name in SCRIPTS)
     parts = {
         "hashes": " ".join(_hash(text) for text in (script, library)),
         "title": html.escape(f"Attention heads of {names} on {what}"),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
-        "data": _json(page_data(analysis, figures, measure)),
+        "data": _json(page_data(analysis, figures, measure, ablations)),
+        "drawings": _json({**for_page(analysis), "latex": LATEX}),
         "weights": "\n".join(
             f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])

@@ -14,14 +14,24 @@ from fairseq_entmax.analysis.document import rounded
 from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.measures.base import Number, declared
-from fairseq_entmax.analysis.report.roles import COPY_HEAD, roles
+from fairseq_entmax.analysis.report import agreement, notes
+from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.analysis.summary import search_text
 from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.head_names import Head
 
 # Significant, of every number in the page: it rounds once more, and not the same way twice
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
+# Of scores of ablate; any other has its own name
+_TITLES = {
+    "bleu": "BLEU",
+    "rouge1": "ROUGE-1",
+    "rouge2": "ROUGE-2",
+    "rougeL": "ROUGE-L",
+}
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
 
@@ -49,8 +59,30 @@ def _values(analysis: dict[str, Any], number: Number) -> set[float]:
     return values - {None}
 
 
+def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
+    """What there is to show of heads by what a model loses without them, a number for each score."""
+    scores = dict.fromkeys(score for ablation in ablations for score in ablation.scores)
+    return [
+        Number(
+            f"ablation-{score}",
+            f"Δ {_TITLES.get(score, score)} without it",
+            f"the change of the {_TITLES.get(score, score)} where the head alone is removed "
+            f"(fairseq-entmax ablate), {'above' if score == agreement.LOSS else 'below'} 0 where "
+            f"the model is worse without",
+            ("ablation", score),
+            is_main=True,
+            largest=None,
+            least=None,
+        )
+        for score in scores
+    ]
+
+
 def page_data(
-    analysis: dict[str, Any], figures: Sequence[Any], measure: str | None
+    analysis: dict[str, Any],
+    figures: Sequence[Any],
+    measure: str | None,
+    ablations: Sequence[Ablation] = (),
 ) -> dict[str, Any]:
     """The JSON that the page's script reads; the maps' weights stand beside it.
 
@@ -58,8 +90,13 @@ def page_data(
         analysis: a valid analysis.
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``.
         measure: the name of the one shown first; None takes the first that tells heads apart.
+        ablations: of models of the analysis.
     """
-    measures = measures_of(analysis)
+    own = measures_of(analysis)
+    ablated = ablation_measures(ablations)
+    measures = [*own, *ablated]
+    removed = {one.model: one for one in ablations}
+    found = agreement.correlations(analysis, ablations)
     return {
         "data": analysis["data"],
         "search": search_text(analysis["search"]) if "search" in analysis else None,
@@ -94,7 +131,11 @@ def page_data(
                 "layer": layer["layer"],
                 "mapping": layer["mapping"],
                 "diversity": rounded(layer["diversity"], DIGITS),
-                "heads": [_head(head, layer, analysis, measures) for head in layer["heads"]],
+                "heads": [
+                    _head(head, layer, analysis, own)
+                    | {"ablation": _removed(removed.get(model["name"]), layer, head, ablated)}
+                    for head in layer["heads"]
+                ],
             }
             for number, model in enumerate(analysis["models"])
             for layer in model["attentions"]
@@ -109,6 +150,27 @@ def page_data(
             for figure in figures
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
+        "chosen": notes.chosen_text(analysis),
+        "roleWords": explanations(analysis["settings"]),
+        "importance": rounded(notes.importance_rows(analysis), DIGITS),
+        "courses": rounded(notes.courses(analysis), DIGITS),
+        "agreement": rounded([one._asdict() for one in found], DIGITS),
+        "agreementWords": agreement.in_words(found),
+    }
+
+
+def _removed(
+    ablation: Ablation | None,
+    layer: dict[str, Any],
+    head: dict[str, Any],
+    measures: Sequence[Number],
+) -> dict[str, float | None]:
+    """By score, how it changes without a head; None of those that were not removed."""
+    place = Head(layer["attention"], layer["layer"], head["head"])
+    scores = ablation.scores if ablation else {}
+    found = {one.place[1]: scores.get(one.place[1], {}).get(place) for one in measures}
+    return {
+        name: None if own is None else rounded(own["change"], DIGITS) for name, own in found.items()
     }
 
 
@@ -125,6 +187,7 @@ def _head(
             for measure in measures
             if not (measure.group and measure.place[0] in TABLES)
         },
+        "errors": rounded(head.get("standard_errors", {}), DIGITS),
         "copies": copies(head, layer),
         "roles": [COPY_HEAD] * copies(head, layer)
         + roles(head, analysis, layer["attention"], layer.get("copy_chance")),

@@ -1,19 +1,19 @@
-"""Attention in C: scores, alpha-entmax and the weighted sum in one pass, and its gradients.
+"""Attention in C: scores, the mapping and the weighted sum in one pass, and its gradients.
 
-Scores never reach memory; the probabilities do where a backward pass will need them. The C code is
-``attention.h``, compiled together with the rest by :mod:`fairseq_entmax.kernels.native.library`.
+Scores never reach memory. What a backward pass needs does: with structure the probabilities, by
+``attention.h``; without it those of the support (:mod:`fairseq_entmax.kernels.native.attention_rows`).
+The C code is compiled together with the rest by :mod:`fairseq_entmax.kernels.native.library`.
 """
 
 from __future__ import annotations
 
 import ctypes
 from collections.abc import Sequence
-from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives, torch_structured
+from fairseq_entmax.kernels.attention import Backend, Given, function_of
 from fairseq_entmax.kernels.inputs import (
     ScoreSettings,
     attention_by,
@@ -21,51 +21,18 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     positions_first,
 )
-from fairseq_entmax.kernels.native import attention_rows, library, rows, structured
+from fairseq_entmax.kernels.native import attention_rows, library, structured
+from fairseq_entmax.kernels.native.arguments import (
+    TAKEN,
+    Gradients,
+    Matrices,
+    Shape,
+    of_heads,
+    summed,
+    takes,
+)
+from fairseq_entmax.kernels.operators import as_arguments, is_plain
 from fairseq_entmax.kernels.structure import TV
-
-# For which queries the kernel is, as an error says it
-TAKEN = "in float32 on a CPU"
-
-
-class _Matrices(ctypes.Structure):
-    """As in attention.h: a matrix for each sentence and head."""
-
-    _fields_ = (
-        ("data", ctypes.c_void_p),
-        ("sentence", ctypes.c_long),
-        ("head", ctypes.c_long),
-        ("row", ctypes.c_long),
-    )
-
-    @classmethod
-    def of(cls, tensor: Tensor) -> _Matrices:
-        return cls(tensor.data_ptr(), *tensor.stride()[:3])
-
-
-class _Shape(ctypes.Structure):
-    _fields_ = (
-        *((name, ctypes.c_long) for name in ("sentences", "heads", "queries", "keys", "size")),
-        ("scale", ctypes.c_float),
-        *((name, ctypes.c_void_p) for name in ("epsilon", "padding", "mask")),
-        ("kind", ctypes.c_long),
-        ("strength", ctypes.c_void_p),
-        ("causal", ctypes.c_long),
-    )
-
-
-class _Gradients(ctypes.Structure):
-    _fields_ = (
-        *((name, _Matrices) for name in ("query", "key", "value", "grad")),
-        *((name, _Matrices) for name in ("for_query", "for_key", "for_value")),
-        ("for_alpha", ctypes.c_void_p),
-        ("for_strength", ctypes.c_void_p),
-    )
-
-
-def takes(query: Tensor) -> bool:
-    """Whether the kernel is for such queries: float32 on a CPU."""
-    return rows.takes(query) and query.dtype == torch.float32
 
 
 def _as_read(options: ScoreSettings, query: Tensor, key: Tensor) -> ScoreSettings:
@@ -88,163 +55,127 @@ def _blocks(queries: int) -> int:
     return -(-queries // library.lanes())
 
 
-def _shape(
-    query: Tensor,
-    key: Tensor,
-    epsilon: Tensor,
-    options: ScoreSettings,
-    kind: str | None,
-    strength: Tensor | None,
-) -> _Shape:
-    padding, mask, _, scale = options
-    return _Shape(
-        *(*query.shape[:3], key.size(2), query.size(3), scale),
-        *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
-        *(0 if kind is None else structured.NUMBERS[kind], library.address(strength)),
-    )
-
-
 def _threads(query: Tensor, key: Tensor) -> int:
     numbers = query.size(0) * query.size(1) * query.size(2) * key.size(2)
     return library.threads_for(numbers, query.size(0) * query.size(1))
 
 
-def _of_heads(parameter: float | Tensor | None, heads: int) -> Tensor | None:
-    """A number for each head, as the library reads them."""
-    if parameter is None:
-        return None
-    return torch.as_tensor(parameter, dtype=torch.float32).expand(heads).contiguous()
-
-
-def _summed(each: Tensor | None, like: Tensor | None) -> Tensor | None:
-    """Numbers of sentences and heads, summed to a parameter."""
-    if each is None or like is None:
-        return None
-    return each.sum(0).sum_to_size(like.shape).to(like.dtype)
-
-
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        epsilon: float | Tensor,
-        options: ScoreSettings,
-        kind: str | None = None,
-        strength: float | Tensor | None = None,
-    ) -> Tensor:
-        options = _as_read(options, query, key)
-        batch, heads, queries, _ = query.shape
-        row_epsilon, row_strength = _of_heads(epsilon, heads), _of_heads(strength, heads)
-        assert row_epsilon is not None
-        output = positions_first(query)
-        probs = None
-        if any(ctx.needs_input_grad):
-            sizes = (batch, heads, _blocks(queries), key.size(2), library.lanes())
-            probs = query.new_empty(sizes)
-        if output.numel():
-            shape = _shape(query, key, row_epsilon, options, kind, row_strength)
-            library.check(
-                library.library().entmax_structured_attention_forward(
-                    ctypes.byref(shape),
-                    *(ctypes.byref(_Matrices.of(t)) for t in (query, key, value, output)),
-                    library.address(probs),
-                    _threads(query, key),
-                )
-            )
-        parameters = [p if isinstance(p, Tensor) else None for p in (epsilon, strength)]
-        # TV's strength alone has a gradient that the probabilities do not tell
-        masks: tuple[Tensor | None, ...] = (None, None)
-        if kind == TV:
-            masks = options[:2]
-        of_rows = (row_epsilon, row_strength, probs)
-        ctx.save_for_backward(query, key, value, *parameters, *of_rows, *masks)
-        ctx.numbers = [None if isinstance(p, Tensor) else p for p in (epsilon, strength)]
-        ctx.kind, ctx.scale = kind, options.scale
-        return output
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, strength, row_epsilon, row_strength, probs, *masks = (
-            ctx.saved_tensors
+def _forward(given: Given, keeps: bool) -> tuple[Tensor, Tensor | None, None]:
+    query, key, value = (dense_rows(tensor) for tensor in given[:3])
+    output = positions_first(query)
+    if not given.kind:
+        kept = attention_rows.forward(
+            (query, key, value), given.parameters[0], given.settings, output, keeps
         )
-        if derivatives.are_wanted(grad):
-            return _differentiable(ctx, grad)
-        # Hooks on what is saved may give it back in other places
-        query, key, value = dense_rows(query), dense_rows(key), dense_rows(value)
-        probs = probs.contiguous()
-        grad = dense_rows(grad)  # held until the library has read it
-        tensors = [positions_first(query), positions_first(key), positions_first(value)]
-        for_epsilon, for_strength = (
-            torch.zeros(query.shape[:2], dtype=torch.float64) if is_wanted else None
-            for is_wanted in (*ctx.needs_input_grad, False, False)[3:7:3]
-        )
-        if query.numel() and key.numel():
-            gradients = _Gradients(
-                *(_Matrices.of(tensor) for tensor in (query, key, value, grad, *tensors)),
-                *(library.address(for_epsilon), library.address(for_strength)),
+        return output, None if kept is None else attention_rows.dense(kept, query, key), None
+    _, epsilon, strength = _rows_of(given)
+    probs = query.new_empty(_probs_size(given)) if keeps else None
+    if output.numel():
+        options = _as_read(given.settings, query, key)
+        number = structured.NUMBERS[given.kind]
+        shape = Shape.of(query, key, epsilon, options, number, strength)
+        library.check(
+            library.library().entmax_structured_attention_forward(
+                ctypes.byref(shape),
+                *(ctypes.byref(Matrices.of(t)) for t in (query, key, value, output)),
+                library.address(probs),
+                _threads(query, key),
             )
-            padding, mask = (None if mask is None else mask.contiguous() for mask in masks)
-            options = ScoreSettings(padding, mask, False, ctx.scale)
-            shape = _shape(query, key, row_epsilon, options, ctx.kind, row_strength)
-            library.check(
-                library.library().entmax_structured_attention_backward(
-                    ctypes.byref(shape),
-                    ctypes.byref(gradients),
-                    library.address(probs),
-                    _threads(query, key),
-                )
-            )
-        else:
-            tensors = [tensor.zero_() for tensor in tensors]
-        parameters = _summed(for_epsilon, epsilon), None, None, _summed(for_strength, strength)
-        return *tensors, *parameters
-
-
-def _differentiable(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-    """The gradients in operations that autograd follows."""
-    query, key, value, epsilon, strength, _, _, probs, *masks = ctx.saved_tensors
-    # From (batch, heads, blocks, keys, lanes)
-    rows = probs.transpose(-1, -2).flatten(2, 3)[:, :, : query.size(2)]
-    epsilon = ctx.numbers[0] if epsilon is None else epsilon
-    inputs, kind = (query, key, value), ctx.kind
-    if kind is None:
-        found = derivatives.attention_gradients(inputs, [epsilon], rows, grad, ctx.scale)
-        return *found, None, None, None
-    masked = _masked(masks, query)
-    masked = None if masked is None else masked.expand(rows.shape)
-
-    def of_rows(
-        probs: Tensor, parameters: Sequence[float | Tensor], grad: Tensor, wanted: Sequence[bool]
-    ) -> tuple[Tensor | None, ...]:
-        epsilon, strength = parameters
-        for_scores, for_epsilon, for_strength = wanted
-        return torch_structured.gradients(
-            probs, kind, epsilon, strength, masked, grad, (for_scores, for_epsilon, for_strength)
         )
+    return output, probs, None
 
-    parameters = [epsilon, ctx.numbers[1] if strength is None else strength]
-    *others, for_strength = derivatives.attention_gradients(
-        inputs, parameters, rows, grad, ctx.scale, of_rows
+
+def _rows_of(given: Given) -> tuple[str | None, Tensor, Tensor | None]:
+    """The kind, and epsilon and strength of each head."""
+    heads, (epsilon, strength) = given.query.size(1), given.parameters
+    row_epsilon = of_heads(epsilon, heads)
+    assert row_epsilon is not None
+    return given.kind or None, row_epsilon, of_heads(strength, heads) if given.kind else None
+
+
+def _probs_size(given: Given) -> tuple[int, ...]:
+    """Of the probabilities as they are kept: ``(batch, heads, blocks, keys, lanes)``.
+
+    Without structure ``(batch, heads, queries, keys)``.
+    """
+    batch, heads, queries, _ = given.query.shape
+    if not given.kind:
+        return batch, heads, queries, given.key.size(2)
+    return batch, heads, _blocks(queries), given.key.size(2), library.lanes()
+
+
+def _backward(
+    given: Given,
+    output: None,
+    probs: Tensor,
+    nothing: None,
+    grad: Tensor,
+    wanted: Sequence[bool],
+) -> tuple[Tensor | None, ...]:
+    # Hooks on what is saved may give it back in other places
+    query, key, value, grad = (dense_rows(tensor) for tensor in (*given[:3], grad))
+    if not given.kind:
+        kept = attention_rows.support(probs)
+        inputs = (query, key, value)
+        return *attention_rows.backward(
+            inputs, given.parameters[0], given.scale, kept, grad, wanted[3]
+        ), None
+    probs = probs.contiguous()
+    grads = [positions_first(query), positions_first(key), positions_first(value)]
+    for_epsilon, for_strength = (
+        torch.zeros(query.shape[:2], dtype=torch.float64) if is_wanted else None
+        for is_wanted in wanted[3:]
     )
-    return *others, None, None, for_strength
+    if query.numel() and key.numel():
+        gradients = Gradients.of((query, key, value, grad), grads, for_epsilon, for_strength)
+        kind, epsilon, strength = _rows_of(given)
+        options = ScoreSettings(scale=given.scale)
+        if kind == TV:  # the gradient of its strength is not told by the probabilities alone
+            options = _as_read(given.settings, query, key)
+        number = structured.NUMBERS[given.kind]
+        shape = Shape.of(query, key, epsilon, options, number, strength)
+        library.check(
+            library.library().entmax_structured_attention_backward(
+                ctypes.byref(shape),
+                ctypes.byref(gradients),
+                library.address(probs),
+                _threads(query, key),
+            )
+        )
+    else:
+        grads = [tensor.zero_() for tensor in grads]
+    return *grads, summed(for_epsilon, given.epsilon), summed(for_strength, given.strength)
 
 
-def _masked(masks: list[Tensor | None], query: Tensor) -> Tensor | None:
-    """Which keys are left out, ``(batch, 1, queries, keys)`` or broadcast to it, as of `_as_read`."""
-    padding, mask = masks
-    masked = None
-    if padding is not None:
-        masked = padding[:, None, None]
-    if mask is not None:
-        hidden = mask[:, : query.size(2)].t() == -torch.inf
-        masked = hidden if masked is None else masked | hidden
-    return masked
+def _probs(given: Given, output: None, probs: Tensor, nothing: None) -> Tensor:
+    if not given.kind:
+        return probs
+    return probs.transpose(-1, -2).flatten(2, 3)[:, :, : given.query.size(2)].contiguous()
 
 
-attention = attention_rows.attention
+_ATTENTION = function_of(
+    Backend(
+        "native",
+        _forward,
+        _backward,
+        lambda given: (given.query.new_empty(_probs_size(given)), None),
+        _probs,
+        needs_output=False,
+    )
+)
+
+
+def _of_epsilon(
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
+) -> Tensor:
+    # The operator has room for probabilities of all keys, not for a support whose size is found
+    given = epsilon if isinstance(epsilon, Tensor) else None
+    if is_plain(query, key, value, given, *options[:2]):
+        return attention_rows.attend(query, key, value, epsilon, options)
+    return _ATTENTION(query, key, value, *as_arguments(epsilon), None, 0.0, *options, "")
+
+
+attention = attention_by(_of_epsilon, takes, TAKEN)
 
 
 def structured_attention(
@@ -278,9 +209,11 @@ def structured_attention(
     """
     check_of_heads(strength, "strength", query.size(1))
 
-    def apply(*inputs: Any) -> Tensor:
-        output: Tensor = _Attention.apply(*inputs, kind, strength)
-        return output
+    def apply(
+        query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
+    ) -> Tensor:
+        parameters = (*as_arguments(epsilon), *as_arguments(strength))
+        return _ATTENTION(query, key, value, *parameters, *options, kind)
 
     attend = attention_by(apply, takes, TAKEN)
     return attend(query, key, value, epsilon, key_padding_mask, attn_mask, causal, scale)

@@ -8,23 +8,23 @@ on that. The C code is ``attention_rows.h``.
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.inputs import ScoreSettings, attention_by, dense_rows, positions_first
+from fairseq_entmax.kernels.attention_derivatives import attention_gradients
+from fairseq_entmax.kernels.inputs import ScoreSettings, dense_rows, positions_first
 from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native.arguments import (
-    TAKEN,
     Gradients,
     Matrices,
     Shape,
     of_heads,
     summed,
-    takes,
 )
+from fairseq_entmax.kernels.operators import is_plain
 
 
 def _as_read(options: ScoreSettings) -> ScoreSettings:
@@ -43,6 +43,20 @@ def _blocks(query: Tensor) -> int:
     return -(-query.size(2) // library.lanes())
 
 
+class Support(NamedTuple):
+    """The keys that each query gives a probability, which rise, and these.
+
+    Attributes:
+        starts: ``(batch * heads * queries up to a multiple of the lanes + 1,)``, int64: where each
+            query's begin, and where the last one's end.
+        keys, probs: ``(number,)``, int32 and float32.
+    """
+
+    starts: Tensor
+    keys: Tensor
+    probs: Tensor
+
+
 class _Kept:
     """What the forward pass keeps for the backward pass, before it is known how much that is."""
 
@@ -52,7 +66,7 @@ class _Kept:
         self.starts = torch.zeros(self._blocks * library.lanes() + 1, dtype=torch.int64)
         self.address = ctypes.addressof(self._pointers)
 
-    def take(self) -> tuple[Tensor, Tensor, Tensor]:
+    def take(self) -> Support:
         """Where each query starts, the keys and the probabilities; what the library has is freed."""
         try:
             total = int(self.starts[-1])
@@ -64,10 +78,78 @@ class _Kept:
         library.library().entmax_attention_take(
             self.address, self.starts.data_ptr(), self._blocks, keys.data_ptr(), probs.data_ptr()
         )
-        return self.starts, keys, probs
+        return Support(self.starts, keys, probs)
 
     def drop(self) -> None:
         library.library().entmax_attention_take(self.address, None, self._blocks, None, None)
+
+
+def forward(
+    inputs: Sequence[Tensor],
+    epsilon: float | Tensor,
+    options: ScoreSettings,
+    output: Tensor,
+    keeps: bool,
+) -> Support | None:
+    """Write the output; the support, if it is to be kept.
+
+    Args:
+        inputs: query, key and value, ``(batch, heads, positions, head_dim)``, with dense rows.
+        epsilon: a number, or a tensor of one or for each head.
+        options: the masks and the scale.
+        output: as the query, with dense rows.
+        keeps: whether a backward pass will follow.
+    """
+    query, key, value = inputs
+    row_epsilon = of_heads(epsilon, query.size(1))
+    assert row_epsilon is not None
+    kept = _Kept(query) if keeps else None
+    if output.numel():
+        read = _as_read(options)
+        shape = Shape.of(query, key, row_epsilon, read)
+        failed = library.library().entmax_attention_forward(
+            ctypes.byref(shape),
+            *(ctypes.byref(Matrices.of(tensor)) for tensor in (query, key, value, output)),
+            None if kept is None else kept.starts.data_ptr(),
+            None if kept is None else kept.address,
+            _threads(query, key),
+        )
+        if failed and kept is not None:
+            kept.drop()
+        library.check(failed)
+    return None if kept is None else kept.take()
+
+
+def backward(
+    inputs: Sequence[Tensor],
+    epsilon: float | Tensor,
+    scale: float,
+    support: Support,
+    grad: Tensor,
+    for_epsilon: bool,
+) -> tuple[Tensor | None, ...]:
+    """The gradients of query, key, value and epsilon; that of epsilon only if it is wanted."""
+    query, key, value = inputs
+    row_epsilon = of_heads(epsilon, query.size(1))
+    assert row_epsilon is not None
+    grads = [positions_first(tensor) for tensor in inputs]
+    of_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64) if for_epsilon else None
+    if query.numel() and key.numel():
+        gradients = Gradients.of((query, key, value, grad), grads, of_epsilon)
+        shape = Shape.of(query, key, row_epsilon, ScoreSettings(scale=scale))
+        starts, keys, probs = (tensor.contiguous() for tensor in support)
+        for_scores = torch.empty_like(probs)
+        library.check(
+            library.library().entmax_attention_backward(
+                ctypes.byref(shape),
+                ctypes.byref(gradients),
+                *(tensor.data_ptr() for tensor in (starts, keys, probs, for_scores)),
+                _threads(query, key),
+            )
+        )
+    else:
+        grads = [tensor.zero_() for tensor in grads]
+    return *grads, summed(of_epsilon, epsilon if isinstance(epsilon, Tensor) else None)
 
 
 class _Attention(torch.autograd.Function):
@@ -80,71 +162,62 @@ class _Attention(torch.autograd.Function):
         epsilon: float | Tensor,
         options: ScoreSettings,
     ) -> Tensor:
-        row_epsilon = of_heads(epsilon, query.size(1))
-        assert row_epsilon is not None
-        output = positions_first(query)
-        kept = _Kept(query) if any(ctx.needs_input_grad) else None
-        if output.numel():
-            read = _as_read(options)
-            shape = Shape.of(query, key, row_epsilon, read)
-            matrices = (ctypes.byref(Matrices.of(t)) for t in (query, key, value, output))
-            failed = library.library().entmax_attention_forward(
-                ctypes.byref(shape),
-                *matrices,
-                None if kept is None else kept.starts.data_ptr(),
-                None if kept is None else kept.address,
-                _threads(query, key),
-            )
-            if failed and kept is not None:
-                kept.drop()
-            library.check(failed)
+        inputs, output = (query, key, value), positions_first(query)
+        support = forward(inputs, epsilon, options, output, True)
+        assert support is not None
+        given, ctx.number = (epsilon, None) if isinstance(epsilon, Tensor) else (None, epsilon)
+        ctx.save_for_backward(*inputs, given, *support)
         ctx.scale = options.scale
-        if kept is not None:
-            is_tensor = isinstance(epsilon, Tensor)
-            ctx.number = None if is_tensor else epsilon
-            given = epsilon if is_tensor else None
-            ctx.save_for_backward(query, key, value, given, row_epsilon, *kept.take())
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, row_epsilon, starts, keys, probs = ctx.saved_tensors
-        if derivatives.are_wanted(grad):
-            rows = _dense(starts, keys, probs, query, key)
-            given = ctx.number if epsilon is None else epsilon
-            inputs = (query, key, value)
-            return *derivatives.attention_gradients(inputs, [given], rows, grad, ctx.scale), None
+        query, key, value, epsilon, *saved = ctx.saved_tensors
+        inputs, support = (query, key, value), Support(*saved)
+        given = ctx.number if epsilon is None else epsilon
+        if torch.is_grad_enabled() or not is_plain(grad):
+            # In operations that autograd follows, and which take many gradients at once
+            probs = dense(support, query, key)
+            found = attention_gradients(inputs, (given, 0.0), probs, grad, ctx.scale, "", None)
+            return *found[:4], None
         # Hooks on what is saved may give it back in other places
-        query, key, value, grad = (dense_rows(tensor) for tensor in (query, key, value, grad))
-        starts, keys, probs = starts.contiguous(), keys.contiguous(), probs.contiguous()
-        tensors = [positions_first(query), positions_first(key), positions_first(value)]
-        for_epsilon = None
-        if ctx.needs_input_grad[3]:
-            for_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64)
-        if query.numel() and key.numel():
-            gradients = Gradients.of((query, key, value, grad), tensors, for_epsilon)
-            shape = Shape.of(query, key, row_epsilon, ScoreSettings(scale=ctx.scale))
-            for_scores = torch.empty_like(probs)
-            library.check(
-                library.library().entmax_attention_backward(
-                    ctypes.byref(shape),
-                    ctypes.byref(gradients),
-                    *(tensor.data_ptr() for tensor in (starts, keys, probs, for_scores)),
-                    _threads(query, key),
-                )
-            )
-        else:
-            tensors = [tensor.zero_() for tensor in tensors]
-        return *tensors, summed(for_epsilon, epsilon), None
+        rows = [dense_rows(tensor) for tensor in inputs]
+        wanted = ctx.needs_input_grad[3]
+        return *backward(rows, given, ctx.scale, support, dense_rows(grad), wanted), None
 
 
-def _dense(starts: Tensor, keys: Tensor, probs: Tensor, query: Tensor, key: Tensor) -> Tensor:
+def attend(
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
+) -> Tensor:
+    """Attention, differentiable to any order, of inputs with dense rows and numbers in memory."""
+    inputs = (query, key, value)
+    parameters = (*inputs, epsilon) if isinstance(epsilon, Tensor) else inputs
+    if torch.is_grad_enabled() and any(tensor.requires_grad for tensor in parameters):
+        attended: Tensor = _Attention.apply(*inputs, epsilon, options)
+        return attended
+    output = positions_first(query)
+    forward(inputs, epsilon, options, output, False)
+    return output
+
+
+def dense(support: Support, query: Tensor, key: Tensor) -> Tensor:
     """The probabilities ``(batch, heads, queries, keys)``."""
+    starts, keys, probs = support
     batch, heads, queries, _ = query.shape
     rows = torch.arange(starts.numel() - 1).repeat_interleave(starts.diff())
-    dense = probs.new_zeros((starts.numel() - 1, key.size(2)))
-    dense[rows, keys.long()] = probs
-    return dense.view(batch, heads, -1, key.size(2))[:, :, :queries]
+    found = probs.new_zeros((starts.numel() - 1, key.size(2)))
+    found[rows, keys.long()] = probs
+    return found.view(batch, heads, _blocks(query) * library.lanes(), key.size(2))[:, :, :queries]
 
 
-attention = attention_by(_Attention.apply, takes, TAKEN)
+def support(probs: Tensor) -> Support:
+    """The support of probabilities ``(batch, heads, queries, keys)``."""
+    batch, heads, queries, _ = probs.shape
+    lanes = library.lanes()
+    numbers = probs.new_zeros((batch, heads, -(-queries // lanes) * lanes), dtype=torch.int64)
+    is_there = probs != 0
+    numbers[:, :, :queries] = is_there.sum(-1)
+    starts = numbers.new_zeros(numbers.numel() + 1)
+    torch.cumsum(numbers.view(-1), 0, out=starts[1:])
+    keys = is_there.nonzero()[:, -1].to(torch.int32)
+    return Support(starts, keys, probs[is_there])

@@ -19,13 +19,10 @@ from fairseq_entmax.kernels.native.library import (
 def takes(scores: Tensor) -> bool:
     """Whether the kernel is for such scores: float32 or float64 on a CPU."""
     return (
-        # What is more than numbers in memory, such as a tensor of torch.export, is not
-        type(scores) in (Tensor, torch.nn.Parameter)
-        and scores.device.type == "cpu"
+        scores.device.type == "cpu"
         and scores.dtype in TYPES
         and scores.layout == torch.strided
         and not scores.is_neg()
-        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
     )
 
 

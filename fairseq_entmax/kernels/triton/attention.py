@@ -18,13 +18,14 @@ Source:
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
 import triton
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives
+from fairseq_entmax.kernels.attention import Backend, Given, function_of
 from fairseq_entmax.kernels.inputs import (
     ScoreSettings,
     attention_by,
@@ -32,6 +33,7 @@ from fairseq_entmax.kernels.inputs import (
     masked_scores,
     positions_first,
 )
+from fairseq_entmax.kernels.operators import as_arguments
 from fairseq_entmax.kernels.triton import attention_tiles as tiles
 from fairseq_entmax.kernels.triton.attention_backward import (
     backward_keys_kernel,
@@ -50,8 +52,7 @@ from fairseq_entmax.kernels.triton.rows import (
 def takes(query: Tensor) -> bool:
     """Whether :func:`attention` is for queries of this device, dtype and shape."""
     return (
-        type(query) in (Tensor, torch.nn.Parameter)
-        and (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))
+        (query.is_cuda or (INTERPRETED and query.device.type == "cpu"))
         and query.dtype in DTYPES
         and query.dim() == 4
         and 1 <= query.size(-1) <= tiles.LARGEST_HEAD_DIM
@@ -60,84 +61,89 @@ def takes(query: Tensor) -> bool:
             or tiles.has_room(query.device, tiles.block_of(query.size(-1)) * query.element_size())
         )
         and query.layout == torch.strided
-        and not torch._C._functorch.is_functorch_wrapped_tensor(query)
     )
 
 
-class _Attention(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        epsilon: float | Tensor,
-        options: ScoreSettings,
-    ) -> Tensor:
-        padding, mask, ctx.causal, ctx.scale = options
-        padding = None if padding is None else padding.contiguous().view(torch.uint8)
-        mask = None if mask is None else dense_rows(mask)
-        values = _epsilon_of_heads(epsilon, query)
-        output = positions_first(query)
-        top = query.new_empty(query.shape[:3], dtype=torch.float32)
-        tau = torch.empty_like(top)
-        is_tensor = isinstance(epsilon, Tensor)
-        ctx.epsilon = None if is_tensor else epsilon
-        if output.numel() and key.size(2):
-            tile = tiles.forward_tile(*_sizes(query, key))
-            blocks = triton.cdiv(query.size(2), tile.queries)
-            with on_device(query):
-                forward_kernel[(blocks * top.shape[:2].numel(),)](
-                    *(query, key, value, values, padding, mask, output, top, tau),
-                    *_numbers(query, key, value, values, mask, ctx.scale),
-                    **_constants(query, epsilon, ctx.causal, tile),
-                    WHOLE=tile.whole,
-                )
-        else:
-            output.zero_()
-        ctx.save_for_backward(
-            *(query, key, value, epsilon if is_tensor else None, values),
-            *(padding, mask, output, top, tau),
-        )
-        return output
+def _forward(given: Given, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
+    query, key, value = (dense_rows(tensor) for tensor in given[:3])
+    epsilon, (padding, mask) = given.parameters[0], _masks(given)
+    values = _epsilon_of_heads(epsilon, query)
+    output = positions_first(query)
+    top = query.new_empty(query.shape[:3], dtype=torch.float32)
+    tau = torch.empty_like(top)
+    if output.numel() and key.size(2):
+        tile = tiles.forward_tile(*_sizes(query, key))
+        blocks = triton.cdiv(query.size(2), tile.queries)
+        with on_device(query):
+            forward_kernel[(blocks * top.shape[:2].numel(),)](
+                *(query, key, value, values, padding, mask, output, top, tau),
+                *_numbers(query, key, value, values, mask, given.scale),
+                **_constants(query, epsilon, given.causal, tile),
+                WHOLE=tile.whole,
+            )
+    else:
+        output.zero_()
+    return output, top if keeps else None, tau if keeps else None
 
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, given, values, padding, mask, output, top, tau = ctx.saved_tensors
-        epsilon = values if ctx.epsilon is None else ctx.epsilon
-        if derivatives.are_wanted(grad):
-            with torch.no_grad():
-                options = ScoreSettings(padding, mask, ctx.causal, ctx.scale)
-                scores = masked_scores(query, key, options)
-                probs = probabilities(scores, epsilon if given is None else values.view(-1, 1, 1))
-            inputs, parameters = (query, key, value), [epsilon if given is None else given]
-            found = derivatives.attention_gradients(inputs, parameters, probs, grad, ctx.scale)
-            return *found, None
-        *for_three, for_alpha, _ = ctx.needs_input_grad
-        # As the output lies in memory
-        grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
-        grads = [positions_first(tensor) for tensor in (query, key, value)]
-        rows = torch.zeros_like(top) if for_alpha else None
-        if output.numel() and key.size(2):
-            middle = torch.empty_like(top)
-            pointers = (query, key, value, values, padding, mask)
-            numbers = _numbers(query, key, value, values, mask, ctx.scale)
-            tile = tiles.backward_tile(*_sizes(query, key))
-            constants = _constants(query, epsilon, ctx.causal, tile)
-            pairs = top.shape[:2].numel()
-            with on_device(query):
-                backward_queries_kernel[(triton.cdiv(query.size(2), tile.queries) * pairs,)](
-                    *pointers, output, top, tau, grad, middle, grads[0], rows, *numbers,
-                    FOR_ALPHA=for_alpha, **constants,
-                )  # fmt: skip
-                if any(for_three[1:]):
-                    backward_keys_kernel[(triton.cdiv(key.size(2), tile.keys) * pairs,)](
-                        *pointers, top, tau, grad, middle, *grads[1:], *numbers, **constants
-                    )
-        else:
-            grads = [tensor.zero_() for tensor in grads]
-        for_each = [grad if wants else None for grad, wants in zip(grads, for_three, strict=True)]
-        return *for_each, None if rows is None else _sum_to(rows, given), None
+
+def _masks(given: Given) -> tuple[Tensor | None, Tensor | None]:
+    """The masks as the kernels read them."""
+    padding, mask = given.padding, given.mask
+    return (
+        None if padding is None else padding.contiguous().view(torch.uint8),
+        None if mask is None else dense_rows(mask),
+    )
+
+
+def _backward(
+    given: Given, output: Tensor, top: Tensor, tau: Tensor, grad: Tensor, wanted: Sequence[bool]
+) -> tuple[Tensor | None, ...]:
+    query, key, value = (dense_rows(tensor) for tensor in given[:3])
+    epsilon, (padding, mask) = given.parameters[0], _masks(given)
+    values = _epsilon_of_heads(epsilon, query)
+    *for_three, for_epsilon, _ = wanted
+    # As the output lies in memory
+    grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
+    output = output.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
+    top, tau = top.contiguous(), tau.contiguous()
+    grads = [positions_first(tensor) for tensor in (query, key, value)]
+    rows = torch.zeros_like(top) if for_epsilon else None
+    if output.numel() and key.size(2):
+        middle = torch.empty_like(top)
+        pointers = (query, key, value, values, padding, mask)
+        numbers = _numbers(query, key, value, values, mask, given.scale)
+        tile = tiles.backward_tile(*_sizes(query, key))
+        constants = _constants(query, epsilon, given.causal, tile)
+        pairs = top.shape[:2].numel()
+        with on_device(query):
+            backward_queries_kernel[(triton.cdiv(query.size(2), tile.queries) * pairs,)](
+                *pointers, output, top, tau, grad, middle, grads[0], rows, *numbers,
+                FOR_ALPHA=for_epsilon, **constants,
+            )  # fmt: skip
+            if any(for_three[1:]):
+                backward_keys_kernel[(triton.cdiv(key.size(2), tile.keys) * pairs,)](
+                    *pointers, top, tau, grad, middle, *grads[1:], *numbers, **constants
+                )
+    else:
+        grads = [tensor.zero_() for tensor in grads]
+    for_each = [grad if wants else None for grad, wants in zip(grads, for_three, strict=True)]
+    for_alpha = None
+    if rows is not None and given.epsilon is not None:
+        for_alpha = _sum_to(rows, given.epsilon)
+    return *for_each, for_alpha, None
+
+
+def _probs(given: Given, *kept: Tensor | None) -> Tensor:
+    scores = masked_scores(given.query, given.key, given.settings)
+    epsilon = given.parameters[0]
+    if isinstance(epsilon, Tensor):
+        epsilon = epsilon.to(torch.float32).view(-1, 1, 1)
+    return probabilities(scores, epsilon)
+
+
+def _kept(given: Given) -> tuple[Tensor, Tensor]:
+    top = given.query.new_empty(given.query.shape[:3], dtype=torch.float32)
+    return top, torch.empty_like(top)
 
 
 def _sum_to(rows: Tensor, epsilon: Tensor) -> Tensor:
@@ -201,8 +207,17 @@ def _constants(
     }
 
 
+_ATTENTION = function_of(Backend("triton", _forward, _backward, _kept, _probs, needs_output=True))
+
+
+def _of_epsilon(
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
+) -> Tensor:
+    return _ATTENTION(query, key, value, *as_arguments(epsilon), None, 0.0, *options, "")
+
+
 attention = attention_by(
-    _Attention.apply,
+    _of_epsilon,
     takes,
     f"with a head_dim of 1 to {tiles.LARGEST_HEAD_DIM}, in float32, float16 or bfloat16 on a CUDA "
     "device",

@@ -58,11 +58,9 @@ def takes(scores: Tensor) -> bool:
     In Triton's interpreter, on a CPU too.
     """
     return (
-        type(scores) in (Tensor, torch.nn.Parameter)
-        and (scores.is_cuda or (INTERPRETED and scores.device.type == "cpu"))
+        (scores.is_cuda or (INTERPRETED and scores.device.type == "cpu"))
         and scores.dtype in DTYPES
         and scores.layout == torch.strided
-        and not torch._C._functorch.is_functorch_wrapped_tensor(scores)
     )
 
 

@@ -6,8 +6,14 @@ import torch
 from fairseq_entmax.analysis.importance.relevance import head_relevance
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
 from fairseq_entmax.analysis.importance.shares import (
+    FEWEST,
+    MORE,
+    ShareSums,
+    blocks_of,
     evenly_spread,
     head_shares,
+    spread_order,
+    until_precise,
 )
 from fairseq_entmax.analysis.measures.importance import Gradient, Relevance
 from tests.support import batch, build_model, spread_scores, tiny_task
@@ -29,6 +35,91 @@ def test_sentences_are_spread_evenly(size, number, expected):
     assert evenly_spread(size, number) == expected
 
 
+@pytest.mark.parametrize("size", [0, 1, 2, 7, 64, 1000])
+def test_the_order_of_sentences_has_each_once(size):
+    assert sorted(spread_order(size)) == list(range(size))
+
+
+@pytest.mark.parametrize("number", [10, 64, 96, 300])
+def test_every_beginning_of_the_order_is_spread_evenly(number):
+    size = 1000
+    begun = list(spread_order(size))[:number]
+    for tenth in range(10):
+        own = sum(tenth * 100 <= one < tenth * 100 + 100 for one in begun)
+        assert abs(own - number / 10) <= 3
+
+
+def test_a_number_that_is_asked_for_is_taken_at_once():
+    assert blocks_of(Relevance(), 1000, 4) == [[125, 375, 625, 875]]
+
+
+def test_without_a_number_sentences_are_added_up_to_the_most_that_the_measure_takes():
+    blocks = blocks_of(Relevance(), 10_000, None)
+    assert [len(block) for block in blocks[:3]] == [FEWEST, MORE, MORE]
+    every = [number for block in blocks for number in block]
+    assert len(every) == len(set(every)) == Relevance.sentences
+
+
+def test_a_small_data_set_is_taken_whole():
+    assert [sorted(block) for block in blocks_of(Relevance(), 5, None)] == [[0, 1, 2, 3, 4]]
+
+
+def sums_of(*parts):
+    sums = ShareSums()
+    for part in parts:
+        sums.update({"cross": {0: part}})
+    return sums
+
+
+def test_the_standard_error_is_that_of_many_samples_of_sentences():
+    generator = torch.Generator().manual_seed(0)
+    sizes = torch.rand(20_000, 1, generator=generator) * 30 + 5
+    rows = torch.rand(20_000, 4, generator=generator).softmax(-1) * sizes
+    found = [sums_of(part).shares() for part in rows.split(100)]
+    errors = torch.stack([one.errors["cross"][0] for one in found])
+    spread = torch.stack([one.heads["cross"][0] for one in found]).std(dim=0)
+    assert torch.allclose(errors.mean(dim=0), spread.double(), rtol=0.15)
+
+
+def test_the_error_does_not_depend_on_batches():
+    rows = torch.rand(50, 3, generator=torch.Generator().manual_seed(1))
+    whole, parts = sums_of(rows).shares(), sums_of(*rows.split(7)).shares()
+    assert whole.sentences == parts.sentences == 50
+    assert torch.allclose(whole.errors["cross"][0], parts.errors["cross"][0], rtol=1e-6)
+    # By the definition
+    share = rows.double().sum(dim=0) / rows.double().sum()
+    residuals = rows.double() - share * rows.double().sum(dim=1, keepdim=True)
+    mean = rows.double().sum() / 50
+    expected = residuals.var(dim=0).div(50).sqrt() / mean
+    assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
+
+
+def test_the_error_of_one_sentence_is_not_known():
+    shares = sums_of(torch.ones(1, 2)).shares()
+    assert shares.errors["cross"][0].isnan().all()
+    assert shares.largest_error == float("inf")
+
+
+def test_heads_that_do_not_matter_have_a_share_and_an_error_of_0():
+    shares = sums_of(torch.zeros(3, 2)).shares()
+    assert shares.heads["cross"][0].tolist() == shares.errors["cross"][0].tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (50.0, 5)])
+def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
+    class Known(Relevance):
+        precision = 0.01
+
+    generator = torch.Generator().manual_seed(2)
+    sums, taken = ShareSums(), 0
+    wanted = [[0] * 60] * 5
+    for block in until_precise(Known(), sums, wanted, lambda block: [block]):
+        taken += 1
+        sums.update({"cross": {0: 1 + noise * torch.rand(len(block), 2, generator=generator)}})
+    assert taken == blocks
+    assert (sums.shares().largest_error <= 0.01) == (noise == 0)
+
+
 @pytest.fixture(scope="module")
 def model():
     return spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
@@ -38,7 +129,7 @@ SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
 
 
 def test_relevance_is_a_mean_over_predictions(model):
-    given = head_shares(Relevance(), model, SAMPLES, PAD)
+    given = head_shares(Relevance(), model, SAMPLES, PAD).heads
     shares = [head_relevance(model, sample).shares() for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():
@@ -49,9 +140,20 @@ def test_relevance_is_a_mean_over_predictions(model):
 
 
 def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_layer(model):
-    given = head_shares(Gradient(), model, SAMPLES, PAD)
+    given = head_shares(Gradient(), model, SAMPLES, PAD).heads
     sensitivities = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():
             total = sum(one[attention][layer].double().sum(dim=0) for one in sensitivities)
             assert torch.allclose(found, total / total.sum(), atol=1e-6)
+
+
+def test_the_unit_of_the_error_of_relevance_is_a_sentence(model):
+    together = head_shares(Relevance(), model, SAMPLES, PAD)
+    assert together.sentences == 3
+    apart = Relevance().importance(model, SAMPLES[0], PAD)
+    every = head_relevance(model, SAMPLES[0]).shares()
+    for attention, layers in apart.items():
+        for layer, rows in layers.items():
+            assert len(rows) == 2
+            assert torch.allclose(rows.sum(dim=0), every[attention][layer].sum(dim=0), atol=1e-5)

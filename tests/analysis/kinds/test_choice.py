@@ -6,7 +6,8 @@ from collections import Counter
 import pytest
 import torch
 
-from fairseq_entmax.analysis.kinds.choice import VariedTexts, dealt
+from fairseq_entmax.analysis.kinds.choice import VariedTexts
+from fairseq_entmax.analysis.kinds.typical import dealt
 
 LENGTH = 12  # within what is short enough to be read
 
@@ -85,10 +86,11 @@ def test_all_wrong_texts_fill_every_place():
     assert len(chosen([row(number, is_wrong=True) for number in range(30)])) == 10
 
 
-def test_texts_whose_heads_differ_most_and_that_can_be_read_come_first():
-    long = [row(0, 0.99, [4] * 41), row(1, 0.98, [4] * 7)]
-    rows = [row(number, number / 100) for number in range(2, 6)]
-    assert chosen([*long, *rows]) == [5, 4, 3, 2, 0, 1]
+def test_texts_of_typical_length_whose_heads_differ_most_come_first():
+    rows = [row(number, number / 100) for number in range(40)]
+    long = [row(40, 0.99, [4] * 41), row(41, 0.98, [4] * 7)]
+    assert chosen([*long, *rows], 4) == [39, 38, 37, 36]
+    assert chosen([*long, *rows[:20]], 22)[-2:] == [41, 40]
 
 
 def test_the_choice_is_the_same_in_any_order_and_any_batches():

@@ -252,7 +252,7 @@ def test_the_table_says_how_well_models_do_and_how_much_they_select(of_labelled)
     accuracy = model_of(of_labelled, "sparse")["classification"]["accuracy"]
     assert f"sparse: accuracy {accuracy:.1%}" in table
     assert f"pooling by sparsemax, alpha 2.000: {support:.3f} tokens have a weight" in table
-    assert "loss (nats a text)" in table
+    assert "loss (nats a text)  (bits a text)" in table
 
 
 def test_the_page_holds_labels_as_text(of_labelled):

@@ -217,7 +217,7 @@ def test_saved_tensors_may_come_back_in_other_places():
     *inputs, grad, _ = tensors((2, 3, 20, 9, 8))
 
     def elsewhere(tensor):
-        memory = torch.zeros(tensor.numel() + 1)[1:]  # not aligned as torch does
+        memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)[1:]  # not aligned as torch does
         return memory.copy_(tensor.reshape(-1)).view(tensor.shape)
 
     results = []

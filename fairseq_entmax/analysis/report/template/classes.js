@@ -122,14 +122,15 @@ function showTexts() {
     const said = sentence.classified[classes.model];
     const gold = report.data.labels[sentence.label];
     const isRight = said.label === sentence.label;
-    const verdict = isRight ? "right" : `wrong: ${report.data.labels[said.label]}`;
+    const label = report.data.labels[said.label];
+    const verdict = report.data.own ? label : isRight ? "right" : `wrong: ${label}`;
     return element(
       "article",
       { class: "text" },
       element(
         "p",
         { class: "hint" },
-        `#${sentence.sentence} · ${gold} · `,
+        report.data.own ? "The model says " : `#${sentence.sentence} · ${gold} · `,
         element("strong", {}, verdict),
         ` (${percent(said.probability)})`,
       ),

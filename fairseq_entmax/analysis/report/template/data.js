@@ -64,7 +64,10 @@ function decimal(value, digits = 3) {
   if (value < 1 && Number(text) === 1) {
     return `>${(1 - unit).toFixed(digits)}`;
   }
-  return value > 0 && Number(text) === 0 ? `<${unit.toFixed(digits)}` : text;
+  if (value < 0 && Number(text) === 0) {
+    return `>−${unit.toFixed(digits)}`;
+  }
+  return value > 0 && Number(text) === 0 ? `<${unit.toFixed(digits)}` : text.replace("-", "−");
 }
 
 function grouped(value) {

@@ -11,13 +11,19 @@ function showDetails(head) {
   const roles = head.roles.length ? head.roles.join("; ") : "no role found";
   const values = loneMeasures
     .filter((measure) => head.values[measure.name] !== null)
-    .map((measure) => [measure.title, decimal(head.values[measure.name])]);
+    .map((measure) => [measure.title, decimal(head.values[measure.name]) + errorText(head, measure)]);
   byId("details-body").replaceChildren(
     element("p", { class: "roles" }, roles),
     element("p", { class: "hint" }, `mapping ${head.mapping}`),
     definitions(values),
     ...[offsetProfile(head), densityHistogram(head), dependencyTable(head)].filter(Boolean),
   );
+}
+
+/* " ± 0.004", the standard error over sentences, of what is worked out for some of them. */
+function errorText(head, measure) {
+  const error = head.errors[measure.name];
+  return error === null || error === undefined ? "" : ` ± ${decimal(error)}`;
 }
 
 /* Bars of where the largest weight is, and the mean weight there, by relative offset. */

@@ -13,6 +13,12 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
+/* A name that may be broken behind signs such as "+", for titles. */
+function breakable(name) {
+  const parts = name.split(/(?<=[-_+:=./,;])/);
+  return parts.flatMap((part, place) => (place ? [element("wbr"), part] : [part]));
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

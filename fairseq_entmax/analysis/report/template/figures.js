@@ -1,10 +1,12 @@
 /* The figures, drawn by Vega when they come near the window, get the focus, or are printed. */
 
-const PANEL = { smallest: 150, gap: 22, header: 40 };
+const PANEL = { smallest: 150, gap: 22 };
+const LETTER = 6.6; // of a panel's title, on average
+const SYMBOL = 30;
 const AXIS_SPACE = 70;
 const ATTEMPTS = 4;
 const REDRAW_AFTER = 150; // milliseconds of a width that stays
-const PAPER = { width: 460, dots: 3 };
+const PAPER_WIDTH = 460;
 const figureBoxes = new Map(); // by element: what is drawn in it, how wide, and for which turn
 
 function setUpFigures() {
@@ -31,17 +33,11 @@ function setUpFigures() {
 }
 
 function figureElement(figure, box) {
-  const buttons = ["svg", "png"].map((format) => {
-    const name = format.toUpperCase();
-    const button = element("button", { type: "button", "aria-label": `Save as ${name}: ${figure.title}` }, name);
-    button.addEventListener("click", () => saveFigure(figure, format));
-    return button;
-  });
   const head = element(
     "div",
     { class: "figure-head" },
     element("h3", {}, figure.title),
-    element("div", { class: "save" }, element("span", { "aria-hidden": "true" }, "Save "), ...buttons),
+    saveButtons(figure.title, FORMATS, (format) => saveFigure(figure, format)),
   );
   const caption = element("figcaption", {}, figure.caption);
   return element("figure", { id: `figure-${figure.name}` }, head, box, caption, figureNumbers(figure));
@@ -102,7 +98,8 @@ async function fittedDrawing(figure, space) {
   let room = space;
   for (let attempt = 1; ; attempt += 1) {
     const place = element("div");
-    const drawn = await embed(place, fittedSpec(figure.spec, room), figureConfig(isDark(), room));
+    const spec = withWholeLegends(fittedSpec(figure.spec, room), room);
+    const drawn = await embed(place, spec, figureConfig(isDark(), room));
     const excess = Math.ceil(place.querySelector("svg").getAttribute("width") - space);
     if (excess <= 0 || attempt === ATTEMPTS) {
       return { drawn, place };
@@ -124,36 +121,43 @@ function embed(place, spec, config) {
 }
 
 /* What is saved is for white paper, whatever the page looks like. */
-async function saveFigure(figure, format) {
-  const spec = figure.spec.width === "container" ? { ...figure.spec, width: PAPER.width } : figure.spec;
-  const config = { ...figureConfig(false, PAPER.width), background: "white" };
-  const drawn = await embed(element("div"), spec, config);
-  const href = await drawn.view.toImageURL(format, format === "png" ? PAPER.dots : 1);
-  element("a", { href, download: `${figure.name}.${format}` }).click();
-  drawn.finalize();
+function saveFigure(figure, format) {
+  const spec = figure.spec.width === "container" ? { ...figure.spec, width: PAPER_WIDTH } : figure.spec;
+  const config = { ...figureConfig(false, PAPER_WIDTH), background: "white" };
+  return saveDrawing(figure.name, format, spec, config);
 }
 
 /* A single panel is as wide as its box. Of several side by side, as many stand in a row as are
-   wide enough to be read, and they share the width. */
+   wide enough to be read, and they share the width; rows and columns change places where only
+   that lets a row fit. */
 function fittedSpec(spec, space) {
   if (!spec.facet) {
     return { ...spec, width: space };
   }
   const { columns, stretches } = spec.usermeta;
   const least = stretches ? PANEL.smallest : spec.spec.width + PANEL.gap;
-  const fitting = Math.max(1, Math.floor((space - AXIS_SPACE) / least));
-  const inRow = Math.min(columns, fitting);
-  const shared = Math.floor((space - AXIS_SPACE) / inRow) - PANEL.gap;
+  const room = space - AXIS_SPACE;
+  const { row, column } = spec.facet;
+  if (row && columns * least > room && row.sort.length < columns && row.sort.length * least <= room) {
+    const usermeta = { ...spec.usermeta, columns: row.sort.length };
+    return fittedSpec({ ...spec, usermeta, facet: { row: upright(column), column: upright(row) } }, space);
+  }
+  const inRow = sideBySide(columns, least, room);
+  const shared = Math.floor(room / inRow) - PANEL.gap;
   const width = stretches ? Math.max(PANEL.smallest - PANEL.gap, shared) : spec.spec.width;
   const sized = { ...spec, spec: { ...spec.spec, width } };
   if ("columns" in spec) {
-    return { ...sized, columns: inRow, facet: withLimit(spec.facet, width) };
+    return evenly({ ...sized, columns: inRow, facet: withLines(spec.facet, width) });
   }
   if (inRow < columns) {
     return inLines(sized, inRow);
   }
-  const { row, column } = spec.facet;
-  return { ...sized, facet: { row: withLimit(row, spec.spec.height), column: withLimit(column, width) } };
+  return { ...sized, facet: { row: withLines(row, spec.spec.height, true), column: withLines(column, width) } };
+}
+
+/* A side of panels without what was said of its titles: they turn when it changes its place. */
+function upright(facet) {
+  return { ...facet, header: {} };
 }
 
 /* Rows and columns of panels that are too wide, as panels one after the other. */
@@ -162,17 +166,50 @@ function inLines(spec, inRow) {
   const sort = row.sort.flatMap((one) => column.sort.map((other) => `${one} · ${other}`));
   const calculate = `datum[${JSON.stringify(row.field)}] + ' · ' + datum[${JSON.stringify(column.field)}]`;
   const facet = { field: "panel", type: "nominal", title: null, sort };
-  return {
+  return evenly({
     ...spec,
     transform: [{ calculate, as: "panel" }, ...(spec.transform ?? [])],
     columns: inRow,
-    facet: withLimit(facet, spec.spec.width),
-  };
+    facet: withLines(facet, spec.spec.width),
+  });
 }
 
-/* A long name does not make its panel wider. */
-function withLimit(facet, length) {
-  return { ...facet, header: { ...facet.header, labelLimit: Math.max(length, PANEL.header) } };
+/* How many of so many panels of a width stand in a line, the lines as even as can be. */
+function sideBySide(count, width, space) {
+  const most = Math.max(1, Math.floor(space / width));
+  return Math.ceil(count / Math.ceil(count / most));
+}
+
+/* Where the last line of panels is shorter than the others, each has axes of its own: shared ones
+   would stand below an empty place. */
+function evenly(spec) {
+  const isEven = spec.facet.sort.length % spec.columns === 0;
+  return isEven ? spec : { ...spec, resolve: { ...spec.resolve, axis: { x: "independent", y: "independent" } } };
+}
+
+/* A long name is broken into lines: it is not cut, and does not make its panel wider. */
+function withLines(facet, length, isRow = false) {
+  const isFlat = isRow && length < drawings.row;
+  const flat = isFlat ? { labelAngle: 0, labelAlign: "left" } : {};
+  const labelExpr = labelsInLines(facet.sort, isFlat ? drawings.row : length, LETTER);
+  return { ...facet, header: { ...facet.header, labelExpr, labelLimit: 0, ...flat } };
+}
+
+/* Legends with a line for each name, where two of the longest have no room side by side. */
+function withWholeLegends(spec, space) {
+  const longest = Math.max(...report.models.map(({ name }) => name.length));
+  if (2 * (longest * LETTER + SYMBOL) <= space) {
+    return spec;
+  }
+  const walk = (part) => {
+    if (part === null || typeof part !== "object" || Array.isArray(part)) {
+      return Array.isArray(part) ? part.map(walk) : part;
+    }
+    const isOfModels = part.field === "model" && part.legend?.columns > 1;
+    const whole = isOfModels ? { ...part, legend: { ...part.legend, columns: 1 } } : part;
+    return Object.fromEntries(Object.entries(whole).map(([key, value]) => [key, walk(value)]));
+  };
+  return { ...spec, spec: walk(spec.spec), encoding: walk(spec.encoding ?? {}), layer: spec.layer && walk(spec.layer) };
 }
 
 function figureConfig(isOnDark, space) {
@@ -183,8 +220,8 @@ function figureConfig(isOnDark, space) {
     font: LABEL_FONT,
     title: { color: ink, subtitleColor: ink },
     axis: { ...text, gridColor: faint, domainColor: faint, tickColor: faint },
-    legend: { ...text, labelLimit: Math.max(60, space / 2 - AXIS_SPACE) },
-    header: text,
+    legend: { ...text, labelLimit: Math.max(60, space - AXIS_SPACE) },
+    header: { ...text, labelFontSize: 12 },
     text: { color: ink },
     view: { stroke: faint },
   };

@@ -72,7 +72,7 @@ function gridCard(model, attention) {
   return element(
     "div",
     { class: "card" },
-    element(isOnly ? "h3" : "h4", {}, title),
+    element(isOnly ? "h3" : "h4", {}, ...breakable(title)),
     element("div", { class: "scroll" }, table),
   );
 }

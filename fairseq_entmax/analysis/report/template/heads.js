@@ -11,6 +11,7 @@ const MEASURE_COLUMNS = report.measures
   .map((measure) => ({
     title: measure.title,
     value: (head) => head.values[measure.name],
+    hint: (head) => errorText(head, measure).trim() || null,
     isNumber: true,
     digits: 3,
     isMeasure: true,
@@ -53,7 +54,7 @@ function listRow(head) {
     const value = column.value(head);
     const text = column.isNumber ? decimal(value, column.digits) : value;
     const side = column.isNumber ? "number" : column.mayBeCut ? "cut" : "";
-    const title = column.mayBeCut && text ? text : null;
+    const title = column.mayBeCut && text ? text : column.hint?.(head);
     return element("td", { role: "gridcell", class: side, title }, text);
   });
   const row = element("tr", { role: "row", tabindex: "-1", "aria-selected": "false" }, ...cells);

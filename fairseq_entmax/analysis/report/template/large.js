@@ -19,7 +19,7 @@ function largePanel(model, choose, point) {
   panel.element = element(
     "div",
     { class: "panel" },
-    element("h3", {}, report.models[model].name),
+    element("h3", {}, ...breakable(report.models[model].name)),
     element("div", { class: "controls" }, element("label", {}, "Layer ", layer), element("label", {}, "Head ", head)),
     panel.roles,
     element("div", { class: "scroll" }, canvas),

@@ -106,4 +106,10 @@ function showMeanings() {
       element("dd", {}, `${measure.meaning}.`),
     ]),
   );
+  byId("role-words").replaceChildren(
+    ...report.roleWords.flatMap(([words, meaning]) => [
+      element("dt", {}, words),
+      element("dd", {}, `${meaning}.`),
+    ]),
+  );
 }

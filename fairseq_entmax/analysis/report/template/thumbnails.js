@@ -19,7 +19,7 @@ async function thumbnailCards(sentence, models, attention, layer, choose) {
     });
     table.classList.add("thumbnails");
     await Promise.all(drawings);
-    const title = element("h3", {}, report.models[model].name);
+    const title = element("h3", {}, ...breakable(report.models[model].name));
     made.append(element("div", { class: "card" }, title, element("div", { class: "scroll" }, table)));
   }
   return made;

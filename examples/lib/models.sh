@@ -1,0 +1,58 @@
+# Several models at once: --mappings and --mapping of the scripts that take them.
+#
+# shellcheck shell=bash
+
+CHOSEN=()
+
+help_on_models() {
+    cat <<TEXT
+  --mappings LIST
+                 with commas between them; the first is the one that others are compared with
+                 (default: $(joined , "${MODELS[@]}")). ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...}
+  --mapping SPEC one, which may have commas itself, such as 'sparsemax*5,softmax'; can be repeated,
+                 and comes behind those of --mappings
+TEXT
+}
+
+# take_models OPTION NUMBER_OF_ARGUMENTS_LEFT [VALUE]: fails where it is another option
+take_models() {
+    local model list
+    case $1 in
+    --mappings)
+        require_value "$1" "$2"
+        [[ $3 != *[[:space:]]* && $3 != *,,* && $3 != ,* && $3 != *, && -n $3 ]] ||
+            usage_error "option --mappings got '$3': put one comma between two mappings and no spaces, such as stock,entmax15,entmax"
+        IFS=, read -r -a list <<<"$3"
+        for model in "${list[@]}"; do
+            # As in 'sparsemax*5,softmax', one mapping of six layers
+            [[ $model != *\** || $model == *\|* ]] ||
+                usage_error "option --mappings got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
+        done
+        ;;
+    --mapping)
+        require_value "$1" "$2"
+        list=("$3")
+        ;;
+    *) return 1 ;;
+    esac
+    for model in "${list[@]}"; do
+        require_mapping "option $1" "$model"
+        CHOSEN+=("$model")
+    done
+}
+
+# settle_models: the default where none are chosen; refuses one that is there twice
+settle_models() {
+    local model seen=' '
+    ((${#CHOSEN[@]} > 0)) || CHOSEN=("${MODELS[@]}")
+    for model in "${CHOSEN[@]}"; do
+        [[ $seen != *" $model "* ]] || usage_error "option --mappings has '$model' twice: leave one of them out"
+        seen+="$model "
+    done
+}
+
+# require_models: each is known to the package
+require_models() {
+    local model
+    for model in "${CHOSEN[@]}"; do require_model "option --mappings" "$model"; done
+}

@@ -1,0 +1,120 @@
+"""The help of ``analyze`` and ``ablate``, and what is refused before torch and fairseq are imported."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from collections.abc import Sequence
+from typing import Any
+
+from fairseq_entmax.analysis.arguments import (
+    ABLATE,
+    ALL,
+    ANALYZE,
+    add_ablate_options,
+    add_analyze_options,
+    check_counts,
+    chosen_measures,
+    chosen_scores,
+    named_heads,
+)
+
+# Both print fairseq's options, too; the second is the older name
+HELP_ALL = ("--help-all", "--help-fairseq")
+# Of fairseq's options those that are needed most, with their help
+OF_FAIRSEQ: dict[str, dict[str, Any]] = {
+    "--gen-subset": {
+        "metavar": "SUBSET",
+        "help": "the data set: valid (default), test, train or another of DATA",
+    },
+    "--task": {
+        "metavar": "TASK",
+        "help": "translation (default), language_modeling, sentence_prediction, …",
+    },
+    "--max-tokens": {"metavar": "N", "help": "of a batch, or --batch-size in sentences"},
+    "--cpu": {"action": "store_true", "help": "leave a GPU alone"},
+}
+OF_SEARCH = {
+    "--beam": {"metavar": "N", "help": "and the like, such as --lenpen: how text is generated"}
+}
+OF_ABLATE: dict[str, dict[str, Any]] = {
+    "--remove-bpe": {
+        "metavar": "KIND",
+        "nargs": "?",
+        "help": "for bleu and rouge, put subwords together: sentencepiece, or '@@ '",
+    },
+}
+COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
+
+
+def usage(command: str) -> str:
+    """How a command is called."""
+    return f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]"
+
+
+def early_parser(command: str) -> argparse.ArgumentParser:
+    """A command's own options, and those of fairseq's that are needed most.
+
+    Args:
+        command: ``analyze`` or ``ablate``.
+    """
+    description, add_options = COMMANDS[command]
+    parser = argparse.ArgumentParser(
+        prog=f"fairseq-entmax {command}",
+        usage=usage(command),
+        description=description,
+        allow_abbrev=False,
+        add_help=False,
+    )
+    group = parser.add_argument_group("what is looked at")
+    several = "; several with ':' between them" if command == "analyze" else ""
+    group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
+    add_options(parser)
+    group = parser.add_argument_group("of fairseq's options those needed most")
+    of_fairseq = OF_FAIRSEQ | OF_SEARCH | (OF_ABLATE if command == "ablate" else {})
+    for name, how in of_fairseq.items():
+        group.add_argument(name, **how)
+    group.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")
+    group = parser.add_argument_group("help")
+    group.add_argument("-h", "--help", action="help", help="this text")
+    group.add_argument(
+        HELP_ALL[0], action="store_true", dest="help_all", help="every option of fairseq's, too"
+    )
+    group.add_argument(HELP_ALL[1], action="store_true", dest="help_all", help=argparse.SUPPRESS)
+    return parser
+
+
+def check_early(command: str, arguments: Sequence[str]) -> None:
+    """Answer ``--help``, and refuse what is wrong whatever fairseq says.
+
+    Args:
+        command: ``analyze`` or ``ablate``.
+        arguments: what stands behind it.
+
+    Raises:
+        ValueError: ``--path`` or ``--output`` is missing, or an option of the command's own
+            is wrong.
+        SystemExit: of argparse, after help or for what it cannot read.
+    """
+    parser = early_parser(command)
+    options, _ = parser.parse_known_args(arguments)
+    if options.help_all:
+        return
+    if not options.path:
+        raise ValueError("give --path CHECKPOINT, the model to look at")
+    if options.user_dir is not None and not os.path.isdir(options.user_dir):
+        raise ValueError(f"--user-dir: there is no folder {options.user_dir}")
+    if not options.output:
+        raise ValueError("give --output DIR, where the results go")
+    check_counts(options)
+    if command == "analyze":
+        # A folder of the user's may register more of them
+        if options.user_dir is None:
+            chosen_measures(options.measures)
+        return
+    chosen_scores(options.scores)
+    for text in options.heads or []:
+        if text != ALL:
+            named_heads("--heads", text)
+    for text in options.sets or []:
+        named_heads("--sets", text)

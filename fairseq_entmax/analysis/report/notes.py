@@ -1,0 +1,139 @@
+"""What a report says of how its numbers came about, and of what they do not show."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from fairseq_entmax.analysis.measures import importance_measures
+from fairseq_entmax.analysis.start_and_end import StartAndEnd, rank_correlation
+from fairseq_entmax.analysis.summary import missing_records
+
+Row = dict[str, Any]
+
+# From where on the order of heads at the end is said to be that of the start
+FOLLOWS, LEFT = 0.7, 0.3
+
+
+def chosen_text(analysis: dict[str, Any]) -> str | None:
+    """How the sentences of maps were chosen; None where the document does not say, or has none."""
+    chosen, number = analysis.get("chosen"), len(analysis["maps"])
+    if chosen is None or not number:
+        return None
+    if chosen["by"] == "asked":
+        return "The sentences were asked for by --sentences."
+    _, first, median, third, _ = chosen["lengths"]
+    # Of the side that is longer, as they were chosen by it
+    shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
+    shortest, longest = min(shown), max(shown)
+    side = "" if analysis["data"].get("kind") else " (the longer side counts)"
+    if first == third:
+        lengths = f"half of the data and more has {median} tokens, as far as maps show it"
+    else:
+        lengths = (
+            f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
+        )
+    tokens = f"{shortest} to {longest}" if shortest < longest else f"{shortest}"
+    if chosen["by"] == "varied":
+        return (
+            f"Texts of every label, some of them classified wrongly, no text twice, those of "
+            f"typical length ({tokens} tokens) whose heads differ most; {lengths}."
+        )
+    if first == third:
+        return f"Sentences of {tokens} tokens whose heads differ most, no text twice; {lengths}."
+    return (
+        f"Typical sentences, of {tokens} tokens: of each quarter of the data by "
+        f"length as many as of the next, near the median, those whose heads differ most, no text "
+        f"twice; {lengths}."
+    )
+
+
+def importance_rows(analysis: dict[str, Any]) -> list[Row]:
+    """Of how many sentences relevance and the gradient are in each model, and how sure that is.
+
+    Returns:
+        ``model``, ``measure`` (its title), ``sentences``, of ``data`` sentences, and the largest
+        standard error of a head's share, ``error``, None where the document does not have it;
+        ``small``, the error that is small enough.
+    """
+    rows = []
+    for measure in importance_measures():
+        for number, model in enumerate(analysis["models"]):
+            heads = [head for layer in model["attentions"] for head in layer["heads"]]
+            if all(head.get(measure.name) is None for head in heads):
+                continue
+            known = model.get("importance_sentences", {})
+            errors = [head.get("standard_errors", {}).get(measure.name) for head in heads]
+            own = [error for error in errors if error is not None]
+            rows.append(
+                {
+                    "model": number,
+                    "measure": measure.title,
+                    "sentences": known.get(measure.name)
+                    or analysis["settings"].get(measure.option),
+                    "data": analysis["data"]["sentences"],
+                    "error": max(own) if own else None,
+                    "small": measure.precision,
+                    "option": f"--{measure.option.replace('_', '-')}",
+                }
+            )
+    return rows
+
+
+def courses(analysis: dict[str, Any]) -> list[Row]:
+    """Of what each model learned of its heads, whether the order at the end is that of the start.
+
+    Returns:
+        ``model``, ``name`` of the value, and where there are numbers ``first`` and ``last``, the
+        updates, ``heads``, the correlation of ranks of the model, ``value``, and ``attentions``,
+        of each; in ``text`` what that means, or why there is none.
+    """
+    return [row for number, model in enumerate(analysis["models"]) for row in _of(number, model)]
+
+
+def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
+    for name, record in model["records"].items():
+        try:
+            compared = rank_correlation(record, name)
+        except ValueError as error:
+            yield {"model": number, "name": name, "text": f"No comparison: {error}."}
+            continue
+        yield {
+            "model": number,
+            "name": name,
+            "first": compared.first_update,
+            "last": compared.last_update,
+            "heads": compared.heads,
+            "value": compared.of_model,
+            "attentions": compared.of_attentions,
+            "text": _meaning(compared),
+        }
+    for name in missing_records(model):
+        yield {
+            "model": number,
+            "name": name,
+            "text": f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, "
+            f"or could not be read, when it was analysed: there is no course of {name}, and nobody "
+            f"can tell here whether it follows its random start.",
+        }
+
+
+def _meaning(compared: StartAndEnd) -> str:
+    name, value = compared.name, compared.of_model
+    if value is None:
+        return f"No correlation: {compared.reason()}."
+    if value >= FOLLOWS:
+        return (
+            f"The heads are in much the order in which their {name} was drawn: a high or a low "
+            f"{name} says little of what the head is for, and is not specialisation."
+        )
+    if value >= LEFT:
+        return (
+            f"The order in which {name} was drawn is left in part: differences of {name} between "
+            f"heads are learned only in part."
+        )
+    if value > -LEFT:
+        return (
+            f"Little of the order in which {name} was drawn is left: its differences are learned."
+        )
+    return f"The order of {name} has turned round: heads that started high ended low."

@@ -1,0 +1,23 @@
+/* A page on sentences of one's own: that it is on these alone, and without what a data set has. */
+
+function showOwn() {
+  const { data, figures } = report;
+  if (!data.own) {
+    return;
+  }
+  const few = data.sentences === 1 ? "one sentence" : plural(data.sentences, "sentence");
+  document.querySelector("h1").textContent = `What every head does with ${few}`;
+  const given = data.source_lang ? `${data.source_lang} → ${data.target_lang}, given` : "Given";
+  const search = report.search === null ? "" : ` The translation is the model's own: ${report.search}.`;
+  const words = data.own.words ? " Maps are of words, numbers of the model’s tokens." : "";
+  byId("data-line").replaceChildren(
+    `${given} to fairseq-entmax look, and no part of a data set. `,
+    element("strong", {}, `Every number here is of ${few} alone`),
+    `: of other sentences it may be quite another, so it says nothing yet of the head as such.${search}${words}`,
+  );
+  byId("classes-of-each").hidden = true;
+  if (!figures.length) {
+    byId("figures").hidden = true;
+    document.querySelector("nav a[href='#figures']").parentElement.hidden = true;
+  }
+}

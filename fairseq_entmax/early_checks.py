@@ -1,0 +1,101 @@
+"""What the options of fairseq's commands can be told to lack before anything is loaded.
+
+Without these checks fairseq meets a path that is not there, or a criterion that does not fit its
+model, later and in a traceback: the criterion in each of the processes that fairseq, or torchrun,
+has started.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+from fairseq.criterions import CRITERION_REGISTRY
+from fairseq.models import ARCH_MODEL_REGISTRY
+
+# Tasks whose folders are what fairseq-preprocess writes
+PREPARED = ("translation", "language_modeling", "entmax_summarization")
+EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fairseq-validate")
+
+
+def check(command: str, given: Any) -> None:
+    """Check the parsed options of a command of fairseq's.
+
+    Args:
+        command: its name.
+        given: the options.
+
+    Raises:
+        ValueError: names what is wrong, and the remedy.
+    """
+    _check_data(given)
+    if command in EVALUATING:
+        _check_evaluation(given)
+    check_criterion(given)
+
+
+def check_criterion(given: Any) -> None:
+    """Hold a criterion of this package against a model that is fairseq's.
+
+    Models of this package look at their criterion by themselves.
+
+    Raises:
+        ValueError: as ``check_options`` of the criterion.
+    """
+    model = ARCH_MODEL_REGISTRY.get(getattr(given, "arch", None))
+    criterion = CRITERION_REGISTRY.get(getattr(given, "criterion", None))
+    is_stock = model is not None and not hasattr(model, "check_criterion")
+    if is_stock and hasattr(criterion, "check_options"):
+        criterion.check_options(given, {})
+
+
+def _check_data(given: Any) -> None:
+    folders = _local(getattr(given, "data", None))
+    for folder in folders:
+        if not os.path.isdir(folder):
+            raise ValueError(
+                f"there is no folder {folder} with data: give the folder that fairseq-preprocess "
+                f"wrote, its --destdir"
+            )
+    if not folders or getattr(given, "task", None) not in PREPARED:
+        return
+    names = os.listdir(folders[0])
+    if not any(name.startswith("dict.") and name.endswith("txt") for name in names):
+        raise ValueError(
+            f"{folders[0]} has no dictionary (dict.….txt): give the folder that fairseq-preprocess "
+            f"wrote, its --destdir"
+        )
+
+
+def _check_evaluation(given: Any) -> None:
+    if not getattr(given, "path", None):
+        raise ValueError("give --path CHECKPOINT, a file that fairseq-train wrote")
+    is_whole = not getattr(given, "checkpoint_suffix", "")
+    is_whole = is_whole and getattr(given, "checkpoint_shard_count", 1) == 1
+    for path in _local(given.path) if is_whole else []:
+        if not os.path.exists(path):
+            raise ValueError(f"--path got {path}: there is no such checkpoint")
+    text = getattr(given, "input", "-")
+    if text != "-" and not os.path.exists(text):
+        raise ValueError(f"--input got {text}: there is no such text")
+    _check_subset(given)
+
+
+def _check_subset(given: Any) -> None:
+    subset, folders = getattr(given, "gen_subset", None), _local(getattr(given, "data", None))
+    is_read = getattr(given, "input", None) is None and given.task in PREPARED
+    if not subset or not folders or not is_read:
+        return
+    names = [name for name in os.listdir(folders[0]) if not name.startswith("dict.")]
+    if not any(name == subset or name.startswith(f"{subset}.") for name in names):
+        known = sorted({name.partition(".")[0] for name in names if name.endswith(".idx")})
+        raise ValueError(
+            f"--gen-subset got {subset}, of which {folders[0]} has no data: give one of "
+            f"{', '.join(known) or 'what fairseq-preprocess wrote'}"
+        )
+
+
+def _local(paths: Any) -> list[str]:
+    """Several paths in one text, as fairseq has them; none where one is an address."""
+    is_text = isinstance(paths, str) and "://" not in paths and "|" not in paths
+    return paths.split(os.pathsep) if is_text else []

@@ -1,0 +1,88 @@
+"""How much faster than other parameters the numbers of a mapping learn, and how they are stored.
+
+Adam moves every parameter by about the learning rate in each update, and the ``a`` of alpha =
+1 + sigmoid(a) has further to go than a weight. What is stored, and what the optimiser moves, is
+therefore ``a / factor``, as gates do it. The factor is a buffer beside the parameters, unless it is
+1, so that numbers keep their values wherever a checkpoint is loaded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.mappings.strengths import wide
+
+# Its name in a mapping's text, and that of the buffer, numerator and denominator
+LR_FACTOR, RATIO = "lr_factor", "lr_factor_ratio"
+NO_FACTOR = 1.0
+# a / factor is what half precision stores: an a of 60 fits, and a thousandth is still exact
+LEAST_LR_FACTOR, MOST_LR_FACTOR = 0.001, 10000.0
+# Of the ratio, which is then as near to the factor as nobody will notice
+_MOST_DENOMINATOR = 10**9
+_SAME = 1e-6
+
+
+def check_lr_factor(value: Any, name: str) -> float:
+    """``value`` as a number from :data:`LEAST_LR_FACTOR` to :data:`MOST_LR_FACTOR`.
+
+    Raises:
+        ValueError: it is not.
+    """
+    try:
+        number = math.nan if isinstance(value, bool) else float(value)
+    except (TypeError, ValueError, OverflowError):
+        number = math.nan
+    if not LEAST_LR_FACTOR <= number <= MOST_LR_FACTOR:
+        raise ValueError(
+            f"{name} must be a number above 0, from {LEAST_LR_FACTOR:g} to {MOST_LR_FACTOR:g}, not "
+            f"{value!r:.100}"
+        )
+    return number
+
+
+def value_of(stored: Tensor, factor: float) -> Tensor:
+    """What a stored parameter stands for, in float32 at least."""
+    value = wide(stored)
+    return value if factor == NO_FACTOR else value * factor
+
+
+def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], factor: float) -> None:
+    """Store what a state dict has of these parameters by this factor, whatever its own is.
+
+    Args:
+        state_dict: gets new tensors for old, and the factor unless it is 1, which is that of a
+            state dict that does not say.
+        prefix: of the names in it, with a dot at the end.
+        names: of the parameters.
+        factor: to store by.
+
+    Raises:
+        ValueError: what should be the state dict's factor is none.
+    """
+    theirs = _factor_of(state_dict.pop(prefix + RATIO, None), prefix + RATIO)
+    if not math.isclose(theirs, factor, rel_tol=_SAME):
+        for name in (f"{prefix}{name}" for name in names):
+            if name in state_dict:
+                # Not rounded again, where the checkpoint is in half precision
+                state_dict[name] = value_of(state_dict[name], theirs) / factor
+    if factor != NO_FACTOR:
+        state_dict[prefix + RATIO] = as_ratio(factor)
+
+
+def _factor_of(ratio: Tensor | None, name: str) -> float:
+    if ratio is None:
+        return NO_FACTOR
+    numerator, denominator = [*ratio.flatten().tolist(), 0, 0][:2]
+    return check_lr_factor(numerator / denominator if denominator else math.nan, name)
+
+
+def as_ratio(factor: float) -> Tensor:
+    """A factor as ``(2,)`` int64, numerator and denominator, which half precision leaves alone."""
+    ratio = Fraction(factor).limit_denominator(_MOST_DENOMINATOR)
+    return torch.tensor([ratio.numerator, ratio.denominator])

@@ -1,0 +1,101 @@
+"""Which sentences are shown where nobody chooses."""
+
+import random
+from collections import Counter
+
+import pytest
+import torch
+
+from fairseq_entmax.analysis.kinds.lengths import LONGEST_SHOWN, LengthCounts
+from fairseq_entmax.analysis.kinds.typical import TypicalSentences
+
+
+def row(number, difference, length, text=None):
+    return number, difference, length, [number] if text is None else text
+
+
+def chosen(rows, number=10, size=7):
+    """The sentences that are kept of rows, offered a batch at a time."""
+    choice = TypicalSentences(number)
+    for begin in range(0, len(rows), size):
+        ids, differences, lengths, texts = zip(*rows[begin : begin + size], strict=True)
+        differences = torch.tensor(differences, dtype=torch.float64)
+        choice.update(torch.tensor(ids), differences, torch.tensor(lengths), texts)
+    return choice.sentences()
+
+
+@pytest.mark.parametrize("lengths", [range(1, 101), [7], [3, 3, 3, 9], [1, 2, 3, 4]])
+def test_the_borders_are_lengths_that_so_many_sentences_reach(lengths):
+    counts = LengthCounts()
+    counts.update(lengths)
+    for border, share in zip(counts.typical(), (0.125, 0.25, 0.5, 0.75, 0.875), strict=True):
+        assert sum(length <= border for length in lengths) >= share * len(lengths)
+        assert sum(length < border for length in lengths) < share * len(lengths)
+
+
+def test_short_and_long_sentences_are_not_typical_however_much_their_heads_differ():
+    rows = [row(number, 1 / (number + 1), number // 10 + 3) for number in range(400)]
+    lengths = [rows[number][2] for number in chosen(rows)]
+    # 3 to 42 tokens, of which those from the second to the seventh eighth are typical
+    assert min(lengths) >= 7
+    assert max(lengths) <= 37
+
+
+def test_sentences_are_spread_over_the_quarters_the_inner_ones_first():
+    rows = [row(number, 1 / (number + 1), number // 10 + 1) for number in range(400)]
+    quarters = Counter((rows[number][2] - 1) // 10 for number in chosen(rows))
+    assert quarters == {0: 2, 1: 3, 2: 3, 3: 2}
+
+
+def test_of_a_quarter_those_are_taken_whose_heads_differ_most():
+    rows = [row(number, (number * 37 % 400) / 400, number // 10 + 1) for number in range(400)]
+    second = sorted(rows[100:200], key=lambda one: -one[1])[:3]
+    found = [number for number in chosen(rows) if 100 <= number < 200]
+    assert found == [number for number, *_ in second]
+
+
+@pytest.mark.parametrize("size", [1, 3, 50])
+def test_batches_and_their_order_make_no_difference(size):
+    rows = [row(n, (n * 37 % 100) / 100, n * 17 % 60 + 1, [n * 13 % 70]) for n in range(300)]
+    first = chosen(rows)
+    random.Random(size).shuffle(rows)
+    assert chosen(rows, size=size) == first
+
+
+def test_padding_does_not_choose_between_sentences():
+    rows = [row(number, 0.5 + 1e-8 * (number % 7), 20) for number in reversed(range(30))]
+    assert chosen(rows, 3) == [0, 1, 2]
+
+
+def test_no_text_is_shown_twice_and_of_equal_ones_the_first():
+    rows = [row(number, 0.9, 20, [5, 6]) for number in range(3, 30)]
+    # Its other side may have another length
+    rows += [row(30, 0.95, 21, [5, 6]), *(row(number, 0.1, 20) for number in (31, 32))]
+    assert chosen(rows) == [3, 31, 32]
+
+
+def test_where_quarters_lack_sentences_those_nearest_the_median_are_shown():
+    rows = [row(number, 0.5, 20) for number in range(2)]
+    rows += [row(number, 0.5, 20, [99]) for number in range(2, 40)]
+    rows += [row(40, 0.9, 5), row(41, 0.1, 24), row(42, 0.9, 60)]
+    assert chosen(rows, 4) == [0, 1, 2, 41]
+
+
+def test_of_long_documents_the_longest_that_can_be_read_are_shown_first():
+    rows = [row(number, 0.5, 300 + number) for number in range(100)]
+    rows += [row(100, 0.1, LONGEST_SHOWN), row(101, 0.9, 20)]
+    assert chosen(rows, 3)[:2] == [100, 101]
+
+
+def test_all_of_few_sentences_are_shown():
+    assert sorted(chosen([row(number, 0.1, 3) for number in range(4)])) == [0, 1, 2, 3]
+
+
+def test_what_is_kept_does_not_grow_with_the_data():
+    choice = TypicalSentences(10)
+    for begin in range(0, 5000, 100):
+        numbers = range(begin, begin + 100)
+        lengths = torch.tensor([number % 8 + 1 for number in numbers])
+        texts = [[number] for number in numbers]
+        choice.update(torch.tensor(numbers), torch.rand(100), lengths, texts)
+    assert sum(len(kept) for kept in choice._best.values()) == 80

@@ -1,0 +1,304 @@
+"""``look`` in Python: the attention of one sentence, of every kind of model."""
+
+from argparse import Namespace
+
+import entmax
+import pytest
+import torch
+from fairseq.data import Dictionary
+from fairseq.hub_utils import GeneratorHubInterface
+
+from fairseq_entmax.analysis import load_model, load_task, look, measure
+from fairseq_entmax.analysis.looking import opening
+from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
+from tests.analysis.kinds import made
+from tests.pruning.test_surgery import state_of, trained
+from tests.support import build_model, marked_task, spread_scores, tiny_task
+
+TEXT = "w1 w2 w3 w4 w5"
+TRANSLATION = "w7 w2 w9"
+CUT = "▁w1 w2 ▁w3 w4 w6"  # as the folders' dictionaries have it
+
+
+def reference(model, source, target, mapping):
+    """Attention of every head by hand: from what goes into each, by its projections alone."""
+    inputs = {}
+
+    def keep(name):
+        def hook(_module, arguments, options):
+            query = arguments[0] if arguments else options["query"]
+            inputs[name] = query, options["key"]
+
+        return hook
+
+    handles = []
+    for number, layer in enumerate(model.encoder.layers):
+        handles.append((layer.self_attn, ("encoder-self", number)))
+    for number, layer in enumerate(model.decoder.layers):
+        handles.append((layer.self_attn, ("decoder-self", number)))
+        handles.append((layer.encoder_attn, ("cross", number)))
+    hooks = [m.register_forward_pre_hook(keep(name), with_kwargs=True) for m, name in handles]
+    with torch.no_grad():
+        model(source[None], torch.tensor([len(source)]), target[None])
+    for hook in hooks:
+        hook.remove()
+    weights = {}
+    for module, name in handles:
+        query, key = inputs[name]
+        width = module.embed_dim // 4
+        q = (module.q_proj(query)[:, 0] / width**0.5).view(-1, 4, width).transpose(0, 1)
+        k = module.k_proj(key)[:, 0].view(-1, 4, width).transpose(0, 1)
+        scores = q @ k.transpose(1, 2)
+        if name[0] == "decoder-self":
+            hidden = torch.ones_like(scores, dtype=torch.bool).triu(1)
+            scores = scores.masked_fill(hidden, -torch.inf)
+        weights[name] = mapping(scores.detach())
+    return weights
+
+
+def numbers(text):
+    words = tiny_task().source_dictionary
+    return torch.tensor([*(words.index(word) for word in text.split()), words.eos()])
+
+
+@pytest.mark.parametrize(
+    ("name", "mapping"),
+    [
+        ("softmax", lambda scores: scores.softmax(-1)),
+        ("entmax15", lambda scores: entmax.entmax15(scores, -1)),
+        ("sparsemax", lambda scores: entmax.sparsemax(scores, -1)),
+    ],
+)
+def test_the_weights_are_those_of_queries_and_keys_by_hand(name, mapping):
+    model = spread_scores(build_model(attn_mapping=name))
+    found = look(model, TEXT, TRANSLATION, task=tiny_task())
+    target = numbers(TRANSLATION)
+    expected = reference(model, numbers(TEXT), target.roll(1), mapping)
+    assert found.tokens == [*TEXT.split(), "</s>"]
+    assert found.target_tokens == [*TRANSLATION.split(), "</s>"]
+    assert found.read_tokens == ["</s>", *TRANSLATION.split()]
+    for (attention, layer), weights in expected.items():
+        own = found.attention[attention][layer]
+        assert torch.allclose(own, weights, atol=1e-5), (attention, layer)
+        assert torch.allclose(own.sum(-1), torch.ones(own.shape[:2]), atol=1e-5)
+    best = expected["cross", 1][2].max(dim=-1)
+    links = found.links("cross", 1, 2, top=1)
+    assert [link.keys[0][0] for link in links] == [found.tokens[place] for place in best.indices]
+    assert [link.keys[0][1] for link in links] == pytest.approx(best.values.tolist(), abs=1e-5)
+    assert [link.zeros for link in links] == expected["cross", 1][2].eq(0).sum(-1).tolist()
+
+
+def test_without_a_translation_the_model_translates_as_generation_does():
+    model = spread_scores(build_model(attn_mapping="entmax15"))
+    found = look(model, TEXT, task=tiny_task(), beam=3, max_len_b=6)
+    generator = tiny_task().build_generator([model], Namespace(beam=3, max_len_b=6))
+    source = numbers(TEXT)[None]
+    sample = {"net_input": {"src_tokens": source, "src_lengths": torch.tensor([source.size(1)])}}
+    best = generator.generate([model], sample)[0][0]["tokens"]
+    model.decoder.set_beam_size(1)
+    assert found.is_generated
+    assert found.target_tokens == [tiny_task().target_dictionary[token] for token in best]
+    assert found.translation == " ".join(found.target_tokens[:-1])
+    again = look(model, TEXT, found.translation, task=tiny_task())
+    assert not again.is_generated
+    assert torch.equal(again.attention["cross"][1], found.attention["cross"][1])
+
+
+def test_what_a_model_was_doing_is_left_as_it_was():
+    model = build_model().train()
+    torch.manual_seed(5)
+    expected = torch.rand(1)
+    torch.manual_seed(5)
+    first, second = (look(model, TEXT, task=tiny_task(), max_len_b=4) for _ in range(2))
+    assert torch.rand(1) == expected
+    assert model.training
+    assert torch.equal(first.attention["cross"][0], second.attention["cross"][0])
+
+
+def test_its_attention_can_be_measured():
+    found = look(build_model(attn_mapping="softmax"), TEXT, TRANSLATION, task=tiny_task())
+    weights = {
+        name: {number: one[None] for number, one in enumerate(layers)}
+        for name, layers in found.attention.items()
+    }
+    assert measure(weights)["cross"][0]["heads"][0]["density"] == pytest.approx(1)
+
+
+@pytest.mark.parametrize(
+    ("options", "counts"),
+    [
+        ({"encoder_self_attn_heads": "0,3", "cross_attn_heads": "2,1"}, ([0, 3], [2, 1])),
+        ({"attn_mapping": "entmax|fusedmax|softmax|entmax"}, ([4, 4], [4, 4])),
+        ({"attn_mapping": "oscarmax:oscar=0.1"}, ([4, 4], [4, 4])),
+    ],
+)
+def test_pruned_models_heads_apart_and_structure_are_shown(options, counts):
+    model = spread_scores(build_model(**{"attn_mapping": "entmax", **options}))
+    found = look(model, TEXT, TRANSLATION, task=tiny_task())
+    assert [len(one) for one in found.attention["encoder-self"]] == counts[0]
+    assert [len(one) for one in found.attention["cross"]] == counts[1]
+    assert "cross, mean of" in str(found)
+
+
+def test_closed_gates_are_left_out_of_the_mean():
+    model = trained(attn_mapping="entmax", head_gates="cross")
+    found = look(model, TEXT, TRANSLATION, task=tiny_task())
+    gates = torch.tensor(found.gates["cross"])
+    assert gates.eq(0).any()
+    opened = torch.stack(found.attention["cross"])[gates > 0]
+    assert torch.allclose(found.weights(), opened.mean(0))
+    assert f"without {int(gates.eq(0).sum())} whose gate is closed" in str(found)
+
+
+def test_a_model_that_copies_restores_the_words_that_it_lacks():
+    options = {"source_position_markers": 3, "share_all_embeddings": True}
+    model = build_model("entmax_copy_transformer", task=marked_task(), **options)
+    found = look(model, "w1 quux w2", "w3 quux", task=marked_task())
+    assert found.tokens == ["w1", "<unk-0>", "w2", "</s>"]
+    assert found.target_tokens == ["w3", "<unk-0>", "</s>"]
+    assert "<unk-0> is quux" in str(found)
+    assert not found.is_generated
+    written = look(model, "quux", task=marked_task(), max_len_a=0, max_len_b=4).translation
+    assert "<unk-0>" not in written
+
+
+def test_words_join_the_tokens_of_both_sides(tiny):
+    found = look(str(tiny / "plain.pt"), CUT, "▁w1 w4 ▁w5", data=str(tiny / "bin"))
+    joined = found.words()
+    assert joined.tokens == ["w1w2", "w3w4w6", "</s>"]
+    assert joined.target_tokens == ["w1w4", "w5", "</s>"]
+    assert joined.read_tokens == ["</s>", "w1w4", "w5"]
+    cross, wide = found.attention["cross"][0], joined.attention["cross"][0]
+    assert wide.shape == (4, 3, 3)
+    by_hand = cross[:, :2, 2:5].sum(-1).mean(-1)
+    assert torch.allclose(wide[:, 0, 1], by_hand)
+    for layers in joined.attention.values():
+        for one in layers:
+            assert torch.allclose(one.sum(-1), torch.ones(one.shape[:2]))
+    assert joined.words() is joined
+
+
+def test_loaded_models_and_fairseqs_own_are_looked_at(tiny, tmp_path):
+    task = load_task(str(tiny / "bin"))
+    loaded = load_model(str(tiny / "plain.pt"), task)
+    expected = look(loaded, CUT, CUT, task=task).attention["cross"][0]
+    again = look(loaded, CUT, CUT, data=str(tiny / "bin")).attention["cross"][0]
+    assert torch.equal(again, expected)
+    stock = build_model("transformer")
+    torch.save(state_of(stock, "transformer"), tmp_path / "stock.pt")
+    found = look(str(tmp_path / "stock.pt"), CUT, CUT, data=str(tiny / "bin"))
+    assert found.attention["cross"][0].gt(0).all()
+    with pytest.raises(
+        ValueError, match="no attention to look at: give the path of its checkpoint"
+    ):
+        look(stock, TEXT, task=tiny_task())
+
+
+def hub(task, models):
+    settings = Namespace(generation=Namespace(replace_unk=None), tokenizer=None, bpe=None)
+    return GeneratorHubInterface(settings, task, models)
+
+
+def test_what_from_pretrained_gave_needs_nothing_else(tiny):
+    task = load_task(str(tiny / "bin"))
+    model = load_model(str(tiny / "plain.pt"), task).model
+    found = look(hub(task, [model]), CUT, CUT)
+    expected = look(str(tiny / "plain.pt"), CUT, CUT, data=str(tiny / "bin"))
+    assert torch.equal(found.attention["cross"][1], expected.attention["cross"][1])
+    with pytest.raises(ValueError, match="one model, not of 2 together"):
+        look(hub(task, [model, model]), CUT)
+
+
+@pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned", "sparse", "adaptive"])
+def test_a_language_model_reads_the_text_behind_its_mark(texts, name):
+    found = look(str(texts / f"{name}.pt"), CUT, data=str(texts / "bin"))
+    assert set(found.attention) == {"decoder-self"}
+    assert found.tokens == ["</s>", *CUT.split()]
+    assert found.target_tokens == [*CUT.split(), "</s>"]
+    weights = next(one for one in found.attention["decoder-self"] if len(one))
+    assert weights.triu(1).eq(0).all()
+    assert [link.visible for link in found.links()] == [1, 2, 3, 4, 5, 6]
+    assert found.words().tokens == ["</s>", "w1w2", "w3w4w6"]
+    with pytest.raises(ValueError, match="--translation got 'w1', and language models write none"):
+        look(str(texts / f"{name}.pt"), CUT, "w1", data=str(texts / "bin"))
+
+
+def test_a_classifier_says_its_class_and_what_pools(labelled):
+    path = str(labelled / "sparse.pt")
+    found = look(path, CUT, data=str(labelled / "bin"))
+    session = opening.of_checkpoint(path, str(labelled / "bin"))
+    model, task = session.loaded.model, session.task
+    (expected,) = ClassifierHubInterface(
+        Namespace(tokenizer=None, bpe=None), task, [model]
+    ).predict([CUT])
+    assert found.classified.label == expected.label
+    assert found.classified.label in made.LABELS
+    assert found.tokens == expected.tokens
+    for name, weights in expected.pooling.items():
+        assert torch.allclose(found.classified.pooling[name], weights)
+    joined = found.words().classified.pooling
+    assert all(torch.allclose(one.sum(-1), torch.ones(len(one))) for one in joined.values())
+    assert "pooling" in str(found)
+
+
+def test_a_pair_is_classified_by_both_of_its_texts(pairs):
+    path = str(next(iter(sorted(pairs.glob("*.pt")))))
+    found = look(path, CUT, second="▁w9 w8", data=str(pairs / "bin"))
+    assert {"premise", "hypothesis"} == set(found.classified.pooling)
+    assert "▁w9" in found.tokens
+    for name, own in (("premise", CUT.split()), ("hypothesis", ["▁w9", "w8"])):
+        seen = found.classified.visible[name].tolist()
+        assert [t for t, is_seen in zip(found.tokens, seen, strict=True) if is_seen] == own
+    with pytest.raises(ValueError, match="give --second TEXT"):
+        look(path, CUT, data=str(pairs / "bin"))
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({"text": ""}, "a text is empty"),
+        ({"text": ["w1"]}, "look takes one text, not list"),
+        ({"text": "w1 " * 70}, "a text has 71 tokens, and the model takes 64"),
+        ({"text": "w1", "translation": "w1 " * 70}, "a text has 71 tokens"),
+        ({"text": "w1", "second": "w2"}, "--second got 'w2', and models that translate"),
+    ],
+)
+def test_a_text_that_cannot_be_read_is_refused(arguments, message):
+    with pytest.raises(ValueError, match=message):
+        look(build_model(), **arguments, task=tiny_task())
+
+
+def test_a_model_alone_needs_its_task():
+    with pytest.raises(ValueError, match="look needs the task of a model"):
+        look(build_model(), "w1")
+
+
+def test_a_checkpoint_whose_data_is_gone_says_what_to_give(tiny, tmp_path):
+    path = tmp_path / "plain.pt"
+    path.write_bytes((tiny / "plain.pt").read_bytes())
+    with pytest.raises(ValueError, match="which is not there: give --data DATA-BIN"):
+        look(str(path), CUT)
+
+
+def test_the_data_of_a_folder_that_was_moved_is_found_beside_the_runs(tiny, tmp_path):
+    folder = tmp_path / "runs" / "a" / "checkpoints"
+    folder.mkdir(parents=True)
+    (folder / "plain.pt").write_bytes((tiny / "plain.pt").read_bytes())
+    (tmp_path / "data-bin").mkdir()
+    for language in ("a", "b"):
+        text = (tiny / "bin" / f"dict.{language}.txt").read_bytes()
+        (tmp_path / "data-bin" / f"dict.{language}.txt").write_bytes(text)
+        (tmp_path / "data-bin" / f"valid.a-b.{language}.idx").touch()
+    found = look(str(folder / "plain.pt"), CUT, CUT)
+    assert any(str(tmp_path / "data-bin") in note for note in found.notes)
+
+
+def test_a_dictionary_alone_is_enough_where_the_checkpoint_names_the_languages(tiny, tmp_path):
+    words = Dictionary.load(str(tiny / "bin" / "dict.a.txt"))
+    for language in ("a", "b"):
+        words.save(str(tmp_path / f"dict.{language}.txt"))
+    state = torch.load(tiny / "plain.pt", weights_only=False)
+    named = {"_name": "translation", "data": "gone", "source_lang": "a", "target_lang": "b"}
+    state["cfg"]["task"] = named
+    torch.save(state, tmp_path / "named.pt")
+    assert look(str(tmp_path / "named.pt"), CUT, CUT, data=str(tmp_path)).tokens

@@ -1,0 +1,150 @@
+import json
+
+import pytest
+import torch
+from scipy.stats import spearmanr
+
+from fairseq_entmax.analysis.start_and_end import as_text, of_checkpoint, rank_correlation, spearman
+
+START = {"encoder-self": {"0": [1.1, 1.2, 1.3], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.7, 1.8]}}
+END = {"encoder-self": {"0": [1.3, 1.2, 1.1], "1": [1.4, 1.5, 1.6]}, "cross": {"0": [1.0, 1.8]}}
+
+
+def lines(*values, name="alpha", step=10):
+    return [{"update": step * number, name: value} for number, value in enumerate(values)]
+
+
+def write(path, *values, name="alpha"):
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines(*values, name=name)))
+    return path
+
+
+def moved(values, by=0.01):
+    return {
+        attention: {layer: [value + by for value in heads] for layer, heads in layers.items()}
+        for attention, layers in values.items()
+    }
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_it_is_the_correlation_of_scipy_with_ties_too(seed):
+    generator = torch.Generator().manual_seed(seed)
+    first = torch.randint(5, (9,), generator=generator).tolist()
+    second = torch.rand(9, generator=generator).tolist()
+    assert spearman(first, second) == pytest.approx(spearmanr(first, second).statistic, abs=1e-12)
+    assert spearman(second, first) == spearman(first, second)
+
+
+@pytest.mark.parametrize("pair", [([1, 2], [1, 2]), ([1, 1, 1], [1, 2, 3]), ([1, 2, 3], [4, 4, 4])])
+def test_few_or_constant_numbers_have_no_correlation(pair):
+    assert spearman(*pair) is None
+
+
+def test_first_and_last_line_are_compared_over_the_model_and_over_each_attention():
+    between = moved(START, 0.3)
+    result = rank_correlation(lines(START, between, moved(END)))
+    heads = [1.1, 1.2, 1.3, 1.4, 1.5, 1.6, 1.7, 1.8], [1.3, 1.2, 1.1, 1.4, 1.5, 1.6, 1.0, 1.8]
+    assert (result.first_update, result.last_update, result.heads) == (0, 20, 8)
+    assert result.of_model == pytest.approx(spearmanr(*heads).statistic)
+    of_encoder = spearmanr(heads[0][:6], heads[1][:6]).statistic
+    assert result.of_attentions == {"encoder-self": pytest.approx(of_encoder), "cross": None}
+
+
+def test_lines_behind_the_update_asked_for_do_not_count(tmp_path):
+    path = write(tmp_path / "alpha.jsonl", START, moved(START), END)
+    assert rank_correlation(path, update=15).of_model == 1.0
+    assert rank_correlation(path, update=20).of_model < 1.0
+
+
+def test_lines_of_an_analysis_are_read_too():
+    of_analysis = [
+        {"update": line["update"], "values": line["alpha"]} for line in lines(START, moved(END))
+    ]
+    expected = rank_correlation(lines(START, moved(END)))
+    assert rank_correlation(of_analysis) == expected
+
+
+def test_heads_that_no_line_changes_or_that_have_no_value_are_left_out():
+    start = {"encoder-self": {"0": [1.1, 1.5, None, 1.3, 1.2]}}
+    end = {"encoder-self": {"0": [1.4, 1.5, None, 1.3, 1.6]}}
+    back = {"encoder-self": {"0": [1.4, 1.5, None, 1.9, 1.6]}}
+    result = rank_correlation(lines(start, back, end))
+    assert result.start == {"encoder-self": [1.1, 1.3, 1.2]}
+    assert result.of_model == pytest.approx(-0.5)
+
+
+def test_a_value_that_layers_share_counts_once():
+    start = {"encoder-self": {"0": [1.1], "1": [1.1]}, "cross": {"0": [1.2], "1": [1.2]}}
+    end = {"encoder-self": {"0": [1.3], "1": [1.3]}, "cross": {"0": [1.0], "1": [1.0]}}
+    result = rank_correlation(lines(start, end))
+    assert result.start == {"encoder-self": [1.1], "cross": [1.2]}
+    assert "2 learn it, and 3 are needed" in as_text(result)
+
+
+@pytest.mark.parametrize(
+    ("values", "reason"),
+    [
+        (
+            [{"cross": {"0": [1.5, 1.5, 1.5]}}, {"cross": {"0": [1.4, 1.6, 1.3]}}],
+            "start alike, at 1.5",
+        ),
+        ([{"cross": {"0": [1.1, 1.2, 1.3]}}, {"cross": {"0": [2.0, 2.0, 2.0]}}], "end alike, at 2"),
+        ([START], "one line, of update 0"),
+        ([START, START], "0 learn it"),
+    ],
+)
+def test_the_text_says_why_there_is_none(values, reason):
+    text = as_text(rank_correlation(lines(*values)))
+    assert text.startswith("rank correlation of start and end, updates 0 to ")
+    assert reason in text
+
+
+def test_the_text_has_two_digits_for_the_model_and_each_attention():
+    text = as_text(rank_correlation(lines(START, moved(END))))
+    assert text.endswith("updates 0 to 10: 0.40 (encoder-self 0.77, cross -)")
+
+
+@pytest.mark.parametrize(
+    ("values", "update", "message"),
+    [
+        ([], None, "has no line$"),
+        ([START], -1, "no line up to update -1"),
+        ([START, {"cross": {"0": [1.5]}}], None, "update 10 is of other heads than the first"),
+    ],
+)
+def test_a_record_that_cannot_be_compared_is_refused(tmp_path, values, update, message):
+    path = write(tmp_path / "alpha.jsonl", *values)
+    with pytest.raises(ValueError, match=message):
+        rank_correlation(path, update=update)
+
+
+def test_a_checkpoint_is_compared_at_its_own_update(tmp_path):
+    write(tmp_path / "tv.jsonl", START, END, moved(END), name="tv")
+    result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)
+    assert (result.name, result.last_update) == ("tv", 10)
+    assert result == rank_correlation(tmp_path / "tv.jsonl", "tv", 10)
+
+
+@pytest.mark.parametrize(
+    ("present", "message"),
+    [
+        (moved(END), "other values at update 10: it is of another training"),
+        ({"cross": {"0": [1.0, 1.8]}}, "is of other heads, as before pruning"),
+    ],
+)
+def test_a_record_of_another_model_is_refused(tmp_path, present, message):
+    write(tmp_path / "alpha.jsonl", START, END)
+    with pytest.raises(ValueError, match=message):
+        of_checkpoint(str(tmp_path / "checkpoint.pt"), "alpha", 10, present)
+
+
+def test_a_checkpoint_between_two_lines_has_values_of_its_own(tmp_path):
+    write(tmp_path / "alpha.jsonl", START, END)
+    assert of_checkpoint(str(tmp_path / "c.pt"), "alpha", 13, moved(END)).last_update == 10
+
+
+def test_a_missing_record_is_named(tmp_path):
+    with pytest.raises(
+        FileNotFoundError, match=r"no alpha\.jsonl beside the checkpoint, which training"
+    ):
+        of_checkpoint(str(tmp_path / "checkpoint.pt"), "alpha", 10, START)

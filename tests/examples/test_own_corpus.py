@@ -1,0 +1,231 @@
+"""examples/own_corpus: two text files to scores and a report by one command, and wrong options."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import preloaded
+from tests.examples.miniatures import verses
+
+RECIPE = Path(__file__).resolve().parents[2] / "examples" / "own_corpus"
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+PAIRS = 240
+TINY = ["--layers", "1", "--width", "16", "--ffn", "16", "--heads", "2"]
+SEARCH = ["--beam", "1", "--max-len-a", "0", "--max-len-b", "9"]
+
+
+def run(script, *arguments, check=True):
+    result = subprocess.run(
+        [RECIPE / script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PATH": preloaded.path(PATH), "OMP_NUM_THREADS": "1"},
+    )
+    if check:
+        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result
+
+
+@pytest.fixture(scope="module")
+def texts(tmp_path_factory):
+    """English verses and their Spanish, in two files of no particular name."""
+    folder = tmp_path_factory.mktemp("texts")
+    pairs = verses(PAIRS)
+    for name, side in (("english", 1), ("spanish.txt", 0)):
+        (folder / name).write_text("".join(f"{pair[side]}\n" for pair in pairs), encoding="utf-8")
+    return ["--source", folder / "english", "--target", folder / "spanish.txt"]
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+# --- from beginning to end ----------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def walked(texts, tmp_path_factory):
+    """What the one command printed, and its folder and arguments."""
+    out = tmp_path_factory.mktemp("own") / "out"
+    command = [*texts, "--source-lang", "en", "--target-lang", "es", "--lower", "--bpe-size", 300]
+    command += ["--mappings", "stock,softmax,entmax", "--updates", 2, "--output", out, "--cpu"]
+    command += [*TINY, *SEARCH, "--", "--clip-norm", "1.0"]
+    return run("run.sh", *command).stdout, out, command
+
+
+@pytest.mark.slow
+def test_one_command_ends_with_scores_side_by_side_and_a_report(walked):
+    _, out, _ = walked
+    with (out / "scores.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [row["model"] for row in rows] == ["stock", "softmax", "entmax"]
+    assert all(0 <= float(row["BLEU"]) <= 100 and 0 <= float(row["chrF2"]) <= 100 for row in rows)
+    # With softmax the model is fairseq's own
+    assert rows[0]["chrF2"] == rows[1]["chrF2"]
+    analysis = json.loads((out / "compare" / "analysis.json").read_text(encoding="utf-8"))
+    assert [model["name"] for model in analysis["models"]] == ["stock", "softmax", "entmax"]
+    assert (out / "compare" / "report.html").stat().st_size > 100_000
+    assert "learned: mean" in (out / "runs" / "entmax-2updates" / "alpha.txt").read_text("utf-8")
+
+
+@pytest.mark.slow
+def test_the_time_of_every_step_is_printed(walked):
+    printed, _, _ = walked
+    table = printed.split("==> time of each step, and since the start\n")[1]
+    steps = ["text", *(f"{step} {name}" for name in ("stock", "softmax", "entmax")
+                       for step in ("train", "evaluate")), "scores and report"]  # fmt: skip
+    rows = [re.fullmatch(r"(.+?) +(\d+:\d\d:\d\d) +(\d+:\d\d:\d\d)", x) for x in table.splitlines()]
+    assert [row[1] for row in rows if row] == steps
+    assert "the first BLEU was there after " in printed
+
+
+@pytest.mark.slow
+def test_options_reach_the_text_the_model_and_the_training(walked):
+    _, out, _ = walked
+    assert len(lines(out / "text" / "valid.en")) == len(lines(out / "text" / "test.es")) == 12
+    assert all(line == line.lower() for line in lines(out / "text" / "train.es"))
+    settings = (out / "runs" / "stock-2updates" / "settings.txt").read_text("utf-8")
+    for text in (
+        "--arch transformer ",
+        "--encoder-embed-dim 16 ",
+        "--max-update 2 ",
+        "--clip-norm 1.0",
+    ):
+        assert text in settings + " "
+    assert "--attn-mapping entmax " in (out / "runs/entmax-2updates/settings.txt").read_text(
+        "utf-8"
+    )
+
+
+@pytest.mark.slow
+def test_run_again_it_has_nothing_to_do(walked):
+    _, out, command = walked
+    table = (out / "scores.tsv").read_bytes()
+    again = run("run.sh", *command).stdout
+    # text, subwords, binarise; train, translate, score of each; the alpha table; scores, report
+    assert again.count("done before") == 3 + 3 * 3 + 2 + 2
+    assert "| INFO |" not in again
+    assert (out / "scores.tsv").read_bytes() == table
+
+
+@pytest.mark.slow
+def test_a_step_finds_the_languages_in_what_was_prepared(walked):
+    _, out, _ = walked
+    options = ["--output", out, "--updates", 2, "--cpu"]
+    shown = run("evaluate.sh", *options, *SEARCH, "entmax").stdout
+    assert shown.count("done before") == 3
+    assert "BLEU|nrefs:1" in shown
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["subword-nmt", "none"])
+def test_other_subwords_are_trained_with_and_translated_from(kind, texts, tmp_path):
+    """The words that Moses' tokeniser cut are put together again in the translations."""
+    size = ["--bpe-size", 100] if kind == "subword-nmt" else []
+    run("prepare.sh", *texts, "--bpe", kind, *size, "--output", tmp_path, "--workers", 1)
+    options = ["--output", tmp_path, "--updates", 1, "--cpu"]
+    run("train.sh", *options, *TINY, "entmax15")
+    run("evaluate.sh", *options, *SEARCH, "entmax15")
+    translated = (tmp_path / "runs" / "entmax15-1updates" / "test.hyp").read_text("utf-8")
+    assert translated.count("\n") == 12
+    assert "@@" not in translated
+
+
+@pytest.mark.slow
+def test_as_many_subwords_as_the_text_has_not_is_refused_with_how_many_it_has(texts, tmp_path):
+    options = [*texts, "--output", tmp_path, "--bpe-size"]
+    refused = run("prepare.sh", *options, 30_000, check=False)
+    assert refused.returncode == 2
+    assert refused.stderr.count("\n") == 1
+    most = re.search(
+        r"prepare.sh: error: option --bpe-size got '30000': the training text has no more than "
+        r"(\d+) pieces: give \1 or fewer",
+        refused.stderr,
+    )[1]
+    assert not (tmp_path / "spm").exists()
+    assert "data ready" in run("prepare.sh", *options, most).stdout
+
+
+# --- wrong options: nothing is begun ------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': put one comma"),
+        (["--mappings", "stock, entmax"], "no spaces, such as stock,entmax15,entmax"),
+        (["--mappings", "entmax,entmax"], "option --mappings has 'entmax' twice"),
+        (["--mappings", "sparsemax*5,softmax"], "give a list of layers by --mapping, whole"),
+        (["--source", "/dev/null"], "'/dev/null' is no file that can be read twice: write the text"),
+        (["--mappings", "stock,entmaxx"], "got 'entmaxx'"),
+        (["--epochs", "2", "--updates", "3"], "--epochs and --updates both say how long"),
+        (["--updates", "0"], "option --updates got '0'"),
+        (["--heads", "3"], "option --heads is 3 and --width 128: give a width that is a multiple"),
+        (["--dropout", "1.5"], "option --dropout got '1.5': give a number from 0 to below 1"),
+        (["--learning-rate", "0"], "option --learning-rate got '0': give a number above 0"),
+        (["--learning-rate", "-1"], "option --learning-rate got '-1'"),
+        (["--size", "huge"], "option --size got 'huge': give small, medium or base"),
+        (["--beam", "no"], "option --beam got 'no': give a whole number"),
+        (["--bpe", "wordpiece"], "option --bpe got 'wordpiece': give sentencepiece, subword-nmt"),
+        (["--bpe", "none", "--bpe-size", "9"], "option --bpe-size got '9' with --bpe none"),
+        (["--source-lang", "zh-Hans"], "option --source-lang got 'zh-Hans': give a short name"),
+        (["--source-lang", "tgt"], "option --target-lang got 'tgt', as --source-lang did"),
+        (["--max-ratio", "0.5"], "option --max-ratio got '0.5': give a number of at least 1"),
+        (["--trainpref", "x"], "option --trainpref got 'x' together with --source or --target"),
+        (["--validpref", "nowhere"], "option --validpref got 'nowhere': there is no file 'nowhere.src'"),
+        (["--testpref", "x", "--test", "9"], "option --test got '9' together with --testpref"),
+        (["--source", "nowhere"], "option --source got 'nowhere': there is no file 'nowhere'"),
+        (["--source"], "option --source needs a value"),
+        (["--fp16"], "unknown option '--fp16': options of fairseq-train stand behind --"),
+        (["file.txt"], "unknown argument 'file.txt': name the texts by --source and --target"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)  # fmt: skip
+def test_a_wrong_option_is_refused_in_one_sentence_before_anything_is_done(
+    arguments, message, texts, tmp_path
+):
+    refused = run("run.sh", *texts, "--output", tmp_path / "out", *arguments, check=False)
+    assert refused.returncode == 2
+    assert message in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert refused.stdout == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_without_texts_it_says_how_to_name_them(tmp_path):
+    refused = run("run.sh", "--output", tmp_path / "out", check=False)
+    assert refused.returncode == 2
+    assert "--source FILE --target FILE, or by --trainpref PREFIX" in refused.stderr
+
+
+def test_the_same_file_twice_leaves_nothing_behind(texts, tmp_path):
+    twice = ["--source", texts[1], "--target", texts[1], "--output", tmp_path]
+    refused = run("prepare.sh", *twice, check=False)
+    assert refused.returncode == 2
+    assert "prepare.sh: error: options --source and --target name the same file" in refused.stderr
+    assert refused.stderr.count("\n") == 1
+    assert [path.name for path in tmp_path.iterdir()] == [".lock"]
+
+
+@pytest.mark.parametrize("script", ["run", "prepare", "train", "evaluate", "report"])
+def test_help_names_the_options_of_the_step_with_their_defaults(script):
+    shown = run(f"{script}.sh", "--help").stdout
+    options = {
+        "prepare": ["--source FILE", "--validpref", "--bpe-size", "(default: 4000)", "--lower"],
+        "train": ["--epochs N or --updates N", "--learning-rate R 0.005", "--warmup", "--size"],
+        "evaluate": ["--beam N", "(default: 5)", "--length-penalty", "--max-len-a"],
+        "report": ["--mappings LIST", "(default: stock,entmax)"],
+    }
+    for step, texts_of_step in options.items():
+        if script in (step, "run"):
+            for text in texts_of_step:
+                assert text in shown, text

@@ -1,0 +1,140 @@
+"""What fairseq's commands are told before they load anything."""
+
+import os
+from argparse import Namespace
+
+import pytest
+
+from fairseq_entmax import early_checks
+from fairseq_entmax.criterions.head_l0 import HeadL0Options
+from tests import commands
+
+STOCK = {"arch": "transformer", "data": None}
+
+
+@pytest.fixture
+def folder(tmp_path):
+    """As fairseq-preprocess writes it, without content."""
+    prepared = tmp_path / "bin"
+    prepared.mkdir()
+    for name in ("dict.es.txt", "dict.en.txt", "test.es-en.es.bin", "test.es-en.es.idx"):
+        (prepared / name).touch()
+    (tmp_path / "model.pt").touch()
+    return tmp_path
+
+
+def generating(folder, **changes):
+    given = {
+        "data": str(folder / "bin"),
+        "path": str(folder / "model.pt"),
+        "task": "translation",
+        "gen_subset": "test",
+    }
+    return Namespace(**{**given, **changes})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"data": "/absent"}, "there is no folder /absent with data: give the folder that"),
+        ({"data": os.path.dirname(__file__)}, r"tests has no dictionary \(dict"),
+        ({"path": None}, "give --path CHECKPOINT"),
+        ({"path": "/absent.pt"}, "--path got /absent.pt: there is no such checkpoint"),
+        ({"input": "/absent.txt"}, "--input got /absent.txt: there is no such text"),
+        (
+            {"gen_subset": "tset"},
+            "--gen-subset got tset, of which .* has no data: give one of test",
+        ),
+    ],
+)
+def test_what_is_not_there_is_named(changes, message, folder):
+    with pytest.raises(ValueError, match=message):
+        early_checks.check("fairseq-generate", generating(folder, **changes))
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {},
+        {"data": "s3://bucket/data"},
+        {"path": "/absent.pt", "checkpoint_suffix": "-rank-0"},
+        {"input": "-"},
+        {"task": "sentence_prediction", "data": os.path.dirname(__file__)},
+    ],
+)
+def test_what_can_be_read_passes(changes, folder):
+    assert early_checks.check("fairseq-generate", generating(folder, **changes)) is None
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({}, "add --head-gates encoder-self,.* to an entmax_transformer"),
+        ({"arch": "transformer_lm"}, "add --head-gates decoder-self, to an entmax_transformer_lm"),
+        ({"arch": "roberta"}, "add --head-gates encoder-self, to an entmax_classifier"),
+    ],
+)
+def test_the_penalty_on_heads_names_the_counterpart_of_a_stock_model(changes, message):
+    criterion = "cross_entropy_with_head_l0"
+    options = vars(HeadL0Options(l0_weight=0.1))
+    with pytest.raises(
+        ValueError, match=f"--criterion {criterion} needs a model with head gates: {message}"
+    ):
+        early_checks.check_criterion(
+            Namespace(**{**options, **STOCK, "criterion": criterion, **changes})
+        )
+
+
+def sentence_of(result):
+    """What a command ended with; it says nothing else on what went wrong."""
+    assert result.returncode == 2
+    text = result.stdout + result.stderr
+    assert "Traceback" not in text
+    assert "EOFError" not in text
+    assert text.count("error:") == 1
+    return text.strip().splitlines()[-1]
+
+
+@pytest.mark.parametrize(
+    ("criterion", "message"),
+    [
+        ("label_smoothed_cross_entropy_with_head_l0", "needs a model with head gates: add"),
+        ("entmax_loss", "needs a model of this package that writes words"),
+        ("copy_cross_entropy", "needs a model that copies: give --arch entmax_copy_transformer"),
+    ],
+)
+def test_a_criterion_that_a_stock_model_does_not_fit_is_one_sentence(
+    criterion, message, data, tmp_path
+):
+    options = [f"--criterion={criterion}", "--num-workers=2", "--max-update=1"]
+    result = commands.train(data, tmp_path, *options, arch="transformer", check=False)
+    assert message in sentence_of(result)
+    assert not list(tmp_path.iterdir())
+
+
+# Two processes that fairseq starts itself, as it does for two GPUs, and no check of the options
+TWO_GPUS = """
+import torch
+torch.cuda.device_count = lambda: 2
+from fairseq_entmax import early_checks
+from fairseq_entmax.criterions.head_l0 import HeadL0Options
+early_checks.check = lambda *_: None
+import fairseq_entmax.models
+"""
+
+
+@pytest.mark.slow
+def test_of_processes_that_fairseq_starts_one_says_the_sentence(data, tmp_path):
+    (tmp_path / "own").mkdir()
+    (tmp_path / "own" / "__init__.py").write_text(TWO_GPUS)
+    result = commands.train(
+        data,
+        tmp_path / "run",
+        f"--user-dir={tmp_path / 'own'}",
+        "--criterion=label_smoothed_cross_entropy_with_head_l0",
+        *("--distributed-world-size=2", "--distributed-backend=gloo", "--ddp-backend=legacy_ddp"),
+        *("--max-update=1", f"--distributed-port={20000 + os.getpid() % 20000}"),
+        arch="transformer",
+        check=False,
+    )
+    assert "needs a model with head gates: add --head-gates" in sentence_of(result)

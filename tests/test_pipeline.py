@@ -1,0 +1,173 @@
+"""docs/pipeline.md: its commands, as they stand there, go from two text files to BLEU and a report."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import lzma
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import preloaded
+from tests.commands import CORPUS
+
+ROOT = Path(__file__).resolve().parent.parent
+PAGE = (ROOT / "docs" / "pipeline.md").read_text(encoding="utf-8")
+BLOCKS = re.findall(r"```sh\n(.*?)```", PAGE, re.DOTALL)
+PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+EVERY = 40  # of the verses, one of so many
+# What a trial says beside the page's options; fairseq takes the last of two
+TRIAL = {
+    "fairseq-train": '"$@" --cpu --max-update 4',
+    "fairseq-generate": '"$@" --cpu --max-len-a 0 --max-len-b 8',
+    "subword-nmt": '"$@" $(case $1 in learn-bpe) echo --symbols 100 ;; esac)',
+}
+
+
+def command(name: str, block: str) -> str:
+    """The one command of a block that begins so, its lines joined."""
+    (found,) = re.findall(rf"(?m)^{name} (?:.*\\\n)*.*", block)
+    return " ".join(found.replace("\\\n", " ").split())
+
+
+def block_with(text: str) -> str:
+    (found,) = [block for block in BLOCKS if text in block]
+    return found
+
+
+@pytest.mark.parametrize("name", ["fairseq-train", "fairseq-generate"])
+def test_the_baseline_differs_by_the_architecture_and_the_folder_alone(name):
+    stock = block_with("--arch transformer").replace("runs/stock", "runs/entmax")
+    ours = "".join(block for block in BLOCKS if "runs/stock" not in block)
+    words = [command(name, text).split() for text in (ours, stock)]
+    changed = [line for line in difflib.ndiff(*words) if line[0] in "+-"]
+    expected = {
+        "fairseq-train": {
+            *("- entmax_transformer", "- --attn-mapping", "- entmax", "+ transformer"),
+        },
+        "fairseq-generate": set(),
+    }
+    assert set(changed) == expected[name]
+
+
+def test_every_command_of_fairseq_that_reads_data_leaves_no_sentence_out():
+    commands = re.findall(r"(?m)^fairseq-(?:train|generate) (?:.*\\\n)*.*", "\n".join(BLOCKS))
+    assert len(commands) == 4
+    assert all("--required-batch-size-multiple 1 " in found for found in commands)
+
+
+@pytest.fixture(scope="module")
+def walked(tmp_path_factory):
+    """A folder in which the page's commands were run, one after the other; what they printed."""
+    folder = tmp_path_factory.mktemp("pipeline")
+    wrappers = folder / "bin"
+    wrappers.mkdir()
+    path = preloaded.path(PATH)
+    for name, arguments in TRIAL.items():
+        real = shutil.which(name, path=path)
+        (wrappers / name).write_text(f"#!/bin/sh\nexec {real} {arguments}\n")
+        (wrappers / name).chmod(0o755)
+    with lzma.open(CORPUS, "rt", encoding="utf-8", newline="") as file:
+        verses = list(csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE))[::EVERY]
+    for language, column in (("es", 3), ("en", 4)):
+        text = "".join(f"{verse[column].strip()}\n" for verse in verses)
+        (folder / f"corpus.{language}").write_text(text, encoding="utf-8")
+    script = "set -euo pipefail\n" + "\n".join(BLOCKS)
+    result = subprocess.run(
+        ["bash", "-c", script],
+        cwd=folder,
+        env={**os.environ, "PATH": f"{wrappers}:{path}", "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return folder, result.stdout
+
+
+def lines(path):
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+@pytest.mark.slow
+def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
+    folder, printed = walked
+    assert re.search(r"BLEU\|nrefs:1\|\S+ = [0-9.]+ ", printed)
+    assert "alpha of each head" in printed
+    assert "Baseline: runs/stock/test.hyp" in printed
+    for name in ("entmax", "stock"):
+        assert len(lines(folder / "runs" / name / "test.hyp")) == len(
+            lines(folder / "text/test.en")
+        )
+    analysis = json.loads((folder / "compare" / "analysis.json").read_text(encoding="utf-8"))
+    assert [model["name"] for model in analysis["models"]] == ["stock", "entmax"]
+    assert (folder / "compare" / "report.html").stat().st_size > 100_000
+
+
+@pytest.mark.slow
+def test_no_text_is_in_two_of_the_three(walked):
+    folder, _ = walked
+    for language in ("es", "en"):
+        text = {x: lines(folder / "text" / f"{x}.{language}") for x in ("train", "valid", "test")}
+        assert min(map(len, text.values())) > 20
+        everything = [line for split in text.values() for line in split]
+        assert len(set(everything)) == len(everything)
+
+
+@pytest.mark.slow
+def test_both_kinds_of_subwords_cut_every_line(walked):
+    folder, _ = walked
+    for split in ("train", "valid", "test"):
+        for language in ("es", "en"):
+            text = lines(folder / "text" / f"{split}.{language}")
+            pieces = lines(folder / "bpe" / f"{split}.{language}")
+            assert ["".join(x.split()).replace("▁", " ").strip() for x in pieces] == [
+                " ".join(x.split()) for x in text
+            ]
+            assert len(lines(folder / "merges" / f"{split}.{language}")) == len(text)
+
+
+# --- the commands of the README -----------------------------------------------
+
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/pipeline.md"])
+def test_no_command_hides_its_options(page):
+    text = (ROOT / page).read_text(encoding="utf-8")
+    for block in re.findall(r"```sh\n(.*?)```", text, re.DOTALL):
+        assert "…" not in block
+
+
+@pytest.mark.slow
+def test_the_readmes_commands_train_and_translate(walked, tmp_path):
+    """On the data that the chapter's commands made, of smaller layers."""
+    folder, _ = walked
+    (block,) = [
+        x for x in re.findall(r"```sh\n(.*?)```", README, re.DOTALL) if "fairseq-train" in x
+    ]
+    shutil.copytree(folder / "data-bin", tmp_path / "data-bin")
+    small = "--encoder-embed-dim 32 --decoder-embed-dim 32 --encoder-layers 1 --decoder-layers 1"
+    script = block.replace("-lang de", "-lang es").replace("--max-epoch", f"{small} --max-epoch")
+    result = subprocess.run(
+        ["bash", "-c", f"set -euo pipefail\n{script}"],
+        cwd=tmp_path,
+        env={
+            **os.environ,
+            "PATH": f"{folder / 'bin'}:{preloaded.path(PATH)}",
+            "OMP_NUM_THREADS": "1",
+        },
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    assert "Generate test with beam=5: BLEU4" in result.stdout + result.stderr
+    assert (tmp_path / "checkpoints" / "alpha.jsonl").exists()

@@ -1,0 +1,72 @@
+"""The commands of docs/pruning.md, as they stand there, with fewer updates."""
+
+import os
+import re
+import subprocess
+
+import pytest
+import torch
+
+from fairseq_entmax.pruning import checkpoint_heads
+from tests.commands import COMMANDS, ROOT, SIZES, hypotheses, run
+
+pytestmark = pytest.mark.slow
+
+UPDATES = 12
+
+
+@pytest.fixture(scope="module")
+def walked(data, tmp_path_factory):
+    """The folder after all commands of the chapter, and what they printed."""
+    text = (ROOT / "docs" / "pruning.md").read_text(encoding="utf-8")
+    script = re.search(r"```sh\n(.*?)```", text, re.DOTALL)[1]
+    folder = tmp_path_factory.mktemp("chapter")
+    checkpoints = folder / "quickstart" / "runs" / "entmax-7epochs" / "checkpoints"
+    checkpoints.mkdir(parents=True)
+    (folder / "quickstart" / "data-bin").symlink_to(data / "bin")
+    # The model as quickstart.sh trains it: the options of the chapter up to its start
+    options = re.search(r"(--task translation .*?) *\\\n *--finetune", script, re.DOTALL)[1]
+    words = options.replace("\\\n", " ").split()
+    run(
+        "fairseq-train",
+        data / "bin",
+        f"--user-dir={ROOT / 'fairseq_entmax'}",
+        *words,
+        *("--optimizer=adam", "--lr=0.005", "--max-update=2", "--max-tokens=1500"),
+        *("--num-workers=0", "--no-epoch-checkpoints", f"--save-dir={checkpoints}"),
+    )
+    assert script.count(" 1030 ") == 2
+    short = script.replace(" 1030 ", f" {UPDATES} ").replace("--warmup-updates 50", "")
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
+    environment["PATH"] = f"{COMMANDS}{os.pathsep}{environment['PATH']}"
+    how = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
+    result = subprocess.run(["bash", "-euc", short], check=False, **how)
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return folder, result
+
+
+def test_the_commands_leave_as_many_heads_as_they_ask_for(walked):
+    folder, _ = walked
+    counts = checkpoint_heads(str(folder / "pruned.pt"))
+    assert sum(map(sum, counts.values())) == 12
+    assert not any(".gate." in name for name in torch.load(folder / "pruned.pt")["model"])
+
+
+def test_the_pruned_model_translates_the_whole_test_set(walked):
+    _, result = walked
+    assert len(hypotheses(result.stdout)) == SIZES["test"]
+    assert "BLEU" in result.stdout
+
+
+def test_every_name_that_the_chapter_defines_is_in_the_log(walked):
+    _, result = walked
+    text = (ROOT / "docs" / "pruning.md").read_text(encoding="utf-8")
+    table = text[text.index("**In the logs**") :].split("\n\n")[1]
+    names = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
+    assert names == ["heads_open", "heads_expected", "heads_undecided", "l0_penalty", "l0_weight"]
+    log = result.stdout + result.stderr
+    last = [line for line in log.splitlines() if " valid on " in line][-1]
+    shown = dict(re.findall(r"\| (\w+) ([\d.-]+)", last))
+    assert set(names) <= set(shown)
+    assert (float(shown["heads_open"]), float(shown["heads_expected"])) == (12, 12)
+    assert float(shown["heads_undecided"]) == 0

@@ -1,0 +1,154 @@
+"""What nobody can mend is hushed, and what a user can act on is not."""
+
+import logging
+import os
+import subprocess
+import warnings
+
+import pytest
+
+from fairseq_entmax import quiet
+from tests import commands
+
+OLD = "`torch.cuda.amp.autocast(args...)` is deprecated."
+HUSHED = [
+    ("fairseq.tasks.fairseq_task", FutureWarning, OLD),
+    ("fairseq_cli.train", DeprecationWarning, "invalid escape sequence"),
+    ("hydra.experimental.initialize", UserWarning, "hydra.experimental.initialize() is no longer"),
+    (
+        "hydra.experimental.initialize",
+        UserWarning,
+        "\nThe version_base parameter is not specified.",
+    ),
+    (
+        "hydra.core.default_element",
+        UserWarning,
+        "In 'config': Usage of deprecated keyword in package header '# @package _group_'.\nSee",
+    ),
+    ("sys", UserWarning, "\n'config' is validated against ConfigStore schema with the same name."),
+    ("hydra.compose", UserWarning, "\nThe strict flag in the compose API is deprecated."),
+    (
+        "torch.utils.data.dataloader",
+        UserWarning,
+        "'pin_memory' argument is set as true but no accelerator is found",
+    ),
+    (
+        "fairseq.modules.transformer_layer",
+        UserWarning,
+        "The PyTorch API of nested tensors is in prototype stage and will change",
+    ),
+]
+SHOWN = [
+    ("my_models.mine", FutureWarning, OLD),
+    ("__main__", UserWarning, "The strict flag in the compose API is deprecated"),
+    ("fairseqlike.tasks", FutureWarning, OLD),
+    ("fairseq.tasks.fairseq_task", UserWarning, "ntokens not found in Criterion logging outputs"),
+    ("fairseq.data.data_utils", UserWarning, "1 samples have invalid sizes and will be skipped"),
+    (
+        "hydra.core.default_element",
+        UserWarning,
+        "In 'mine': Usage of deprecated keyword in package header '# @package _group_'.",
+    ),
+    ("torch.nn.functional", UserWarning, "Using a target size that is different"),
+]
+
+
+def shown(module, category, message, *filters):
+    """The warnings that are shown of one, beside filters of the user's."""
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.resetwarnings()
+        for action in filters:
+            warnings.simplefilter(action)
+        quiet.hush()
+        warnings.warn_explicit(message, category, "some.py", 1, module=module)
+    return caught
+
+
+@pytest.mark.parametrize(("module", "category", "message"), HUSHED)
+def test_what_libraries_say_of_each_other_is_hushed(module, category, message):
+    assert not shown(module, category, message)
+
+
+@pytest.mark.parametrize(("module", "category", "message"), SHOWN)
+def test_what_a_user_can_act_on_is_shown(module, category, message):
+    assert len(shown(module, category, message)) == 1
+
+
+@pytest.mark.parametrize(("module", "category", "message"), HUSHED)
+def test_the_users_own_filters_win(module, category, message):
+    assert len(shown(module, category, message, "always")) == 1
+    with pytest.raises(category):
+        shown(module, category, message, "error")
+
+
+def test_filters_are_added_once():
+    with warnings.catch_warnings():
+        quiet.hush()
+        before = len(warnings.filters)
+        quiet.hush()
+        assert len(warnings.filters) == before
+
+
+def test_lines_of_the_log_are_hushed_below_warnings(caplog):
+    quiet.hush()
+    logger = logging.getLogger("fairseq.tasks.text_to_speech")
+    with caplog.at_level(logging.DEBUG):
+        logger.info("Please install tensorboardX: pip install tensorboardX")
+        logger.info("another line")
+        logger.warning("Please install tensorboardX: it was asked for")
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def test_with_the_log_at_debug_it_is_left_as_it_is(monkeypatch):
+    monkeypatch.setenv("LOGLEVEL", "debug")
+    logger = logging.getLogger("hydra.core.utils")
+    monkeypatch.setattr(logger, "filters", [])
+    quiet.hush()
+    assert logger.filters == []
+
+
+@pytest.fixture(scope="module")
+def trained(data, tmp_path_factory):
+    """A training of two updates: the finished process, and its checkpoint."""
+    folder = tmp_path_factory.mktemp("trained")
+    options = ["--max-update=2", "--num-workers=1", "--max-tokens-valid=4000"]
+    return commands.train(data, folder, *options), folder / "checkpoint_last.pt"
+
+
+NOISE = ("Warning", "DEBUG", "hydra", "deprecated", "Traceback")
+
+
+def test_a_training_warns_of_nothing(trained):
+    result, _ = trained
+    lines = (result.stdout + result.stderr).splitlines()
+    assert lines
+    assert not [line for line in lines if any(word in line for word in NOISE)]
+
+
+def test_a_translation_warns_of_nothing(data, trained):
+    result = commands.generate(data, trained[1])
+    assert not [line for line in result.stderr.splitlines() if any(word in line for word in NOISE)]
+
+
+def test_the_packages_command_says_nothing_but_its_result_in_a_fresh_process(trained, tmp_path):
+    # As where it is not installed, of which fairseq speaks when it is imported
+    (tmp_path / "tensorboardX.py").write_text("raise ImportError('not installed')\n")
+    before = os.environ.get("PYTHONPATH", "")
+    result = subprocess.run(
+        [commands.COMMANDS / "fairseq-entmax", "alpha", trained[1]],
+        env={**os.environ, "PYTHONPATH": f"{before}{os.pathsep * bool(before)}{tmp_path}"},
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    assert result.stdout.startswith("alpha of each head")
+    assert result.stderr == ""
+
+
+def test_a_short_analysis_says_nothing_but_its_table(data, trained, tmp_path):
+    result = commands.run(
+        *("fairseq-entmax", "analyze", data / "bin", f"--path={trained[1]}", "--cpu"),
+        *(f"--output={tmp_path}", "--measures=density", "--sentences=0"),
+    )
+    assert result.stdout.startswith("model   loss (nats a token)  (bits a token)")
+    assert result.stderr == ""
