@@ -6,6 +6,7 @@ import torch
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native.attention import attention
+from fairseq_entmax.mappings import entmax
 from tests.kernels import reference
 from tests.kernels.native.support import needs_compiler
 
@@ -187,12 +188,14 @@ def test_an_expanded_gradient_is_taken():
     assert torch.equal(one, query.grad)
 
 
-def test_threads_change_no_bit(monkeypatch):
-    *inputs, grad, padding = tensors((6, 4, 40, 50, 16))
+@pytest.mark.parametrize("shape", [(6, 4, 40, 50, 16), (1, 1, 90, 500, 16)])
+def test_threads_change_no_bit(monkeypatch, shape):
+    *inputs, grad, padding = tensors(shape)
     results = []
     for threads in (1, 2, 5):
         monkeypatch.setattr(library, "threads_for", lambda *_, threads=threads: threads)
-        ours = [t.clone().requires_grad_() for t in (*inputs, torch.full((4,), 0.3))]
+        epsilons = torch.full(shape[1:2], 0.3)
+        ours = [t.clone().requires_grad_() for t in (*inputs, epsilons)]
         output = attention(*ours, padding)
         output.backward(grad)
         results.append([output, *(tensor.grad for tensor in ours)])
@@ -217,7 +220,9 @@ def test_saved_tensors_may_come_back_in_other_places():
     *inputs, grad, _ = tensors((2, 3, 20, 9, 8))
 
     def elsewhere(tensor):
-        memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)[1:]  # not aligned as torch does
+        memory = torch.zeros(tensor.numel() + 1, dtype=tensor.dtype)[
+            1:
+        ]  # not aligned as torch does
         return memory.copy_(tensor.reshape(-1)).view(tensor.shape)
 
     results = []
@@ -239,13 +244,44 @@ def test_causal_is_a_mask_of_the_future(queries, keys):
     torch.testing.assert_close(output.double(), truth, atol=3e-6, rtol=0)
 
 
-def test_without_gradients_no_probabilities_are_kept(monkeypatch):
+def test_what_is_kept_for_the_backward_pass_is_the_support():
+    query, key, value, _, padding = tensors((2, 2, 33, 300, 16), scale=2.0)
+    scores = (query @ key.mT).masked_fill(padding[:, None, None], -torch.inf)
+    probs = entmax(scores, 1.6)
     kept = []
-    address = library.address
-    monkeypatch.setattr(library, "address", lambda tensor: kept.append(tensor) or address(tensor))
-    *inputs, _, _ = tensors((1, 1, 3, 4, 8))
-    attention(*inputs, 0.5)
-    assert [tensor for tensor in kept if tensor is not None] == []
+    with torch.autograd.graph.saved_tensors_hooks(kept.append, lambda tensor: tensor):
+        attention(query.requires_grad_(), key, value, 0.6, padding)
+    others = [tensor for tensor in kept if all(tensor is not one for one in (query, key, value))]
+    number = int((probs > 0).sum())
+    assert 0 < number < 0.1 * probs.numel()
+    # A key and a probability of each, and where each query's begin
+    starts = 2 * 2 * -(-33 // library.lanes()) * library.lanes() + 1
+    assert sorted(tensor.numel() for tensor in others) == sorted([starts, number, number])
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 10.0, 1e4])
+@pytest.mark.parametrize("epsilon", [1e-3, 0.3, 0.5, 1.0])
+def test_masks_of_all_kinds_and_scores_of_any_size(epsilon, spread):
+    query, key, value, grad, padding = tensors((2, 3, 21, 45, 12), seed=3)
+    generator = torch.Generator().manual_seed(4)
+    mask = torch.randn(21, 45, generator=generator)
+    mask[torch.rand(21, 45, generator=generator) < 0.4] = -torch.inf
+    mask[5] = -torch.inf
+    padding[-1, 3:30] = False
+    key[..., 40:, :] = key[..., 39:40, :]  # equal scores, where masks do not part them
+    epsilons = torch.full((3,), epsilon)
+    ours = [tensor.clone().requires_grad_() for tensor in (spread * query, key, value, epsilons)]
+    theirs = [tensor.detach().double().requires_grad_() for tensor in ours]
+    output = attention(*ours, padding, mask)
+    truth = reference.attention(*theirs, padding, mask.double())
+    # Scores of some 3 * spread are rounded to float32
+    atol = 2e-6 * max(5.0, 3 * spread)
+    torch.testing.assert_close(output.double(), truth, atol=atol, rtol=0)
+    output.backward(grad)
+    truth.backward(grad.double())
+    for one, other in zip(ours[1:3], theirs[1:3], strict=True):
+        size = other.grad.abs().max().item()
+        assert (one.grad.double() - other.grad).abs().max().item() <= 2e-4 * max(1.0, size)
 
 
 @pytest.mark.parametrize(
