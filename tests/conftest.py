@@ -8,6 +8,8 @@ import torch
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
+# Inductor's graphs of an earlier state of the package are none of this one's
+os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
 
 
 def pytest_collection_modifyitems(items):

@@ -207,7 +207,8 @@ def dense(support: Support, query: Tensor, key: Tensor) -> Tensor:
     rows = torch.arange(starts.numel() - 1).repeat_interleave(starts.diff())
     found = probs.new_zeros((starts.numel() - 1, key.size(2)))
     found[rows, keys.long()] = probs
-    return found.view(batch, heads, _blocks(query) * library.lanes(), key.size(2))[:, :, :queries]
+    rows_of_blocks = found.view(batch, heads, _blocks(query) * library.lanes(), key.size(2))
+    return rows_of_blocks[:, :, :queries].contiguous()
 
 
 def support(probs: Tensor) -> Support:

@@ -32,7 +32,7 @@ def test_what_is_measured_is_attention_and_sparse(benchmark, smooth):
     # A key and a probability for each of the support, and where the rows begin
     assert row["kept"] == pytest.approx(2 * row["density"] + 2 / 40, abs=0.02)
     assert row["both ratio sdpa"] == 1.0
-    assert row["both ms here"] > row["forward ms here"] > 0
+    assert row["both ms here"] > 0
 
 
 def test_it_prints_and_writes_every_shape(benchmark, monkeypatch, capsys, tmp_path):
