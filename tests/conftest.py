@@ -2,15 +2,15 @@
 
 import os
 
+# Inductor's graphs of an earlier state of the package are none of this one's; read by torch
+os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
+
 import pytest
 import torch
 
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
-# Inductor's graphs of an earlier state of the package are none of this one's
-os.environ.setdefault("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
-
 
 def pytest_collection_modifyitems(items):
     """Triton's interpreter takes seconds for what a GPU does in none: its tests count as slow."""
