@@ -369,15 +369,16 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
 
 /* --- backward ------------------------------------------------------------------------------ */
 
-/* out[i] = row y[keys[i]], rows of `size` numbers with zeros behind them up to a multiple of LANES in `row` alone */
-static inline void dot_rows(const float *row, const int32_t *keys, long number, const float *y, long stride, long size,
-                            float *restrict out)
+/* out[i] = rows[of[i]] y[keys[i]], rows of `size` numbers, and of `width` with zeros behind them in `rows` alone */
+static inline void dot_pairs(const float *rows, long width, const int32_t *of, const float *y, long stride,
+                             const int32_t *keys, long number, long size, float *restrict out)
 {
     for (long first = 0; first < number; first += LANES) {
         vec sums[LANES];
         float rest[LANES] = {0};
         for (int t = 0; t < LANES; t++) {
-            const float *other = y + keys[smaller(first + t, number - 1)] * stride;
+            long pair = smaller(first + t, number - 1);
+            const float *row = rows + of[pair] * width, *other = y + keys[pair] * stride;
             vec sum = {0};
             long c = 0;
             for (; c + LANES <= size; c += LANES) sum += *(const vec *)(row + c) * vec_at(other + c);
@@ -405,11 +406,14 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
               rows->queries, rows->width);
     memset(block->counts, 0, sizeof block->counts);
+    long number = 0;
+    for (int k = 0; k < count; k++)
+        for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
+    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->probs);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
         block->counts[k] = numbers[k];
         memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
-        dot_rows(rows->queries + k * rows->width, keys + start, numbers[k], values, g->value.row, shape->size,
-                 grads + k * rows->row);
+        memcpy(grads + k * rows->row, rows->probs + start, numbers[k] * sizeof(float));
     }
     rows_to_lanes(rows, rows->rows, 0.0f, PROBS);
     rows_to_lanes(rows, grads, 0.0f, GRADS);
