@@ -207,7 +207,9 @@ def dense(support: Support, query: Tensor, key: Tensor) -> Tensor:
     rows = torch.arange(starts.numel() - 1).repeat_interleave(starts.diff())
     found = probs.new_zeros((starts.numel() - 1, key.size(2)))
     found[rows, keys.long()] = probs
-    return found.view(batch, heads, _blocks(query) * library.lanes(), key.size(2))[:, :, :queries]
+    found = found.view(batch, heads, _blocks(query) * library.lanes(), key.size(2))
+    # Dense in memory: what compiles has been told so of what is kept
+    return found[:, :, :queries].contiguous()
 
 
 def support(probs: Tensor) -> Support:
