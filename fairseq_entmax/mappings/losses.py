@@ -40,7 +40,8 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
         scores: ``(…, keys)``, floating point; -inf masks a key. float16 and bfloat16 are computed
             in float32.
         target: ``(…)``, int64, from 0 to keys - 1. Outside, torch stops the program on a GPU.
-        alpha: from 1 to 2.
+        alpha: a number from 1 to 2. It has no gradient: losses of different alpha are not to be
+            compared.
 
     Returns:
         ``(…)``, in float32, or float64 where the scores are; 0 or more. A masked target costs
@@ -49,7 +50,8 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
 
     Raises:
         ValueError: ``scores`` is not floating point, ``target`` is not int64, of another shape or
-            device, or out of range; ``alpha`` is out of range.
+            device, or out of range; ``alpha`` is out of range, or a tensor that requires a
+            gradient, stands for many in :func:`torch.vmap` or has not just one number.
 
     Source:
         Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, section 3.
@@ -86,11 +88,28 @@ def entmax_loss_parts(
         ValueError: as :func:`entmax_loss`; ``label_smoothing`` is out of range.
     """
     check_dim(scores, -1)
-    alpha = check_alpha(alpha)
+    alpha = check_alpha(_as_number(alpha))
     _check_smoothing(label_smoothing)
     _check_target(scores, target)
     wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
     return LossParts(*LOSS(wide, target, alpha, label_smoothing)[:3])
+
+
+def _as_number(alpha: Any) -> Any:
+    """What :func:`check_alpha` can read: a tensor only where it is one number and no more."""
+    if not isinstance(alpha, Tensor):
+        return alpha
+    if alpha.requires_grad and torch.is_grad_enabled():
+        kind = "a tensor that requires a gradient"
+    elif not is_plain(alpha) and not torch.compiler.is_compiling():
+        kind = "a tensor that is traced or transformed"
+    elif alpha.numel() != 1:
+        kind = f"a tensor of shape {tuple(alpha.shape)}"
+    else:
+        return alpha.detach()
+    raise ValueError(
+        f"alpha must be a number, as the loss has no gradient for it, not {kind}: give a float"
+    )
 
 
 def _check_smoothing(label_smoothing: float) -> None:

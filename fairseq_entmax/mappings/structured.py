@@ -2,7 +2,8 @@
 
 Fusedmax smooths the scores along the words before alpha-entmax, so that a run of neighbours is
 chosen as one; oscarmax pulls scores together that are near each other, wherever they stand;
-sq-pnorm-max has the squared p-norm where sparsemax has the 2-norm (Niculae and Blondel 2017). The paper has alpha = 2 only. The composition with every alpha is the regularised argmax
+sq-pnorm-max has the squared p-norm where sparsemax has the 2-norm (Niculae and Blondel 2017). The
+paper has alpha = 2 only. The composition with every alpha is the regularised argmax
 
     argmax_p  z.p - Omega_alpha(p) - R(p)        on the simplex,
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels import operators
+
 _FUTURE = "_hides_the_future_alone"
 
 
@@ -34,8 +36,9 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
     """Whether every query has a key that is not masked, as torch's own attention needs it.
 
-    False also where ``attn_mask`` hides anything else than the future, and where there is padding on
-    a GPU, which a look at it would wait for in every layer.
+    False also where ``attn_mask`` hides anything else than the future, where there is padding on a
+    GPU, which a look at it would wait for in every layer, and where a mask has no numbers to look
+    at: what is traced, compiled or exported is for other masks, too.
 
     Args:
         key_padding_mask: ``(batch, keys)``, true at padding; None, or without dimensions, for none.
@@ -45,7 +48,7 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
-    if key_padding_mask.device.type != "cpu":
+    if key_padding_mask.device.type != "cpu" or not operators.is_plain(key_padding_mask):
         return False
     is_padding = key_padding_mask.to(torch.bool)
     # The first query sees the first key alone
@@ -60,5 +63,7 @@ def _is_of_future(mask: Tensor) -> bool:
     for the second time, which has to be in the same way as the first.
     """
     if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
+        return False
+    if not operators.is_plain(mask):
         return False
     return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))

@@ -108,6 +108,12 @@ STRENGTHS = (ALPHA - 1.0, 0.0, ALPHA - 1.2, 0.0)
             "structured_gradients",
             (SCORES.softmax(-1), "tv", *STRENGTHS, None, SCORES, True, True, True),
         ),
+        ("prox", (SCORES, "tv", *STRENGTHS[2:])),
+        ("prox", (SCORES, "oscar", *STRENGTHS[2:])),
+        (
+            "prox_gradients",
+            (SCORES, SCORES.sign(), SCORES > 1, "oscar", *STRENGTHS[2:], SCORES, True, True),
+        ),
         ("entmax_loss", (SCORES, TARGET, 1.5, 0.1)),
         ("entmax_loss_gradients", (SCORES, TARGET, 1.5, 0.0, SCORES.sum(-1))),
         ("fenchel_young_loss", (SCORES, SCORES.softmax(-1), SCORES.softmax(-1), None, 1.0)),
@@ -135,3 +141,19 @@ def test_torch_finds_nothing_wrong_with_native_attention(keeps):
         behind = (None, probs, None, output, True, True, True, True, False)
         overload = OPERATORS.native_attention_gradients.default
         assert set(torch.library.opcheck(overload, (*given, "", *behind)).values()) == {"SUCCESS"}
+
+
+@needs_compiler
+@pytest.mark.parametrize("kind", ["", "tv"])
+def test_native_attention_lies_in_memory_as_its_fake_does(kind):
+    """torch.compile takes the strides of what is kept for granted."""
+    inputs = [torch.randn(2, 3, length, 8) for length in (5, 7, 7)]
+
+    def strides(inputs):
+        strength = None if kind == "" else inputs[0].new_full((1,), 0.1)
+        given = (*inputs, None, 0.4, strength, 0.0, None, None, True, 0.3, kind)
+        return [one.stride() for one in OPERATORS.native_attention(*given, True) if one.numel()]
+
+    with FakeTensorMode() as mode:
+        expected = strides([mode.from_tensor(one) for one in inputs])
+    assert strides(inputs) == expected

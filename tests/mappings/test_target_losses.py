@@ -224,9 +224,32 @@ def test_the_example_of_the_chapter_runs_and_is_as_it_says():
         ({"scores": torch.zeros(2, 4).int()}, "scores must be a floating-point tensor, not"),
         ({"scores": torch.tensor(1.0)}, "scores must have a dimension for the keys"),
         ({"scores": torch.zeros(2, 0)}, "scores must have a key for each target"),
+        ({"alpha": torch.ones(2)}, r"alpha must be a number, .* not a tensor of shape \(2,\)"),
+        ({"alpha": torch.ones(1, requires_grad=True)}, "not a tensor that requires a gradient"),
     ],
 )
 def test_what_cannot_be_is_refused_in_one_sentence(arguments, message):
     given = {"scores": torch.zeros(2, 4), "target": torch.tensor([0, 3])} | arguments
     with pytest.raises(ValueError, match=message):
         entmax_loss_parts(**given)
+
+
+@pytest.mark.parametrize("transform", [torch.vmap, torch.func.grad])
+def test_an_alpha_of_a_transform_is_refused_as_it_would_get_no_gradient(transform):
+    scores, target = case(rows=1)
+
+    def loss(alpha):
+        return entmax_loss(scores, target, alpha).sum()
+
+    alpha = torch.tensor([1.3, 1.6]) if transform is torch.vmap else torch.tensor(1.3)
+    with pytest.raises(ValueError, match="alpha must be a number, as the loss has no gradient"):
+        transform(loss)(alpha)
+
+
+def test_a_tensor_of_one_number_can_be_alpha_where_no_gradient_is_asked_for():
+    scores, target = case(rows=3)
+    expected = entmax_loss(scores, target, 1.25)
+    assert torch.equal(entmax_loss(scores, target, torch.tensor(1.25)), expected)
+    with torch.no_grad():
+        found = entmax_loss(scores, target, torch.nn.Parameter(torch.tensor([1.25])))
+    assert torch.equal(found, expected)

@@ -9,7 +9,14 @@ import pytest
 import torch
 from torch import nn
 
-from fairseq_entmax.mappings import entmax, fusedmax, oscarmax, sq_pnorm_max
+from fairseq_entmax.mappings import (
+    entmax,
+    fusedmax,
+    oscarmax,
+    prox_oscar,
+    prox_tv,
+    sq_pnorm_max,
+)
 from fairseq_entmax.mappings.losses import entmax_loss, fenchel_young_loss
 from fairseq_entmax.mappings.modules import Entmax
 
@@ -46,6 +53,8 @@ CASES = {
     "fusedmax": Case(fusedmax, numbers(0.3, 1.4)),
     "oscarmax": Case(oscarmax, numbers(0.05, 1.4)),
     "sq_pnorm_max": Case(sq_pnorm_max, numbers(1.5, 1.2)),
+    "prox_tv": Case(prox_tv, numbers(0.3)),
+    "prox_oscar": Case(prox_oscar, numbers(0.05)),
     "entmax_loss": Case(loss_of, ()),
     "softmax_loss": Case(lambda scores: loss_of(scores, 1.0), ()),
     "fenchel_young_loss": Case(fenchel_young, ()),
@@ -110,7 +119,9 @@ def test_vmap_over_any_dimension_is_one_call_after_another(case, dim):
     torch.testing.assert_close(found, expected, atol=1e-12, rtol=1e-12)
 
 
-@pytest.mark.parametrize("function", [entmax, fusedmax, oscarmax, sq_pnorm_max])
+@pytest.mark.parametrize(
+    "function", [entmax, fusedmax, oscarmax, sq_pnorm_max, prox_tv, prox_oscar]
+)
 def test_vmap_over_a_parameter_is_one_call_after_another(function):
     scores, values = random_scores(), torch.linspace(1.1, 1.9, 4, dtype=torch.float64)
     found = torch.vmap(lambda value: function(scores, value))(values)

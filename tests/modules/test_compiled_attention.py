@@ -45,10 +45,18 @@ def gradients(function, module, words, padding):
 
 @pytest.mark.parametrize("backend", [kernels.TORCH, kernels.AUTO])
 @pytest.mark.parametrize("need_weights", [False, True])
-@pytest.mark.parametrize("mapping", ["entmax", "entmax15", "fusedmax:tv=learned"])
+@pytest.mark.parametrize("mapping", ["softmax", "entmax", "entmax15", "fusedmax:tv=learned"])
 def test_compiled_attention_is_one_graph(mapping, need_weights, backend, monkeypatch):
     monkeypatch.setenv(kernels.VARIABLE, backend)
-    module = Attend(mapping, need_weights)
+    assert_compiles(Attend(mapping, need_weights))
+
+
+@pytest.mark.parametrize("mapping", ["oscarmax:oscar=learned", "entmax:tv=learned", "sqpnormmax"])
+def test_compiled_attention_with_other_mappings_is_one_graph(mapping):
+    assert_compiles(Attend(mapping, need_weights=False))
+
+
+def assert_compiles(module):
     torch._dynamo.reset()
     compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
     found = gradients(compiled, module, *some_words())
@@ -57,7 +65,7 @@ def test_compiled_attention_is_one_graph(mapping, need_weights, backend, monkeyp
         torch.testing.assert_close(one, other, atol=1e-5, rtol=1e-5)
 
 
-@pytest.mark.parametrize("mapping", ["entmax", "fusedmax:tv=learned"])
+@pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax:tv=learned"])
 def test_exported_attention_takes_batches_of_any_size(mapping):
     module = Attend(mapping, need_weights=False).eval()
     batch = torch.export.Dim("batch", min=2, max=64)
@@ -66,6 +74,15 @@ def test_exported_attention_takes_batches_of_any_size(mapping):
     )
     words = some_words(batch=5)
     torch.testing.assert_close(program.module()(*words), module(*words))
+
+
+def test_exported_softmax_is_right_for_padding_that_it_was_not_exported_with():
+    module = Attend("softmax", need_weights=False).eval()
+    program = torch.export.export(module, some_words())
+    words, padding = some_words()
+    padding[1] = True  # torch's own attention gives NaN to queries without keys
+    torch.testing.assert_close(program.module()(words, padding), module(words, padding))
+    assert program.module()(words, padding).isfinite().all()
 
 
 @pytest.mark.slow
