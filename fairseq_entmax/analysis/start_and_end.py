@@ -1,7 +1,7 @@
 """Whether what heads learned, such as alpha, still follows the numbers that they started from.
 
-alpha starts at random. Where heads end in the order in which they were drawn, a head with a high
-alpha is not one that has found that it should be sparse. Spearman's correlation of the ranks at the
+In a new model alpha starts at random. Where its heads end in the order in which they were drawn, a
+head with a high alpha is not one that has found that it should be sparse. Spearman's correlation of the ranks at the
 start and at the end says how far it is so: 1 is the same order, 0 says nothing of the start is left.
 """
 

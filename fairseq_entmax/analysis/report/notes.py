@@ -114,7 +114,7 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             "name": name,
             "text": f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, "
             f"or could not be read, when it was analysed: there is no course of {name}, and nobody "
-            f"can tell here whether it follows its random start.",
+            f"can tell here whether it follows its start.",
         }
 
 
@@ -122,18 +122,21 @@ def _meaning(compared: StartAndEnd) -> str:
     name, value = compared.name, compared.of_model
     if value is None:
         return f"No correlation: {compared.reason()}."
+    # Drawn at random, or given by a checkpoint that training started from: the record does not say
     if value >= FOLLOWS:
         return (
-            f"The heads are in much the order in which their {name} was drawn: a high or a low "
-            f"{name} says little of what the head is for, and is not specialisation."
+            f"The heads are in much the order of {name} in which this training started: a high or a "
+            f"low {name} says little of what the training made of the head. Where that start was "
+            f"drawn at random, as in a new model, it is not specialisation."
         )
     if value >= LEFT:
         return (
-            f"The order in which {name} was drawn is left in part: differences of {name} between "
-            f"heads are learned only in part."
+            f"The order of {name} in which this training started is left in part: differences of "
+            f"{name} between heads are learned in it only in part."
         )
     if value > -LEFT:
         return (
-            f"Little of the order in which {name} was drawn is left: its differences are learned."
+            f"Little of the order of {name} in which this training started is left: its differences "
+            f"are learned."
         )
     return f"The order of {name} has turned round: heads that started high ended low."

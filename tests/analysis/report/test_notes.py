@@ -68,6 +68,16 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, end, value, wor
     assert words in row["text"]
 
 
+@pytest.mark.parametrize("end", [[1.1, 1.2, 1.3], [1.3, 1.1, 1.2], [1.3, 1.2, 1.1]])
+def test_the_words_are_right_of_a_start_that_a_checkpoint_gave(analysis, end):
+    analysis["models"][2]["records"] = {"alpha": course([1.0, 1.1, 1.2], end)}
+    analysis["models"].append({**analysis["models"][2], "records": {}})
+    for row in courses(analysis):
+        unconditional = row["text"].split(" Where that start was drawn at random")[0]
+        assert "random" not in unconditional
+        assert "drawn" not in unconditional
+
+
 def test_why_there_is_no_correlation_is_said(analysis):
     analysis["models"][2]["records"] = {"alpha": course([1.0, 1.1], [1.2, 1.3])}
     (row,) = courses(analysis)

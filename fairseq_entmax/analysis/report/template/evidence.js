@@ -77,9 +77,10 @@ function courseNotes() {
     element("li", {}, `${name} of ${modelName(model)}: ${text}`),
   );
   return evidencePart(
-    "Whether what was learned follows its random start",
-    element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first and at the last update that
-      training recorded: 1 is the order that was drawn at random, 0 is another order.`),
+    "Whether what was learned follows its start",
+    element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first update that training recorded
+      and at the last: 1 is the same order, 0 is another. In a new model the start is drawn at random; a training
+      that starts from a checkpoint takes it from there.`),
     rows.length ? evidenceTable("Ranks at the start and at the end", columns, rows) : null,
     element("ul", {}, ...words),
   );
