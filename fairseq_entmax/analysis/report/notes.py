@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.measures import importance_measures
-from fairseq_entmax.analysis.start_and_end import StartAndEnd, rank_correlation
+from fairseq_entmax.analysis.start_and_end import RESOLUTIONS, StartAndEnd, rank_correlation
 from fairseq_entmax.analysis.summary import missing_records
 
 Row = dict[str, Any]
@@ -113,7 +113,7 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             "model": number,
             "name": name,
             "text": f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, "
-            f"or could not be read, when it was analysed: there is no course of {name}, and nobody "
+            f"could not be read, or was not of this model, when it was analysed: there is no course of {name}, and nobody "
             f"can tell here whether it follows its start.",
         }
 
@@ -122,6 +122,12 @@ def _meaning(compared: StartAndEnd) -> str:
     name, value = compared.name, compared.of_model
     if value is None:
         return f"No correlation: {compared.reason()}."
+    number, at = compared.together()
+    if number > compared.heads / 2:
+        return (
+            f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}"
+            f"{_closely(name)}: they have no order among them, and the correlation says little."
+        )
     # Drawn at random, or given by a checkpoint that training started from: the record does not say
     if value >= FOLLOWS:
         return (
@@ -140,3 +146,7 @@ def _meaning(compared: StartAndEnd) -> str:
             f"are learned."
         )
     return f"The order of {name} has turned round: heads that started high ended low."
+
+
+def _closely(name: str) -> str:
+    return f" to within {RESOLUTIONS[name]:g}" if name in RESOLUTIONS else ""
