@@ -59,6 +59,8 @@ def models(data, tmp_path_factory, task):
     # The values of this model, which alone are those of its record
     alphas = {}
     for attention, layer, module in attention_modules(model):
+        if module.mapping is None:
+            continue
         own = module.mapping.head_values()["alpha"].tolist()
         alphas.setdefault(attention, {})[str(layer)] = own
     record = [{"update": n, "alpha": alphas} for n in range(6)]

@@ -44,7 +44,7 @@ function importanceNotes() {
   const rows = report.importance.map(({ model, measure, sentences, data, error }) => [
     `${measure} of ${modelName(model)}`,
     sentences === null ? NOTHING : `${grouped(sentences)} of ${grouped(data)}`,
-    errorText(sentences, error),
+    largestErrorText(sentences, error),
   ]);
   const wide = report.importance.filter(({ error, small }) => error !== null && small !== null && error > small);
   const isAll = ({ sentences, data }) => sentences !== null && sentences >= data;
@@ -66,7 +66,7 @@ function importanceNotes() {
   );
 }
 
-function errorText(sentences, error) {
+function largestErrorText(sentences, error) {
   if (error !== null) {
     return `± ${decimal(error)}`;
   }
