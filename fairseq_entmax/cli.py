@@ -5,9 +5,10 @@ from __future__ import annotations
 import argparse
 import importlib
 import json
+import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import fairseq_entmax
@@ -47,6 +48,8 @@ MODULES = {
 }
 
 
+# As a shell reports a command that SIGPIPE ended
+PIPE_CLOSED = 141
 USER_DIR = "a folder of Python that registers further mappings or models, as in fairseq's commands"
 
 
@@ -57,11 +60,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what stands behind the command's name; None takes them from the shell.
 
     Returns:
-        The exit status: 0, or 1 after an error, which is printed in one sentence. Wrong
-        usage exits with status 2, as argparse does.
+        The exit status: 0, or 1 after an error, which is printed in one sentence; 141
+        where what reads the output has ended, such as head. Wrong usage exits with status 2,
+        as argparse does.
     """
     quiet.hush()  # before torch and fairseq are imported, and speak
     words = list(sys.argv[1:] if arguments is None else arguments)
+    try:
+        try:
+            return _run(words)
+        finally:
+            sys.stdout.flush()  # while somebody can still hear that nobody reads it
+    except BrokenPipeError:
+        # What Python writes at its end would say the same once more
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return PIPE_CLOSED
+
+
+def _run(words: list[str]) -> int:
     command = words[0] if words else ""
     try:
         if command in MODULES:
@@ -72,6 +89,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 parser.error("give a command, such as analyze: --help says which there are")
             options = parser.parse_args(words)
             options.run(options)
+    except BrokenPipeError:
+        raise
     except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
             raise  # nothing that the user could install

@@ -57,6 +57,8 @@ LOADING = (
     "fairseq.data.codedataset",
     "fairseq.modules.quantization.pq.em",
 )
+logger = logging.getLogger(__name__)
+
 # Of fairseq's commands, their functions that search or evaluate, and what these become
 COMMANDS: dict[str, tuple[str, Callable[..., Any]]] = {
     "fairseq_cli.generate": ("_main", reporting),
@@ -199,17 +201,21 @@ def _restore_grown_model(
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
     gates or learned alphas.
     """
-    with restoring_grown_models() if is_ours(trainer.get_model()) else nullcontext():
+    with restoring_grown_models(trainer) if is_ours(trainer.get_model()) else nullcontext():
         return load(trainer, *args, **kwargs)
 
 
 @contextmanager
-def restoring_grown_models() -> Iterator[None]:
+def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
     """Let optimizers restore their state, in the block, when the model has gained parameters.
 
     fairseq hands the state of the checkpoint to an optimizer that was built for the present
     model. Parameters that are :func:`fairseq_entmax.compat.is_new` have no state
     there: they start without, as in a new optimizer, and the others get theirs.
+
+    Args:
+        trainer: whose model the state is of; where that has another learning rate of alpha than
+            the checkpoint, the log says so.
     """
     load = FairseqOptimizer.load_state_dict
 
@@ -218,6 +224,12 @@ def restoring_grown_models() -> Iterator[None]:
             # In place, as fairseq looks at it again for --memory-efficient-fp16
             _leave_out_new_parameters(state_dict, self.param_groups)
             _check_flat_sizes(state_dict, self.param_groups)
+        if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
+            logger.warning(
+                "--alpha-lr-factor or --gate-lr-factor is another than in the checkpoint, and the "
+                "optimizer's averages that go on are of gradients by the former: give "
+                "--reset-optimizer and another --save-dir to start them anew"
+            )
         load(self, state_dict, *args, **kwargs)
 
     FairseqOptimizer.load_state_dict = load_state_dict

@@ -160,3 +160,14 @@ def test_a_wrong_factor_stops_training_at_once_with_one_sentence(data, tmp_path,
     assert message in result.stderr
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.rglob("*.pt"))
+
+
+@pytest.mark.parametrize(("factor", "warns"), [("20", False), ("10", True)])
+def test_a_factor_that_changes_below_the_optimizer_is_said_in_the_log(
+    data, fast, tmp_path, factor, warns
+):
+    start = f"--restore-file={fast / 'checkpoint_last.pt'}"
+    done = train(data, tmp_path, *MAPPINGS, start, f"--alpha-lr-factor={factor}", "--max-update=21")
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "lr-factor or" in line]
+    assert len(said) == warns
+    assert all("--reset-optimizer and another --save-dir" in line for line in said)

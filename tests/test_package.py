@@ -2,6 +2,7 @@
 
 import ast
 import logging
+import os
 import shutil
 import subprocess
 import sys
@@ -191,6 +192,20 @@ print((status, sorted({{"torch", "fairseq", "numpy"}} & set(sys.modules))))
     result = run_python(code, ROOT)
     assert ast.literal_eval(result.stdout.splitlines()[-1]) == (status, [])
     assert says in result.stdout + result.stderr
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["ablate", "--help"], ["user-dir"]])
+def test_a_reader_that_ends_before_the_output_does_is_no_error(arguments):
+    reading, writing = os.pipe()
+    os.close(reading)
+    code = "import sys; from fairseq_entmax.cli import main; sys.exit(main(sys.argv[1:]))"
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments],
+        cwd=ROOT, stdout=writing, stderr=subprocess.PIPE, text=True, check=False,
+    )  # fmt: skip
+    os.close(writing)
+    assert done.stderr == ""
+    assert done.returncode in (0, 141)  # argparse itself may leave out what nobody reads
 
 
 def test_a_wheel_holds_every_module_and_works_from_anywhere(tmp_path):

@@ -12,9 +12,10 @@ from fairseq_entmax.analysis.importance.shares import Shares, evenly_spread
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.models import LoadedModel
+from fairseq_entmax.analysis.start_and_end import lines_of_checkpoint
 from fairseq_entmax.analysis.statistics import MeasuredLayer
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
-from fairseq_entmax.models.head_record import read_record
+from fairseq_entmax.models.head_record import DIGITS, read_record
 from fairseq_entmax.modules import attention_modules
 
 logger = logging.getLogger(__name__)
@@ -86,7 +87,8 @@ def _known(number: Any) -> float | None:
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
     """What training recorded of the model's head values beside the checkpoint, by name.
 
-    Up to the checkpoint's update, and thinned. What cannot be read is left out with a warning.
+    Up to the checkpoint, whose own values are the last, and thinned. What cannot be read, or is no
+    record of this model, is left out with a warning.
     """
     modules = (module for _, _, module in attention_modules(loaded.model))
     names = (name for one in modules if one.mapping for name in one.mapping.head_values())
@@ -99,7 +101,7 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
     if not path.is_file():
         return []
     low, high = head_value(name).range or (float("-inf"), float("inf"))
-    lines = []
+    lines: list[dict[str, Any]] = []
     try:
         for line in read_record(path, name):
             rows = (row for layers in line[name].values() for row in layers.values())
@@ -107,9 +109,11 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
                 raise ValueError(
                     f"{path}: at update {line['update']} {name} is not from {low:g} to {high:g}"
                 )
-            if loaded.updates is None or line["update"] <= loaded.updates:
-                of_layers = {at: line[name][at] for at in ATTENTIONS if at in line[name]}
-                lines.append({"update": line["update"], "values": of_layers})
+            of_layers = {at: line[name][at] for at in ATTENTIONS if at in line[name]}
+            lines.append({"update": line["update"], "values": of_layers})
+        present = _present(loaded, name)
+        checked = lines_of_checkpoint(lines, name, loaded.updates, present, str(path))
+        lines = [dict(line) for line in checked]
     except (OSError, ValueError) as error:
         logger.warning("no record of %s for this model: %s", name, error)
         return []
@@ -117,3 +121,15 @@ def _record(loaded: LoadedModel, name: str) -> list[dict[str, Any]]:
         kept = evenly_spread(len(lines), LONGEST_RECORD - 2)
         lines = [lines[index] for index in sorted({0, *kept, len(lines) - 1})]
     return lines
+
+
+def _present(loaded: LoadedModel, name: str) -> dict[str, dict[str, list[float | None]]]:
+    """What the heads that learn such a value have in the model, as records have it."""
+    found: dict[str, dict[str, list[float | None]]] = {}
+    for attention, layer, module in attention_modules(loaded.model):
+        if module.mapping is not None and name in module.mapping.learned:
+            values = module.mapping.head_values()[name].tolist()
+            found.setdefault(attention, {})[str(layer)] = [
+                _known(round(value, DIGITS)) for value in values
+            ]
+    return found

@@ -1,12 +1,13 @@
 """Whether what heads learned, such as alpha, still follows the numbers that they started from.
 
-alpha starts at random. Where heads end in the order in which they were drawn, a head with a high
-alpha is not one that has found that it should be sparse. Spearman's correlation of the ranks at the
+In a new model alpha starts at random. Where its heads end in the order in which they were drawn, a
+head with a high alpha is not one that has found that it should be sparse. Spearman's correlation of the ranks at the
 start and at the end says how far it is so: 1 is the same order, 0 says nothing of the start is left.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,8 +17,14 @@ from typing import Any
 TITLE = "rank correlation of start and end"
 # With two heads the correlation is 1 or -1 whatever happened
 LEAST_HEADS = 3
+# Of values from 1 to 2: heads nearer to each other than this weigh words alike, and have no order
+RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
+# Between two updates values have gone at most this often as far as the record's own lines say
+_FURTHER = 2
 
 Line = Mapping[str, Any]
+# Attention to layer to the values of its heads
+Present = Mapping[str, Mapping[str, Sequence[Any]]]
 # (attention, layer, head)
 Where = tuple[str, str, int]
 
@@ -34,6 +41,8 @@ class StartAndEnd:
         of_model: the correlation of ranks over all of these; None where there are fewer than 3, where
             all start or all end alike, or there is one line.
         of_attentions: the same for each attention that has heads which learn.
+
+    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank.
     """
 
     name: str
@@ -49,6 +58,12 @@ class StartAndEnd:
         """How many values learn."""
         return sum(map(len, self.start.values()))
 
+    def together(self) -> tuple[int, float]:
+        """How many heads end at the value where most do, and that value."""
+        ends = _in_steps(_joined(self.end), self.name)
+        value = max(ends, key=ends.count, default=float("nan"))
+        return ends.count(value), value
+
     def reason(self) -> str:
         """Why there is no correlation of the whole model; empty where there is one."""
         if self.of_model is not None:
@@ -57,8 +72,10 @@ class StartAndEnd:
             return f"the record has one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
             return f"{self.heads} learn it, and {LEAST_HEADS} are needed"
-        where = "start" if len(set(_joined(self.start))) == 1 else "end"
-        return f"all {self.heads} {where} alike, at {_joined(getattr(self, where))[0]:g}"
+        starts = _in_steps(_joined(self.start), self.name)
+        where = "start" if len(set(starts)) == 1 else "end"
+        value = _in_steps(_joined(getattr(self, where)), self.name)[0]
+        return f"all {self.heads} {where} alike, at {value:.4g}"
 
 
 def rank_correlation(
@@ -102,15 +119,13 @@ def rank_correlation(
         lines[-1]["update"],
         start,
         end,
-        spearman(_joined(start), _joined(end)) if has_two else None,
-        {at: spearman(own, end[at]) if has_two else None for at, own in start.items()},
+        _of_ranks(_joined(start), _joined(end), name) if has_two else None,
+        {at: _of_ranks(own, end[at], name) if has_two else None for at, own in start.items()},
     )
 
 
-def of_checkpoint(
-    path: str, name: str, update: int | None, present: Mapping[str, Mapping[str, Sequence[Any]]]
-) -> StartAndEnd:
-    """The same for a checkpoint, from the record beside it.
+def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> StartAndEnd:
+    """The same for a checkpoint, from the record beside it: its own values are the end.
 
     Args:
         path: of the checkpoint.
@@ -120,8 +135,7 @@ def of_checkpoint(
 
     Raises:
         FileNotFoundError: there is no record beside it.
-        ValueError: as :func:`rank_correlation`; the record is of other heads, or has other values
-            at that update.
+        ValueError: as :func:`rank_correlation` and :func:`lines_of_checkpoint`.
     """
     from fairseq_entmax.models.head_record import record_path
 
@@ -131,18 +145,81 @@ def of_checkpoint(
             f"there is no {file.name} beside the checkpoint, which training writes unless "
             f"--alpha-log-interval is 0"
         )
-    result = rank_correlation(file, name, update)
-    lines = [line for line in _read(file, name) if line["update"] == result.last_update]
-    recorded, own = _values(lines[-1], name), _values({name: present}, name)
-    if set(recorded) != set(own):
-        raise ValueError(f"{file} is of other heads, as before pruning")
-    is_same_update = update is None or result.last_update == update
-    if is_same_update and any(not _is_close(recorded[where], own[where]) for where in own):
+    lines = lines_of_checkpoint(_read(file, name), name, update, present, str(file))
+    return rank_correlation(lines, name)
+
+
+def lines_of_checkpoint(
+    lines: Sequence[Line], name: str, update: int | None, present: Present, shown: str
+) -> list[Line]:
+    """The lines of a record up to a checkpoint, which is the last of them, if it is its record.
+
+    Args:
+        lines: of the record, in the order of updates.
+        name: the kind of value.
+        update: of the checkpoint; None where it does not say, and the last line is to be its own.
+        present: what the checkpoint has: attention to layer to the values of its heads.
+        shown: what errors call the record.
+
+    Raises:
+        ValueError: the record has no line up to that update, or is not that of the checkpoint:
+            it is of other heads, or has other values at that update. Without a line of that update,
+            the nearest is further away than training went between lines, or cannot be judged.
+    """
+    kept = [line for line in lines if update is None or line["update"] <= update]
+    if not kept:
         raise ValueError(
-            f"{file} has other values at update {result.last_update}: it is of another training, or "
-            f"the checkpoint is a mean of several"
+            f"{shown} has no line{'' if update is None else f' up to update {update}'}"
         )
-    return result
+    own = _values({name: present}, name)
+    if any(set(_values(line, name)) != set(own) for line in kept):
+        raise ValueError(f"{shown} is of other heads, as before pruning")
+    at = kept[-1]["update"] if update is None else update
+    if kept[-1]["update"] == at:
+        if not _is_within(_values(kept[-1], name), own, 0):
+            raise ValueError(
+                f"{shown} has other values at update {at}: it is of another training, or the "
+                f"checkpoint is a mean of several"
+            )
+        return kept
+    alike = [line for line in lines if set(_values(line, name)) == set(own)]
+    nearest = min(alike, key=lambda line: abs(line["update"] - at))
+    if not _is_within(_values(nearest, name), own, _way(alike, name, at, nearest, shown)):
+        raise ValueError(
+            f"{shown} has values at update {nearest['update']} that are too far from the "
+            f"checkpoint's at {at}: it is of another training, or the checkpoint is a mean of several"
+        )
+    # In the order of the record's own heads
+    values = {
+        attention: {layer: present[attention][layer] for layer in layers}
+        for attention, layers in _layers(kept[-1], name).items()
+    }
+    return [*kept, {"update": at, "values" if "values" in kept[-1] else name: values}]
+
+
+def _way(lines: Sequence[Line], name: str, at: int, nearest: Line, shown: str) -> float:
+    """How far values may have gone from the nearest line to an update without a line."""
+    steps = [after["update"] - before["update"] for before, after in itertools.pairwise(lines)]
+    gap = abs(nearest["update"] - at)
+    if not steps or gap > max(steps):
+        raise ValueError(
+            f"{shown} has no line near update {at} of the checkpoint, the nearest is of "
+            f"{nearest['update']}: nothing says that it is of the same training"
+        )
+    courses = [_values(line, name) for line in lines]
+    # Steps of a walk at random, so that a short way is compared with long ones
+    return _FURTHER * max(
+        _distance(before, after) * (gap / step) ** 0.5
+        for step, (before, after) in zip(steps, itertools.pairwise(courses), strict=True)
+    )
+
+
+def _distance(before: Mapping[Where, float | None], after: Mapping[Where, float | None]) -> float:
+    """How far the head has gone that went furthest."""
+    pairs = ((before[where], value) for where, value in after.items())
+    return max(
+        (abs(new - old) for old, new in pairs if old is not None and new is not None), default=0.0
+    )
 
 
 def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
@@ -169,16 +246,36 @@ def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
     return float(product / (squares[0] * squares[1]) ** 0.5)
 
 
+def _of_ranks(first: Sequence[float], second: Sequence[float], name: str) -> float | None:
+    return spearman(_in_steps(first, name), _in_steps(second, name))
+
+
+def _in_steps(values: Sequence[float], name: str) -> list[float]:
+    """The values, those alike within the resolution as the lowest of them."""
+    resolution = RESOLUTIONS.get(name, 0.0)
+    lowest: dict[float, float] = {}
+    first = float("-inf")
+    for value in sorted(values):
+        if value - first > resolution:
+            first = value
+        lowest[value] = first
+    return [lowest[value] for value in values]
+
+
 def _ranks(numbers: Sequence[float]) -> list[float]:
     order = sorted(numbers)
     return [order.index(number) + (order.count(number) - 1) / 2 for number in numbers]
 
 
+def _layers(line: Line, name: str) -> Present:
+    found: Present = line[name] if name in line else line["values"]
+    return found
+
+
 def _values(line: Line, name: str) -> dict[Where, float | None]:
-    layers_of = line[name] if name in line else line["values"]
     return {
         (attention, layer, head): value
-        for attention, layers in layers_of.items()
+        for attention, layers in _layers(line, name).items()
         for layer, heads in layers.items()
         for head, value in enumerate(heads)
     }
@@ -216,10 +313,18 @@ def _joined(values: Mapping[str, Sequence[float]]) -> list[float]:
     return [value for own in values.values() for value in own]
 
 
-def _is_close(recorded: float | None, own: float | None) -> bool:
-    if recorded is None or own is None:
-        return recorded is own
-    return abs(recorded - own) <= 1e-4 * max(1.0, abs(own))
+def _is_within(
+    recorded: Mapping[Where, float | None], present: Mapping[Where, float | None], way: float
+) -> bool:
+    """Whether no head is further away than that, and what files round away."""
+    for where, own in present.items():
+        other = recorded[where]
+        if own is None or other is None:
+            if own is not other:
+                return False
+        elif abs(other - own) > way + 1e-4 * max(1.0, abs(own)):
+            return False
+    return True
 
 
 def as_text(result: StartAndEnd) -> str:
@@ -231,4 +336,8 @@ def as_text(result: StartAndEnd) -> str:
         f"{attention} {'-' if value is None else f'{value:.2f}'}"
         for attention, value in result.of_attentions.items()
     )
-    return f"{title}{result.of_model:.2f} ({of_attentions})"
+    text = f"{title}{result.of_model:.2f} ({of_attentions})"
+    number, value = result.together()
+    if number > result.heads / 2:
+        text += f"; {number} of {result.heads} end alike, at {value:.4g}"
+    return text

@@ -77,8 +77,8 @@ def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
     for model in analysis["models"]:
         for name in missing_records(model):
             yield (
-                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read, as "
-                f"training writes it: reports have no course of {name}, and cannot say whether it "
+                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read and is of "
+                f"this model, as training writes it: reports have no course of {name}, and cannot say whether it "
                 f"follows its start"
             )
 

@@ -273,6 +273,9 @@ class AdaptiveModel(nn.Module):
                 gates.setdefault(attention, {})[number] = module.gate
         return gates
 
+    # Whether the checkpoint loaded last stores what heads learn by another --alpha-lr-factor
+    has_other_factors = False
+
     def set_num_updates(self, num_updates: int) -> None:
         """Called by fairseq's trainer before each step, and only by it."""
         super().set_num_updates(num_updates)  # type: ignore[misc]
@@ -295,6 +298,7 @@ class AdaptiveModel(nn.Module):
             model_cfg = args = None
         with compat.stopping_command():
             self._check_state(state_dict)
+            self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
             try:
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
@@ -412,6 +416,18 @@ class AdaptiveModel(nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:
+    """Whether numbers that both have are stored by other factors of learning rates."""
+    ratios = {name for state in (theirs, own) for name in state if name.endswith(f".{RATIO}")}
+    for name in ratios:
+        prefix = name.removesuffix(RATIO)
+        is_in_both = all(any(key.startswith(prefix) for key in state) for state in (theirs, own))
+        pair = [state.get(name, torch.ones(2, dtype=torch.int64)) for state in (theirs, own)]
+        if is_in_both and pair[0].tolist() != pair[1].tolist():
+            return True
+    return False
 
 
 def _places(state_dict: Collection[str]) -> set[Place]:

@@ -1,6 +1,7 @@
 """Nothing but its meaning is known of alpha: values of any name are written and drawn like it."""
 
 import copy
+import json
 
 import pytest
 import torch
@@ -13,6 +14,7 @@ from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.statistics import MeasuredLayer
+from fairseq_entmax.modules import attention_modules
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.support import build_model
@@ -164,23 +166,77 @@ def test_heads_apart_without_a_value_have_null():
     ]
 
 
+def recorded(model, name="alpha"):
+    """What a line of a record has of a model."""
+    found = {}
+    for attention, layer, module in attention_modules(model):
+        values = [
+            None if one != one else one for one in module.mapping.head_values()[name].tolist()
+        ]
+        found.setdefault(attention, {})[str(layer)] = values
+    return found
+
+
+def write_lines(folder, *lines, name="alpha"):
+    text = "".join(json.dumps({"update": update, name: own}) + "\n" for update, own in lines)
+    (folder / f"{name}.jsonl").write_text(text)
+
+
+def moved(values, by):
+    return {
+        attention: {
+            layer: [one if one is None else one + by for one in heads]
+            for layer, heads in own.items()
+        }
+        for attention, own in values.items()
+    }
+
+
 def test_a_record_of_heads_apart_has_null_for_heads_without_the_value(tmp_path):
     model = build_model(attn_mapping="entmax|sqpnormmax*3")
-    (tmp_path / "alpha.jsonl").write_text(
-        '{"update": 3, "alpha": {"cross": {"0": [1.5, null, null, null]}}}\n'
-    )
+    write_lines(tmp_path, (7, recorded(model)))
     loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
     (line,) = training_records(loaded)["alpha"]
-    assert line["values"] == {"cross": {"0": [1.5, None, None, None]}}
+    assert line["values"]["cross"]["0"][0] is not None
+    assert line["values"]["cross"]["0"][1:] == [None, None, None]
 
 
 def test_records_are_read_by_the_names_that_mappings_have(tmp_path, caplog):
     model = build_model(attn_mapping="entmax")
-    (tmp_path / "alpha.jsonl").write_text('{"update": 3, "alpha": {"cross": {"0": [1.5]}}}\n')
-    (tmp_path / "strength.jsonl").write_text('{"update": 3, "strength": {"cross": {"0": [9]}}}\n')
+    write_lines(tmp_path, (7, recorded(model)))
+    write_lines(tmp_path, (7, recorded(model)), name="strength")
     loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
-    line = {"update": 3, "values": {"cross": {"0": [1.5]}}}
+    line = {"update": 7, "values": recorded(model)}
     assert training_records(loaded) == {"alpha": [line]}
-    (tmp_path / "alpha.jsonl").write_text('{"update": 3, "alpha": {"cross": {"0": [2.5]}}}\n')
+    write_lines(tmp_path, (7, moved(recorded(model), 1.5)))
     assert training_records(loaded) == {}
-    assert "at update 3 alpha is not from 1 to 2" in caplog.text
+    assert "at update 7 alpha is not from 1 to 2" in caplog.text
+
+
+def test_the_values_of_the_checkpoint_are_the_end_of_its_record(tmp_path):
+    model = build_model(attn_mapping="entmax")
+    own = recorded(model)
+    write_lines(tmp_path, (0, moved(own, 0.002)), (5, moved(own, 0.001)), (10, moved(own, -0.001)))
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
+    lines = training_records(loaded)["alpha"]
+    assert [line["update"] for line in lines] == [0, 5, 7]
+    heads = lines[-1]["values"]["encoder-self"]["0"]
+    assert heads == pytest.approx(own["encoder-self"]["0"], abs=1e-6)
+
+
+@pytest.mark.parametrize("updates", [(0, 7), (0, 6)])
+def test_a_record_of_another_training_is_not_the_models(tmp_path, caplog, updates):
+    model, other = build_model(attn_mapping="entmax"), build_model(attn_mapping="entmax", seed=5)
+    lines = [(update, moved(recorded(other), update / 1e4)) for update in updates]
+    write_lines(tmp_path, *lines)
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
+    assert training_records(loaded) == {}
+    assert "it is of another training" in caplog.text
+
+
+def test_a_record_of_other_heads_is_not_the_models(tmp_path, caplog):
+    model = build_model(attn_mapping="entmax")
+    write_lines(tmp_path, (7, {"cross": recorded(model)["cross"]}))
+    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
+    assert training_records(loaded) == {}
+    assert "is of other heads" in caplog.text

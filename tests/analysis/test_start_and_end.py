@@ -140,7 +140,49 @@ def test_a_record_of_another_model_is_refused(tmp_path, present, message):
 
 def test_a_checkpoint_between_two_lines_has_values_of_its_own(tmp_path):
     write(tmp_path / "alpha.jsonl", START, END)
-    assert of_checkpoint(str(tmp_path / "c.pt"), "alpha", 13, moved(END)).last_update == 10
+    result = of_checkpoint(str(tmp_path / "c.pt"), "alpha", 13, moved(END))
+    assert (result.first_update, result.last_update) == (0, 13)
+    assert result.end == rank_correlation(lines(START, moved(END))).end
+
+
+@pytest.mark.parametrize(
+    ("update", "values", "message"),
+    [
+        # A foreign record that ends a little earlier, and much earlier
+        (22, moved(END, 0.3), "too far from the checkpoint's at 22: it is of another training"),
+        (99, moved(END, 0.03), "no line near update 99 of the checkpoint, the nearest is of 20"),
+    ],
+)
+def test_a_record_that_ends_before_the_checkpoint_is_compared_at_its_nearest_line(
+    tmp_path, update, values, message
+):
+    write(tmp_path / "alpha.jsonl", END, moved(END, 0.01), moved(END, 0.02))
+    with pytest.raises(ValueError, match=message):
+        of_checkpoint(str(tmp_path / "c.pt"), "alpha", update, values)
+
+
+def test_one_line_of_another_update_does_not_say_whose_it_is(tmp_path):
+    write(tmp_path / "alpha.jsonl", START)
+    with pytest.raises(ValueError, match="nothing says that it is of the same training"):
+        of_checkpoint(str(tmp_path / "c.pt"), "alpha", 7, START)
+
+
+def test_differences_that_no_attention_shows_are_ties():
+    start = {"cross": {"0": [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}}
+    end = {"cross": {"0": [1.00005, 1.00004, 1.00003, 1.00002, 1.00001, 1.4]}}
+    result = rank_correlation(lines(start, end))
+    ties = [1, 1, 1, 1, 1, 1.4]
+    expected = spearmanr(start["cross"]["0"], ties).statistic
+    assert result.of_model == pytest.approx(expected)
+    assert result.together() == (5, pytest.approx(1.0, abs=1e-4))
+    assert as_text(result).endswith("; 5 of 6 end alike, at 1")
+
+
+def test_where_all_have_collapsed_there_is_no_correlation():
+    end = {"cross": {"0": [1.00005, 1.00001, 1.00003]}}
+    result = rank_correlation(lines({"cross": {"0": [1.1, 1.2, 1.3]}}, end))
+    assert result.of_model is None
+    assert result.reason() == "all 3 end alike, at 1"
 
 
 def test_a_missing_record_is_named(tmp_path):

@@ -149,7 +149,7 @@ def in_words(found: Sequence[Correlation]) -> list[str]:
             f"{model}, {own[0].number} heads removed one at a time, ranked by how much worse the "
             f"{score} is without each: {'; '.join(parts)}. "
             + (f"Among heads of one layer: {within}. " if within else "")
-            + _warning(own)
+            + _warning(own, inner)
         )
     return [sentence.strip() for sentence in sentences]
 
@@ -172,13 +172,23 @@ def _verdict(one: Correlation) -> str:
     return "does so in part" if one.value >= PARTLY else "does so weakly"
 
 
-def _warning(own: Sequence[Correlation]) -> str:
-    """What of relevance is not to be concluded, as far as the numbers say so."""
+def _warning(own: Sequence[Correlation], inner: Sequence[Correlation]) -> str:
+    """What of relevance is not to be concluded, as far as the numbers say so.
+
+    Args:
+        own: of all heads, a measure each.
+        inner: within layers likewise.
+    """
     relevance = next((one for one in own if one.measure == COMPARED[0]), None)
     if relevance is None:
         return ""
-    # What chance may have put above it is no advice
-    better = [one for one in own if one.value > relevance.value and (one.low or 0) > 0]
+    within = {one.measure: one.value for one in inner}
+    better = [
+        one
+        for one in own
+        if _is_above(one, relevance)
+        and within.get(one.measure, 1.0) > max(0.0, within.get(relevance.measure, 0.0))
+    ]
     best = max(better, key=lambda one: one.value, default=None)
     beside = "" if best is None else f"; {best.measure} says more of it here ({best.value:.2f})"
     if relevance.value < PARTLY or (relevance.low or 0) <= 0:
@@ -188,3 +198,18 @@ def _warning(own: Sequence[Correlation]) -> str:
     if (relevance.low or 0) < PARTLY:
         return "Of so few heads it is not certain that relevance says what one is worth."
     return "Relevance may stand here for what a head is worth."
+
+
+def _is_above(one: Correlation, other: Correlation) -> bool:
+    """Whether chance seldom puts a correlation so far above another.
+
+    Of the difference of both by Fisher's transformation, as if each were of heads of its own: the
+    two are of the same heads, which mostly makes the difference surer than this says.
+    """
+    if min(one.number, other.number) < 4 or not one.low or one.low <= 0:
+        return False
+    if max(abs(one.value), abs(other.value)) >= 1:
+        return other.high is not None and one.low > other.high
+    errors = [(1 + each.value**2 / 2) / (each.number - 3) for each in (one, other)]
+    difference = math.atanh(one.value) - math.atanh(other.value)
+    return difference > _NORMAL * math.sqrt(sum(errors))

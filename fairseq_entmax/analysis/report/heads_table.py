@@ -92,8 +92,9 @@ def heads_latex(analysis: dict[str, Any], ablations: Sequence[Ablation] = ()) ->
 
 
 def escaped(text: str) -> str:
-    """Text as LaTeX prints it."""
-    return _SPECIAL.sub(lambda match: LATEX[match[0]], text)
+    """Text as LaTeX prints it, in a cell too: behind ``\\\\`` a ``[`` or ``*`` starts an argument."""
+    printed = _SPECIAL.sub(lambda match: LATEX[match[0]], text)
+    return f"{{}}{printed}" if printed.lstrip().startswith(("[", "*")) else printed
 
 
 def _value(head: dict[str, Any], measure: dict[str, Any]) -> float | None:

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from fairseq_entmax.analysis.measures import importance_measures
-from fairseq_entmax.analysis.start_and_end import StartAndEnd, rank_correlation
+from fairseq_entmax.analysis.start_and_end import RESOLUTIONS, StartAndEnd, rank_correlation
 from fairseq_entmax.analysis.summary import missing_records
 
 Row = dict[str, Any]
@@ -113,8 +113,8 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             "model": number,
             "name": name,
             "text": f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, "
-            f"or could not be read, when it was analysed: there is no course of {name}, and nobody "
-            f"can tell here whether it follows its random start.",
+            f"could not be read, or was not of this model, when it was analysed: there is no course of {name}, and nobody "
+            f"can tell here whether it follows its start.",
         }
 
 
@@ -122,18 +122,31 @@ def _meaning(compared: StartAndEnd) -> str:
     name, value = compared.name, compared.of_model
     if value is None:
         return f"No correlation: {compared.reason()}."
+    number, at = compared.together()
+    if number > compared.heads / 2:
+        return (
+            f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}"
+            f"{_closely(name)}: they have no order among them, and the correlation says little."
+        )
+    # Drawn at random, or given by a checkpoint that training started from: the record does not say
     if value >= FOLLOWS:
         return (
-            f"The heads are in much the order in which their {name} was drawn: a high or a low "
-            f"{name} says little of what the head is for, and is not specialisation."
+            f"The heads are in much the order of {name} in which this training started: a high or a "
+            f"low {name} says little of what the training made of the head. Where that start was "
+            f"drawn at random, as in a new model, it is not specialisation."
         )
     if value >= LEFT:
         return (
-            f"The order in which {name} was drawn is left in part: differences of {name} between "
-            f"heads are learned only in part."
+            f"The order of {name} in which this training started is left in part: differences of "
+            f"{name} between heads are learned in it only in part."
         )
     if value > -LEFT:
         return (
-            f"Little of the order in which {name} was drawn is left: its differences are learned."
+            f"Little of the order of {name} in which this training started is left: its differences "
+            f"are learned."
         )
     return f"The order of {name} has turned round: heads that started high ended low."
+
+
+def _closely(name: str) -> str:
+    return f" to within {RESOLUTIONS[name]:g}" if name in RESOLUTIONS else ""

@@ -123,7 +123,9 @@ def correlation(measure, value, number=24):
         (0.05, -0.3, "Relevance alone misleads here."),
         # Which chance may have put above it
         (0.05, 0.2, "Relevance alone misleads here."),
-        (0.63, 0.74, "Relevance alone does not say here what a head is worth; confidence"),
+        # Of intervals that are mostly the same
+        (0.63, 0.74, "Relevance alone does not say here what a head is worth."),
+        (0.45, 0.9, "Relevance alone does not say here what a head is worth; confidence says"),
         (0.85, 0.4, "Relevance may stand here for what a head is worth."),
     ],
 )
@@ -132,6 +134,18 @@ def test_the_page_says_whether_relevance_alone_misleads(relevance, confidence, w
     (text,) = in_words(pair)
     assert words in text
     assert "24 heads" in text
+
+
+@pytest.mark.parametrize(
+    ("relevance", "confidence", "advises"),
+    [(0.6, 0.2, False), (0.2, 0.6, True), (-0.5, -0.1, False)],
+)
+def test_no_measure_is_advised_against_what_it_says_within_layers(relevance, confidence, advises):
+    values = {"relevance": relevance, "confidence": confidence}
+    inner = [Correlation("m", "loss", name, WITHIN, 24, value) for name, value in values.items()]
+    pair = [correlation("relevance", 0.23), correlation("confidence", 0.75)]
+    (text,) = in_words([*pair, *inner])
+    assert ("confidence says more of it here" in text) is advises
 
 
 def test_of_few_heads_a_large_correlation_is_not_certain():

@@ -10,6 +10,24 @@ from tests.analysis.report.test_agreement import ablation
 pytestmark = pytest.mark.slow
 
 
+def write(tmp_path, analysis):
+    path = tmp_path / "report.html"
+    path.write_text(render_page(analysis), encoding="utf-8")
+    return path
+
+
+def with_importance(sentences, error, name="entmax"):
+    """An analysis whose last model's relevance is of so many sentences, with such an error."""
+    analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=1, length=8)
+    model = analysis["models"][2]
+    model["name"] = name
+    model["importance_sentences"] = {"relevance": sentences, "gradient": sentences}
+    for layer in model["attentions"]:
+        for head in layer["heads"]:
+            head["standard_errors"] = {"relevance": error, "gradient": error}
+    return analysis
+
+
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
@@ -54,3 +72,36 @@ def test_the_error_stands_beside_the_share_in_the_details(opened, file):
     page.select_option("#heads-model", "2")
     page.locator("#heads-table tbody tr:not([hidden])").first.click()
     assert "± 0.012" in page.locator("#details-body").inner_text()
+
+
+def test_a_goal_that_all_sentences_miss_is_said(opened, tmp_path):
+    page = opened(write(tmp_path, with_importance(1000, 0.0123)))
+    said = " ".join(page.locator("#evidence").inner_text().split())
+    assert "Relevance of entmax took all sentences of the data" in said
+    assert "above 0.005" in said
+    assert "More sentences, by" not in said
+
+
+def test_of_one_sentence_there_is_no_standard_error(opened, tmp_path):
+    page = opened(write(tmp_path, with_importance(1, None)))
+    rows = page.locator("#evidence tr", has_text="Relevance of entmax")
+    assert "of one sentence: no standard error" in rows.last.inner_text()
+
+
+@pytest.mark.parametrize("name", ["entmax", "a name of several long words, as models have"])
+def test_a_phone_shows_the_standard_errors(opened, tmp_path, name):
+    page = opened(write(tmp_path, with_importance(512, 0.004, name)), viewport=PHONE)
+    box = page.get_by_role("region", name="Sentences behind relevance and gradient")
+    inner, outer = box.evaluate("box => [box.scrollWidth, box.clientWidth]")
+    assert inner <= outer
+
+
+def test_an_option_is_not_broken_over_lines(opened, tmp_path):
+    page = opened(write(tmp_path, with_importance(512, 0.004)), viewport=PHONE)
+    for width in range(300, 420, 10):
+        page.set_viewport_size({"width": width, "height": 700})
+        lines = page.evaluate(
+            """() => [...document.querySelectorAll("#evidence .option")]
+                 .map((one) => one.getClientRects().length)"""
+        )
+        assert lines == [1] * len(lines) != []

@@ -185,6 +185,16 @@ def test_the_list_of_heads_is_saved_as_the_command_writes_it(opened, analysis):
     assert text.decode() == heads_latex(analysis)
 
 
+def test_a_latex_row_of_the_page_begins_with_no_argument(opened, tmp_path):
+    analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=0)
+    analysis["models"][0]["name"] = "[best] *"
+    path = tmp_path / "report.html"
+    path.write_text(render_page(analysis), encoding="utf-8")
+    _, text = saved(opened(path), "the heads of the list", "LaTeX")
+    assert text.decode() == heads_latex(analysis)
+    assert text.decode().count("\n{}[best] *") == 6
+
+
 def test_a_filtered_and_sorted_list_is_saved_as_it_is_shown(opened):
     page = opened()
     page.select_option("#heads-attention", "cross")

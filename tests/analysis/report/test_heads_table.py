@@ -79,6 +79,15 @@ def test_what_latex_would_take_for_a_command_is_escaped():
     )
 
 
+@pytest.mark.parametrize("name", ["[a] model", "*best*", " [a]"])
+def test_no_row_begins_with_what_latex_takes_for_an_argument(analysis, name):
+    assert escaped(name) == "{}" + name
+    renamed = {**analysis, "models": [{**analysis["models"][0], "name": name}]}
+    rows = [line for line in heads_latex(renamed).splitlines() if name in line]
+    assert len(rows) == 3 * 2 * 3
+    assert all(row.startswith("{}") for row in rows)
+
+
 @pytest.mark.skipif(shutil.which("pdflatex") is None, reason="there is no pdflatex")
 def test_latex_compiles_the_table(analysis, tmp_path):
     text = rf"\documentclass{{article}}\usepackage{{booktabs}}\begin{{document}}{heads_latex(analysis)}\end{{document}}"

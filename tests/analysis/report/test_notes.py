@@ -68,6 +68,26 @@ def test_the_page_says_whether_alpha_follows_its_start(analysis, end, value, wor
     assert words in row["text"]
 
 
+@pytest.mark.parametrize("end", [[1.1, 1.2, 1.3], [1.3, 1.1, 1.2], [1.3, 1.2, 1.1]])
+def test_the_words_are_right_of_a_start_that_a_checkpoint_gave(analysis, end):
+    analysis["models"][2]["records"] = {"alpha": course([1.0, 1.1, 1.2], end)}
+    analysis["models"].append({**analysis["models"][2], "records": {}})
+    for row in courses(analysis):
+        unconditional = row["text"].split(" Where that start was drawn at random")[0]
+        assert "random" not in unconditional
+        assert "drawn" not in unconditional
+
+
+@pytest.mark.parametrize("last", [1.0, 1.5])
+def test_an_order_of_heads_that_stand_at_one_value_is_not_called_learned(analysis, last):
+    end = [1.00004, 1.00001, 1.00003, 1.00002, last]
+    analysis["models"][2]["records"] = {"alpha": course([1.3, 1.1, 1.2, 1.4, 1.25], end)}
+    (row,) = courses(analysis)
+    assert "learned" not in row["text"]
+    if last > 1:
+        assert row["text"].startswith("4 of 5 heads end at the same alpha, 1 to within 0.001")
+
+
 def test_why_there_is_no_correlation_is_said(analysis):
     analysis["models"][2]["records"] = {"alpha": course([1.0, 1.1], [1.2, 1.3])}
     (row,) = courses(analysis)

@@ -137,7 +137,7 @@ function showTexts() {
       ...weightedParts(sentence, said),
     );
   });
-  const none = element("p", { class: "hint" }, "This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names.");
+  const none = element("p", { class: "hint" }, ...withOptions("This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names."));
   byId("class-texts").replaceChildren(...(texts.length ? texts : [none]));
 }
 

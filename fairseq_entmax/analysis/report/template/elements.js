@@ -19,6 +19,11 @@ function breakable(name) {
   return parts.flatMap((part, place) => (place ? [element("wbr"), part] : [part]));
 }
 
+/* Text whose options, such as --scores, are not broken over lines. */
+function withOptions(text) {
+  return text.split(/(--[a-z][a-z-]*)/).map((part) => (part.startsWith("--") ? element("span", { class: "option" }, part) : part));
+}
+
 function byId(id) {
   return document.getElementById(id);
 }

@@ -7,7 +7,7 @@ function showEvidence() {
   const hint = element("p", { class: "hint" }, "From which shares on a role is called so, such as often or dense, is said ", link, ".");
   byId("heads-scroll").parentElement.before(hint);
   if (report.chosen) {
-    byId("maps-title").after(element("p", { class: "hint", id: "chosen" }, report.chosen));
+    byId("maps-title").after(element("p", { class: "hint", id: "chosen" }, ...withOptions(report.chosen)));
   }
 }
 
@@ -44,20 +44,33 @@ function importanceNotes() {
   const rows = report.importance.map(({ model, measure, sentences, data, error }) => [
     `${measure} of ${modelName(model)}`,
     sentences === null ? NOTHING : `${grouped(sentences)} of ${grouped(data)}`,
-    error === null ? "not in this analysis" : `± ${decimal(error)}`,
+    largestErrorText(sentences, error),
   ]);
   const wide = report.importance.filter(({ error, small }) => error !== null && small !== null && error > small);
-  const options = [...new Set(wide.filter(({ sentences, data }) => sentences < data).map(({ option }) => option))];
+  const isAll = ({ sentences, data }) => sentences !== null && sentences >= data;
+  const options = [...new Set(wide.filter((one) => !isAll(one)).map(({ option }) => option))];
+  const ofAll = wide.filter(isAll).map(
+    ({ model, measure, error, small }) => `${measure} of ${modelName(model)} took all sentences of the data, and its largest error is
+      ${decimal(error)}, above ${small}, which analyze aims at: only more data make it smaller.`,
+  );
   return evidencePart(
     "Of how many sentences relevance and gradient are",
     element("p", { class: "hint" }, `Both take passes of their own, and are of sentences spread evenly over the data.
       The standard error is that of a head\u2019s share, over sentences, of the head where it is largest; that of every
       head is in its details. Heads that differ by less than three of these may do so by chance.`),
     evidenceTable("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
-    wide.length > 0 && options.length > 0
-      ? element("p", { class: "hint" }, `More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`)
+    options.length > 0
+      ? element("p", { class: "hint" }, ...withOptions(`More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`))
       : null,
+    ...ofAll.map((text) => element("p", { class: "hint" }, text)),
   );
+}
+
+function largestErrorText(sentences, error) {
+  if (error !== null) {
+    return `± ${decimal(error)}`;
+  }
+  return sentences === 1 ? "of one sentence: no standard error" : "not in this analysis";
 }
 
 function courseNotes() {
@@ -77,9 +90,10 @@ function courseNotes() {
     element("li", {}, `${name} of ${modelName(model)}: ${text}`),
   );
   return evidencePart(
-    "Whether what was learned follows its random start",
-    element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first and at the last update that
-      training recorded: 1 is the order that was drawn at random, 0 is another order.`),
+    "Whether what was learned follows its start",
+    element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first update that training recorded
+      and at the last: 1 is the same order, 0 is another. In a new model the start is drawn at random; a training
+      that starts from a checkpoint takes it from there.`),
     rows.length ? evidenceTable("Ranks at the start and at the end", columns, rows) : null,
     element("ul", {}, ...words),
   );
@@ -91,9 +105,9 @@ function agreementNotes() {
     return measures.length
       ? evidencePart(
           "Whether relevance says what a head is worth",
-          element("p", {}, `This report cannot say: relevance, gradient and confidence are numbers of the whole model, and
-            not what it loses without a head. fairseq-entmax ablate --scores loss measures that, and report --ablation
-            shows it beside them, with their correlations. Relevance alone can mislead.`),
+          element("p", {}, ...withOptions(`This report cannot say: relevance, gradient and confidence are numbers of the whole
+            model, and not what it loses without a head. fairseq-entmax ablate --scores loss measures that, and report
+            --ablation shows it beside them, with their correlations. Relevance alone can mislead.`)),
         )
       : null;
   }

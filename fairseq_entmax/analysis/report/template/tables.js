@@ -47,7 +47,8 @@ function headsLatex(shown) {
   ].join("\n");
 }
 
-/* Text as LaTeX prints it. */
+/* Text as LaTeX prints it, in a cell too: behind "\\\\" a "[" or "*" starts an argument. */
 function latex(text) {
-  return [...text].map((sign) => drawings.latex[sign] ?? sign).join("");
+  const printed = [...text].map((sign) => drawings.latex[sign] ?? sign).join("");
+  return /^\s*[[*]/.test(printed) ? `{}${printed}` : printed;
 }
