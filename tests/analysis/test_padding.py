@@ -99,7 +99,7 @@ def test_sparse_heads_that_leave_out_an_edge_have_the_length_that_is_given():
 
 @pytest.mark.parametrize("lengths", [[6.5, 5, 2], [7.0, 5.0, 2.0], torch.tensor([True] * 3)])
 def test_lengths_are_whole_numbers(padded, lengths):
-    with pytest.raises(ValueError, match="source_lengths got .*: give whole numbers of tokens"):
+    with pytest.raises(ValueError, match=r"source_lengths got .*: give whole numbers of tokens"):
         measure(padded, source_lengths=lengths, target_lengths=LENGTHS[1])
 
 
