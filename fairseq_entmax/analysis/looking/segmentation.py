@@ -90,12 +90,12 @@ class Segmentation:
         if bpe is None and folder is not None and self._kind in _HOW:
             self._bpe = self._found()
 
-    def __call__(self, text: str, marked: Mapping[str, str] | None = None) -> Segmented:
+    def __call__(self, text: str, markers_there: Mapping[str, str] | None = None) -> Segmented:
         """Cut a text.
 
         Args:
             text: as it would be written.
-            marked: pieces to the markers that stand for them in another text.
+            markers_there: pieces to the markers that stand for them in another text.
 
         Raises:
             ValueError: it is empty, or has to be cut and nothing says how.
@@ -103,7 +103,7 @@ class Segmentation:
         pieces, notes = self._cut(text) if text.strip() else ([], [])
         if not pieces:
             raise ValueError("a text is empty: give a sentence")
-        pieces = [(marked or {}).get(piece, piece) for piece in pieces]
+        pieces = [(markers_there or {}).get(piece, piece) for piece in pieces]
         dictionary, markers = self._dictionary, {}
         if number := markers_of(dictionary):
             vocabulary = Vocabulary(frozenset(dictionary.symbols), number)
