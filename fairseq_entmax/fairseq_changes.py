@@ -148,6 +148,13 @@ def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
                 raise
             # fairseq's, which says nothing
             raise ValueError("give --arch, such as --arch entmax_transformer") from error
+        except KeyError as error:
+            if error.args != (None,):
+                raise
+            # Of the registry of tasks, by a command that takes none where none is given
+            raise ValueError(
+                "give --task, that of the training, such as --task translation"
+            ) from error
         early_checks.check(command, parsed[0] if isinstance(parsed, tuple) else parsed)
     return parsed
 

@@ -34,6 +34,8 @@ class Hushed(NamedTuple):
 
 # Modules of fairseq's: what Python, torch and NumPy call old in them is fairseq's to change
 FAIRSEQ = r"fairseq(_cli)?(\..*)?$"
+# And torch, which is called by fairseq to compile
+COMPILED = r"(torch|fairseq)\."
 # hydra speaks of the line that called fairseq's command, of its own, or of none
 ANYWHERE = ""
 
@@ -43,7 +45,9 @@ WARNINGS = (
     Hushed(r"pkg_resources is deprecated", FAIRSEQ, UserWarning),
     # Of how fairseq reads its own settings by hydra; of a user's hydra it would name another file
     Hushed(r"hydra\.experimental\.(initialize|compose)\(\) is no longer", r"hydra\.", UserWarning),
-    Hushed(r"\s*The version_base parameter is not specified", r"hydra\.", UserWarning),
+    # Which line hydra says it of differs between its releases
+    Hushed(r"\s*The version_base parameter is not specified", ANYWHERE, UserWarning),
+    Hushed(r'\s*version_base="1\.\d" selects Hydra', ANYWHERE, UserWarning),
     Hushed(
         r"In 'config': Usage of deprecated keyword in package header '# @package _group_'",
         r"hydra\.",
@@ -63,6 +67,15 @@ WARNINGS = (
         r"(torch|fairseq)\.",
         UserWarning,
     ),
+    # Of the decoder of fairseq's own transformer, which hides padding and what comes later apart
+    Hushed(
+        r"Support for mismatched (src_)?key_padding_mask and (attn_|src_)?mask is deprecated",
+        r"torch\.nn\.",
+        UserWarning,
+    ),
+    # torch says it of whoever calls it, or of its own file
+    Hushed(r"`torch\.jit\.\w+` is (deprecated|not supported)", COMPILED, FutureWarning),
+    Hushed(r"`torch\.jit\.\w+` is (deprecated|not supported)", COMPILED, DeprecationWarning),
     Hushed(r"enable_nested_tensor is True, but", r"(torch|fairseq)\.", UserWarning),
     Hushed(r"\s*This overload of \w+ is deprecated", FAIRSEQ, UserWarning),
     Hushed(r"__floordiv__ is deprecated", FAIRSEQ, UserWarning),

@@ -112,6 +112,15 @@ def test_a_criterion_that_a_stock_model_does_not_fit_is_one_sentence(
     assert not list(tmp_path.iterdir())
 
 
+def test_a_validation_without_its_task_is_one_sentence(data, tmp_path):
+    (tmp_path / "model.pt").touch()
+    options = [f"--user-dir={commands.USER_DIR}", f"--path={tmp_path / 'model.pt'}"]
+    result = commands.run("fairseq-validate", data / "bin", *options, check=False)
+    assert sentence_of(result) == (
+        "fairseq-validate: error: give --task, that of the training, such as --task translation"
+    )
+
+
 # Two processes that fairseq starts itself, as it does for two GPUs, and no check of the options
 TWO_GPUS = """
 import torch

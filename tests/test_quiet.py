@@ -33,6 +33,15 @@ HUSHED = [
         "'pin_memory' argument is set as true but no accelerator is found",
     ),
     (
+        "torch.nn.functional",
+        UserWarning,
+        "Support for mismatched key_padding_mask and attn_mask is deprecated. Use same type",
+    ),
+    ("torch.jit._script", FutureWarning, "`torch.jit.script` is deprecated. Please switch to"),
+    ("torch.jit._script", DeprecationWarning, "`torch.jit.script` is deprecated. Please switch"),
+    ("fairseq_cli.hydra_train", UserWarning, "\nThe version_base parameter is not specified."),
+    ("some_file", UserWarning, '\nversion_base="1.1" selects Hydra 1.1 compatibility behavior.'),
+    (
         "fairseq.modules.transformer_layer",
         UserWarning,
         "The PyTorch API of nested tensors is in prototype stage and will change",
@@ -120,6 +129,15 @@ NOISE = ("Warning", "DEBUG", "hydra", "deprecated", "Traceback")
 
 def test_a_training_warns_of_nothing(trained):
     result, _ = trained
+    lines = (result.stdout + result.stderr).splitlines()
+    assert lines
+    assert not [line for line in lines if any(word in line for word in NOISE)]
+
+
+def test_a_training_of_fairseqs_own_transformer_warns_of_nothing(data, tmp_path):
+    # Its decoder has masks of two types, of which torch speaks where sentences are padded
+    options = ["--max-update=1", "--disable-validation", "--no-save"]
+    result = commands.train(data, tmp_path, *options, arch="transformer")
     lines = (result.stdout + result.stderr).splitlines()
     assert lines
     assert not [line for line in lines if any(word in line for word in NOISE)]

@@ -15,6 +15,7 @@ from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.padding import (
     check_causal,
     check_no_padding,
+    check_not_too_long,
     check_passes,
     on_padding,
 )
@@ -68,14 +69,15 @@ def measure(
         ValueError: a sample is given without a task or annotations without a sample, weights
             are no probabilities, or shapes do not fit together; the weights are of one step of
             decoding, or the last of several passes; there may be padding, and no lengths are
-            given, or they are not those of the weights.
+            given, or they are not those of the weights, or no whole numbers; a length that is too
+            long is told where a head gives weight to every key of other sentences.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
     if annotations is not None and sample is None:
         raise ValueError("annotations need the sample that they are of, and its task")
     _check_weights(attention)
-    check_passes(attention, sample is not None)
+    check_passes(attention, sample is not None, target_lengths is not None)
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
@@ -164,6 +166,7 @@ def _batch_of(
     for of_real_queries in (False, True):
         for batch in batches:
             if on_padding(attention, batch, of_real_queries) is None:
+                check_not_too_long(attention, batch)
                 return batch
     raise ValueError(
         f"source_lengths {lengths[0].tolist()} and target_lengths {lengths[1].tolist()} are not "
@@ -182,6 +185,8 @@ def _checked(name: str, lengths: _Lengths, tokens: Tensor) -> Tensor:
     if lengths is None:
         return torch.full((size,), longest, device=tokens.device)
     known = torch.as_tensor(lengths, device=tokens.device)
+    if known.is_floating_point() or known.dtype == torch.bool:
+        raise ValueError(f"{name} got {known.tolist()}: give whole numbers of tokens")
     if known.shape != (size,) or bool(((known < 1) | (known > longest)).any()):
         raise ValueError(
             f"{name} got {known.tolist()}: give a number from 1 to {longest} for each of the "

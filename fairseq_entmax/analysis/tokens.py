@@ -2,9 +2,10 @@
 
 Words are put together from the dictionary's own marks. SentencePiece marks the token that
 begins a word with ``▁``; a token that is this mark alone begins the word that the next token
-goes on with. subword-nmt marks a token that the next one goes on from with ``@@`` at its end.
-In a dictionary without either every token is a word. An unknown token begins a word, and so
-does a marker such as ``<unk-3>``, which stands for one; the end of a sentence is part of none.
+goes on with, also where that one is unknown. subword-nmt marks a token that the next one goes
+on from with ``@@`` at its end. In a dictionary without either every token is a word. An unknown
+token otherwise begins a word, and so does a marker such as ``<unk-3>``, which stands for one;
+the end of a sentence is part of none.
 """
 
 from __future__ import annotations
@@ -48,7 +49,7 @@ class TokenTable:
     Attributes:
         kind: how parts of words are marked.
         begins: bool: the token can begin a word.
-        goes_on: bool: the next token goes on the word.
+        goes_on: bool: the next token goes on the word; behind ``▁`` alone an unknown one does.
         rank: int64: 0 for the most frequent token of the training data, 1 for the next; -1
             for special symbols, unknown words and their markers among them.
         ending: int64: 1 for a question mark, 2 for a full stop, else 0.
@@ -79,7 +80,10 @@ class TokenTable:
             kind != SENTENCEPIECE or index not in known or symbol.startswith(MARK)
             for index, symbol in enumerate(symbols)
         ]
-        goes_on = [kind == SUBWORD_NMT and symbol.endswith("@@") for symbol in symbols]
+        goes_on = [
+            symbol == MARK if kind == SENTENCEPIECE else kind != WORDS and symbol.endswith("@@")
+            for symbol in symbols
+        ]
         questions = _QUESTIONS if language == "el" else _QUESTIONS - {_GREEK_QUESTION}
         return cls(
             kind,
@@ -109,9 +113,11 @@ class TokenTable:
             left to right; -1 at special tokens.
         """
         starts = self.begins[tokens].clone()
-        before = tokens[:, :-1]
+        follows = self.goes_on[tokens[:, :-1]]
+        if self.kind == SENTENCEPIECE:  # others know by themselves whether they begin a word
+            follows = follows & (self.rank[tokens[:, 1:]] < 0)
         # A word begins behind padding and ends of sentences, whatever its first token looks like
-        starts[:, 1:] = (starts[:, 1:] & ~self.goes_on[before]) | special[:, :-1]
+        starts[:, 1:] = (starts[:, 1:] & ~follows) | special[:, :-1]
         starts[:, :1] = True
         return starts.cumsum(dim=1).masked_fill(special, -1)
 

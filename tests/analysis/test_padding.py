@@ -70,6 +70,39 @@ def test_lengths_of_other_weights_are_refused(padded):
         measure(padded, source_lengths=[3, 5, 2], target_lengths=LENGTHS[1])
 
 
+@pytest.mark.parametrize(
+    ("sources", "lengths"), [((5, 1), [5, 2]), ((5, 3), [5, 5]), ((5, 4, 2), [5, 4, 3])]
+)
+def test_source_lengths_that_are_too_long_for_dense_heads_are_refused(model, sources, lengths):
+    attention, _ = record_attention(model, batch(list(sources), [4] * len(sources)))
+    right = ", ".join(map(str, sources))
+    message = rf"source_lengths \[{lengths[0]}, .* have padding .* here \[{right}\]"
+    for part in (attention, {"cross": attention["cross"]}):
+        with pytest.raises(ValueError, match=message):
+            measure(part, source_lengths=lengths, target_lengths=[4] * len(sources))
+
+
+def test_target_lengths_that_are_too_long_for_dense_heads_are_refused(padded):
+    with pytest.raises(ValueError, match=r"target_lengths \[6, 4, 4\] .* here \[6, 3, 4\]"):
+        measure(padded, source_lengths=LENGTHS[0], target_lengths=[6, 4, 4])
+
+
+def test_sparse_heads_that_leave_out_an_edge_have_the_length_that_is_given():
+    weights = torch.zeros(2, 2, 4, 4)
+    weights[0, :, :, :2] = 0.5  # leaves out the last two of four
+    weights[1] = torch.eye(4)
+    found = heads(measure({"encoder-self": {0: weights}}, source_lengths=[4, 4]))
+    assert found[0]["density"] == pytest.approx((2 / 4 + 1 / 4) / 2)
+    alone = measure({"encoder-self": {0: weights[:1]}}, source_lengths=[4])
+    assert heads(alone)[0]["density"] == pytest.approx(2 / 4)
+
+
+@pytest.mark.parametrize("lengths", [[6.5, 5, 2], [7.0, 5.0, 2.0], torch.tensor([True] * 3)])
+def test_lengths_are_whole_numbers(padded, lengths):
+    with pytest.raises(ValueError, match=r"source_lengths got .*: give whole numbers of tokens"):
+        measure(padded, source_lengths=lengths, target_lengths=LENGTHS[1])
+
+
 def test_a_sample_of_other_weights_is_refused(padded):
     other = batch([7, 4, 2], [6, 3, 4])
     with pytest.raises(ValueError, match=r"sentence \d they are on its padding; give the sample"):
@@ -119,6 +152,18 @@ def test_the_last_step_of_decoding_is_no_sentence(heads_of_decoder):
             measure(recorder.attention)
         model(**sample["net_input"])
     found = measure(recorder.attention, sample, tiny_task())
+    assert heads(found, "cross")[0]["density"] == pytest.approx(1)
+
+
+def test_cross_taken_out_of_a_step_is_refused_unless_targets_are_said_to_have_one_token(model):
+    generator = tiny_task().build_generator([model], Namespace(beam=2, max_len_a=0, max_len_b=5))
+    with AttentionRecorder(model) as recorder:
+        generator.generate([model], batch([5], [4]))
+    with pytest.raises(ValueError, match=r"cross have one query.*look\(model, text\), or give"):
+        measure({"cross": recorder.attention["cross"]})
+    attention, _ = record_attention(model, batch([5], [1]))
+    assert heads(measure(attention), "cross")[0]["density"] == pytest.approx(1)
+    found = measure({"cross": attention["cross"]}, target_lengths=[1])
     assert heads(found, "cross")[0]["density"] == pytest.approx(1)
 
 

@@ -52,6 +52,14 @@ def test_an_unknown_token_begins_a_word_of_its_own():
     assert TokenTable.of(found).words(rows, special(found, rows)).tolist() == [[1, 2, 2, -1]]
 
 
+def test_an_unknown_token_goes_on_the_word_that_a_mark_alone_begins():
+    found = dictionary("▁", "▁a", "b")
+    mark, begins, inner = (found.index(one) for one in ("▁", "▁a", "b"))
+    rows = torch.tensor([[mark, found.unk(), inner, mark, begins, found.unk(), found.eos()]])
+    words = TokenTable.of(found).words(rows, special(found, rows))
+    assert words.tolist() == [[1, 1, 1, 2, 3, 4, -1]]
+
+
 @pytest.mark.parametrize(
     ("text", "place", "ending"),
     [

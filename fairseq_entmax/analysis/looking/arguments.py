@@ -52,6 +52,12 @@ def add_look_options(parser: argparse.ArgumentParser) -> None:
         metavar="DATA-BIN",
         help="the folder with the dictionaries (default: that of the training)",
     )
+    texts.add_argument(
+        "--lower",
+        action=argparse.BooleanOptionalAction,
+        help="lower-case the sentences, as the training text was (default: where the dictionary "
+        "has no capital letter)",
+    )
     shown = parser.add_argument_group("What is printed")
     shown.add_argument(
         "--attention",

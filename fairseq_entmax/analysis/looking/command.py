@@ -39,7 +39,7 @@ def main(arguments: Sequence[str]) -> None:
 
     loading.log_to_stderr()
     try:
-        session = opening.of_checkpoint(own.checkpoint, own.data, others)
+        session = opening.of_checkpoint(own.checkpoint, own.data, others, own.lower)
     except (ValueError, FileNotFoundError) as error:
         # As analyze says it, where the checkpoint is an option
         raise type(error)(str(error).removeprefix("--path: ")) from error

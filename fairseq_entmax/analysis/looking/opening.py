@@ -37,13 +37,16 @@ def fairseq_parser() -> Any:
     return parser
 
 
-def of_checkpoint(path: str, data: str | None = None, options: Sequence[str] = ()) -> Session:
+def of_checkpoint(
+    path: str, data: str | None = None, options: Sequence[str] = (), lower: bool | None = None
+) -> Session:
     """A session with the model of a checkpoint.
 
     Args:
         path: the file.
         data: the folder with the dictionaries; None takes that of the training.
         options: further options of fairseq, as words of a command.
+        lower: whether texts are lower-cased; None goes by the dictionaries.
 
     Raises:
         FileNotFoundError, ValueError, UnsafeCheckpointError: there is no such model or no data, or
@@ -68,11 +71,15 @@ def of_checkpoint(path: str, data: str | None = None, options: Sequence[str] = (
         if settings.get(name) and option not in given and task != "language_modeling":
             words += [option, str(settings[name])]
     args = loading.parse(fairseq_parser(), words)
-    return _session(args, None, None, [note] if note else [])
+    return _session(args, None, None, [note] if note else [], lower=lower)
 
 
 def of_model(
-    model: Any, task: Any = None, data: str | None = None, options: Sequence[str] = ()
+    model: Any,
+    task: Any = None,
+    data: str | None = None,
+    options: Sequence[str] = (),
+    lower: bool | None = None,
 ) -> Session:
     """A session with a model in memory.
 
@@ -82,15 +89,16 @@ def of_model(
         task: fairseq's; None takes that of what ``from_pretrained`` gave, or of the training.
         data: the folder with the dictionaries, where the task is not at hand.
         options: further options of fairseq.
+        lower: as for :func:`of_checkpoint`.
 
     Raises:
         ValueError: it is an ensemble, a stock model, or a model without its task; as
             :func:`of_checkpoint`.
     """
     if isinstance(model, str | os.PathLike):
-        return of_checkpoint(os.fspath(model), data, options)
+        return of_checkpoint(os.fspath(model), data, options, lower)
     if isinstance(model, LoadedModel) and task is None:
-        return of_checkpoint(model.path, data, options)
+        return of_checkpoint(model.path, data, options, lower)
     models = getattr(model, "models", None)
     if models is not None and len(models) != 1:
         raise ValueError(
@@ -124,17 +132,24 @@ def of_model(
             network,
             None,
         )
-    return _session(args, own_task, loaded, [], model if models is not None else None)
+    hub = model if models is not None else None
+    return _session(args, own_task, loaded, [], hub, lower)
 
 
 def _session(
-    args: Namespace, task: Any, loaded: LoadedModel | None, notes: list[str], hub: Any = None
+    args: Namespace,
+    task: Any,
+    loaded: LoadedModel | None,
+    notes: list[str],
+    hub: Any = None,
+    lower: bool | None = None,
 ) -> Session:
     """Put together what was found out.
 
     Args:
         task, loaded: None loads what the options name.
         hub: of fairseq's interface, which cuts texts already; None for none.
+        lower: as for :func:`of_checkpoint`.
     """
     task = loading.setup_task(args) if task is None else task
     if loaded is None:
@@ -150,7 +165,7 @@ def _session(
     languages = [
         getattr(kind.options_of(task), name, None) for name in ("source_lang", "target_lang")
     ]
-    source = Segmentation(task.source_dictionary, tokenizer, bpe, folder, languages[0])
+    source = Segmentation(task.source_dictionary, tokenizer, bpe, folder, languages[0], lower)
     target = source
     if kind.has_search:
         own = tokenizer
@@ -158,7 +173,8 @@ def _session(
             args.tokenizer is not None and hub is None
         ):  # that of Moses goes by the source's language
             own = built(Namespace(**{**vars(args), "source_lang": languages[1]}), args.tokenizer)
-        target = Segmentation(task.target_dictionary, own, bpe, folder, languages[1])
+        target = Segmentation(task.target_dictionary, own, bpe, folder, languages[1], lower)
+    tokenizer = target.tokenizer if tokenizer is None else tokenizer
     detokenize = None if tokenizer is None else tokenizer.decode
     return Session(args, task, loaded, source, target, detokenize, notes)
 

@@ -16,6 +16,7 @@ def look(
     second: str | None = None,
     task: Any = None,
     data: str | None = None,
+    lower: bool | None = None,
     **options: Any,
 ) -> Look:
     """The attention of every head on one sentence.
@@ -32,6 +33,8 @@ def look(
         second: the second text of a pair, for classifiers of pairs.
         task: fairseq's; None takes what comes with the model, or with its checkpoint.
         data: the folder with the dictionaries, for a checkpoint whose own is not there.
+        lower: whether the text is lower-cased, as that of the training was; None does so where the
+            dictionary has no capital letter.
         **options: of fairseq, such as ``beam=1``, ``bpe="sentencepiece"`` with
             ``sentencepiece_model="bpe.model"``; True for an option without a value.
 
@@ -46,7 +49,7 @@ def look(
     for name, value in options.items():
         option = f"--{name.replace('_', '-')}"
         words += [option] if value is True else [option, str(value)]
-    session = opening.of_model(model, task, data, words)
+    session = opening.of_model(model, task, data, words, lower)
     (found,) = session.look(
         [text],
         None if translation is None else [translation],

@@ -3,7 +3,7 @@
 What the user says is done. Where nothing is said, the subword model is looked for where recipes
 leave it: in the folder of the data, and in ``spm`` or ``bpe`` beside it. It is taken only if its
 pieces are those of the dictionary. A text that is cut already, with the marks of subwords in it, is
-left as it is.
+left as it is. Capitals become small letters where the dictionary has none.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from typing import Any
 from fairseq.data import encoders
 from torch import Tensor
 
+from fairseq_entmax.analysis.looking.recipes import words_of_recipe
 from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
 from fairseq_entmax.models.copy_transformer import markers_of
 from fairseq_entmax.summaries.oov import Vocabulary
@@ -43,11 +44,13 @@ class Segmented:
         tokens: ``(tokens,)`` int64, with the end of the sentence.
         unknown: the pieces that the dictionary lacks, which are read as ``<unk>``.
         markers: a marker such as ``<unk-0>`` to the word that it stands for.
+        notes: how it was cut, where that was found out, and whether it was lower-cased.
     """
 
     tokens: Tensor
     unknown: list[str]
     markers: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
 
 
 class Segmentation:
@@ -58,9 +61,11 @@ class Segmentation:
         tokenizer, bpe: of fairseq; None where the text is not cut so.
         folder: with the data, to look for a subword model by; None looks for none.
         language: of that side, for merges that are of one language.
+        lower: whether texts are lower-cased; None does so where the dictionary has small letters
+            and no capital.
 
     Attributes:
-        said: how texts are cut, where that was found out; empty where it was said.
+        tokenizer: given or found out; None where the text is not cut into words.
     """
 
     def __init__(
@@ -70,31 +75,35 @@ class Segmentation:
         bpe: Any = None,
         folder: str | None = None,
         language: str | None = None,
+        lower: bool | None = None,
     ) -> None:
         self._dictionary = dictionary
-        self._tokenizer, self._bpe = tokenizer, bpe
+        self.tokenizer, self._bpe = tokenizer, bpe
         self._kind = subword_kind(dictionary)
         self._folder, self._language = folder, language
-        self.said = ""
+        self._is_lower = _has_no_capitals(dictionary) if lower is None else lower
+        self._lower_is_found = lower is None
+        self._notes: list[str] = []
+        if tokenizer is None and folder is not None:
+            self.tokenizer, said = words_of_recipe(Path(folder), self._kind, language, built)
+            self._notes += [said] if said else []
         if bpe is None and folder is not None and self._kind in _HOW:
             self._bpe = self._found()
-        tok = None if folder is None else Path(folder).parent / "tok"
-        if tokenizer is None and tok is not None and tok.is_dir():
-            cut = (
-                f"the training text was cut into words, as {tok} has it: give such words, or as the "
-                f"recipes cut them --tokenizer moses --moses-no-dash-splits --moses-no-escape"
-            )
-            self.said = "; ".join(filter(None, (self.said, cut)))
 
-    def __call__(self, text: str) -> Segmented:
+    def __call__(self, text: str, markers_there: Mapping[str, str] | None = None) -> Segmented:
         """Cut a text.
+
+        Args:
+            text: as it would be written.
+            markers_there: pieces to the markers that stand for them in another text.
 
         Raises:
             ValueError: it is empty, or has to be cut and nothing says how.
         """
-        pieces = self._cut(text) if text.strip() else []
+        pieces, notes = self._cut(text) if text.strip() else ([], [])
         if not pieces:
             raise ValueError("a text is empty: give a sentence")
+        pieces = [(markers_there or {}).get(piece, piece) for piece in pieces]
         dictionary, markers = self._dictionary, {}
         if number := markers_of(dictionary):
             vocabulary = Vocabulary(frozenset(dictionary.symbols), number)
@@ -108,22 +117,52 @@ class Segmentation:
         tokens: Tensor = dictionary.encode_line(
             line, line_tokenizer=str.split, append_eos=True, add_if_not_exist=False
         )
-        return Segmented(tokens.long(), list(dict.fromkeys(lost)), markers)
+        return Segmented(tokens.long(), list(dict.fromkeys(lost)), markers, notes)
 
-    def _cut(self, text: str) -> list[str]:
+    def _cut(self, text: str) -> tuple[list[str], list[str]]:
+        """The pieces of a text, and what is to be said of how they came about."""
         mark = _MARKS.get(self._kind)
-        if mark is not None and mark in text:  # cut already
-            return text.split()
-        if self._tokenizer is not None:
-            text = self._tokenizer.encode(text)
+        small = self._lowered(text)
+        how = []
+        if small != text:
+            found = ", as the dictionary has no capital letter; --no-lower leaves capitals"
+            how.append("lower-cased" + found * self._lower_is_found)
+        if self._is_cut(small):
+            return small.split(), [*how, "taken as cut already, by the marks of subwords in it"]
+        if self.tokenizer is not None:
+            text = self.tokenizer.encode(text)
+        # Behind the tokeniser, whose capitals tell it where a sentence begins
+        text = self._lowered(text)
         if self._bpe is not None:
-            return str(self._bpe.encode(text)).split()
+            return str(self._bpe.encode(text)).split(), how + self._notes
         if mark is not None:
             raise ValueError(
                 f"the dictionary has subwords, and nothing says how the text is cut into them: "
                 f"give {_HOW[self._kind]} of the training, or a text that is cut already"
             )
-        return text.split()
+        return text.split(), how + self._notes
+
+    def _lowered(self, text: str) -> str:
+        return text.lower() if self._is_lower else text
+
+    def _is_cut(self, text: str) -> bool:
+        """Whether a text has marks of subwords, and every token of it is a piece.
+
+        Where nothing can cut it the marks are enough: the dictionary lacks pieces, too.
+        """
+        mark = _MARKS.get(self._kind)
+        if mark is None or mark not in text:
+            return False
+        if self._bpe is None:
+            return True
+        is_marked = str.startswith if self._kind == SENTENCEPIECE else str.endswith
+        if self._kind == SENTENCEPIECE and not text.lstrip().startswith(mark):
+            return False
+        return all(
+            self._dictionary.index(one) != self._dictionary.unk()
+            or (is_marked(one, mark) and one != mark)
+            for one in text.split()
+        )
 
     def _found(self) -> Any:
         """The subword model beside the data, or None."""
@@ -149,7 +188,7 @@ class Segmentation:
             bpe = built(Namespace(bpe=self._kind, **{option: str(file)}), self._kind)
             if self._kind == SUBWORD_NMT or self._fits(bpe):
                 name = option.replace("_", "-")
-                self.said = f"cut by --bpe {self._kind} --{name} {file}"
+                self._notes.append(f"cut by --bpe {self._kind} --{name} {file}")
                 return bpe
         return None
 
@@ -161,6 +200,15 @@ class Segmentation:
         # fairseq fills a dictionary up to a multiple of eight
         fillers = sum(self._dictionary[number].startswith("madeupword") for number in known)
         return there >= _FITS * max(1, len(known) - fillers)
+
+
+def _has_no_capitals(dictionary: Any) -> bool:
+    """Whether a dictionary has letters that could be capitals, and are not."""
+    end = len(dictionary) - markers_of(dictionary)
+    symbols = dictionary.symbols[dictionary.nspecial : end]
+    return any(one != one.upper() for one in symbols if not one.startswith("madeupword")) and all(
+        one == one.lower() for one in symbols
+    )
 
 
 def built(args: Any, name: str | None) -> Any:

@@ -102,18 +102,18 @@ class Session:
         else:
             # A word that the source has a marker for has that marker here, too
             there = {old: new for new, old in source.markers.items()}
-            own = [self.target(" ".join(there.get(w, w) for w in translation.split()))]
+            own = [self.target(translation, there)]
             tokens = own[0].tokens
             self._check_length(tokens, 1)
         said = translation if translation is not None else self._text(tokens, source)
-        notes += unknown_said([source, *own])
+        notes += _said_of([source, *own])
         item = Item(source.tokens, tokens, generated=numbers)
         return self._look(text, item, notes, said)
 
     def _read(self, text: str) -> Look:
         source = self.source(text)
         self._check_length(source.tokens, 0)
-        return self._look(text, Item(source.tokens), [*self.notes, *unknown_said([source])])
+        return self._look(text, Item(source.tokens), [*self.notes, *_said_of([source])])
 
     def _classified(self, text: str, second: str | None) -> Look:
         parts = [text] if second is None else [text, second]
@@ -136,7 +136,7 @@ class Session:
         keys = pooled_tokens(self.loaded.model, sample["net_input"]["src_tokens"])
         visible = {name: one[0].cpu() for name, one in keys.items()}
         said = Classified(label_names(self.task)[label], float(probs[label]), pooling, visible)
-        notes = [*self.notes, *unknown_said(cut)]
+        notes = [*self.notes, *_said_of(cut)]
         shown = text if second is None else f"{text} / {second}"
         return self._look(shown, Item(tokens, label=label), notes, classified=said)
 
@@ -173,7 +173,7 @@ class Session:
             layers,
             gates,
             classified,
-            notes + [one for one in dict.fromkeys((self.source.said, self.target.said)) if one],
+            list(dict.fromkeys(notes)),
             _word_numbers=(lists[0], lists[1], lists[2]),
             _item=item,
             _page=self._write,
@@ -265,6 +265,11 @@ class Session:
     def _write(self, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool) -> None:
         with _evaluated(self.loaded.model):
             page.write(self, looks, path, overwrite)
+
+
+def _said_of(texts_cut: Sequence[Segmented]) -> list[str]:
+    """What is unknown of texts, and how they were cut."""
+    return unknown_said(texts_cut) + [note for one in texts_cut for note in one.notes]
 
 
 @contextmanager

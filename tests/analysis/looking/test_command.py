@@ -62,6 +62,20 @@ def test_json_has_every_weight(given, capsys):
             assert torch.equal(torch.tensor(own), weights)
 
 
+def test_capitals_are_lowered_unless_it_is_forbidden(given, capsys):
+    command = (*given, "--text", CUT.upper(), "--translation", CUT)
+    assert run(*command) == 0
+    out = capsys.readouterr().out
+    assert "note: lower-cased, as the dictionary has no capital letter; --no-lower" in out
+    assert "<unk>" not in out
+    assert run(*command, "--no-lower") == 0
+    out = capsys.readouterr().out
+    assert "lower-cased" not in out
+    assert "read as <unk>: ▁W1, W2" in out
+    found = look(str(given[0]), CUT.upper(), CUT, data=str(given[2]), lower=False)
+    assert found.tokens[0] == "<unk>"
+
+
 def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
     (tmp_path / "in.tsv").write_text(f"{CUT}\t▁w9\n\n▁w5\t▁w7 w8\r\n", encoding="utf-8")
     assert run(*given, "--input", tmp_path / "in.tsv", "--layer", 1, "--head", 2) == 0
