@@ -130,10 +130,7 @@ class Segmentation:
         assert self._folder is not None
         data = Path(self._folder)
         if self._kind == SENTENCEPIECE:
-            places = [data, data.parent / "spm", data.parent]
-            files: Iterator[Path] = (
-                one for place in places for one in sorted(place.glob("*.model")) if one.is_file()
-            )
+            files: Iterator[Path] = _models_by(data)
             option = "sentencepiece_model"
         else:
             places = [data, data.parent / "bpe", data.parent]
@@ -161,6 +158,12 @@ class Segmentation:
         # fairseq fills a dictionary up to a multiple of eight
         fillers = sum(self._dictionary[number].startswith("madeupword") for number in known)
         return there >= _FITS * max(1, len(known) - fillers)
+
+
+def _models_by(data: Path) -> Iterator[Path]:
+    """Files that may be models of sentencepiece, in the folder of the data and beside it."""
+    for place in (data, data.parent / "spm", data.parent / "bpe", data.parent):
+        yield from (one for one in sorted(place.glob("*.model")) if one.is_file())
 
 
 def built(args: Any, name: str | None) -> Any:
