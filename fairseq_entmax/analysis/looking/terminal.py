@@ -58,6 +58,7 @@ def _table(look: Look, attention: str | None, layer: int | None, head: int | Non
     found = look.links(attention, layer, head, top)
     name = attention or look.first_attention
     title = f"{textwrap.fill(look.said_of(attention, layer, head), WIDTH)}:"
+    keys = look.axes(name)[1]
     weights = look.chosen(name, layer, head)
     is_mean = len(weights) > 1
     if is_mean:
@@ -71,7 +72,7 @@ def _table(look: Look, attention: str | None, layer: int | None, head: int | Non
     width = room // in_row
     lines = []
     for one, left in zip(found, zeros, strict=True):
-        tokens = _told_apart(one)
+        tokens = _told_apart(one, keys)
         cells = [
             _cell(token, weight, width) for token, (_, weight) in zip(tokens, one.keys, strict=True)
         ]
@@ -103,12 +104,11 @@ def _zeros_of_heads(attention: str, weights: Tensor) -> str:
     )
 
 
-def _told_apart(one: Links) -> list[str]:
-    """The keys of a line, with their places, from 0, where a token is among them twice."""
-    tokens = [token for token, _ in one.keys]
+def _told_apart(one: Links, tokens: Sequence[str]) -> list[str]:
+    """The keys of a line, with their places, from 0, where the sentence has a token twice."""
     return [
         f"{token}#{place}" if tokens.count(token) > 1 else token
-        for token, place in zip(tokens, one.places, strict=True)
+        for (token, _), place in zip(one.keys, one.places, strict=True)
     ]
 
 

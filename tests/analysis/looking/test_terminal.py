@@ -123,4 +123,4 @@ def test_a_word_that_is_there_twice_has_its_places():
     )
     first, second = shown(own).splitlines()[-2:]
     assert first.split()[1:7] == ["0.50", "a#0", "0.40", "a#2", "0.10", "b"]
-    assert second.split()[1:5] == ["0.50", "a", "0.50", "b"]
+    assert second.split()[1:5] == ["0.50", "a#0", "0.50", "b"]
