@@ -12,6 +12,7 @@ import torch
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
 
+
 def pytest_collection_modifyitems(items):
     """Triton's interpreter takes seconds for what a GPU does in none: its tests count as slow."""
     if os.environ.get("TRITON_INTERPRET") == "1":

@@ -27,6 +27,7 @@ EVERY = 40  # of the verses, one of so many
 TRIAL = {
     "fairseq-train": '"$@" --cpu --max-update 4',
     "fairseq-generate": '"$@" --cpu --max-len-a 0 --max-len-b 8',
+    "fairseq-entmax": '"$@" $(case $1 in look) echo --cpu --min-len 2 --max-len-b 4 ;; esac)',
     "subword-nmt": '"$@" $(case $1 in learn-bpe) echo --symbols 100 ;; esac)',
 }
 
@@ -102,6 +103,10 @@ def test_the_commands_end_with_scores_of_both_models_and_a_report(walked):
     assert re.search(r"BLEU\|nrefs:1\|\S+ = [0-9.]+ ", printed)
     assert "alpha of each head" in printed
     assert "Baseline: runs/stock/test.hyp" in printed
+    assert re.search(
+        r"note: cut by .*--sentencepiece-model \S+/bpe/model\.model", " ".join(printed.split())
+    )
+    assert (folder / "heads" / "look.html").stat().st_size > 100_000
     for name in ("entmax", "stock"):
         assert len(lines(folder / "runs" / name / "test.hyp")) == len(
             lines(folder / "text/test.en")

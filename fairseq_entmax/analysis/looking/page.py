@@ -40,7 +40,8 @@ def write(
     document.validate(analysis, "the analysis of these sentences")
     from fairseq_entmax.analysis.report.page import render_page
 
-    write_together({target: render_page(analysis, _figures(analysis)).encode("utf-8")})
+    page = render_page(analysis, _figures(analysis), can_save=True)
+    write_together({target: page.encode("utf-8")})
 
 
 def _figures(analysis: dict[str, Any]) -> list[Any]:

@@ -169,10 +169,7 @@ class Segmentation:
         assert self._folder is not None
         data = Path(self._folder)
         if self._kind == SENTENCEPIECE:
-            places = [data, data.parent / "spm", data.parent]
-            files: Iterator[Path] = (
-                one for place in places for one in sorted(place.glob("*.model")) if one.is_file()
-            )
+            files: Iterator[Path] = _models_by(data)
             option = "sentencepiece_model"
         else:
             places = [data, data.parent / "bpe", data.parent]
@@ -209,6 +206,12 @@ def _has_no_capitals(dictionary: Any) -> bool:
     return any(one != one.upper() for one in symbols if not one.startswith("madeupword")) and all(
         one == one.lower() for one in symbols
     )
+
+
+def _models_by(data: Path) -> Iterator[Path]:
+    """Files that may be models of sentencepiece, in the folder of the data and beside it."""
+    for place in (data, data.parent / "spm", data.parent / "bpe", data.parent):
+        yield from (one for one in sorted(place.glob("*.model")) if one.is_file())
 
 
 def built(args: Any, name: str | None) -> Any:

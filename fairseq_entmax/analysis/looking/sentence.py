@@ -25,12 +25,14 @@ class Links:
         keys: the tokens with the most weight, and it, the largest first; never one of weight 0.
         zeros: of how many keys the weight is exactly 0.
         visible: how many keys it may look at.
+        places: of ``keys`` in the sentence, from 0.
     """
 
     token: str
     keys: list[tuple[str, float]]
     zeros: int
     visible: int
+    places: list[int] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
@@ -165,9 +167,15 @@ class Look:
             visible = place + 1 if name == DECODER_SELF else len(keys)
             order = row[:visible].sort(descending=True, stable=True)
             best = zip(order.indices.tolist()[:top], order.values.tolist()[:top], strict=True)
-            own = [(keys[key], weight) for key, weight in best if weight > 0]
-            found.append(Links(token, own, int(row[:visible].eq(0).sum()), visible))
+            own = [(key, weight) for key, weight in best if weight > 0]
+            named = [(keys[key], weight) for key, weight in own]
+            zeros = int(row[:visible].eq(0).sum())
+            found.append(Links(token, named, zeros, visible, [key for key, _ in own]))
         return found
+
+    def chosen(self, attention: str, layer: int | None, head: int | None) -> Tensor:
+        """The weights ``(heads, queries, keys)`` that :meth:`weights` is the mean of."""
+        return self._chosen(attention, layer, head)[0]
 
     def said_of(self, attention: str | None, layer: int | None, head: int | None) -> str:
         """Of which heads :meth:`weights` are, in words."""

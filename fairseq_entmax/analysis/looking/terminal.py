@@ -6,7 +6,11 @@ import textwrap
 import unicodedata
 from collections.abc import Sequence
 
+import torch
+from torch import Tensor
+
 from fairseq_entmax.analysis.looking.sentence import TOP, Links, Look
+from fairseq_entmax.attentions import DECODER_SELF
 
 WIDTH = 80
 _LONGEST_TOKEN = 18
@@ -52,8 +56,15 @@ def _line(name: str, text: str) -> str:
 
 def _table(look: Look, attention: str | None, layer: int | None, head: int | None, top: int) -> str:
     found = look.links(attention, layer, head, top)
-    title = textwrap.fill(look.said_of(attention, layer, head), WIDTH)
-    zeros = [_zeros(one) for one in found]
+    name = attention or look.first_attention
+    title = f"{textwrap.fill(look.said_of(attention, layer, head), WIDTH)}:"
+    keys = look.axes(name)[1]
+    weights = look.chosen(name, layer, head)
+    is_mean = len(weights) > 1
+    if is_mean:
+        title += f"\n{textwrap.fill(_zeros_of_heads(name, weights), WIDTH)}"
+    # A mean is 0 only where every head is: its zeros are told of the heads instead
+    zeros = ["" if is_mean and not one.zeros else _zeros(one) for one in found]
     first = min(_LONGEST_TOKEN, max(_width(one.token) for one in found))
     last = max(map(len, zeros))
     room = WIDTH - first - last - 4
@@ -61,14 +72,44 @@ def _table(look: Look, attention: str | None, layer: int | None, head: int | Non
     width = room // in_row
     lines = []
     for one, left in zip(found, zeros, strict=True):
-        cells = [_cell(token, weight, width) for token, weight in one.keys]
+        tokens = _told_apart(one, keys)
+        cells = [
+            _cell(token, weight, width) for token, (_, weight) in zip(tokens, one.keys, strict=True)
+        ]
         rows = [cells[at : at + in_row] for at in range(0, len(cells), in_row)] or [[]]
         for number, row in enumerate(rows):
             begin = _fitted(one.token, first) if number == 0 else " " * first
             end = left.rjust(last) if number == 0 else ""
             middle = "".join(row) + " " * (room - width * len(row))
             lines.append(f"{begin}  {middle}  {end}".rstrip())
-    return "\n".join([f"{title}:", *lines])
+    return "\n".join([title, *lines])
+
+
+def _zeros_of_heads(attention: str, weights: Tensor) -> str:
+    """Of how many heads weights are exactly 0, which a mean over heads hides, and how to see one.
+
+    Args:
+        weights: ``(heads, queries, keys)``.
+    """
+    seen = torch.ones_like(weights[0], dtype=torch.bool)
+    if attention == DECODER_SELF:
+        seen = seen.tril()
+    own = weights[:, seen]
+    leaving = int(own.eq(0).any(dim=1).sum())
+    # Of each query the share of its keys, as the measure is
+    density = ((weights > 0) & seen).sum(-1) / seen.sum(-1)
+    return (
+        f"of {len(weights)} heads {leaving or 'none'} leave{'s' * (leaving == 1)} out keys, with "
+        f"weights of exactly 0; mean density {float(density.mean()):.2f}; --layer and --head show one"
+    )
+
+
+def _told_apart(one: Links, tokens: Sequence[str]) -> list[str]:
+    """The keys of a line, with their places, from 0, where the sentence has a token twice."""
+    return [
+        f"{token}#{place}" if tokens.count(token) > 1 else token
+        for (token, _), place in zip(one.keys, one.places, strict=True)
+    ]
 
 
 def _zeros(one: Links) -> str:

@@ -10,7 +10,7 @@ from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.ablation_table import Ablation
 from fairseq_entmax.analysis.report.catalogue import Drawable
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
-from fairseq_entmax.analysis.report.decimals import decimal
+from fairseq_entmax.analysis.report.decimals import cell_digits, decimal
 from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, absent, filled, grid_of
 from fairseq_entmax.analysis.report.payload import ablation_measures, copies, measures_of
 from fairseq_entmax.head_names import Head
@@ -54,6 +54,8 @@ def _grid(
     shown = [row for row in every if row["model"] in models]
     values = [row["value"] for row in every if row["value"] is not None]
     low, high = number.range or (min(values), max(values))
+    digits = cell_digits(low, high)
+    shown = [{**row, "text": decimal(row["value"], digits)} for row in shown]
     caption = f"{number.title} of every head: {number.meaning}."
     if any(row["copies"] for row in every):
         caption += " Words are copied by the heads in a frame."
@@ -63,7 +65,7 @@ def _grid(
         "gradientLength": 120,
         "titleLimit": 0,
         "values": [low, high],
-        "format": ".3~f",
+        "format": ".3~f" if digits == 2 else ".2~g",
     }
     spec = filled(
         grid_of(analysis, models),
@@ -97,6 +99,5 @@ def _rows(
                     "layer": layer["layer"],
                     "head": head["head"],
                     "value": None if value is None else charts.rounded(value),
-                    "text": decimal(value, 2),
                     "copies": copies(head, layer),
                 }

@@ -169,6 +169,13 @@ def histograms(analysis: Analysis) -> list[Figure]:
     ]
 
 
+def _count_axis(rows: list[Row]) -> alt.Axis:
+    """Whole numbers alone, five or so: of few heads Vega would mark halves between them."""
+    most = max(row["heads"] for row in rows)
+    step = -(-most // 5)
+    return alt.Axis(values=list(range(0, most + 1, step)), format="d")
+
+
 def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, float]]) -> Figure:
     """Of values with their model and attention."""
     known = [value for _, _, value in values]
@@ -199,7 +206,7 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         rows,
         number.title,
         _scale(number.range),
-        y=alt.Y("heads:Q", title="heads", axis=alt.Axis(tickMinStep=1, tickCount=5)),
+        y=alt.Y("heads:Q", title="heads", axis=_count_axis(rows)),
         color=charts.model_colour(names),
         tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
     )

@@ -55,6 +55,7 @@ def render_page(
     figures: Sequence[Any] = (),
     measure: str | None = None,
     ablations: Sequence[Ablation] = (),
+    can_save: bool = False,
 ) -> str:
     """The whole page: text, style, script, data and the library that draws the figures.
 
@@ -69,11 +70,13 @@ def render_page(
             :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
             tells heads apart.
         ablations: of models of the analysis, what they lose without each head.
+        can_save: whether the overview and the maps can be saved as files though there are no
+            figures, whose library draws them.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
-    library = _library() if figures else ""
+    library = _library() if figures or can_save else ""
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
     languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]

@@ -32,6 +32,8 @@ _TITLES = {
     "rouge2": "ROUGE-2",
     "rougeL": "ROUGE-L",
 }
+# Instead of how the sentences of maps were chosen
+OWN = "The sentences are your own, as they were given to fairseq-entmax look."
 # Of these the page has the whole, and takes the many numbers out of them by itself
 TABLES = ("offsets", "dependencies")
 
@@ -150,7 +152,7 @@ def page_data(
             for figure in figures
         ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
-        "chosen": notes.chosen_text(analysis),
+        "chosen": OWN if analysis["data"].get("own") else notes.chosen_text(analysis),
         "roleWords": explanations(analysis["settings"]),
         "importance": rounded(notes.importance_rows(analysis), DIGITS),
         "courses": rounded(notes.courses(analysis), DIGITS),

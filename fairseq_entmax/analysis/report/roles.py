@@ -127,10 +127,13 @@ def roles(
     Returns:
         Such as ``["previous token, 97 %"]``: what it is and how much of it, roles by shape
         behind the others; ``["closed"]`` for a head whose gate is 0, which does nothing; none
-        where nothing stands out.
+        where nothing stands out, nor on sentences of one's own, whose few queries say nothing of
+        what a head does elsewhere.
     """
     if head["gate"] == 0:
         return [CLOSED]
+    if analysis.get("data", {}).get("own"):
+        return []
     roles = [
         *_positional(head, attention),
         *_neighbours(head, attention),

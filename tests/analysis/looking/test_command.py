@@ -111,6 +111,19 @@ def test_the_page_has_the_maps_of_the_sentences_and_says_that_they_are_ones_own(
             assert torch.equal(decode_weights(item) == 0, weights == 0)
 
 
+def test_the_page_can_save_its_maps_says_whose_sentences_they_are_and_names_no_roles(
+    given, tmp_path
+):
+    output = tmp_path / "look.html"
+    assert run(*given, "--text", CUT, "--translation", CUT, "--output", output) == 0
+    html = output.read_text(encoding="utf-8")
+    library = re.search(r'id="library">(.*?)</script>', html, re.DOTALL)[1]
+    assert "vegaEmbed" in library
+    data = json.loads(re.search(r'id="report-data">(.*?)</script>', html, re.DOTALL)[1])
+    assert data["chosen"].startswith("The sentences are your own")
+    assert not any(head["roles"] for layer in data["layers"] for head in layer["heads"])
+
+
 def test_measures_that_ask_for_many_sentences_are_left_out(tiny):
     analysis, _ = documents(tiny / "plain.pt", tiny / "bin", [CUT], [CUT])
     heads = [h for layer in analysis["models"][0]["attentions"] for h in layer["heads"]]

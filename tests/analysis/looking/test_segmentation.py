@@ -60,6 +60,15 @@ def test_the_model_of_a_recipe_is_found_beside_the_data(recipe):
     assert note == f"cut by --bpe sentencepiece --sentencepiece-model {folder}/spm/bpe.model"
 
 
+@pytest.mark.parametrize("place", ["spm", "bpe", ".", "data-bin"])
+def test_a_model_of_any_name_is_found_in_the_folders_beside_the_data(recipe, place):
+    folder, made, _ = recipe
+    (folder / place).mkdir(exist_ok=True)
+    (folder / "spm" / "bpe.model").rename(folder / place / "model.model")
+    cut = Segmentation(made, folder=str(folder / "data-bin"))
+    assert cut.said.endswith(str((folder / place / "model.model").relative_to(folder)))
+
+
 def test_a_model_of_other_pieces_is_not_taken(recipe):
     folder, _, _ = recipe
     cut = Segmentation(dictionary("▁gato", "s"), folder=str(folder / "data-bin"))

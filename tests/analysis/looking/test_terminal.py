@@ -95,3 +95,32 @@ def test_a_classifier_shows_what_pools():
     assert "pooling, mean of 2 heads, 2 of 4 tokens exactly 0:\n  0.50 ▁En\n  0.50 </s>" in text
     assert "0.75 ▁En" in shown(own, head=0)
     assert "encoder-self, mean of 1 head in 1 layer" in shown(own, attention="encoder-self")
+
+
+def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
+    sparse = torch.tensor([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
+    heads = torch.stack([sparse, torch.full((2, 4), 0.25)])
+    own = look(
+        tokens=["a", "b", "a", "</s>"],
+        target_tokens=["x", "</s>"],
+        attention={"cross": [heads]},
+        gates={"cross": [[1.0, 1.0]]},
+    )
+    text = " ".join(shown(own).split())
+    assert "of 2 heads 1 leaves out keys, with weights of exactly 0; mean density 0.69" in text
+    assert "no zeros" not in text
+    assert "mean density" not in shown(own, layer=0, head=1)
+    assert "no zeros" in shown(own, layer=0, head=1)
+
+
+def test_a_word_that_is_there_twice_has_its_places():
+    weights = torch.tensor([[[0.5, 0.1, 0.4, 0.0], [0.5, 0.5, 0.0, 0.0]]])
+    own = look(
+        tokens=["a", "b", "a", "</s>"],
+        target_tokens=["x", "</s>"],
+        attention={"cross": [weights]},
+        gates={"cross": [[1.0]]},
+    )
+    first, second = shown(own).splitlines()[-2:]
+    assert first.split()[1:7] == ["0.50", "a#0", "0.40", "a#2", "0.10", "b"]
+    assert second.split()[1:5] == ["0.50", "a#0", "0.50", "b"]

@@ -5,6 +5,7 @@ import re
 import pytest
 
 from fairseq_entmax.analysis.report.page import render_page
+from tests.analysis.report.browser import PHONE
 from tests.analysis.report.page_actions import head_of, select, wait_for_map
 from tests.analysis.report.synthetic import synthetic_analysis
 
@@ -49,6 +50,24 @@ def test_the_list_is_filtered_by_text_model_and_attention(opened):
     page.select_option("#heads-attention", "cross")
     assert shown.count() == 4
     assert page.locator("#heads-count").inner_text() == "4 of 71 heads"
+
+
+def test_the_list_opens_at_its_first_rows_with_every_column_in_sight_of_a_laptop(opened, large):
+    page = opened(large, viewport={"width": 1280, "height": 800})
+    width, seen, top = page.evaluate(
+        "(() => { const box = document.getElementById('heads-scroll');"
+        " return [box.scrollWidth, box.clientWidth, box.scrollTop]; })()"
+    )
+    assert top == 0
+    assert width <= seen
+
+
+def test_the_menu_wraps_on_a_phone_so_that_every_section_is_in_sight(opened):
+    page = opened(viewport=PHONE)
+    links = page.locator("nav.sections li:not([hidden]) a")
+    ends = [box["x"] + box["width"] for box in (one.bounding_box() for one in links.all())]
+    assert max(ends) <= PHONE["width"]
+    assert page.evaluate("document.documentElement.scrollWidth") <= PHONE["width"]
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ import re
 
 import pytest
 
-from fairseq_entmax.analysis.report.decimals import decimal
+from fairseq_entmax.analysis.report.decimals import cell_digits, decimal
 from fairseq_entmax.analysis.report.drawings import (
     WIDTH,
     filled,
@@ -82,8 +82,16 @@ def test_tokens_of_a_map_are_those_of_its_axes_with_an_underscore_for_the_start_
         (0.9999, ">0.999"),
         (1.0, "1.000"),
         (1.2346, "1.235"),
-        (-0.5, "-0.500"),
+        (-0.5, "−0.500"),
+        (-0.0004, ">−0.001"),
+        (-0.0, "0.000"),
     ],
 )
 def test_only_0_and_1_read_0_and_1(value, text):
     assert decimal(value) == text
+
+
+def test_cells_of_small_numbers_have_a_decimal_more():
+    assert cell_digits(-0.004, 0.03) == 3
+    assert cell_digits(-0.2, 0.03) == 2
+    assert cell_digits(0, 1) == 2

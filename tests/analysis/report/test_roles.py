@@ -44,6 +44,15 @@ def found(attention="encoder-self", annotations=ANNOTATIONS, **measures):
     return roles({**NOTHING, **measures}, {"annotations": annotations}, attention)
 
 
+def test_on_sentences_of_ones_own_no_role_is_named_but_a_closed_gate():
+    own = {"annotations": None, "data": {"own": {"words": True}}}
+    telling = {**NOTHING, "positional": {"offset": -1, "share": 1.0, "confidence": 0.9}}
+    telling |= {"copy_agreement": {"largest": 1.0}, "confidence": 1.0}
+    assert roles(telling, own, "cross", 0.1) == []
+    assert roles(telling, {**own, "data": {}}, "cross", 0.1) != []
+    assert roles({**telling, "gate": 0}, own, "cross", 0.1) == ["closed"]
+
+
 def positional(offset, share=0.97):
     return {"offset": offset, "share": share, "confidence": 0.9}
 

@@ -7,6 +7,7 @@ const ATTENTION_TITLES = {
   "cross": "Cross-attention",
 };
 const NOTHING = "–";
+const NO_ROLE = report.data.own ? "roles are not named of so few queries" : "no role found";
 
 /* Every head once, in the order of the analysis, with its place. */
 const heads = report.layers.flatMap((layer) =>

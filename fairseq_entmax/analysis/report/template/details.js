@@ -8,7 +8,7 @@ function setUpDetails() {
 
 function showDetails(head) {
   byId("details-title").textContent = headTitle(head);
-  const roles = head.roles.length ? head.roles.join("; ") : "no role found";
+  const roles = head.roles.length ? head.roles.join("; ") : NO_ROLE;
   const values = loneMeasures
     .filter((measure) => head.values[measure.name] !== null)
     .map((measure) => [measure.title, decimal(head.values[measure.name]) + errorText(head, measure)]);

@@ -20,13 +20,14 @@ function saveGrid(format) {
   const measure = measureNamed(overview.measure);
   const [low, high] = measureRange(measure);
   const isScale = high > low;
+  const digits = cellDigits(low, high);
   const rows = heads.map((head) => ({
     model: report.models[head.model].name,
     attention: head.attention,
     layer: head.layer,
     head: head.head,
     value: head.values[measure.name],
-    text: decimal(head.values[measure.name], 2),
+    text: decimal(head.values[measure.name], digits),
     copies: head.copies,
   }));
   const nothing = { ...rows[0], value: null, text: "", copies: false };
@@ -35,7 +36,7 @@ function saveGrid(format) {
     rows: [...rows, ...absentRows(rows, "model", "attention", nothing)],
     domain: isScale ? [low, high] : [low - 1, low + 1],
     middle: String(isScale ? low + drawings.lightInkFrom * (high - low) : low + 1),
-    legend: isScale ? { ...legend, values: [low, high], format: ".3~f" } : null,
+    legend: isScale ? { ...legend, values: [low, high], format: digits === 2 ? ".3~f" : ".2~g" } : null,
     description: `${measure.title} of every head: ${measure.meaning}.`,
   });
   return saveDrawing(gridName(measure.name), format, spec, drawings.paper);

@@ -126,6 +126,11 @@ function measureRange({ name, range }) {
   return values.length ? [Math.min(...values), Math.max(...values)] : [0, 0];
 }
 
+/* How many decimals cells have whose numbers are between these; as in decimals.py. */
+function cellDigits(low, high) {
+  return Math.max(Math.abs(low), Math.abs(high)) >= 0.1 ? 2 : 3;
+}
+
 function colourOverview() {
   const measure = measureNamed(overview.measure);
   if (!measure) {
@@ -140,7 +145,7 @@ function colourOverview() {
     cell.classList.toggle("copies", headByKey.get(key).copies);
     cell.style.background = isMissing ? "" : css(colour);
     cell.style.color = isMissing ? "" : textOn(colour);
-    cell.textContent = isMissing ? NOTHING : decimal(value, 2);
+    cell.textContent = isMissing ? NOTHING : decimal(value, cellDigits(low, high));
     cell.setAttribute("aria-label", cellLabel(headByKey.get(key), measure));
   }
   byId("measure-meaning").textContent = `${measure.title}: ${measure.meaning}.`;

@@ -40,7 +40,7 @@ function showInPanel(panel, head, map, attention) {
   const choices = (items) => items.map((item) => [item, item]);
   fillSelect(panel.layer, choices(layers.map((layer) => layer.layer)), head?.layer ?? "");
   fillSelect(panel.head, choices((here?.heads ?? []).map((other) => other.head)), head?.head ?? "");
-  panel.roles.textContent = head ? head.roles.join("; ") || "no role found" : "this model has no such head";
+  panel.roles.textContent = head ? head.roles.join("; ") || NO_ROLE : "this model has no such head";
   panel.map = map;
   panel.shown = head;
   panel.canvas.hidden = !map;

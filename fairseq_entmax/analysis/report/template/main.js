@@ -17,4 +17,6 @@ setUpTables();
 setUpPrinting();
 showOwn();
 selectHead(firstSelection());
+// The list begins with its first rows, wherever the head is that was chosen for the reader
+byId("heads-scroll").scrollTop = 0;
 document.documentElement.dataset.ready = "true";

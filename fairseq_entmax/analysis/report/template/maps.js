@@ -180,7 +180,7 @@ async function renderMaps() {
 }
 
 function showMapLegend() {
-  const swatches = [["zero", "exactly 0"]];
+  const swatches = [maps.isLarge ? ["zero", "exactly 0"] : ["zero plain-zero", "exactly 0"]];
   if (maps.attention === "decoder-self") {
     swatches.push(["future", "in the future, not seen"]);
   }

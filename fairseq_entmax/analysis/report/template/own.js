@@ -16,6 +16,17 @@ function showOwn() {
     `: of other sentences it may be quite another, so it says nothing yet of the head as such.${search}${words}`,
   );
   byId("classes-of-each").hidden = true;
+  document
+    .querySelector("#heads .hint a[href='#role-words']")
+    ?.parentElement.replaceChildren("No roles are named here: the queries are too few to say what a head does.");
+  byId("role-words").replaceChildren(
+    element("dt", {}, "none"),
+    element(
+      "dd",
+      {},
+      `Roles such as “copies” are named of heads on a data set, by fairseq-entmax analyze: the few queries of ${few} do not show what a head does elsewhere. Only gates that are closed and copy heads are named, which every sentence has alike.`,
+    ),
+  );
   if (!figures.length) {
     byId("figures").hidden = true;
     document.querySelector("nav a[href='#figures']").parentElement.hidden = true;

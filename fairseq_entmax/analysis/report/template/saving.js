@@ -4,7 +4,7 @@ const drawings = JSON.parse(byId("drawing-data").textContent);
 const FORMATS = ["svg", "png", "pdf"];
 const PNG_DOTS = 3;
 
-/* Grids and maps are drawn by the library of the figures; a page without figures has none. */
+/* Grids and maps are drawn by the library of the figures; a page may be without. */
 function canDraw() {
   return byId("library").textContent !== "";
 }
