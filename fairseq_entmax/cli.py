@@ -121,11 +121,21 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action="version", version=fairseq_entmax.__version__)
     commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
 
-    user_dir = commands.add_parser("user-dir", help="print the path to give to --user-dir")
+    user_dir = commands.add_parser(
+        "user-dir",
+        help="print the path to give to --user-dir",
+        description="Prints the folder of this package. Commands of fairseq know its models, "
+        "criterions and tasks where it is named: fairseq-train DATA --user-dir "
+        '"$(fairseq-entmax user-dir)" ...',
+    )
     user_dir.set_defaults(run=_print_user_dir)
 
     alpha = commands.add_parser(
-        "alpha", help="print the alpha of every head of a checkpoint, or what else its heads learn"
+        "alpha",
+        help="print the alpha of every head of a checkpoint, or what else its heads learn",
+        description="Prints the alpha of every head of a checkpoint, a row for each layer of each "
+        "attention, with the mean of those that are learned, or what else its heads learn, such as "
+        "the strength of fusedmax. Of a fixed mapping it prints the number that all heads have.",
     )
     alpha.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     alpha.add_argument("--user-dir", metavar="DIR", help=USER_DIR)

@@ -40,6 +40,16 @@ def test_the_version_is_said_in_one_place_and_in_the_changelog(capsys):
     assert f"## {fairseq_entmax.__version__}" in (ROOT / "CHANGELOG.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("command", "says"), [("user-dir", "Prints the folder"), ("alpha", "Prints the alpha of every")]
+)
+def test_the_help_of_a_command_says_what_it_does(command, says, capsys):
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert stop.value.code == 0
+    assert says in capsys.readouterr().out
+
+
 def test_without_a_command_the_usage_is_printed(capsys):
     with pytest.raises(SystemExit) as stop:
         main([])

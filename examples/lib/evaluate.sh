@@ -48,7 +48,7 @@ step=$(fingerprint translate "$(sha256_of "$checkpoint")" "$data" "${GENERATION[
 if is_done "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref"; then
     say "translate $run: done before"
 else
-    say "translate $run on $device: $(wc -l <"$OUTPUT/text/test.$TARGET") test sentences, ${GENERATION[*]} (some minutes on a CPU; $RUN/generate.log)"
+    say "translate $run on $device: $(wc -l <"$OUTPUT/text/test.$TARGET") test sentences, ${GENERATION[*]} (log: $RUN/generate.log)"
     rm -f "$RUN/.translate.done"
     translate
     mark_done "$RUN/.translate.done" "$step"

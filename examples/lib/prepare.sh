@@ -34,7 +34,7 @@ if ((${#SIDES[@]} == 1)); then units=lines; fi
 rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
 step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
     ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"})
-if is_done "$output/text/.done" "$step"; then
+if is_up_to_date text "$step"; then
     say "text: done before"
 else
     for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
@@ -64,7 +64,7 @@ how_to_cut+=(${keep[@]+"${keep[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}
 if [[ $WORDS == tok ]]; then
     step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" \
         "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")" ${how_to_cut[@]+"${how_to_cut[@]}"})
-    if is_done "$output/tok/.done" "$step"; then
+    if is_up_to_date tok "$step"; then
         say "words: done before"
     else
         say "words: cut by $(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")"
@@ -147,7 +147,7 @@ esac
 step=$(fingerprint pieces "$step" "$step_tool" "$SUBWORDS" ${keep[@]+"${keep[@]}"})
 if [[ $PIECES == "$WORDS" ]]; then
     say "subwords: none, every word of the training text is in the dictionary"
-elif is_done "$output/$PIECES/.done" "$step"; then
+elif is_up_to_date "$PIECES" "$step"; then
     say "subwords: done before"
 else
     say "subwords: $SUBWORDS, learned on the training text"
@@ -175,7 +175,7 @@ languages=(--source-lang "$SOURCE" --target-lang "$TARGET")
 if ((${#SIDES[@]} == 1)); then end=.$SOURCE languages=(); fi
 tests=$(printf ",$output/$PIECES/%s$end" "${TEST_SETS[@]}")
 step=$(fingerprint data-bin "$step" ${joined[@]+"${joined[@]}"} "${TEST_SETS[@]:1}")
-if is_done "$output/data-bin/.done" "$step"; then
+if is_up_to_date data-bin "$step"; then
     say "binarise: done before"
 else
     say "binarise: fairseq-preprocess"
@@ -192,4 +192,5 @@ else
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
     finish_dir "$output/data-bin" "$step"
 fi
+take_results_back
 say "data ready: $output/data-bin"

@@ -24,6 +24,7 @@
 #   BATCH_TOKENS      tokens in the batch of an update, over all processes
 #   MOST_TOKENS       tokens at most that one process takes at a time
 #   LENGTH_UNIT       epochs or updates; LENGTH, the default number of them
+#   CPU_LOG_INTERVAL  updates between two lines of the log on a CPU
 #   BLOCK_TOKENS      of one text: tokens of the blocks into which --tokens-per-sample cuts it
 #   MODEL             array: options of fairseq-train that say what the model is
 #   TRAINING          array: those that say how it is trained
@@ -59,6 +60,7 @@ MAX_WORDS=250 MARKERS=0
 TEST_SETS=(test)
 MOST_TOKENS=4096
 LENGTH_UNIT=updates
+CPU_LOG_INTERVAL=50
 GENERATION=(--beam 5)
 
 # canonical_model WORD: the word by which a run is named

@@ -99,7 +99,7 @@ step=$(fingerprint report "${names[@]}" "$(files_fingerprint "${checkpoints[@]}"
 if is_done "$OUTPUT/compare/.done" "$step" "$OUTPUT"/compare/{analysis.json,report.html}; then
     say "report of ${CHOSEN[*]}: done before"
 else
-    say "report of ${CHOSEN[*]}: what every head does on the test set (a minute or two on a CPU)"
+    say "report of ${CHOSEN[*]}: what every head does on the test set"
     rm -f "$OUTPUT/compare/.done"
     analyse
     mark_done "$OUTPUT/compare/.done" "$step"

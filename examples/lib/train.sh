@@ -140,8 +140,11 @@ how="$LENGTH $LENGTH_UNIT"
 if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="goes on from its last checkpoint"; fi
 say "train $run on $device: $how; $world process(es), $update_freq x $max_tokens tokens each"
 
-on_device=()
-if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+on_device=() log_interval=50
+if [[ $device == cpu ]]; then
+    on_device+=(--cpu)
+    log_interval=$CPU_LOG_INTERVAL
+fi
 launcher=(fairseq-train)
 if ((world == 1)); then
     on_device+=(--distributed-world-size 1)
@@ -167,7 +170,7 @@ user_dir=$(fairseq-entmax user-dir)
 status=0
 "${launcher[@]}" "$OUTPUT/data-bin" --user-dir "$user_dir" \
     "${TASK[@]}" \
-    --num-workers 0 --log-format simple --log-interval 50 \
+    --num-workers 0 --log-format simple --log-interval "$log_interval" \
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \

@@ -9,8 +9,10 @@
 SOURCE=src TARGET=tgt
 TOKENIZER=none
 SUBWORDS=sentencepiece:4000
+TEXT_BY_OPTIONS=1
 SIZE_OPTION=--bpe-size # of which bpe.py speaks
 LENGTH_UNIT=epochs LENGTH=10
+CPU_LOG_INTERVAL=10 # where an update takes 3 seconds, a line each half minute
 BATCH_TOKENS=1250 # of --size small, as are the next
 MOST_TOKENS=4096
 MODELS=(stock entmax)

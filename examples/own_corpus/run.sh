@@ -95,5 +95,13 @@ if $report; then
     for one in "${CHOSEN[@]}"; do chosen+=(--mapping "$one"); done
     timed "scores and report" "$recipe/report.sh" "${where[@]}" "${chosen[@]}"
 fi
+for one in "${CHOSEN[@]}"; do
+    # stock is fairseq's own transformer
+    [[ $one != stock ]] || continue
+    # shellcheck disable=SC2153 # dataset.sh says LENGTH
+    run=$output/runs/$(run_name "$one" "$LENGTH" "$LENGTH_UNIT")
+    say "alpha of each head of $one ($run/alpha.txt)"
+    cat "$run/alpha.txt"
+done
 say "time of each step, and since the start"
 printf '%s\n' "${took[@]}" | awk -F '\t' '{ printf "%-32s %9s %9s\n", $1, $2, $3 }'

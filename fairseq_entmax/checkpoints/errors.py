@@ -10,6 +10,10 @@ class UnsafeCheckpointError(RuntimeError):
     """A checkpoint holds something that could run code, and was not loaded."""
 
 
+class NoCheckpointError(ValueError):
+    """A file is no checkpoint, or is damaged; the message says what is wrong with it."""
+
+
 def shortened(value: object) -> str:
     """A value for a message: texts and numbers as Python writes them, and not too long.
 

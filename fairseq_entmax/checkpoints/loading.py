@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from fairseq_entmax import compat
-from fairseq_entmax.checkpoints.errors import TRUST, UnsafeCheckpointError
+from fairseq_entmax.checkpoints.errors import TRUST, NoCheckpointError, UnsafeCheckpointError
 from fairseq_entmax.checkpoints.pickles import check_pickles
 from fairseq_entmax.checkpoints.settings import check_settings
 
@@ -84,10 +84,6 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
     return state
 
 
-class _DamagedError(ValueError):
-    """The file is no checkpoint; what is wrong with it has been said."""
-
-
 @contextmanager
 def explained(path: str) -> Iterator[None]:
     """Turn what torch raises on a file that it cannot or will not read into one sentence.
@@ -97,7 +93,7 @@ def explained(path: str) -> Iterator[None]:
     """
     try:
         yield
-    except (UnsafeCheckpointError, _DamagedError):
+    except (UnsafeCheckpointError, NoCheckpointError):
         raise
     except pickle.UnpicklingError as error:
         raise UnsafeCheckpointError(
@@ -113,7 +109,7 @@ def explained(path: str) -> Iterator[None]:
         )
         if isinstance(error, OSError) and not is_of_content:
             raise
-        raise _DamagedError(
+        raise NoCheckpointError(
             f"{path} is not a checkpoint, or is damaged: {type(error).__name__}: {_reason(error)}"
         ) from None
 

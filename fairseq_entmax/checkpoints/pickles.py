@@ -16,6 +16,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any, BinaryIO
 
+from fairseq_entmax.checkpoints.errors import NoCheckpointError
 from fairseq_entmax.checkpoints.stand_ins import NAMED, Named, StandIn, expect
 from fairseq_entmax.checkpoints.zips import read_pickle
 
@@ -38,6 +39,7 @@ def check_pickles(file: BinaryIO, path: str) -> None:
 
     Raises:
         pickle.UnpicklingError: it does.
+        NoCheckpointError: it begins as no checkpoint does.
         UnsafeCheckpointError: it is compressed, or too large beside its weights.
         Exception: of many types; the file is damaged.
     """
@@ -51,6 +53,12 @@ def check_pickles(file: BinaryIO, path: str) -> None:
         file.seek(begin)
         _refuse_tar(file)
         file.seek(begin)
+        # An empty file is one that was cut short
+        if magic and not magic.startswith(pickle.PROTO):
+            raise NoCheckpointError(
+                f"{path} is not a checkpoint, or its beginning is damaged: it begins neither as "
+                f"the zip archives that torch.save writes nor as the pickles of before them"
+            )
         _check_old_file(file)
     finally:
         file.seek(begin)

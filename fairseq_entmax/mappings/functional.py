@@ -173,10 +173,15 @@ def checked(
         scores, dim: what it must broadcast against, with size 1 at ``dim``.
 
     Raises:
-        ValueError: as ``check``; a tensor is not floating point, or does not broadcast.
+        ValueError: as ``check``; the parameter is a text; a tensor is not floating point, or does not broadcast.
     """
     if not isinstance(value, Tensor):
-        return check(value, name)
+        plain = check(value, name)
+        if isinstance(value, str):  # which a check takes, for mappings that are read from a text
+            raise ValueError(
+                f"{name} must be a number or a tensor of numbers, not a text: {value!r}"
+            )
+        return plain
     if not value.is_floating_point():
         raise ValueError(f"{name} must be a floating-point tensor, not {value.dtype}")
     keys_last = list(scores.shape)

@@ -294,10 +294,12 @@ class Entmax(Mapping):
         return self.is_structured
 
     def forward(self, scores: Tensor) -> Tensor:
-        alpha, strength = for_scores(self.alpha), self.strength
+        alpha, strength = for_scores(self.alpha, scores), self.strength
         if self._kind is None or strength is None or not self.is_structured:
             return map_scores(scores, alpha)
-        return map_structured(scores, Structure(self._kind, alpha - 1.0, for_scores(strength)))
+        return map_structured(
+            scores, Structure(self._kind, alpha - 1.0, for_scores(strength, scores))
+        )
 
     def head_values(self) -> dict[str, Tensor]:
         values = {"alpha": self.alpha}

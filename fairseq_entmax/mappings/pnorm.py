@@ -104,7 +104,9 @@ class SqPNormMax(Mapping):
         return torch.sigmoid(value_of(self.p_logit, self.lr_factor))
 
     def forward(self, scores: Tensor) -> Tensor:
-        return map_structured(scores, Structure(PNORM, for_scores(self._epsilon), self.gamma))
+        return map_structured(
+            scores, Structure(PNORM, for_scores(self._epsilon, scores), self.gamma)
+        )
 
     def head_values(self) -> dict[str, Tensor]:
         values = {"p": self.p, "gamma": self.gamma}

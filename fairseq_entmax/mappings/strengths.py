@@ -118,6 +118,19 @@ def wide(parameter: Tensor) -> Tensor:
     return parameter if parameter.dtype == torch.float64 else parameter.float()
 
 
-def for_scores(value: float | Tensor) -> float | Tensor:
-    """``(heads,)`` or ``(1,)`` as it broadcasts against ``(batch, heads, queries, keys)``."""
-    return value.view(-1, 1, 1) if isinstance(value, Tensor) else value
+def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
+    """``(heads,)`` or ``(1,)`` as it broadcasts against scores ``(..., heads, queries, keys)``.
+
+    Raises:
+        ValueError: the scores are of another number of heads.
+    """
+    if not isinstance(value, Tensor):
+        return value
+    count = value.size(0)
+    if count != 1 and (scores.dim() < 3 or scores.size(-3) != count):
+        raise ValueError(
+            f"the mapping has numbers of its own for {count} heads, and the scores are of shape "
+            f"{tuple(scores.shape)}: give it scores (batch, heads, queries, keys) of {count} heads, "
+            f"or make it for as many heads as they have, or with one number for all"
+        )
+    return value.view(-1, 1, 1)

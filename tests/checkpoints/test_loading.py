@@ -78,6 +78,25 @@ def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path,
     assert "damaged" in str(refusal.value)
 
 
+@pytest.mark.parametrize(
+    "content", [b"A sentence a line,\ni.e. a text.\n", "Виж\n".encode(), b"\x1f\x8b\x08\x00\x00"]
+)
+def test_a_text_or_an_archive_is_called_no_checkpoint_and_not_unsafe(tmp_path, content):
+    path = tmp_path / "my.en"
+    path.write_bytes(content)
+    with pytest.raises(ValueError, match=r"my\.en is not a checkpoint, or its beginning is"):
+        checkpoints.load_checkpoint(str(path))
+
+
+def test_a_pickle_of_the_first_protocol_is_not_run(tmp_path):
+    path = tmp_path / "first.pt"
+    path.write_bytes(pickle.dumps({"model": Malice(tmp_path / "ran")}, protocol=0))
+    for load in LOADERS:
+        with pytest.raises((checkpoints.UnsafeCheckpointError, ValueError)):
+            load(str(path))
+    assert not (tmp_path / "ran").exists()
+
+
 EVIL = "[open({path!r}, 'w').close() or 1]"
 
 

@@ -118,6 +118,14 @@ def test_run_again_it_has_nothing_to_do(walked):
 
 
 @pytest.mark.slow
+def test_the_alpha_of_each_head_is_printed_with_its_file(walked):
+    printed, out, _ = walked
+    file = out / "runs" / "entmax-2updates" / "alpha.txt"
+    assert f"==> alpha of each head of entmax ({file})\n{file.read_text('utf-8')}" in printed
+    assert "alpha of each head of stock" not in printed
+
+
+@pytest.mark.slow
 def test_a_step_finds_the_languages_in_what_was_prepared(walked):
     _, out, _ = walked
     options = ["--output", out, "--updates", 2, "--cpu"]
@@ -153,6 +161,59 @@ def test_as_many_subwords_as_the_text_has_not_is_refused_with_how_many_it_has(te
     )[1]
     assert not (tmp_path / "spm").exists()
     assert "data ready" in run("prepare.sh", *options, most).stdout
+
+
+# --- another text in the same folder --------------------------------------------
+
+
+@pytest.fixture
+def prepared_with_results(texts, tmp_path):
+    """A folder of prepare.sh with a table and a run, and how it was prepared."""
+    command = ["prepare.sh", *texts, "--output", tmp_path, "--workers", 1, "--bpe-size"]
+    run(*command, 300)
+    run_of_before = tmp_path / "runs" / "entmax-1epochs"
+    run_of_before.mkdir(parents=True)
+    (run_of_before / "test.hyp").write_text("a translation\n", encoding="utf-8")
+    (tmp_path / "scores.tsv").write_text("a table\n", encoding="utf-8")
+    return tmp_path, command
+
+
+def test_another_size_of_subwords_keeps_the_earlier_data_with_all_that_came_of_them(
+    prepared_with_results,
+):
+    out, command = prepared_with_results
+    dictionary = (out / "data-bin" / "dict.src.txt").read_bytes()
+    said = run(*command, 200).stdout
+    earlier = out / "replaced-1"
+    assert f"==> spm: {out}/spm is of another text or other options, and is made anew" in said
+    assert f"==> the earlier data, runs scores.tsv are kept in {earlier}: " in said
+    assert not (out / "runs").exists()
+    assert not (out / "scores.tsv").exists()
+    assert (out / "data-bin" / "dict.src.txt").read_bytes() != dictionary
+    assert (earlier / "data-bin" / "dict.src.txt").read_bytes() == dictionary
+    assert (earlier / "runs" / "entmax-1epochs" / "test.hyp").is_file()
+    # It is an --output of its own
+    again = run(*[earlier if word == out else word for word in command], 300).stdout
+    assert again.count("done before") == 3
+
+
+def test_the_command_of_before_brings_the_earlier_results_back(prepared_with_results):
+    out, command = prepared_with_results
+    run(*command, 30_000, check=False)  # more than there are
+    assert not (out / "runs").exists()
+    said = run(*command, 300).stdout
+    assert f"runs scores.tsv are back in {out}" in said
+    assert (out / "runs" / "entmax-1epochs" / "test.hyp").is_file()
+    assert (out / "scores.tsv").is_file()
+    assert not (out / "replaced-1").exists()
+
+
+def test_another_text_is_said_also_where_nothing_was_trained(texts, tmp_path):
+    command = ["prepare.sh", *texts, "--output", tmp_path, "--workers", 1, "--bpe-size", 300]
+    run(*command)
+    said = run(*command, "--lower").stdout
+    assert f"==> text: {tmp_path}/text is of another text or other options" in said
+    assert not (tmp_path / "replaced-1").exists()
 
 
 # --- wrong options: nothing is begun ------------------------------------------

@@ -349,6 +349,11 @@ def test_an_alpha_that_is_no_number_is_refused(alpha):
         entmax(torch.zeros(2, 3), alpha)
 
 
+def test_an_alpha_written_as_a_text_is_refused():
+    with pytest.raises(ValueError, match=r"alpha must be a number or a tensor.*not a text: '1.5'"):
+        entmax(torch.zeros(2, 3), "1.5")
+
+
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.bool])
 def test_an_alpha_tensor_of_whole_numbers_is_refused(dtype):
     with pytest.raises(ValueError, match=rf"alpha must be a floating-point tensor, not {dtype}"):

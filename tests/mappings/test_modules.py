@@ -132,6 +132,14 @@ def test_gradient_descent_moves_alpha_towards_its_target():
     assert mapping.alpha.item() == pytest.approx(1.8, abs=0.01)
 
 
+@pytest.mark.parametrize("arguments", [{}, {"alpha": 1.5, "tv": "learned"}])
+@pytest.mark.parametrize("shape", [(2, 4, 5, 5), (4, 5, 5), (2, 1, 5, 5), (8, 5), (5,)])
+def test_scores_of_another_number_of_heads_are_refused_with_both_numbers(shape, arguments):
+    mapping = Entmax(num_alphas=8, **arguments)
+    with pytest.raises(ValueError, match=r"numbers of its own for 8 heads, and the scores are of"):
+        mapping(torch.zeros(shape))
+
+
 # -- where a learned alpha starts -------------------------------------------------------------
 
 
