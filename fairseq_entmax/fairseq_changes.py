@@ -31,6 +31,7 @@ from fairseq_entmax import compat  # first, for its message where there is no fa
 # isort: split
 from fairseq import checkpoint_utils, file_utils, options
 from fairseq.distributed import utils as distributed_utils
+from fairseq.file_io import PathManager
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
@@ -94,6 +95,7 @@ def install() -> None:
     for name in NUMPY_COMPAT:
         vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
     # For every checkpoint
+    _replace(PathManager, "copy", _copy_whole)
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
     compat.safe_loading()
     evaluate_nothing_in_fairseq()
@@ -298,6 +300,23 @@ def _average_no_whole_numbers(
         buffers = model.named_buffers(remove_duplicate=False)
         whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
         ema.skip_keys = set(ema.skip_keys or ()) | whole
+
+
+def _copy_whole(
+    copy: Callable[..., Any], src_path: str, dst_path: str, overwrite: bool = False
+) -> Any:
+    """``PathManager.copy`` under another name first, where it replaces a file.
+
+    Without it a training that is killed while it copies its checkpoint to
+    ``checkpoint_last.pt`` leaves half of one there, and cannot go on from it.
+    """
+    if not overwrite or "://" in dst_path:
+        return copy(src_path, dst_path, overwrite)
+    temporary = f"{dst_path}.tmp"
+    is_done = copy(src_path, temporary, overwrite)
+    if is_done:
+        os.replace(temporary, dst_path)
+    return is_done
 
 
 def _log_no_arrays(

@@ -10,6 +10,7 @@ import torch
 from fairseq import checkpoint_utils, file_utils
 from fairseq.data import TokenBlockDataset
 from fairseq.dataclass.configs import EMAConfig
+from fairseq.file_io import PathManager
 from fairseq.models.ema.ema import EMA
 from fairseq.optim import FairseqOptimizer
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
@@ -142,6 +143,24 @@ def test_the_moving_average_of_a_stock_model_averages_what_it_does_in_stock_fair
 
     assert skipped(build_model("transformer")) == set()
     assert skipped(build_model(head_gates="cross")) >= {"steps", "pruning_state.num_updates"}
+
+
+def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
+    new, last = tmp_path / "checkpoint1.pt", tmp_path / "checkpoint_last.pt"
+    new.write_text("the new one")
+    last.write_text("the old one")
+
+    def half(src, dst, overwrite):
+        with open(src) as source, open(dst, "w") as target:
+            target.write(source.read(3))
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        fairseq_changes._copy_whole(half, str(new), str(last), overwrite=True)
+    assert last.read_text() == "the old one"
+    assert PathManager.copy(str(new), str(last), overwrite=True)
+    assert last.read_text() == "the new one"
+    assert sorted(tmp_path.iterdir()) == [new, last]
 
 
 def test_installing_again_changes_nothing_more():

@@ -113,8 +113,10 @@ def test_a_checkpoint_keeps_its_search_in_python(data, trained):
         (["--no-repeat-ngram-except=☃"], "--no-repeat-ngram-except got '☃', which is not in"),
     ],
 )
-def test_options_are_refused_before_a_model_is_loaded(data, options, message):
-    result = generate(data, "absent.pt", TASK, *options, check=False)
+def test_options_are_refused_before_a_model_is_loaded(data, options, message, tmp_path):
+    unread = tmp_path / "no-model.pt"
+    unread.write_text("no model")
+    result = generate(data, unread, TASK, *options, check=False)
     assert result.returncode == 2
     said = result.stderr.splitlines()[-1]
     assert said.startswith("fairseq-generate: error: ")

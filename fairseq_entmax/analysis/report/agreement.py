@@ -22,6 +22,8 @@ COMPARED = ("relevance", "gradient", "confidence")
 ALL, WITHIN = "all", "within layers"
 # Of all scores the loss alone gets larger where a model gets worse
 LOSS = "loss"
+# Of four heads even a perfect order comes by chance once in twelve times
+LEAST_HEADS = 5
 # The interval that leaves out one in twenty
 _NORMAL = 1.959964
 # From where on a measure is said to rank heads as their removal does, or to do so in part
@@ -39,7 +41,7 @@ class Correlation(NamedTuple):
             attention that have three heads or more.
         number: of heads.
         value: from -1 to 1; above 0 where the model loses more without heads that have more.
-        low, high: the interval of 95 %; None of fewer than four heads, and of means.
+        low, high: the interval of 95 %; None of fewer than five heads, and of means.
         p: of a correlation this far from 0 without any, of two sides; None likewise.
     """
 
@@ -86,13 +88,14 @@ def correlations(analysis: dict[str, Any], ablations: Sequence[Ablation]) -> lis
 
 def interval(value: float, number: int) -> tuple[float | None, float | None, float | None]:
     """The ends of the interval of 95 % of a rank correlation over so many heads, and p."""
-    if number < 4:
+    if number < LEAST_HEADS:
         return None, None, None
-    if abs(value) >= 1:
-        return value, value, 0.0
-    middle = math.atanh(value)
+    # A perfect order of so few heads is no certainty: taken for the next one below it
+    most = 1 - 12 / (number * (number**2 - 1))
+    middle = math.atanh(max(-most, min(most, value)))
     error = math.sqrt((1 + value**2 / 2) / (number - 3))
     low, high = (math.tanh(middle + side * _NORMAL * error) for side in (-1, 1))
+    low, high = min(low, value), max(high, value)
     # Without any correlation the error is another
     p = math.erfc(abs(middle) * math.sqrt((number - 3) / 2))
     return low, high, p

@@ -43,6 +43,7 @@ LATEX = {
     "β": r"$\beta$",
     "γ": r"$\gamma$",
     "λ": r"$\lambda$",
+    "Δ": r"$\Delta$",
 }
 _SPECIAL = re.compile("|".join(map(re.escape, LATEX)))
 

@@ -110,6 +110,16 @@ def test_p_is_small_where_chance_seldom_gives_as_much():
 
 def test_few_heads_have_no_interval():
     assert interval(0.5, 3) == (None, None, None)
+    assert interval(-1.0, 4) == (None, None, None)
+
+
+@pytest.mark.parametrize("value", [-1.0, 1.0])
+def test_a_perfect_order_of_few_heads_is_not_certain(value):
+    low, high, p = interval(value, 5)
+    assert -1 <= low < high <= 1
+    assert value in (low, high)
+    # By chance it comes twice among the 120 orders of five
+    assert p > 2 / 120
 
 
 def correlation(measure, value, number=24):
