@@ -128,7 +128,11 @@ def losses_for(scores: Tensor, epsilon: float) -> Losses:
 
 
 def attention_for(
-    query: Tensor, dtype: torch.dtype, head_dim: int, formula: FusedEntmax | Structure
+    query: Tensor,
+    dtype: torch.dtype,
+    head_dim: int,
+    formula: FusedEntmax | Structure,
+    drops: bool = False,
 ) -> Callable[..., Tensor] | None:
     """The whole of attention as one function, where there is a kernel.
 
@@ -137,6 +141,7 @@ def attention_for(
         dtype: what it will be computed in.
         head_dim: size of a head.
         formula: from scores to weights; parameters are numbers, or tensors ``(heads,)`` or ``(1,)``.
+        drops: whether it will be given a dropout.
 
     Returns:
         A function of query, key, value and the masks, with the arguments of
@@ -147,7 +152,7 @@ def attention_for(
         ValueError, RuntimeError: as :func:`backend_for`.
     """
     name = "structured_attention" if isinstance(formula, Structure) else "attention"
-    found = _find_attention(query.device, dtype, head_dim, name)
+    found = _find_attention(query.device, dtype, head_dim, name, drops)
     if not found:
         return None
     if isinstance(formula, Structure):
@@ -160,13 +165,15 @@ _attentions: dict[str, Callable[..., Tensor]] = {}
 
 
 @operators.constant_while_compiling
-def _find_attention(device: torch.device, dtype: torch.dtype, head_dim: int, name: str) -> str:
+def _find_attention(
+    device: torch.device, dtype: torch.dtype, head_dim: int, name: str, drops: bool
+) -> str:
     """Put attention of the backend for such queries where it is found; its key, or nothing."""
     if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda.is_available()):
         return ""
     with operators.without_modes():  # queries may have no numbers, the kernel is asked for those
         backend = _kernel(ATTENTION, torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device))
-    if not hasattr(backend, name):
+    if not hasattr(backend, name) or (drops and name not in backend.WITH_DROPOUT):
         return ""
     key = f"{backend.__name__}.{name}"
     _attentions[key] = getattr(backend, name)

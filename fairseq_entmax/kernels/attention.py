@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.attention_derivatives import attention_gradients
+from fairseq_entmax.kernels.attention_derivatives import attention_gradients, dropped
 from fairseq_entmax.kernels.inputs import ScoreSettings, positions_first
 from fairseq_entmax.kernels.operators import Differentiable, Operator, leading, or_empty
 from fairseq_entmax.kernels.structure import TV
@@ -24,7 +24,8 @@ class Given(NamedTuple):
     Attributes:
         query, key, value: ``(batch, heads, positions, head_dim)``.
         epsilon, strength: ``(1,)`` or ``(heads,)``, or None for the numbers behind them.
-        padding, mask, causal, scale: of :class:`~fairseq_entmax.kernels.inputs.ScoreSettings`.
+        padding, mask, causal, scale, dropout, seed: of
+            :class:`~fairseq_entmax.kernels.inputs.ScoreSettings`.
         kind: of structure; empty for none, which has no strength.
     """
 
@@ -39,11 +40,14 @@ class Given(NamedTuple):
     mask: Tensor | None
     causal: bool
     scale: float
+    dropout: float
+    seed: Tensor | None
     kind: str
 
     @property
     def settings(self) -> ScoreSettings:
-        return ScoreSettings(self.padding, self.mask, self.causal, self.scale)
+        settings = self.padding, self.mask, self.causal, self.scale, self.dropout, self.seed
+        return ScoreSettings(*settings)
 
     @property
     def parameters(self) -> tuple[float | Tensor, float | Tensor]:
@@ -55,15 +59,17 @@ class Given(NamedTuple):
 
 
 # Where tensors stand in Given
-_QUERY, _KEY, _VALUE, _EPSILON, _STRENGTH, _PADDING, _MASK = 0, 1, 2, 3, 5, 7, 8
+_QUERY, _KEY, _VALUE, _EPSILON, _STRENGTH, _PADDING, _MASK, _SEED = 0, 1, 2, 3, 5, 7, 8, 12
 _OF_INPUTS = (_QUERY, _KEY, _VALUE, _EPSILON, _STRENGTH)
-_TENSORS = (*_OF_INPUTS, _PADDING, _MASK)
+# The same for all samples, or they are attended with one after another
+_OF_ALL = (_PADDING, _MASK, _SEED)
+_TENSORS = (*_OF_INPUTS, *_OF_ALL)
 _FIELDS = len(Given._fields)
 
 _SCHEMA = (
     "Tensor query, Tensor key, Tensor value, Tensor? epsilon, float epsilon_number, "
     "Tensor? strength, float strength_number, Tensor? padding, Tensor? mask, bool causal, "
-    "float scale, str kind"
+    "float scale, float dropout, Tensor? seed, str kind"
 )
 _KEPT = "Tensor? output, Tensor? kept, Tensor? kept_too"
 _WANTED = "bool for_query, bool for_key, bool for_value, bool for_epsilon, bool for_strength"
@@ -242,6 +248,7 @@ def _followed_gradients(given: Given, probs: Tensor, grad: Tensor) -> tuple[Tens
         given.scale,
         given.kind,
         None if masked is None else masked.expand(probs.shape),
+        dropped(probs, given.dropout, given.seed),
     )
 
 
@@ -265,7 +272,7 @@ def _of_samples(
     operator: Operator, size: int, dims: Sequence[int | None], arguments: Sequence[Any]
 ) -> tuple[Any, Any]:
     """The operator on many samples: as more heads, or where masks differ one after another."""
-    if dims[_PADDING] is None and dims[_MASK] is None:
+    if all(dims[place] is None for place in _OF_ALL):
         results = _as_heads(operator, size, dims, arguments)
     else:
         each = []
@@ -299,7 +306,7 @@ def _as_heads(
     for place, (one, dim) in enumerate(zip(arguments, dims, strict=True)):
         if (
             not isinstance(one, Tensor)
-            or place in (_PADDING, _MASK)
+            or place in _OF_ALL
             or (dim is None and one.dim() == 1 and not one.numel())
         ):
             continue

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels import derivatives, torch_structured
+from fairseq_entmax.kernels.dropout import factors as factors_of
 from fairseq_entmax.kernels.operators import (
     Differentiable,
     Operator,
@@ -93,6 +94,7 @@ def attention_gradients(
     scale: float,
     kind: str = "",
     masked: Tensor | None = None,
+    factors: Tensor | None = None,
 ) -> tuple[Tensor | None, ...]:
     """The gradients of attention for its inputs, and for each parameter that is a tensor.
 
@@ -108,6 +110,7 @@ def attention_gradients(
         scale: of the scores.
         kind: of structure; empty for alpha-entmax.
         masked: as :meth:`fairseq_entmax.kernels.backends.StructuredRows.gradients` wants it.
+        factors: as :func:`dropped` returns them.
     """
     wide, heads = probs.dtype, inputs[0].size(1)
     query, key, value, grad = (tensor.to(wide) for tensor in (*inputs, grad))
@@ -118,14 +121,25 @@ def attention_gradients(
     scores = scale * (query @ key.mT)
     probs = _KNOWN(scores, probs, kind, *epsilon, *strength, masked)
     wanted = (True, epsilon[0] is not None, strength[0] is not None)
-    for_scores, *rows = _rows(probs, kind, of_heads, masked, grad @ value.mT, wanted)
+    for_probs, weights = grad @ value.mT, probs
+    if factors is not None:
+        for_probs, weights = for_probs * factors, probs * factors
+    for_scores, *rows = _rows(probs, kind, of_heads, masked, for_probs, wanted)
     assert for_scores is not None
     for_scores = scale * for_scores
-    found = (for_scores @ key, for_scores.mT @ query, probs.mT @ grad)
+    found = (for_scores @ key, for_scores.mT @ query, weights.mT @ grad)
     return (
         *(one.to(given.dtype) for one, given in zip(found, inputs, strict=True)),
         *(_of_heads(row, one, heads) for row, one in zip(rows, parameters, strict=True)),
     )
+
+
+def dropped(probs: Tensor, dropout: float, seed: Tensor | None) -> Tensor | None:
+    """What dropout multiplies probabilities ``(batch, heads, queries, keys)`` by; None without it."""
+    if not dropout or seed is None:
+        return None
+    batch, heads, queries, keys = probs.shape
+    return factors_of((batch, heads, queries, keys), dropout, seed, probs.device)
 
 
 def _of_heads(rows: Tensor | None, parameter: float | Tensor, heads: int) -> Tensor | None:

@@ -184,6 +184,10 @@ class Attention(Protocol):
             causal: query i sees the keys up to ``i + keys - queries``, as a mask of ``-inf``
                 above the diagonal does; False unless given.
             scale: what scores are multiplied by before masks are added; 1 unless given.
+            dropout: the probability with which a weight becomes 0, from 0 to below 1; others are
+                divided by what is left of 1.
+            seed: ``(1,)``, int64, on the CPU: says which (:mod:`fairseq_entmax.kernels.dropout`). The
+                same seed drops the same weights, on any backend. Not asked for at a dropout of 0.
 
         Returns:
             ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is

@@ -16,6 +16,8 @@ class ScoreSettings(NamedTuple):
     attn_mask: Tensor | None = None
     causal: bool = False
     scale: float = 1.0
+    dropout: float = 0.0
+    seed: Tensor | None = None
 
 
 def attention_by(
@@ -38,13 +40,15 @@ def attention_by(
         attn_mask: Tensor | None = None,
         causal: bool = False,
         scale: float = 1.0,
+        dropout: float = 0.0,
+        seed: Tensor | None = None,
     ) -> Tensor:
         if query.dim() != 4 or not takes(query):
             raise ValueError(
                 f"query must be (batch, heads, queries, head_dim) {taken}, not "
                 f"{tuple(query.shape)} in {query.dtype} on {query.device}"
             )
-        options = ScoreSettings(key_padding_mask, attn_mask, causal, scale)
+        options = ScoreSettings(key_padding_mask, attn_mask, causal, scale, dropout, seed)
         _check(query, key, value, epsilon, options)
         # Outside of the function, which keeps its inputs for second derivatives
         rows = (dense_rows(tensor) for tensor in (query, key, value))
@@ -57,7 +61,8 @@ def _check(
     query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
 ) -> None:
     """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
-    key_padding_mask, attn_mask, _, _ = options
+    key_padding_mask, attn_mask = options[:2]
+    _check_dropout(options)
     batch, heads, queries, head_dim = query.shape
     keys = key.size(2) if key.dim() == 4 else 0
     for name, tensor in (("key", key), ("value", value)):
@@ -92,6 +97,23 @@ def _check(
             raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
 
 
+def _check_dropout(options: ScoreSettings) -> None:
+    """Raise ValueError unless a dropout has its seed."""
+    if not 0 <= options.dropout < 1:
+        raise ValueError(f"dropout must be from 0 to below 1, not {options.dropout}")
+    seed = options.seed
+    if options.dropout and (
+        seed is None
+        or seed.shape != (1,)
+        or seed.dtype != torch.int64
+        or seed.device.type not in ("cpu", "meta")
+    ):
+        what = "None" if seed is None else f"{tuple(seed.shape)} in {seed.dtype} on {seed.device}"
+        raise ValueError(
+            f"dropout of {options.dropout} takes a seed of shape (1,) in torch.int64 on cpu, not {what}"
+        )
+
+
 def check_of_heads(parameter: float | Tensor, name: str, heads: int) -> None:
     """Raise ValueError unless a parameter is a number, or fits so many heads."""
     if not isinstance(parameter, Tensor):
@@ -108,7 +130,7 @@ def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:
 
     The padding may be of bytes. What a mask leaves out is ``-inf``, even where its score is NaN.
     """
-    key_padding_mask, attn_mask, causal, scale = options
+    key_padding_mask, attn_mask, causal, scale = options[:4]
     scores = scale * (query.float() @ key.float().mT)
     if attn_mask is not None:
         scores = (scores + attn_mask.float()).masked_fill_(attn_mask == -torch.inf, -torch.inf)

@@ -77,6 +77,8 @@ def test_attention_takes_the_same_on_every_backend_that_has_it():
         "attn_mask": None,
         "causal": False,
         "scale": 1.0,
+        "dropout": 0.0,
+        "seed": None,
     }
 
 

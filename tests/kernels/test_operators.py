@@ -134,6 +134,7 @@ def test_torch_finds_nothing_wrong_with_native_attention(keeps):
     query, key = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8)
     padding = torch.zeros(2, 7, dtype=torch.bool)
     given = (query, key, key * 2, torch.full((3,), 0.4), 0.0, None, 0.0, padding, None, True, 0.3)
+    given = (*given, 0.0, None)
     results = torch.library.opcheck(OPERATORS.native_attention.default, (*given, "", keeps))
     assert set(results.values()) == {"SUCCESS"}
     if keeps:
@@ -151,7 +152,7 @@ def test_native_attention_lies_in_memory_as_its_fake_does(kind):
 
     def strides(inputs):
         strength = None if kind == "" else inputs[0].new_full((1,), 0.1)
-        given = (*inputs, None, 0.4, strength, 0.0, None, None, True, 0.3, kind)
+        given = (*inputs, None, 0.4, strength, 0.0, None, None, True, 0.3, 0.0, None, kind)
         return [one.stride() for one in OPERATORS.native_attention(*given, True) if one.numel()]
 
     with FakeTensorMode() as mode:

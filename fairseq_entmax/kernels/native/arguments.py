@@ -60,7 +60,7 @@ class Shape(ctypes.Structure):
             options: with masks as the function reads them.
             kind: number of the structure; 0 for none.
         """
-        padding, mask, causal, scale = options
+        padding, mask, causal, scale = options[:4]
         return cls(
             *(*query.shape[:3], key.size(2), query.size(3), scale),
             *(epsilon.data_ptr(), library.address(padding), library.address(mask)),

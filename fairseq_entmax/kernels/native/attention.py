@@ -34,10 +34,13 @@ from fairseq_entmax.kernels.native.arguments import (
 from fairseq_entmax.kernels.operators import as_arguments, is_plain
 from fairseq_entmax.kernels.structure import TV
 
+# Functions that take a dropout
+WITH_DROPOUT: frozenset[str] = frozenset()
+
 
 def _as_read(options: ScoreSettings, query: Tensor, key: Tensor) -> ScoreSettings:
     """The masks as the library reads them: one of the future is a mask as any other."""
-    padding, mask, causal, scale = options
+    padding, mask, causal, scale = options[:4]
     queries, keys = query.size(2), key.size(2)
     if causal:
         future = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)

@@ -29,9 +29,10 @@ from fairseq_entmax.kernels.operators import is_plain
 
 def _as_read(options: ScoreSettings) -> ScoreSettings:
     """The masks as the library reads them."""
-    padding, mask, causal, scale = options
+    padding, mask = options[:2]
     mask = None if mask is None else mask.to(torch.float32).contiguous()
-    return ScoreSettings(None if padding is None else padding.contiguous(), mask, causal, scale)
+    padding = None if padding is None else padding.contiguous()
+    return options._replace(key_padding_mask=padding, attn_mask=mask)
 
 
 def _threads(query: Tensor, key: Tensor) -> int:
@@ -178,7 +179,7 @@ class _Attention(torch.autograd.Function):
         if torch.is_grad_enabled() or not is_plain(grad):
             # In operations that autograd follows, and which take many gradients at once
             probs = dense(support, query, key)
-            found = attention_gradients(inputs, (given, 0.0), probs, grad, ctx.scale, "", None)
+            found = attention_gradients(inputs, (given, 0.0), probs, grad, ctx.scale)
             return *found[:4], None
         # Hooks on what is saved may give it back in other places
         rows = [dense_rows(tensor) for tensor in inputs]

@@ -48,6 +48,9 @@ from fairseq_entmax.kernels.triton.rows import (
     probabilities,
 )
 
+# Functions that take a dropout
+WITH_DROPOUT: frozenset[str] = frozenset()
+
 
 def takes(query: Tensor) -> bool:
     """Whether :func:`attention` is for queries of this device, dtype and shape."""

@@ -1,0 +1,61 @@
+"""Which weights are dropped: Philox by its published answers, and what models need of it."""
+
+import pytest
+import torch
+
+from fairseq_entmax.kernels.dropout import factors, first_words, least_kept, new_seed
+
+
+def number(high, low):
+    return torch.tensor([(high << 32) | low])
+
+
+def test_the_words_are_those_of_philox():
+    # The known answers of Salmon et al.'s Random123, kat_vectors, for philox4x32 of 10 rounds
+    assert first_words(number(0, 0), number(0, 0)).item() == 0x6627E8D5
+
+
+def test_the_words_are_those_of_philox_step_by_step():
+    # In Python's whole numbers, which have no sign and no end
+    def philox(counter, key):
+        for _ in range(10):
+            first, second = 0xD2511F53 * counter[0], 0xCD9E8D57 * counter[2]
+            counter = (
+                (second >> 32) ^ counter[1] ^ key[0],
+                second % 2**32,
+                (first >> 32) ^ counter[3] ^ key[1],
+                first % 2**32,
+            )
+            key = (key[0] + 0x9E3779B9) % 2**32, (key[1] + 0xBB67AE85) % 2**32
+        return counter[0]
+
+    seeds = [0, 1, 2**32 - 1, 2**63 - 2, 0x123456789ABCDEF]
+    numbers = [0, 1, 2**31, 2**32 - 1, 2**32, 2**45 + 12345]
+    for seed in seeds:
+        expected = [
+            philox((one % 2**32, one >> 32, 0, 0), (seed % 2**32, seed >> 32)) for one in numbers
+        ]
+        assert first_words(torch.tensor(numbers), torch.tensor([seed])).tolist() == expected
+
+
+@pytest.mark.parametrize("dropout", [0.1, 0.5, 0.9])
+def test_as_many_are_dropped_as_asked_for_and_the_mean_stays(dropout):
+    found = factors((4, 8, 50, 60), dropout, torch.tensor([7]), torch.device("cpu"))
+    assert set(found.unique().tolist()) == {0.0, torch.tensor(1 / (1 - dropout)).item()}
+    # Five standard errors
+    error = 5 * (dropout * (1 - dropout) / found.numel()) ** 0.5
+    assert (found == 0).double().mean().item() == pytest.approx(dropout, abs=error)
+
+
+def test_seeds_are_of_torchs_generator_and_give_other_weights():
+    torch.manual_seed(5)
+    seeds = [new_seed(), new_seed()]
+    torch.manual_seed(5)
+    assert torch.equal(new_seed(), seeds[0])
+    drawn = [factors((1, 2, 9, 9), 0.5, seed, torch.device("cpu")) for seed in seeds]
+    assert not torch.equal(*drawn)
+
+
+def test_no_weight_stays_above_the_largest_word():
+    assert least_kept(0.0) == 0
+    assert least_kept(1 - 2**-40) == 2**32 - 1
