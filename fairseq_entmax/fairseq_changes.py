@@ -39,7 +39,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import early_checks
+from fairseq_entmax import early_checks, unread_weights
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
@@ -83,6 +83,7 @@ def install() -> None:
     # For models of this package
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
+    _replace(Trainer, "train_step", unread_weights.step_without)
     _replace(EMA, "__init__", _average_no_whole_numbers)
     # For models that give words probability zero: fairseq's search fails, or finds fewer
     _replace(SequenceGenerator, "generate", search_with_zeros)

@@ -50,6 +50,8 @@ class EntmaxLossCriterion(FairseqCriterion):
         2021, *Smoothing and Shrinking the Sparse Seq2Seq Search Space*.
     """
 
+    reads_scores_alone = True
+
     def __init__(
         self,
         task: Any,

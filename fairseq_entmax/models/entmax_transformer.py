@@ -44,6 +44,10 @@ from fairseq_entmax.modules import mark_future_mask
 fairseq_changes.install()
 
 
+# As fairseq's decoder numbers its layers
+NO_LAYER = -1
+
+
 class EntmaxTransformerEncoder(TransformerEncoderBase):
     """fairseq's encoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
 
@@ -52,13 +56,41 @@ class EntmaxTransformerEncoder(TransformerEncoderBase):
 
 
 class EntmaxTransformerDecoder(TransformerDecoderBase):
-    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads.
+
+    Attributes:
+        weights_are_unread: whether the weights of the last cross-attention may be left out of what it
+            returns in training.
+    """
+
+    weights_are_unread = False
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
         return TransformerDecoderLayerBase(cfg, no_encoder_attn)
 
     def buffered_future_mask(self, tensor: Tensor) -> Tensor:
         return mark_future_mask(super().buffered_future_mask(tensor))
+
+    def extract_features(
+        self,
+        prev_output_tokens: Tensor,
+        encoder_out: Any,
+        incremental_state: Any = None,
+        full_context_alignment: bool = False,
+        alignment_layer: int | None = None,
+        alignment_heads: int | None = None,
+    ) -> Any:
+        """As fairseq's, whose arguments these are."""
+        if alignment_layer is None and self.training and self.weights_are_unread:
+            alignment_layer = NO_LAYER
+        return super().extract_features(
+            prev_output_tokens,
+            encoder_out,
+            incremental_state,
+            full_context_alignment,
+            alignment_layer,
+            alignment_heads,
+        )
 
 
 def wrap_layers(stack: Any, cfg: Any) -> None:
