@@ -23,6 +23,8 @@ from tests.examples.serving import serve
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "examples"
 RECIPES = list(miniatures.WRITERS)
+# Those of the paper on pruning
+PRUNING = ("wmt_en_ru", "opensubtitles_en_ru")
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
 # A model that a CPU trains in no time, whatever the recipe's
 TINY = [
@@ -91,16 +93,16 @@ def test_a_recipe_goes_from_raw_archives_to_scores(recipe, archives, tmp_path):
     target = recipe.rpartition("_")[2]
     assert lines(done / "test.ref") == lines(tmp_path / "text" / f"test.{target}")
     assert "learned: mean" in (done / "alpha.txt").read_text(encoding="utf-8")
+    if recipe in PRUNING:  # of what is trained already
+        check_pruning(recipe, tmp_path)
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("recipe", ["wmt_en_ru", "opensubtitles_en_ru"])
-def test_a_recipe_that_prunes_prints_its_table(recipe, archives, tmp_path):
-    run(recipe, "prepare.sh", "--output", tmp_path, "--workers", 1, **archives(recipe))
-    options = ["--output", tmp_path, "--updates", 2, "--pruning-updates", 6, "--cpu"]
+def check_pruning(recipe, folder):
+    """The pruning of a recipe prints its table."""
+    options = ["--output", folder, "--updates", 2, "--pruning-updates", 6, "--cpu"]
     options += ["--most-tokens", 16000, "--mapping", "entmax", "--budgets", "2/3/4"]
     run(recipe, "prune.sh", *options, "--", *TINY)
-    with (tmp_path / "pruning.tsv").open(encoding="utf-8", newline="") as file:
+    with (folder / "pruning.tsv").open(encoding="utf-8", newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}
     assert list(rows) == ["baseline", "continued", "2-3-4-pruned", "2-3-4-scratch"]
     for model in ("2-3-4-pruned", "2-3-4-scratch"):
