@@ -27,12 +27,12 @@ from typing import Any
 
 import fairseq
 import torch
+from common import rotated
 from fairseq import tasks, utils
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
-from mapping import rotated
 from torch.profiler import ProfilerActivity, profile
 
 import fairseq_entmax.models  # noqa: F401

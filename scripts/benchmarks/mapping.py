@@ -32,13 +32,13 @@ import math
 import os
 import re
 import statistics
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import entmax as reference
 import torch
+from common import now, rotated
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -89,12 +89,6 @@ def contenders(rows: int, device: str, value: float) -> dict[str, Callable[[Tens
     return runs
 
 
-def rotated(names: list[Any], turn: int) -> list[Any]:
-    """The names in an order in which each is first as often as the others."""
-    first = turn % len(names)
-    return names[first:] + names[:first]
-
-
 def timed(run: Callable[[Tensor], Tensor], scores: Tensor, grad: Tensor) -> tuple[float, float]:
     """Seconds of a forward and of its backward pass."""
     scores = scores.detach().requires_grad_()
@@ -103,13 +97,6 @@ def timed(run: Callable[[Tensor], Tensor], scores: Tensor, grad: Tensor) -> tupl
     middle = now(scores)
     probs.backward(grad)
     return middle - begin, now(scores) - middle
-
-
-def now(tensor: Tensor) -> float:
-    """The time at which all that was asked of the tensor's device is done."""
-    if tensor.is_cuda:
-        torch.cuda.synchronize(tensor.device)
-    return time.perf_counter()
 
 
 def peak_memory(

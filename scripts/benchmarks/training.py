@@ -28,12 +28,12 @@ from typing import Any
 
 import entmax as reference
 import torch
+from common import rotated
 from fairseq import options as fairseq_options
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
 from fairseq.trainer import Trainer
-from mapping import rotated
 from torch import Tensor, nn
 
 import fairseq_entmax

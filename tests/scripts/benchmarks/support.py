@@ -1,0 +1,27 @@
+"""What the tests of the benchmarks share."""
+
+import importlib.util
+import subprocess
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).parents[3] / "scripts" / "benchmarks"
+
+
+def run(name, *arguments):
+    """The finished process of a benchmark."""
+    return subprocess.run(
+        [sys.executable, "-W", "ignore", FOLDER / f"{name}.py", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def load(name, monkeypatch):
+    """A benchmark as a module; those it imports lie beside it."""
+    monkeypatch.syspath_prepend(FOLDER)
+    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
