@@ -1,6 +1,6 @@
 """What the tests of the benchmarks share."""
 
-import importlib.util
+import importlib
 import subprocess
 import sys
 from pathlib import Path
@@ -21,7 +21,4 @@ def run(name, *arguments):
 def load(name, monkeypatch):
     """A benchmark as a module; those it imports lie beside it."""
     monkeypatch.syspath_prepend(FOLDER)
-    spec = importlib.util.spec_from_file_location(name, FOLDER / f"{name}.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return importlib.import_module(name)
