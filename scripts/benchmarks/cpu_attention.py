@@ -8,8 +8,8 @@ In turns in one process: the whole of attention here with a learned alpha for ea
 torch's scaled_dot_product_attention ("sdpa"), softmax between two products ("bmm"), and the mapping
 of this package between them ("apart"). Keys and values are N(0, 1), queries that times the spread,
 which is the standard deviation of the scores; smooth queries resemble their neighbours, as those of a
-text do. The table has medians in milliseconds and, in brackets, the medians of the ratios to sdpa
-within a round; the density, which is the part of the keys that get a weight; what is kept for the
+text do. A first table has medians in milliseconds and, in brackets, the medians of the ratios to sdpa
+within a round, a second one these ratios alone, a third one the largest of them; the density, which is the part of the keys that get a weight; what is kept for the
 backward pass, and on Linux the most memory that forward and backward pass take on top of their
 inputs, both in multiples of the dense probabilities.
 """
@@ -26,7 +26,8 @@ from typing import Any
 
 import torch
 from attention_inputs import QUERIES, Case, drawn, dumped, numbers_of
-from common import machine, markdown, processors, rotated, said, write_json
+from attention_tables import APART, BMM, HERE, PASSES, SDPA, ratios, table, worst
+from common import machine, processors, rotated, said, write_json
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -35,8 +36,6 @@ from fairseq_entmax.mappings.functional import map_scores
 
 SHAPES = ["32x4x32x32", "8x8x64x64", "8x8x128x64", "4x8x512x64", "1x8x1024x64", "1x8x2048x64"]
 SPREADS = [0.5, 1.5, 4.0]
-HERE, SDPA, BMM, APART = NAMES = ("here", "sdpa", "bmm", "apart")
-PASSES = {"forward": "forward", "both": "forward + backward"}
 # Rounds that a case has however long they take
 LEAST_ROUNDS = 3
 # Of dense probabilities: with fewer, what a process grows by is mostly not theirs
@@ -194,56 +193,6 @@ def ratio(ours: list[float], theirs: list[float]) -> float:
     return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
 
 
-def table(rows: list[dict[str, Any]]) -> str:
-    """All rows in Markdown, a line for the forward pass and one for both."""
-    titles = ["shape", "queries", "spread", "alpha", "threads", "density", "pass"]
-    titles += [*NAMES, "kept", "peak"]
-    lines = []
-    for row in rows:
-        for part, name in PASSES.items():
-            cells = [row["shape"], row["queries"], f"{row['spread']:g}", f"{row['alpha']:g}"]
-            cells += [str(row["threads"]), f"{row['density']:.3f}", name]
-            for one in NAMES:
-                cells.append(f"{row[f'{part}_ms'][one]:.2f} ({row[f'{part}_ratio'][one]:.2f})")
-            cells.append(_multiple(row["kept"][HERE]) if part == "both" else "")
-            cells.append(_multiple(row["peak"][HERE]) if part == "both" else "")
-            lines.append(cells)
-    return markdown(titles, lines, left=2)
-
-
-def _multiple(value: float | None) -> str:
-    return "" if value is None else f"{value:.3f}"
-
-
-def worst(rows: list[dict[str, Any]]) -> str:
-    """The largest ratios of what attention here takes, in Markdown, and where they are."""
-    kinds: list[tuple[str, str, Callable[[dict[str, Any]], bool]]] = [
-        ("both_ratio", "512 keys and more, density below 5 %", _is_long_and_sparse),
-        ("both_ratio", "64 to 128 keys", lambda row: 64 <= row["keys"] <= 128),
-        ("forward_ratio", "64 keys and more", lambda row: row["keys"] >= 64),
-        ("forward_to_apart", "64 keys and more", lambda row: row["keys"] >= 64),
-        ("both_to_apart", "64 keys and more", lambda row: row["keys"] >= 64),
-    ]
-    lines = []
-    for field, which, is_one in kinds:
-        found = [
-            (row[field] if field.endswith("apart") else row[field][HERE], row)
-            for row in rows
-            if is_one(row)
-        ]
-        if not found:
-            continue
-        value, row = max(found, key=lambda pair: pair[0])
-        where = f"{row['shape']}, {row['queries']}, spread {row['spread']:g}, density {row['density']:.3f}, {row['threads']} thread(s)"
-        part, peer = PASSES[field.partition("_")[0]], APART if field.endswith("apart") else SDPA
-        lines.append([part, which, where, f"{value:.2f} of {peer}"])
-    return markdown(["pass", "of rows with", "worst at", "time here"], lines, left=3)
-
-
-def _is_long_and_sparse(row: dict[str, Any]) -> bool:
-    return bool(row["keys"] >= 512 and row["density"] < 0.05)
-
-
 def whole_numbers(text: str) -> list[int]:
     """Of such as ``1,4``, each 1 or more."""
     try:
@@ -321,7 +270,7 @@ def main() -> None:
             rows.append(measure(make(), options.rounds, options.seconds))
             if options.json:  # after each, so that a run that is stopped has written what it has
                 write_json(options.json, {"settings": settings, "results": rows})
-    print(f"\n{table(rows)}\n\n{worst(rows)}")
+    print(f"\n{table(rows)}\n\nHere to sdpa:\n\n{ratios(rows)}\n\n{worst(rows)}")
 
 
 if __name__ == "__main__":

@@ -28,8 +28,9 @@ from typing import Any
 
 import torch
 from attention_inputs import INDEPENDENT, SMOOTH, drawn
+from attention_tables import BMM, HERE, PASSES, SDPA
 from common import machine, markdown, processors, said, write_json
-from cpu_attention import BMM, HERE, PASSES, SDPA, measure
+from cpu_attention import measure
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 LABELS = {

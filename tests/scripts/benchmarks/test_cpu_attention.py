@@ -110,7 +110,8 @@ def test_it_prints_and_writes_every_shape(benchmark, monkeypatch, capsys, tmp_pa
     monkeypatch.setattr(sys, "argv", [*words, "--spreads", "1", "2", "--json", str(file)])
     benchmark.main()
     said = capsys.readouterr().out
-    assert said.count("| 1x1x8x8 |") == 8
+    assert said.count("| 1x1x8x8 |") == 4 + 2  # a line for a case, and its threads side by side
+    assert "forward, 1 thread(s) | forward, 2 thread(s)" in said
     report = json.loads(file.read_text())
     assert [(row["threads"], row["spread"]) for row in report["results"]] == [
         (1, 1.0),
