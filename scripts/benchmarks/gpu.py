@@ -59,7 +59,7 @@ def finished(
         log.open("w", encoding="utf-8") as file,
         subprocess.Popen(
             command,
-            env={**os.environ, **environment},
+            env={**os.environ, **surroundings(), **environment},
             stdout=file,
             stderr=subprocess.STDOUT,
             start_new_session=True,
@@ -72,6 +72,15 @@ def finished(
         finally:
             if process.poll() is None:
                 _end(process)
+
+
+def surroundings() -> dict[str, str]:
+    """What every part sees: this clone's package, and one GPU; fairseq would take all."""
+    places = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
+    return {
+        "PYTHONPATH": os.pathsep.join(filter(None, places)),
+        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"),
+    }
 
 
 def _end(process: subprocess.Popen[Any]) -> None:
@@ -223,9 +232,6 @@ def main(argv: list[str] | None = None) -> int:
             file=sys.stderr,
         )
         return NO_GPU
-    # What a part imports is this clone's, whether or not it was installed from here
-    root = str(Path(__file__).parents[2])
-    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH")]))
     facts = {**machine(options.device), "minutes": options.minutes, "quick": options.quick}
     first = f"{said(facts)}; {peers()}"
     options.output.mkdir(parents=True, exist_ok=True)

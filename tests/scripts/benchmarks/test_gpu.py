@@ -107,6 +107,14 @@ def test_a_part_whose_data_was_not_made_is_left_out(gpu, part):
     assert result["status"] == "left out: what it needs was not made"
 
 
+def test_a_part_imports_this_clone_and_sees_one_gpu(gpu, part, monkeypatch):
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    code = "import os, fairseq_entmax; print(fairseq_entmax.__file__, os.environ['CUDA_VISIBLE_DEVICES'])"
+    (result,) = gpu.gather([part("one", code)], 1.0, lambda results: None)
+    package = FOLDER.parents[1] / "fairseq_entmax" / "__init__.py"
+    assert result["said"] == [f"{package} 0"]
+
+
 def test_a_part_that_writes_no_numbers_has_failed(gpu, part):
     (result,) = gpu.gather([part("silent", "")], 1.0, lambda results: None)
     assert result["status"] == "failed: it wrote no numbers"
