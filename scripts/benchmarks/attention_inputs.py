@@ -75,9 +75,11 @@ def drawn(shape: str, spread: float, queries: str, alpha: float) -> Case:
         for place in range(1, length):
             query[:, :, place] = CORRELATION * query[:, :, place - 1] + own * query[:, :, place]
     about = {"shape": shape, "queries": queries, "spread": spread, "alpha": alpha}
-    leaves = (tensor.requires_grad_() for tensor in (spread * query, key, value))
+    query = spread * query
+    for leaf in (query, key, value):
+        leaf.requires_grad_()
     epsilon = torch.full((heads,), alpha - 1.0).requires_grad_()
-    return Case(about, *leaves, grad, epsilon, size**-0.5)
+    return Case(about, query, key, value, grad, epsilon, size**-0.5)
 
 
 def dumped(path: str | Path) -> list[Case]:

@@ -42,10 +42,14 @@ LEAST_ROUNDS = 3
 LEAST_FOR_PEAK = 2**24
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
+# Name to a function, and whether it has a gradient of alpha, too
+Runs = dict[str, tuple[Run, bool]]
+# Name to seconds of each pass
+Round = dict[str, dict[str, float]]
 
 
-def contenders(case: Case) -> dict[str, tuple[Run, bool]]:
-    """Name to a function, and whether it has a gradient of alpha, too."""
+def contenders(case: Case) -> Runs:
+    """What is timed."""
     scale, allowed = case.scale, case.allowed()
     hidden = None if allowed is None else ~allowed
     # What torch has a kernel of its own for
@@ -133,7 +137,7 @@ def _status(field: str) -> int | None:
     return None
 
 
-def facts(case: Case, runs: dict[str, tuple[Run, bool]]) -> dict[str, Any]:
+def facts(case: Case, runs: Runs) -> dict[str, Any]:
     """What does not depend on time: density, the largest error, memory."""
     query, key, value = case.query, case.key, case.value
     allowed = case.allowed()
@@ -160,6 +164,22 @@ def facts(case: Case, runs: dict[str, tuple[Run, bool]]) -> dict[str, Any]:
     }
 
 
+def one_round(runs: Runs, case: Case, turn: int) -> Round:
+    """Seconds of each contender, who take turns."""
+    return {name: timed(runs[name][0], case, runs[name][1]) for name in rotated(list(runs), turn)}
+
+
+def summary(rounds: list[Round]) -> dict[str, Any]:
+    """What a row of the results has of its times: medians, and medians of ratios within a round."""
+    row: dict[str, Any] = {"threads": torch.get_num_threads(), "rounds": len(rounds)}
+    for part in PASSES:
+        own = {name: [one[name][part] for one in rounds] for name in rounds[0]}
+        row[f"{part}_ms"] = {name: statistics.median(one) * 1e3 for name, one in own.items()}
+        row[f"{part}_ratio"] = {name: ratio(one, own[SDPA]) for name, one in own.items()}
+        row[f"{part}_to_apart"] = ratio(own[HERE], own[APART])
+    return row
+
+
 def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
     """A row of the results.
 
@@ -169,23 +189,12 @@ def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
         seconds: after which no further round begins, once there were :data:`LEAST_ROUNDS`.
     """
     runs = contenders(case)
-    times: dict[str, list[dict[str, float]]] = {name: [] for name in runs}
     row, end = facts(case, runs), time.perf_counter() + seconds
-    for turn in range(rounds + 1):
-        if turn > LEAST_ROUNDS and time.perf_counter() > end:
-            break
-        for name in rotated(list(runs), turn):
-            run, has_alpha = runs[name]
-            passed = timed(run, case, has_alpha)
-            if turn:  # the first warms up
-                times[name].append(passed)
-    row |= {"threads": torch.get_num_threads(), "rounds": len(times[HERE])}
-    for part in PASSES:
-        own = {name: [passed[part] for passed in values] for name, values in times.items()}
-        row[f"{part}_ms"] = {name: statistics.median(one) * 1e3 for name, one in own.items()}
-        row[f"{part}_ratio"] = {name: ratio(one, own[SDPA]) for name, one in own.items()}
-        row[f"{part}_to_apart"] = ratio(own[HERE], own[APART])
-    return row
+    one_round(runs, case, 0)  # warms up
+    times: list[Round] = []
+    while len(times) < rounds and (len(times) < LEAST_ROUNDS or time.perf_counter() < end):
+        times.append(one_round(runs, case, len(times)))
+    return {**row, **summary(times)}
 
 
 def ratio(ours: list[float], theirs: list[float]) -> float:

@@ -160,8 +160,11 @@ def errors(
     output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*wide)
     output.backward(grad, retain_graph=True)
     truth.backward(grad[:1].double(), retain_graph=True)
-    pairs = ((output, truth), (narrow[0].grad, wide[0].grad))
-    return tuple((a[:1].double() - b).abs().max().item() for a, b in pairs)
+    of_output = (output[:1].double() - truth).abs().max().item()
+    own, true = narrow[0].grad, wide[0].grad
+    assert own is not None
+    assert true is not None
+    return of_output, (own[:1].double() - true).abs().max().item()
 
 
 def density(query: Tensor, key: Tensor, alpha: float | Tensor, causal: bool) -> float:
@@ -184,7 +187,8 @@ def measure(
     inputs = [tensor.to(dtype) for tensor in (query, key, value)]
     grad = grad.to(dtype)
     runs = contenders(heads, length, batch, options.causal, device)
-    rows, times = {}, {}
+    rows: dict[str, dict[str, Any]] = {}
+    times: dict[str, list[tuple[float, float]]] = {}
     about = {"density": density(query[:1], key[:1], runs[HERE][1], options.causal)}
     for name, (run, alpha) in runs.items():
         try:

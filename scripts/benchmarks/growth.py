@@ -1,10 +1,10 @@
 """How the cost of attention on a CPU grows with length, density and threads, as figures.
 
     python scripts/benchmarks/growth.py             # draws what docs/figures/growth.json holds
-    python scripts/benchmarks/growth.py --run       # measures first: a quarter of an hour
+    python scripts/benchmarks/growth.py --run       # measures first: ten minutes
 
 Measured are what cpu_attention.py measures: alpha-entmax with a learned alpha here, torch's
-scaled_dot_product_attention, and softmax between two products, in turns. Each figure has the forward
+scaled_dot_product_attention, and softmax between two products, all points of a figure in turns. Each figure has the forward
 pass, and forward and backward pass together, on logarithmic axes:
 
     growth_length.png    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
@@ -21,6 +21,7 @@ from __future__ import annotations
 import argparse
 import json
 import struct
+import time
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
@@ -30,7 +31,7 @@ import torch
 from attention_inputs import INDEPENDENT, SMOOTH, drawn
 from attention_tables import BMM, HERE, PASSES, SDPA
 from common import machine, markdown, processors, said, write_json
-from cpu_attention import measure
+from cpu_attention import LEAST_ROUNDS, Round, contenders, facts, one_round, summary
 
 FIGURES = Path(__file__).parents[2] / "docs" / "figures"
 LABELS = {
@@ -85,13 +86,35 @@ def measured(queries: str, quick: bool, rounds: int, seconds: float) -> Iterator
     before = torch.get_num_threads()
     try:
         for figure, settings in planned(quick).items():
-            for one in settings:
-                torch.set_num_threads(one["threads"])
-                case = drawn(one["shape"], one["spread"], queries, one.get("alpha", ALPHA))
-                varied = "alpha" if "alpha" in one else figure
-                yield {"figure": figure, "varied": varied, **measure(case, rounds, seconds)}
+            yield from side_by_side(figure, settings, queries, rounds, seconds)
     finally:
         torch.set_num_threads(before)
+
+
+def side_by_side(
+    figure: str, settings: Settings, queries: str, rounds: int, seconds: float
+) -> Iterator[dict[str, Any]]:
+    """The rows of a figure, a round of each in turn, so that all see the same of a busy machine."""
+    points = []
+    for one in settings:
+        case = drawn(one["shape"], one["spread"], queries, one.get("alpha", ALPHA))
+        runs = contenders(case)
+        varied = "alpha" if "alpha" in one else figure
+        row = {"figure": figure, "varied": varied, **facts(case, runs)}
+        points.append((one["threads"], case, runs, row))
+    times: list[list[Round]] = [[] for _ in points]
+    end = time.perf_counter() + seconds * len(points)
+    for turn in range(rounds + 1):
+        if turn > LEAST_ROUNDS and time.perf_counter() > end:
+            break
+        for (threads, case, runs, _), own in zip(points, times, strict=True):
+            torch.set_num_threads(threads)
+            passed = one_round(runs, case, turn)
+            if turn:  # the first warms up
+                own.append(passed)
+    for (threads, _, _, row), own in zip(points, times, strict=True):
+        torch.set_num_threads(threads)
+        yield {**row, **summary(own)}
 
 
 def points(rows: list[dict[str, Any]], figure: str) -> list[dict[str, Any]]:

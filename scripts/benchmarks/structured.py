@@ -193,8 +193,9 @@ def check_same(runs: dict[str, Contender], scores: Tensor, grad: Tensor) -> None
 
 
 def measure(
-    runs: dict[str, Contender], rows: int, keys: int, options: argparse.Namespace
+    runs: dict[str, Contender], shape: str, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
+    rows, keys = map(int, shape.split("x"))
     torch.manual_seed(0)
     scores, grad = (torch.randn(rows, keys).to(options.device) for _ in range(2))
     scores *= options.spread
@@ -257,7 +258,7 @@ def main() -> None:
     results: list[dict[str, Any]] = []
     for shape in options.shapes:
         print(f"\n{shape:<28}  forward ms  backward ms  ns a key  forward ratio  ratio  fastest")
-        for row in measure(runs, *map(int, shape.split("x")), options):
+        for row in measure(runs, shape, options):
             results.append(row)
             print(
                 f"{row['mapping']:<28}  {row['forward_ms']:>10.3f}  {row['backward_ms']:>11.3f}  "

@@ -128,3 +128,19 @@ def test_all_that_is_planned_is_measured_and_threads_are_put_back(growth):
     assert [one["figure"] for one in rows] == ["length"] * 2 + ["density"] * 3 + ["threads"] * 2
     assert [one["threads"] for one in rows if one["figure"] == "threads"] == [1, 2]
     assert [one["alpha"] for one in rows if one["varied"] == "alpha"] == [2.0]
+
+
+@needs_compiler
+def test_the_points_of_a_figure_take_turns(growth, monkeypatch):
+    seen = []
+
+    def one_round(runs, case, turn):
+        seen.append((turn, case.about["spread"]))
+        return {name: {"forward": 1.0, "both": 2.0} for name in runs}
+
+    monkeypatch.setattr(growth, "one_round", one_round)
+    settings = [{"shape": "1x1x8x8", "spread": spread, "threads": 1} for spread in (1.0, 2.0)]
+    rows = list(growth.side_by_side("density", settings, "independent", 2, 9.0))
+    assert seen == [(turn, spread) for turn in (0, 1, 2) for spread in (1.0, 2.0)]
+    assert [one["rounds"] for one in rows] == [2, 2]
+    assert rows[0]["both_ms"]["here"] == 2000
