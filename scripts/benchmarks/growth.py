@@ -3,9 +3,9 @@
     python scripts/benchmarks/growth.py             # draws what docs/figures/growth.json holds
     python scripts/benchmarks/growth.py --run       # measures first: ten minutes
 
-Measured are what cpu_attention.py measures: alpha-entmax with a learned alpha here, torch's
-scaled_dot_product_attention, and softmax between two products, all points of a figure in turns. Each figure has the forward
-pass, and forward and backward pass together, on logarithmic axes:
+What cpu_attention.py measures: alpha-entmax with a learned alpha here, torch's
+scaled_dot_product_attention, and softmax between two products, all points of a figure in turns. Each
+figure has the forward pass, and forward and backward pass together, on logarithmic axes:
 
     growth_length.png    64 to 4,096 keys, 4,096 tokens in all, scores of standard deviation 1.5
     growth_density.png   1,024 keys: alpha 1.4 and scores of standard deviation 0.25 to 8, and for
