@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import statistics
 import time
 from argparse import Namespace
@@ -27,12 +26,12 @@ from typing import Any
 
 import fairseq
 import torch
+from common import machine, rotated, write_json
 from fairseq import tasks, utils
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.tasks.translation import TranslationConfig
-from mapping import rotated
 from torch.profiler import ProfilerActivity, profile
 
 import fairseq_entmax.models  # noqa: F401
@@ -201,7 +200,7 @@ def main() -> None:
     parser.add_argument("--words", type=int, default=50_000, help="of the vocabulary")
     parser.add_argument("--markers", type=int, default=1_000)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
+    parser.add_argument("--json", metavar="FILE", help="the numbers")
     options = parser.parse_args()
     import_example()
     task, sample = task_of(options.words, options.markers), batch_of(options, options.device)
@@ -242,8 +241,8 @@ def main() -> None:
             row[f"{what}_mib_ratio"] = peaks[name][column] / peaks[FAIRSEQ][column]
         rows.append(row)
     if options.json:
-        print(json.dumps(rows, indent=1))
-        return
+        settings = {**machine(options.device.type), **vars(options)}
+        write_json(options.json, {"settings": settings, "models": rows})
     print(f"{'':24}{'step':>9}{'ratio':>7}{'MiB':>8}{'ratio':>7}  ", end="")
     print(f"{'loss':>9}{'ratio':>7}{'MiB':>8}{'ratio':>7}")
     for row in rows:

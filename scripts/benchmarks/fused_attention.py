@@ -4,37 +4,55 @@
     python scripts/benchmarks/fused_attention.py --lengths 2048 --dtypes bf16 --causal
 
 Heads are those of transformer_iwslt_de_en (4 of 128) and transformer_wmt_en_de (8 of 64). The
-length of a sentence changes, the number of tokens of a batch does not. Peers: torch's
-scaled_dot_product_attention (softmax), and adasplash at alpha = 1.5 where the package is
-installed. All take turns in every repeat; the table has medians in milliseconds, the memory
-that a pass takes on top of its inputs, and the largest error of the output, and of the gradient
-of the queries, in one sentence, against float64.
+length of a sentence changes, the number of tokens of a batch does not; scores have a standard
+deviation of --spread. Peers: torch's scaled_dot_product_attention (softmax) with the kernel that
+torch takes, and with each of flash attention, cuDNN's and the memory-efficient one; entmax_bisect of
+the package entmax between two products, with a gradient for alpha; and adasplash at alpha = 1.5, where
+those packages are installed (pip install entmax adasplash). All take turns in every repeat; the table
+has medians in milliseconds, the memory that a pass takes on top of its inputs, and the largest error
+of the output, and of the gradient of the queries, in one sentence, against float64. --device cpu runs
+Triton's interpreter, to try the script.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import importlib
 import importlib.util
-import json
 import os
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
+from common import machine, now, rotated, said, write_json
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
 
 from fairseq_entmax import kernels
 from fairseq_entmax.mappings.functional import map_scores
 
 HEADS = {"iwslt_de_en": (4, 128), "wmt_en_de": (8, 64)}
+HERE, PEER = "fused, learned alpha", "softmax, torch's choice"
+# By torch's names, of which an old torch lacks some
+SOFTMAX = {
+    "softmax, flash": "FLASH_ATTENTION",
+    "softmax, cudnn": "CUDNN_ATTENTION",
+    "softmax, efficient": "EFFICIENT_ATTENTION",
+}
 LENGTHS = [30, 60, 128, 512, 2048]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+
+def scores_of(query: Tensor, key: Tensor, causal: bool) -> Tensor:
+    scores = query @ key.mT * query.size(-1) ** -0.5
+    if causal:
+        ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
+        scores = scores.masked_fill(ones.triu(1), -torch.inf)
+    return scores
 
 
 def unfused(alpha: float | Tensor, backend: str, causal: bool) -> Attention:
@@ -42,11 +60,30 @@ def unfused(alpha: float | Tensor, backend: str, causal: bool) -> Attention:
 
     def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         os.environ[kernels.VARIABLE] = backend
-        scores = query @ key.mT * query.size(-1) ** -0.5
-        if causal:
-            ones = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device)
-            scores = scores.masked_fill(ones.triu(1), -torch.inf)
-        return map_scores(scores, alpha).to(value.dtype) @ value
+        return map_scores(scores_of(query, key, causal), alpha).to(value.dtype) @ value
+
+    return run
+
+
+def bisected(alpha: Tensor, causal: bool) -> Attention:
+    """What a user of the package entmax writes."""
+    package = importlib.import_module("entmax")
+
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        # Bisection is not made for halves
+        scores = scores_of(query, key, causal).float()
+        return package.entmax_bisect(scores, alpha, dim=-1).to(value.dtype) @ value
+
+    return run
+
+
+def softmax(causal: bool, backend: Any = None) -> Attention:
+    """Torch's, with the kernel that it takes, or with one of them."""
+
+    def run(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        only = contextlib.nullcontext() if backend is None else sdpa_kernel(backend)
+        with only:
+            return scaled_dot_product_attention(query, key, value, is_causal=causal)
 
     return run
 
@@ -82,21 +119,16 @@ def contenders(
         "unfused, learned alpha": (unfused(of_rows, kernels.TRITON, causal), of_rows),
         "unfused, alpha 1.5": (unfused(1.5, kernels.TRITON, causal), 1.5),
         "unfused, learned alpha (torch)": (unfused(of_rows, kernels.TORCH, causal), of_rows),
-        "torch, softmax": (
-            lambda q, k, v: scaled_dot_product_attention(q, k, v, is_causal=causal),
-            1.0,
-        ),
+        PEER: (softmax(causal), 1.0),
     }
-    if importlib.util.find_spec("adasplash"):
+    for name, backend in SOFTMAX.items():
+        if hasattr(SDPBackend, backend):
+            runs[name] = (softmax(causal, getattr(SDPBackend, backend)), 1.0)
+    if importlib.util.find_spec("entmax"):
+        runs["unfused, entmax_bisect"] = (bisected(of_rows, causal), of_rows)
+    if device == "cuda" and importlib.util.find_spec("adasplash"):
         runs["adasplash, alpha 1.5"] = (adasplash(length, batch, causal, device), 1.5)
     return runs
-
-
-def now(tensor: Tensor) -> float:
-    """The time at which all that was asked of the tensor's device is done."""
-    if tensor.is_cuda:
-        torch.cuda.synchronize(tensor.device)
-    return time.perf_counter()
 
 
 def timed(run: Attention, inputs: list[Tensor], grad: Tensor) -> tuple[float, float]:
@@ -109,9 +141,10 @@ def timed(run: Attention, inputs: list[Tensor], grad: Tensor) -> tuple[float, fl
     return middle - begin, now(grad) - middle
 
 
-def peak_mib(run: Attention, inputs: list[Tensor], grad: Tensor) -> float:
+def peak_mib(run: Attention, inputs: list[Tensor], grad: Tensor) -> float | None:
+    """What a pass takes on top of its inputs; None on a CPU."""
     if not grad.is_cuda:
-        return float("nan")
+        return None
     torch.cuda.reset_peak_memory_stats()
     before = torch.cuda.memory_allocated()
     timed(run, inputs, grad)
@@ -127,8 +160,20 @@ def errors(
     output, truth = run(*narrow), unfused(alpha, kernels.TORCH, causal)(*wide)
     output.backward(grad, retain_graph=True)
     truth.backward(grad[:1].double(), retain_graph=True)
-    pairs = ((output, truth), (narrow[0].grad, wide[0].grad))
-    return tuple((a[:1].double() - b).abs().max().item() for a, b in pairs)
+    of_output = (output[:1].double() - truth).abs().max().item()
+    own, true = narrow[0].grad, wide[0].grad
+    assert own is not None
+    assert true is not None
+    return of_output, (own[:1].double() - true).abs().max().item()
+
+
+def density(query: Tensor, key: Tensor, alpha: float | Tensor, causal: bool) -> float:
+    """The part of the keys that get a weight, of those that a query may see."""
+    os.environ[kernels.VARIABLE] = kernels.TORCH
+    with torch.no_grad():
+        scores = scores_of(query, key, causal)
+        weights = map_scores(scores, alpha)
+    return (weights > 0).sum().item() / scores.isfinite().sum().item()
 
 
 def measure(
@@ -138,16 +183,19 @@ def measure(
     batch = max(1, options.tokens // length)
     shape = (batch, heads, length, head_dim)
     query, key, value, grad = (torch.randn(shape, device=device) for _ in range(4))
-    query *= 2.0  # scores with a deviation of 2
+    query *= options.spread
     inputs = [tensor.to(dtype) for tensor in (query, key, value)]
     grad = grad.to(dtype)
     runs = contenders(heads, length, batch, options.causal, device)
-    rows, times = {}, {}
+    rows: dict[str, dict[str, Any]] = {}
+    times: dict[str, list[tuple[float, float]]] = {}
+    about = {"density": density(query[:1], key[:1], runs[HERE][1], options.causal)}
     for name, (run, alpha) in runs.items():
         try:
             of_output, of_grad = errors(run, alpha, inputs, grad, options.causal)
             rows[name] = {
                 "attention": name,
+                **about,
                 "peak_mib": peak_mib(run, inputs, grad),
                 "output_error": of_output,
                 "query_grad_error": of_grad,
@@ -155,9 +203,9 @@ def measure(
             times[name] = []
         except Exception as error:  # a peer that does not take a shape, or has no memory for it
             print(f"{name:<32}  does not run: {str(error).splitlines()[:1]}")
-    for _ in range(options.repeats):
-        for name, values in times.items():
-            values.append(timed(runs[name][0], inputs, grad))
+    for repeat in range(options.repeats):
+        for name in rotated(list(times), repeat):
+            times[name].append(timed(runs[name][0], inputs, grad))
     for name, values in times.items():
         forward, backward = (statistics.median(part) for part in zip(*values, strict=True))
         rows[name] |= {"forward_ms": forward * 1e3, "backward_ms": backward * 1e3}
@@ -172,35 +220,33 @@ def main() -> None:
     parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
     parser.add_argument("--tokens", type=int, default=16384, help="of a batch")
+    parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
+    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
     parser.add_argument("--causal", action="store_true", help="decoder self-attention")
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", metavar="FILE", default="fused_attention.json")
     options = parser.parse_args()
-    if not torch.cuda.is_available():
+    if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("this needs a GPU that torch can use, and there is none here")
-    settings = {
-        "device": torch.cuda.get_device_name(),
-        "torch": torch.__version__,
-        "tokens": options.tokens,
-        "causal": options.causal,
-    }
-    print(settings)
+    if options.device == "cpu":  # read when Triton is first imported
+        os.environ.setdefault("TRITON_INTERPRET", "1")
+    settings = {**machine(options.device), **vars(options)}
+    print(said(settings))
     results: list[dict[str, Any]] = []
     for model in options.models:
         for name in options.dtypes:
             for length in options.lengths:
                 print(f"\n{model}, {name}, length {length}")
                 print(f"{'':<32}  forward ms  backward ms  peak MiB  output error  gradient error")
-                for row in measure(*HEADS[model], length, DTYPES[name], options, "cuda"):
+                for row in measure(*HEADS[model], length, DTYPES[name], options, options.device):
                     results.append({"model": model, "dtype": name, "length": length, **row})
                     print(
                         f"{row['attention']:<32}  {row['forward_ms']:>10.3f}  "
-                        f"{row['backward_ms']:>11.3f}  {row['peak_mib']:>8.1f}  "
+                        f"{row['backward_ms']:>11.3f}  {row['peak_mib'] or 0.0:>8.1f}  "
                         f"{row['output_error']:>12.1e}  {row['query_grad_error']:>14.1e}"
                     )
                 # After each, so that a run that is stopped has written what it has
-                text = json.dumps({"settings": settings, "results": results}, indent=2)
-                Path(options.json).write_text(text + "\n", encoding="utf-8")
+                write_json(options.json, {"settings": settings, "results": results})
 
 
 if __name__ == "__main__":

@@ -31,7 +31,8 @@ from typing import Any
 
 import entmax as reference
 import torch
-from mapping import OURS, now, rotated
+from common import now, rotated
+from mapping import OURS
 from torch import Tensor
 from torch.nn import functional
 from torch.profiler import ProfilerActivity, profile

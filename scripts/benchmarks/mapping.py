@@ -4,7 +4,8 @@
     python scripts/benchmarks/mapping.py --shapes 4096x8 256x1024   # rows x keys
     python scripts/benchmarks/mapping.py --growth                   # with the length of rows, and with rows
     python scripts/benchmarks/mapping.py --spread 0.5 --alpha 1.1   # denser rows
-    OMP_NUM_THREADS=1 python scripts/benchmarks/mapping.py          # one thread
+    python scripts/benchmarks/mapping.py --threads 1                # one thread
+    python scripts/benchmarks/mapping.py --threads 2 --drawn        # how many times as fast as entmax's
     python scripts/benchmarks/mapping.py --device cuda              # on a GPU
 
 Peers: torch.softmax, and of the package entmax: sparsemax, entmax15 (exact, one fixed alpha), and
@@ -19,6 +20,10 @@ a standard deviation of --spread, of 8 heads with an alpha each.
 and fits time ~ size^exponent to each by least squares of the logarithms: an exponent of 0 for the
 length of rows means that a score costs the same in rows of any length, one of 1 for their number
 that a row does, however many there are.
+
+--drawn draws the alpha of each head at random from [1, 2], times ``(f(z) * g).sum().backward()`` as
+one, with the gradient of alpha, and prints how many times as long entmax_bisect with the same alpha
+and entmax15 take: the median of the ratios within a round for each shape, and the least of all shapes.
 """
 
 from __future__ import annotations
@@ -27,18 +32,16 @@ import argparse
 import importlib
 import importlib.util
 import itertools
-import json
 import math
 import os
 import re
 import statistics
-import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import entmax as reference
 import torch
+from common import machine, now, rotated, write_json
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -49,6 +52,7 @@ from fairseq_entmax.mappings.functional import map_scores
 SHAPES = ["30720x30", "15360x60", "8192x128", "8192x512"]
 BY_LENGTH = [f"{2**20 // keys}x{keys}" for keys in (8, 32, 128, 512, 2048, 8192)]
 BY_ROWS = [f"{2**power}x32" for power in (8, 10, 12, 14, 16)]
+DRAWN_PEERS = ("entmax.entmax_bisect", "entmax.entmax15")
 OURS = {"cpu": "native", "cuda": "triton"}
 
 
@@ -62,9 +66,13 @@ def heads_of(rows: int) -> int:
     return math.gcd(rows, 8)
 
 
-def contenders(rows: int, device: str, value: float) -> dict[str, Callable[[Tensor], Tensor]]:
-    """Name to a function from scores ``(heads, rows / heads, keys)`` to probabilities."""
-    alpha = torch.full((heads_of(rows), 1, 1), value, device=device, requires_grad=True)
+def contenders(alpha: Tensor) -> dict[str, Callable[[Tensor], Tensor]]:
+    """Name to a function from scores ``(heads, rows / heads, keys)`` to probabilities.
+
+    Args:
+        alpha: of each head, ``(heads, 1, 1)``, with a gradient.
+    """
+    device = alpha.device.type
     ours = OURS[device]
 
     def here(backend: str, value: float | Tensor) -> Callable[[Tensor], Tensor]:
@@ -89,12 +97,6 @@ def contenders(rows: int, device: str, value: float) -> dict[str, Callable[[Tens
     return runs
 
 
-def rotated(names: list[Any], turn: int) -> list[Any]:
-    """The names in an order in which each is first as often as the others."""
-    first = turn % len(names)
-    return names[first:] + names[:first]
-
-
 def timed(run: Callable[[Tensor], Tensor], scores: Tensor, grad: Tensor) -> tuple[float, float]:
     """Seconds of a forward and of its backward pass."""
     scores = scores.detach().requires_grad_()
@@ -103,13 +105,6 @@ def timed(run: Callable[[Tensor], Tensor], scores: Tensor, grad: Tensor) -> tupl
     middle = now(scores)
     probs.backward(grad)
     return middle - begin, now(scores) - middle
-
-
-def now(tensor: Tensor) -> float:
-    """The time at which all that was asked of the tensor's device is done."""
-    if tensor.is_cuda:
-        torch.cuda.synchronize(tensor.device)
-    return time.perf_counter()
 
 
 def peak_memory(
@@ -138,7 +133,9 @@ def measure(rows: int, keys: int, options: argparse.Namespace) -> list[dict[str,
     shape = (heads_of(rows), rows // heads_of(rows), keys)
     scores = torch.randn(shape, device=options.device) * options.spread
     grad = torch.randn(shape, device=options.device)
-    runs = contenders(rows, options.device, options.alpha)
+    runs = contenders(
+        torch.full((shape[0], 1, 1), options.alpha, device=options.device).requires_grad_()
+    )
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in runs}
     for repeat in range(options.repeats + 1):
         for name in rotated(list(runs), repeat):
@@ -162,6 +159,42 @@ def measure(rows: int, keys: int, options: argparse.Namespace) -> list[dict[str,
         }
         for name, (forward, backward) in medians.items()
     ]
+
+
+def measure_drawn(rows_and_keys: str, options: argparse.Namespace) -> dict[str, Any]:
+    """Milliseconds of each with drawn alphas, and how many times as long the peers take."""
+    torch.manual_seed(0)
+    rows, keys = map(int, rows_and_keys.split("x"))
+    shape = (heads_of(rows), rows // heads_of(rows), keys)
+    scores = torch.randn(shape, device=options.device) * options.spread
+    grad = torch.randn(shape, device=options.device)
+    alpha = (1.0 + torch.rand(shape[0], 1, 1, device=options.device)).requires_grad_()
+    own, runs = learned(options.device), contenders(alpha)
+    times: dict[str, list[float]] = {name: [] for name in (own, *DRAWN_PEERS)}
+    for repeat in range(options.repeats + 1):
+        for name in rotated(list(times), repeat):
+            given = scores.detach().requires_grad_()
+            begin = now(scores)
+            (runs[name](given) * grad).sum().backward()
+            spent = now(scores) - begin
+            if repeat:  # the first round warms up
+                times[name].append(spent)
+    row: dict[str, Any] = {"rows": rows, "keys": keys}
+    row["ms"] = {name: statistics.median(values) * 1e3 for name, values in times.items()}
+    row["ratio"] = {
+        name: statistics.median(a / b for a, b in zip(times[name], times[own], strict=True))
+        for name in DRAWN_PEERS
+    }
+    return row
+
+
+def print_drawn(results: list[dict[str, Any]]) -> None:
+    """For each shape, and the least of all: what a goal for the mapping alone is about."""
+    print(f"{'times as fast as':<16}" + "".join(f"  {name:>20}" for name in DRAWN_PEERS))
+    lines = [(f"{row['rows']}x{row['keys']}", row["ratio"]) for row in results]
+    least = {name: min(row["ratio"][name] for row in results) for name in DRAWN_PEERS}
+    for title, ratios in [*lines, ("least of all", least)]:
+        print(f"{title:<16}" + "".join(f"  {ratios[name]:>20.2f}" for name in DRAWN_PEERS))
 
 
 def exponent(sizes: list[int], costs: list[float]) -> float:
@@ -190,9 +223,11 @@ def main() -> None:
     )
     parser.add_argument("--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS")
     parser.add_argument("--growth", action="store_true", help="shapes of its own, and the growth")
+    parser.add_argument("--drawn", action="store_true", help="alphas drawn from [1, 2], and ratios")
     parser.add_argument("--alpha", type=float, default=1.33, help="of the learned ones")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
     parser.add_argument("--repeats", type=int, default=9)
+    parser.add_argument("--threads", type=int, help="of torch and the kernel; those of torch")
     parser.add_argument("--device", choices=list(OURS), default="cpu")
     parser.add_argument("--json", metavar="FILE", default="mapping.json", help="the numbers")
     options = parser.parse_args()
@@ -200,6 +235,12 @@ def main() -> None:
         parser.error("--device cuda needs a GPU that torch can use, and there is none here")
     if options.repeats < 1:
         parser.error("--repeats must be 1 or more")
+    if options.threads is not None:
+        if options.threads < 1:
+            parser.error("--threads must be 1 or more")
+        torch.set_num_threads(options.threads)
+    if options.drawn and options.growth:
+        parser.error("--drawn and --growth are two measurements: give one of them")
     shapes = [*BY_LENGTH, *BY_ROWS] if options.growth else options.shapes
     for shape in shapes:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
@@ -209,6 +250,12 @@ def main() -> None:
         on = torch.cuda.get_device_name()
     print(on)
     results: list[dict[str, Any]] = []
+    settings = {**machine(options.device), **vars(options), "on": on}
+    if options.drawn:
+        results = [measure_drawn(shape, options) for shape in shapes]
+        print_drawn(results)
+        write_json(options.json, {"settings": settings, "results": results})
+        return
     for shape in shapes:
         rows, keys = map(int, shape.split("x"))
         print(f"\n{shape:<28}  forward ms  backward ms  ratio  memory")
@@ -226,9 +273,7 @@ def main() -> None:
             f"{row['mapping']:<28}  {row['exponent_of_length']:>14.2f}  "
             f"{row['exponent_of_rows']:>14.2f}"
         )
-    settings = {**vars(options), "on": on, "torch": torch.__version__}
-    text = json.dumps({"settings": settings, "results": results, "growth": grown}, indent=2)
-    Path(options.json).write_text(text + "\n", encoding="utf-8")
+    write_json(options.json, {"settings": settings, "results": results, "growth": grown})
 
 
 if __name__ == "__main__":

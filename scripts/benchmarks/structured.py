@@ -3,6 +3,7 @@
     OMP_NUM_THREADS=1 python scripts/benchmarks/structured.py       # one thread
     python scripts/benchmarks/structured.py --shapes 4096x8 256x1024   # rows x keys
     python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
+    python scripts/benchmarks/structured.py --device cuda           # the kernels in Triton, on a GPU
 
 Peers of fusedmax: Condat's algorithm and sparsemax in scalar C (condat.c, compiled on the fly by the
 C compiler that makes the native kernel), torch's own operations, and the loops of the paper's
@@ -13,7 +14,7 @@ package, torchsparseattn, where it is installed:
 
 Its functions are those of old torch: what is timed is what they do in a row, without autograd; its
 mappings have one alpha, 2, and no sq-pnorm-max. All take turns in every repeat; the table has
-medians in milliseconds, nanoseconds a key for both, and times as multiples of native fusedmax: of
+medians in milliseconds, nanoseconds a key for both, and times as multiples of this package's fusedmax: of
 medians, and last of the fastest of each, which others on the machine disturb less.
 Scores are normal with a standard deviation of --spread.
 """
@@ -24,30 +25,27 @@ import argparse
 import ctypes
 import importlib
 import importlib.util
-import json
 import re
 import shlex
 import statistics
 import subprocess
 import tempfile
-import time
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
+from common import machine, now, rotated, write_json
 from torch import Tensor
 
 from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.backends import StructuredRows
 from fairseq_entmax.kernels.native import compiler
-from fairseq_entmax.kernels.native import rows as native_rows
-from fairseq_entmax.kernels.native import structured as native
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 
 SHAPES = ["30720x30", "8192x128"]  # 1024 x 30 x 30 and 64 x 128 x 128
-OURS = "fusedmax (native)"
+KERNEL = {"cpu": "native", "cuda": "triton"}
 CONDAT = Path(__file__).with_name("condat.c")
 # What takes seconds is timed no more often
 SLOW_SECONDS, SLOW_REPEATS = 0.5, 2
@@ -133,25 +131,35 @@ def torchsparseattn(name: str, options: argparse.Namespace) -> Contender:
     return Contender(forward, backward)
 
 
+def ours(device: str) -> str:
+    """The name of what all are compared with."""
+    return f"fusedmax ({KERNEL[device]})"
+
+
 def contenders(options: argparse.Namespace) -> dict[str, Contender]:
     """Name to what is timed."""
+    kernel = KERNEL[options.device]
+    rows = importlib.import_module(f"fairseq_entmax.kernels.{kernel}.rows")
+    structured = importlib.import_module(f"fairseq_entmax.kernels.{kernel}.structured")
     runs = {
-        OURS: of(native, TV, 1.0, options.tv),
-        "oscarmax (native)": of(native, OSCAR, 1.0, options.oscar),
-        "sq-pnorm-max (native)": of(native, PNORM, options.p - 1.0, 1.0),
-        "sparsemax (native)": Contender(
-            lambda scores: native_rows.probabilities(scores, 1.0),
-            lambda probs, grad: native_rows.gradients(probs, 1.0, grad, True, False)[0],
+        ours(options.device): of(structured, TV, 1.0, options.tv),
+        f"sq-pnorm-max ({kernel})": of(structured, PNORM, options.p - 1.0, 1.0),
+        f"sparsemax ({kernel})": Contender(
+            lambda scores: rows.probabilities(scores, 1.0),
+            lambda probs, grad: rows.gradients(probs, 1.0, grad, True, False)[0],
         ),
         "torch.softmax": Contender(
             lambda scores: torch.softmax(scores, -1),
             lambda probs, grad: torch._softmax_backward_data(grad, probs, -1, probs.dtype),
         ),
-        "fusedmax (Condat, scalar C)": scalar(options.tv),
+        "fusedmax (torch)": of(torch_structured, TV, 1.0, options.tv),
+        "oscarmax (torch)": of(torch_structured, OSCAR, 1.0, options.oscar),
+        "sq-pnorm-max (torch)": of(torch_structured, PNORM, options.p - 1.0, 1.0),
     }
-    runs["fusedmax (torch)"] = of(torch_structured, TV, 1.0, options.tv)
-    runs["oscarmax (torch)"] = of(torch_structured, OSCAR, 1.0, options.oscar)
-    runs["sq-pnorm-max (torch)"] = of(torch_structured, PNORM, options.p - 1.0, 1.0)
+    if options.device != "cpu":  # oscarmax sorts by torch's operations there, and C has no place
+        return runs
+    runs["oscarmax (native)"] = of(structured, OSCAR, 1.0, options.oscar)
+    runs["fusedmax (Condat, scalar C)"] = scalar(options.tv)
     if importlib.util.find_spec("torchsparseattn"):
         runs["fusedmax (torchsparseattn)"] = torchsparseattn("fused", options)
         runs["oscarmax (torchsparseattn)"] = torchsparseattn("oscar", options)
@@ -162,17 +170,18 @@ def contenders(options: argparse.Namespace) -> dict[str, Contender]:
 
 def timed(run: Contender, scores: Tensor, grad: Tensor) -> tuple[float, float]:
     """Seconds of a forward and of its backward pass."""
-    begin = time.perf_counter()
+    begin = now(scores)
     probs = run.forward(scores)
-    middle = time.perf_counter()
+    middle = now(scores)
     run.backward(probs, grad)
-    return middle - begin, time.perf_counter() - middle
+    return middle - begin, now(scores) - middle
 
 
 def check_same(runs: dict[str, Contender], scores: Tensor, grad: Tensor) -> None:
     """Raise AssertionError unless all fusedmax give the same."""
-    expected = runs[OURS].forward(scores)
-    gradient = runs[OURS].backward(expected, grad)
+    one = runs[ours(scores.device.type)]
+    expected = one.forward(scores)
+    gradient = one.backward(expected, grad)
     for name, run in runs.items():
         if not name.startswith("fusedmax"):
             continue
@@ -184,16 +193,17 @@ def check_same(runs: dict[str, Contender], scores: Tensor, grad: Tensor) -> None
 
 
 def measure(
-    runs: dict[str, Contender], rows: int, keys: int, options: argparse.Namespace
+    runs: dict[str, Contender], shape: str, options: argparse.Namespace
 ) -> list[dict[str, Any]]:
+    rows, keys = map(int, shape.split("x"))
     torch.manual_seed(0)
-    scores, grad = torch.randn(rows, keys) * options.spread, torch.randn(rows, keys)
+    scores, grad = (torch.randn(rows, keys).to(options.device) for _ in range(2))
+    scores *= options.spread
     check_same(runs, scores[:200], grad[:200])
     names = list(runs)
     times: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for repeat in range(options.repeats + 1):
-        first = repeat % len(names)
-        for name in names[first:] + names[:first]:
+        for name in rotated(names, repeat):
             is_slow = sum(map(sum, times[name])) > SLOW_SECONDS
             if is_slow and len(times[name]) >= SLOW_REPEATS:
                 continue
@@ -205,7 +215,7 @@ def measure(
         for name, values in times.items()
     }
     fastest = {name: min(map(sum, values)) for name, values in times.items()}
-    ours = medians[OURS]
+    own = ours(options.device)
     return [
         {
             "rows": rows,
@@ -214,9 +224,9 @@ def measure(
             "forward_ms": forward * 1e3,
             "backward_ms": backward * 1e3,
             "ns_a_key": (forward + backward) * 1e9 / (rows * keys),
-            "forward_ratio": forward / ours[0],
-            "ratio": (forward + backward) / sum(ours),
-            "fastest_ratio": fastest[name] / fastest[OURS],
+            "forward_ratio": forward / medians[own][0],
+            "ratio": (forward + backward) / sum(medians[own]),
+            "fastest_ratio": fastest[name] / fastest[own],
         }
         for name, (forward, backward) in medians.items()
     ]
@@ -232,28 +242,31 @@ def main() -> None:
     parser.add_argument("--p", type=float, default=1.5, help="of sq-pnorm-max, in (1, 2]")
     parser.add_argument("--spread", type=float, default=1.0, help="standard deviation of scores")
     parser.add_argument("--repeats", type=int, default=15)
+    parser.add_argument("--device", choices=list(KERNEL), default="cpu")
     parser.add_argument("--json", metavar="FILE", default="structured.json", help="the numbers")
     options = parser.parse_args()
+    if options.device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
     if options.repeats < 1:
         parser.error("--repeats must be 1 or more")
     for shape in options.shapes:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
             parser.error(f"--shapes got {shape!r}: give ROWSxKEYS, such as 8192x128")
-    print(f"{torch.get_num_threads()} thread(s)")
+    on = f"{torch.get_num_threads()} thread(s)"
+    print(torch.cuda.get_device_name() if options.device == "cuda" else on)
     runs = contenders(options)
     results: list[dict[str, Any]] = []
     for shape in options.shapes:
         print(f"\n{shape:<28}  forward ms  backward ms  ns a key  forward ratio  ratio  fastest")
-        for row in measure(runs, *map(int, shape.split("x")), options):
+        for row in measure(runs, shape, options):
             results.append(row)
             print(
                 f"{row['mapping']:<28}  {row['forward_ms']:>10.3f}  {row['backward_ms']:>11.3f}  "
                 f"{row['ns_a_key']:>8.1f}  {row['forward_ratio']:>13.2f}  {row['ratio']:>5.2f}  "
                 f"{row['fastest_ratio']:>7.2f}"
             )
-    settings = {**vars(options), "threads": torch.get_num_threads(), "torch": torch.__version__}
-    text = json.dumps({"settings": settings, "results": results}, indent=2)
-    Path(options.json).write_text(text + "\n", encoding="utf-8")
+    settings = {**machine(options.device), **vars(options), "threads": torch.get_num_threads()}
+    write_json(options.json, {"settings": settings, "results": results})
 
 
 if __name__ == "__main__":

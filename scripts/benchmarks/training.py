@@ -2,38 +2,44 @@
 
     python scripts/benchmarks/training.py quickstart/data-bin              # the quickstart's model
     python scripts/benchmarks/training.py DATA --model iwslt_de_en --cuda --fp16 --max-tokens 4096
+    python scripts/benchmarks/training.py random:400x100 --model iwslt_de_en --max-tokens 4000
 
-DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. The contenders are
+DATA is binarised data; scripts/quickstart.sh makes quickstart/data-bin. random:400x100 makes some of
+random words, with 400 in each source and 100 in each target. The contenders are
 fairseq's own ``transformer``; softmax, 1.5-entmax and alpha-entmax here, or what ``--mapping`` names,
 such as ``--mapping fusedmax --mapping "softmax --cross-attn-mapping fusedmax"``; and what a user
 would write with the package entmax: the same attention with ``entmax_bisect`` and an alpha per head.
 Each is a fairseq Trainer of its own; they take turns, each on the same batches, several rounds.
 The table has medians over the rounds of target tokens per second, ratios to stock fairseq in the
-same round, and on a GPU the peak of memory on top of weights and optimizer state. Options that it
-does not know go to fairseq-train.
+same round, on a GPU the peak of memory on top of weights and optimizer state, and of a model whose
+mapping is sparse how many keys a query of the last batch gives a weight, on average, in the encoder,
+in the decoder and from the decoder to the encoder. The scores of a model that is not trained hardly
+differ, and its weights are then hardly sparse; --query-scale multiplies the queries of all contenders,
+so that scores spread as in a trained one. Options that it does not know go to fairseq-train.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import entmax as reference
+import synthetic
 import torch
+from common import machine, rotated, write_json
 from fairseq import options as fairseq_options
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.logging import metrics
+from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.trainer import Trainer
-from mapping import rotated
 from torch import Tensor, nn
 
 import fairseq_entmax
@@ -62,6 +68,8 @@ MODELS = {
     ),
 }
 STOCK, BISECT = "stock fairseq", "entmax_bisect"
+HALVES = ("fp16", "bf16")
+RANDOM = "random:"
 MAPPINGS = ("softmax", "entmax15", "entmax")
 SETTINGS = (
     "--criterion label_smoothed_cross_entropy --label-smoothing 0.1 --optimizer adam "
@@ -91,6 +99,36 @@ def use_bisection(model: nn.Module) -> None:
             module.mapping = Bisection(module.num_heads)
 
 
+def spread(model: nn.Module, factor: float) -> None:
+    """Multiply the scores of every attention, of fairseq's or ours."""
+    for module in model.modules():
+        if isinstance(module, FairseqMultiheadAttention):
+            for parameter in module.q_proj.parameters():
+                parameter.data *= factor
+
+
+def keys_with_weight(trainer: Trainer, sample: Any) -> dict[str, float]:
+    """Keys that a query gives a weight in a batch, on average, for each kind of attention."""
+    numbers: dict[str, list[Tensor]] = {}
+    prepared, _ = trainer._prepare_sample(sample)
+
+    def noting(found: list[Tensor]) -> Callable[[Tensor], None]:
+        return lambda probs: found.append((probs > 0).sum(-1).double().mean())
+
+    with contextlib.ExitStack() as stack, torch.no_grad():
+        for name, module in trainer.model.named_modules():
+            if not isinstance(module, MultiheadAttention):
+                continue
+            if module.mapping is None or module.mapping.is_softmax:
+                continue
+            kind = "cross" if "encoder_attn" in name else name.partition(".")[0]
+            stack.enter_context(module.observed(noting(numbers.setdefault(kind, []))))
+        trainer.model.eval()
+        trainer.model(**prepared["net_input"])
+    trainer.model.train()
+    return {kind: torch.stack(found).mean().item() for kind, found in numbers.items()}
+
+
 def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str) -> Trainer:
     """A Trainer for one contender, as ``fairseq-train`` makes it."""
     arch, model_options = MODELS[options.model]
@@ -102,6 +140,7 @@ def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str
         words += ["--arch", f"entmax_{arch}", "--attn-mapping", *mapping]
     words += [*model_options.split(), *SETTINGS.split(), "--max-tokens", str(options.max_tokens)]
     words += ["--save-dir", folder, *([] if options.cuda else ["--cpu"]), *rest]
+    words += [f"--{dtype}" for dtype in HALVES if getattr(options, dtype)]
     parser = fairseq_options.get_training_parser()
     config = convert_namespace_to_omegaconf(fairseq_options.parse_args_and_arch(parser, words))
     torch.manual_seed(1)
@@ -109,6 +148,7 @@ def trainer(name: str, options: argparse.Namespace, rest: list[str], folder: str
     model = task.build_model(config.model)
     if name == BISECT:
         use_bisection(model)
+    spread(model, options.query_scale)
     return Trainer(config, task, model, task.build_criterion(config.criterion))
 
 
@@ -176,20 +216,28 @@ def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[d
                 one / stock for one, stock in zip(speeds[name], speeds[STOCK], strict=True)
             ),
             "peak_memory_bytes": memory[name] or None,
+            "keys_with_weight": keys_with_weight(trainers[name], samples[-1]),
             "speeds": speeds[name],
         }
         for name in names
     ]
 
 
-def main() -> None:
+def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
+    """The options, those for fairseq-train, and the lengths of random words."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("data", metavar="DATA", help="folder of binarised data")
+    parser.add_argument(
+        "data", metavar="DATA", help="folder of binarised data, or random:SOURCExTARGET"
+    )
     parser.add_argument("--model", choices=MODELS, default="quickstart")
     parser.add_argument("--max-tokens", type=int, default=1250, help="tokens in a batch")
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
+    parser.add_argument("--fp16", action="store_true", help="in half precision, on a GPU")
+    parser.add_argument("--bf16", action="store_true", help="in bfloat16, on a GPU")
+    parser.add_argument("--threads", type=int, help="on a CPU; those of torch")
+    parser.add_argument("--query-scale", type=float, default=1.0, metavar="FACTOR")
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--updates", type=int, default=8, help="updates of each in a round")
     parser.add_argument(
@@ -203,31 +251,53 @@ def main() -> None:
     options, rest = parser.parse_known_args()
     if min(options.rounds, options.updates) < 1:
         parser.error("--rounds and --updates must be 1 or more")
-    if not Path(options.data).is_dir():
+    lengths = None
+    if options.data.startswith(RANDOM):
+        try:
+            lengths = synthetic.lengths_of(options.data.removeprefix(RANDOM))
+        except ValueError as error:
+            parser.error(f"DATA {error}")
+    elif not Path(options.data).is_dir():
         parser.error(f"DATA got {options.data!r}: there is no such folder")
     if options.cuda and not torch.cuda.is_available():
         parser.error("--cuda: torch sees no GPU here")
+    for dtype in HALVES:
+        # On a CPU fairseq has no optimizer for the one, and takes the other for a TPU's
+        if getattr(options, dtype) and not options.cuda:
+            parser.error(f"--{dtype} needs --cuda")
+    if options.fp16 and options.bf16:
+        parser.error("--fp16 and --bf16 are two precisions: give one of them")
+    if options.threads is not None:
+        if options.threads < 1:
+            parser.error("--threads must be 1 or more")
+        torch.set_num_threads(options.threads)
+    return options, rest, lengths
+
+
+def main() -> None:
+    options, rest, lengths = parsed()
+    settings = {**machine("cuda" if options.cuda else "cpu"), **vars(options)}
     with tempfile.TemporaryDirectory() as folder, quiet():
+        if lengths:
+            in_batch = max(1, options.max_tokens // max(lengths))
+            synthetic.write(folder, options.rounds * options.updates * in_batch, lengths)
+            options.data = folder
         rows = measure(options, rest, folder)
     device = "cuda" if options.cuda else "cpu"
     print(f"alpha-entmax runs on {kernel(device)}")
     width = max(len(row["model"]) for row in rows)
-    print(f"{'model':<{width}}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda)
+    titles = f"{'model':<{width}}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda
+    print(f"{titles}  keys with a weight")
     for row in rows:
         peak = f"  {row['peak_memory_bytes'] / 2**20:>8.0f}" if options.cuda else ""
-        print(
+        keys = "  ".join(f"{kind} {n:.0f}" for kind, n in row["keys_with_weight"].items())
+        line = (
             f"{row['model']:<{width}}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}"
         )
-    settings = {
-        **vars(options),
-        "fairseq_options": rest,
-        "kernel": kernel(device),
-        "threads": torch.get_num_threads(),
-        "torch": torch.__version__,
-        "version": fairseq_entmax.__version__,
-    }
-    text = json.dumps({"settings": settings, "models": rows}, indent=2)
-    Path(options.json).write_text(text + "\n", encoding="utf-8")
+        print(f"{line}  {keys}".rstrip())
+    settings |= {"fairseq_options": rest, "kernel": kernel(device)}
+    settings |= {"threads": torch.get_num_threads(), "version": fairseq_entmax.__version__}
+    write_json(options.json, {"settings": settings, "models": rows})
 
 
 if __name__ == "__main__":

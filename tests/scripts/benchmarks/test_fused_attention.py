@@ -1,17 +1,15 @@
 """The benchmark of fused attention: what it compares agrees, and it asks for a GPU."""
 
 import argparse
-import importlib.util
 import sys
-from pathlib import Path
 
 import pytest
 import torch
 
 from tests.kernels.triton.support import DEVICE
+from tests.scripts.benchmarks.support import load
 
 pytest.importorskip("triton")
-FILE = Path(__file__).parents[3] / "scripts" / "benchmarks" / "fused_attention.py"
 
 
 @pytest.fixture
@@ -19,17 +17,20 @@ def benchmark(monkeypatch):
     from fairseq_entmax import kernels
 
     monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # put back after the benchmark changed it
-    spec = importlib.util.spec_from_file_location("fused_attention", FILE)
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return load("fused_attention", monkeypatch)
 
 
 @pytest.mark.parametrize("causal", [False, True])
 def test_all_contenders_give_the_output_of_float64(benchmark, causal):
-    options = argparse.Namespace(tokens=40, causal=causal, repeats=1)
+    options = argparse.Namespace(tokens=40, causal=causal, repeats=1, spread=2.0)
     rows = benchmark.measure(2, 16, 20, torch.float32, options, DEVICE)
-    assert len([row for row in rows if "adasplash" not in row["attention"]]) == 6
+    names = [row["attention"] for row in rows]
+    assert [name for name in names if "fused" in name] == [
+        *("fused, learned alpha", "fused, alpha 1.5"),
+        *("unfused, learned alpha", "unfused, alpha 1.5", "unfused, learned alpha (torch)"),
+        "unfused, entmax_bisect",
+    ]
+    assert {"softmax, torch's choice", "softmax, flash"} <= {*names}
     for row in rows:
         assert row["forward_ms"] > 0
         assert row["backward_ms"] > 0

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from tests.kernels.native.support import needs_compiler
-from tests.scripts.benchmarks.test_speed import run
+from tests.scripts.benchmarks.support import run
 
 SMALL = ("--rows", 8, "--keys", 300, "--rounds", 2, "--threads", 1)
 

@@ -1,28 +1,16 @@
 """The benchmarks of speed: what they print and write, not how fast anything is."""
 
-import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+import torch
 
 from tests.kernels.native.support import needs_compiler
+from tests.scripts.benchmarks.support import load, run
 
-FOLDER = Path(__file__).parents[3] / "scripts" / "benchmarks"
 ALL = ["stock fairseq", "softmax", "entmax15", "entmax", "entmax_bisect"]
 
 OTHER = ["softmax --cross-attn-mapping sparsemax"]
-
-
-def run(name, *arguments):
-    return subprocess.run(
-        [sys.executable, "-W", "ignore", FOLDER / f"{name}.py", *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
 
 
 @needs_compiler
@@ -56,10 +44,33 @@ def test_every_mapping_with_structure_is_timed_beside_its_peers(tmp_path):
     assert all(row["forward_ms"] > 0 for row in rows)
 
 
-def test_growth_is_the_exponent_of_the_cost():
-    spec = importlib.util.spec_from_file_location("mapping", FOLDER / "mapping.py")
-    mapping = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(mapping)
+@needs_compiler
+def test_the_least_ratio_of_drawn_alphas_is_printed(tmp_path):
+    out = tmp_path / "drawn.json"
+    sizes = ["--shapes", "64x8", "32x30", "--repeats", 2, "--threads", 2]
+    result = run("mapping", "--drawn", *sizes, "--json", out)
+    assert result.returncode == 0, result.stderr
+    report = json.loads(out.read_text(encoding="utf-8"))
+    assert report["settings"]["threads"] == 2
+    ratios = [row["ratio"] for row in report["results"]]
+    least = result.stdout.splitlines()[-1].split()
+    assert least[:3] == ["least", "of", "all"]
+    for place, peer in ((-2, "entmax.entmax_bisect"), (-1, "entmax.entmax15")):
+        assert float(least[place]) == pytest.approx(min(one[peer] for one in ratios), abs=0.01)
+
+
+def test_what_is_timed_with_drawn_alphas_agrees(monkeypatch):
+    mapping = load("mapping", monkeypatch)
+    torch.manual_seed(0)
+    alpha = (1.0 + torch.rand(4, 1, 1)).requires_grad_()
+    runs, scores = mapping.contenders(alpha), torch.randn(4, 5, 12)
+    probs = runs[mapping.learned("cpu")](scores)
+    expected = runs["entmax.entmax_bisect"](scores)
+    torch.testing.assert_close(probs, expected, atol=1e-4, rtol=1e-3)
+
+
+def test_growth_is_the_exponent_of_the_cost(monkeypatch):
+    mapping = load("mapping", monkeypatch)
     assert mapping.exponent([1, 2, 4], [3.0, 6.0, 12.0]) == pytest.approx(1)
     assert mapping.exponent([10, 100], [7.0, 700.0]) == pytest.approx(2)
     rows = [
@@ -90,6 +101,20 @@ def test_every_model_trains_on_the_same_batches(data, tmp_path):
 
 
 @pytest.mark.slow
+def test_models_train_on_random_words_of_a_length(tmp_path):
+    out = tmp_path / "training.json"
+    sizes = ["--rounds", 2, "--updates", 1, "--max-tokens", 80, "--query-scale", 9, "--threads", 1]
+    words = ["random:40x20", "--mapping", "entmax15", "--no-bisect", "--decoder-layers", 1]
+    result = run("training", *words, *sizes, "--json", out)
+    assert result.returncode == 0, result.stderr[-2000:]
+    stock, own = json.loads(out.read_text(encoding="utf-8"))["models"]
+    assert stock["keys_with_weight"] == {}
+    assert 1 <= own["keys_with_weight"]["encoder"] < 40
+    assert own["keys_with_weight"]["decoder"] < 20
+    assert f"encoder {own['keys_with_weight']['encoder']:.0f}" in result.stdout
+
+
+@pytest.mark.slow
 def test_every_model_translates(tmp_path):
     out = tmp_path / "generation.json"
     sizes = ["--sentences", 2, "--batch", 2, "--beam", 2, "--repeats", 1]
@@ -108,6 +133,9 @@ def test_every_model_translates(tmp_path):
         ("mapping", ["--repeats", 0], "--repeats must be 1 or more"),
         ("training", ["nowhere"], "DATA got 'nowhere': there is no such folder"),
         ("training", [".", "--rounds", 0], "must be 1 or more"),
+        ("training", ["random:400"], "DATA got '400': give random:SOURCExTARGET"),
+        ("training", [".", "--bf16"], "--bf16 needs --cuda"),
+        ("mapping", ["--growth", "--drawn"], "--drawn and --growth are two measurements"),
         ("generation", ["--beam", 0], "must be 1 or more"),
         ("generation", ["--fp16"], "--fp16 needs --device cuda"),
     ],

@@ -1,0 +1,115 @@
+"""Queries, keys and values that attention is timed with: drawn at random, or of a trained model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+INDEPENDENT, SMOOTH = "independent", "smooth"
+QUERIES = (INDEPENDENT, SMOOTH)
+# Of a smooth query with the one before it
+CORRELATION = 0.95
+
+
+class Case(NamedTuple):
+    """What one attention computes.
+
+    Attributes:
+        about: what the tables say of it: ``shape``, ``queries``, ``spread`` and ``alpha``.
+        query, key, value: ``(batch, heads, positions, head_dim)``, with gradients.
+        grad: of the output.
+        epsilon: alpha - 1 of each head, ``(heads,)``, with a gradient.
+        scale: of the scores.
+        padding: ``(batch, keys)``, true at padding; None for none.
+        causal: whether a query sees no key behind its own place.
+    """
+
+    about: dict[str, Any]
+    query: Tensor
+    key: Tensor
+    value: Tensor
+    grad: Tensor
+    epsilon: Tensor
+    scale: float
+    padding: Tensor | None = None
+    causal: bool = False
+
+    def allowed(self) -> Tensor | None:
+        """``(batch or 1, 1, queries or 1, keys)``, true where a query may look; None: anywhere."""
+        mask = None if self.padding is None else ~self.padding[:, None, None]
+        if self.causal:
+            past = torch.ones(self.query.size(2), self.key.size(2), dtype=torch.bool).tril()
+            mask = past[None, None] if mask is None else mask & past
+        return mask
+
+
+def numbers_of(shape: str) -> tuple[int, int, int, int]:
+    """Sentences, heads, tokens and the size of a head, from such as ``1x8x1024x64``.
+
+    Raises:
+        ValueError: the text is no such shape.
+    """
+    parts = shape.split("x")
+    if len(parts) != 4 or not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise ValueError(f"got {shape!r}: give SENTENCESxHEADSxTOKENSxSIZE, such as 1x8x1024x64")
+    batch, heads, length, size = map(int, parts)
+    return batch, heads, length, size
+
+
+def drawn(shape: str, spread: float, queries: str, alpha: float) -> Case:
+    """Keys and values are N(0, 1), queries that times the spread.
+
+    So is the standard deviation of the scores. Smooth queries are a walk along the positions, each
+    with a correlation of :data:`CORRELATION` to the one before, as neighbours in a text resemble
+    each other.
+    """
+    batch, heads, length, size = numbers_of(shape)
+    generator = torch.Generator().manual_seed(0)
+    sizes = (batch, heads, length, size)
+    query, key, value, grad = (torch.randn(sizes, generator=generator) for _ in range(4))
+    if queries == SMOOTH:
+        own = (1 - CORRELATION**2) ** 0.5
+        for place in range(1, length):
+            query[:, :, place] = CORRELATION * query[:, :, place - 1] + own * query[:, :, place]
+    about = {"shape": shape, "queries": queries, "spread": spread, "alpha": alpha}
+    query = spread * query
+    for leaf in (query, key, value):
+        leaf.requires_grad_()
+    epsilon = torch.full((heads,), alpha - 1.0).requires_grad_()
+    return Case(about, query, key, value, grad, epsilon, size**-0.5)
+
+
+def dumped(path: str | Path) -> list[Case]:
+    """The attentions that dump_attention.py wrote.
+
+    Raises:
+        ValueError: the file holds none.
+    """
+    layers = torch.load(path, map_location="cpu", weights_only=True)
+    if not isinstance(layers, list) or not layers:
+        raise ValueError(f"{path} holds no attentions: write one by dump_attention.py")
+    generator = torch.Generator().manual_seed(0)
+    return [_of_layer(layer, generator) for layer in layers]
+
+
+def _of_layer(layer: dict[str, Any], generator: torch.Generator) -> Case:
+    query, key, value = (layer[name].requires_grad_() for name in ("query", "key", "value"))
+    scale = layer["scale"]
+    with torch.no_grad():
+        # Of what a row has beside its mean, which a mapping does not see
+        spread = (scale * (query @ key.mT)).std(-1).mean().item()
+    batch, heads, length, size = query.shape
+    keys = "" if key.size(2) == length else f":{key.size(2)}"
+    about = {
+        "shape": f"{batch}x{heads}x{length}{keys}x{size}",
+        "queries": layer["name"],
+        "spread": round(spread, 2),
+        "alpha": round(1.0 + layer["epsilon"].mean().item(), 2),
+    }
+    grad = torch.randn(query.shape, generator=generator)
+    epsilon = layer["epsilon"].requires_grad_()
+    padding = layer["padding"]
+    return Case(about, query, key, value, grad, epsilon, scale, padding, layer["causal"])

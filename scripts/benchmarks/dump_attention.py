@@ -1,0 +1,118 @@
+"""Writes the queries, keys and values of a trained model, for cpu_attention.py --dumped.
+
+    python scripts/benchmarks/dump_attention.py quickstart/data-bin --path CHECKPOINT --output quickstart.pt
+    python scripts/benchmarks/dump_attention.py DATA --path CHECKPOINT --join 16 --output long.pt
+
+The model, of this package, reads the first sentences of a split with their own translations before it,
+as in training. The file has, for each attention in each layer, queries, keys and values of all heads,
+epsilon = alpha - 1 of each, the scale of the scores, and which keys are padding. --join makes one of so
+many sentences that follow each other, of their text and of its translation, for rows as long as those
+of documents.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import torch
+from fairseq import checkpoint_utils
+from torch import Tensor
+
+import fairseq_entmax.models  # noqa: F401 - checkpoints are loaded safely from here on
+from fairseq_entmax.kernels import FusedEntmax
+from fairseq_entmax.mappings import HeadsApart, Mapping
+from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.modules.masks import hides_future_alone
+from fairseq_entmax.modules.projections import split_heads
+
+
+def epsilon_of(mapping: Mapping | HeadsApart, heads: int) -> Tensor | None:
+    """Alpha - 1 of each head; None where alpha-entmax is not all that the mapping is."""
+    formula = mapping.fused()
+    if not isinstance(formula, FusedEntmax):
+        return None
+    return torch.as_tensor(formula.epsilon).detach().float().expand(heads).clone()
+
+
+def watched(model: Any, layers: list[dict[str, Any]]) -> None:
+    """Put what each attention computes in the list, one after the other."""
+    for name, module in model.named_modules():
+        if not isinstance(module, MultiheadAttention) or module.mapping is None:
+            continue
+
+        def note(
+            module: Any, args: tuple[Any, ...], options: dict[str, Any], name: str = name
+        ) -> None:
+            epsilon = epsilon_of(module.mapping, module.num_heads)
+            if epsilon is None:
+                return
+            given = dict(zip(("query", "key", "value"), args, strict=False)) | options
+            query, key = given["query"], given["key"]
+            projected = (module.q_proj(query), module.k_proj(key), module.v_proj(given["value"]))
+            split = (split_heads(one, module.num_heads).contiguous() for one in projected)
+            padding = given.get("key_padding_mask")
+            layers.append(
+                {
+                    "name": name,
+                    **dict(zip(("query", "key", "value"), split, strict=True)),
+                    "epsilon": epsilon,
+                    "scale": float(module.scaling),
+                    "padding": padding.bool() if padding is not None and padding.any() else None,
+                    "causal": hides_future_alone(given.get("attn_mask")),
+                }
+            )
+
+        module.register_forward_pre_hook(note, with_kwargs=True)
+
+
+def joined(dataset: Any, sentences: int, join: int) -> Any:
+    """A batch of the first sentences, each of so many of the dataset."""
+    samples = []
+    for place in range(min(sentences, len(dataset) // join)):
+        parts = [dataset[place * join + number] for number in range(join)]
+        sides = {
+            # Its end of a sentence stands at the end alone
+            side: torch.cat([*(part[side][:-1] for part in parts[:-1]), parts[-1][side]])
+            for side in ("source", "target")
+        }
+        samples.append({"id": place, **sides})
+    return dataset.collater(samples)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("data", metavar="DATA", help="folder of binarised data")
+    parser.add_argument("--path", required=True, metavar="CHECKPOINT")
+    parser.add_argument("--split", default="valid")
+    parser.add_argument("--sentences", type=int, default=8, help="of the batch, after joining")
+    parser.add_argument("--join", type=int, default=1, metavar="N", help="make one of N sentences")
+    parser.add_argument("--output", required=True, metavar="FILE")
+    options = parser.parse_args()
+    if min(options.sentences, options.join) < 1:
+        parser.error("--sentences and --join must be 1 or more")
+    if not Path(options.path).is_file():
+        parser.error(f"--path got {options.path!r}: there is no such file")
+    [model], _, task = checkpoint_utils.load_model_ensemble_and_task(
+        [options.path], arg_overrides={"data": options.data}
+    )
+    task.load_dataset(options.split)
+    dataset = task.dataset(options.split)
+    if len(dataset) < options.join:
+        parser.error(f"--join got {options.join}: {options.split} has {len(dataset)} sentences")
+    layers: list[dict[str, Any]] = []
+    watched(model, layers)
+    with torch.no_grad():
+        model.eval()(**joined(dataset, options.sentences, options.join)["net_input"])
+    if not layers:
+        parser.error(f"--path {options.path}: no attention of that model is alpha-entmax")
+    torch.save(layers, options.output)
+    for layer in layers:
+        print(layer["name"], *layer["query"].shape, *layer["key"].shape[2:3])
+
+
+if __name__ == "__main__":
+    main()
