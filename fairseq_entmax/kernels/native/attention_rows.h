@@ -288,6 +288,24 @@ static void lanes_to_rows(const Rows *rows, int array, float *to)
 
 /* --- forward ------------------------------------------------------------------------------- */
 
+/* The number of the weight that a query gives the first key, as dropout counts them */
+static inline int64_t number_of(const Shape *shape, long sentence, long head, long query)
+{
+    return (((int64_t)sentence * shape->heads + head) * shape->queries + query) * shape->keys;
+}
+
+/* Numbers of a block of queries, those of their support, times what dropout makes of their weights: `from` itself
+ * without dropout, else in `to` */
+static inline const float *drop_rows(const Shape *shape, long sentence, long head, long first, int count,
+                                     const int32_t *numbers, const int32_t *keys, const float *from, float *to)
+{
+    if (shape->dropout.factor == 0.0f) return from;
+    for (long k = 0, start = 0; k < count; start += numbers[k], k++)
+        drop_row(&shape->dropout, number_of(shape, sentence, head, first + k), keys + start, numbers[k], from + start,
+                 to + start);
+    return to;
+}
+
 /* out = the sum of weights[i] y[keys[i]], rows of `size` numbers */
 static inline void mix_row(const float *weights, const int32_t *keys, long number, const float *y, long stride,
                            long size, float *restrict out)
@@ -356,8 +374,9 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     copy_rows(matrix(query, sentence, head) + first * query->row, query->row, count, shape->size, shape->scale,
               rows->queries, rows->width);
     long found = find_support(rows, shape, first, count, epsilon, numbers);
+    const float *weights = drop_rows(shape, sentence, head, first, count, numbers, rows->keys, rows->probs, rows->rows);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++)
-        mix_row(rows->probs + start, rows->keys + start, numbers[k], values, value->row, shape->size,
+        mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
                 out + (first + k) * output->row);
     if (!kept) return 0;
     *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
@@ -410,6 +429,7 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     for (int k = 0; k < count; k++)
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
     dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->probs);
+    drop_rows(shape, sentence, head, first, count, numbers, keys, rows->probs, rows->probs);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
         block->counts[k] = numbers[k];
         memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
@@ -456,9 +476,19 @@ static void gather_gradients(const Shape *shape, long sentence, long head, long 
             if (keys[middle] < low) i = middle + 1;
             else above = middle;
         }
-        for (; i < end && keys[i] < high; i++) {
-            add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
-            add_row(probs[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
+        int64_t number = number_of(shape, sentence, head, query);
+        while (i < end && keys[i] < high) {
+            float dropped[4 * LANES];
+            const float *weights = probs + i;
+            long some = smaller(end - i, 4 * LANES);
+            if (shape->dropout.factor != 0.0f) {
+                drop_row(&shape->dropout, number, keys + i, some, probs + i, dropped);
+                weights = dropped;
+            }
+            for (long k = 0; k < some && keys[i] < high; k++, i++) {
+                add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
+                add_row(weights[k], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
+            }
         }
     }
 }

@@ -2,8 +2,8 @@
  *
  * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
- * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), and the loss of
- * alpha-entmax, one row at a time (losses.h).
+ * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), without structure
+ * with dropout of weights (dropout.h), and the loss of alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -24,6 +24,7 @@
 #include "rows_structured.h"
 #include "rows_f64.h"
 #include "losses.h"
+#include "dropout.h"
 #include "attention.h"
 #include "attention_rows.h"
 
