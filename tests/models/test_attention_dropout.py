@@ -29,7 +29,8 @@ def dropouts(monkeypatch):
 def weights_after(updates=2, seed=1, **options):
     """All weights of a tiny model after some updates, in one row."""
     model = build_model(**{"attention_dropout": 0.1, **options})
-    train(make_trainer(model, f"--seed={seed}"), updates)
+    # Adam makes the last digits of a gradient near 0 large
+    train(make_trainer(model, f"--seed={seed}", "--optimizer=sgd", "--lr=0.1"), updates)
     return torch.cat([one.detach().flatten() for one in model.parameters()])
 
 
@@ -37,14 +38,16 @@ def test_the_same_seed_gives_the_same_weights_and_another_gives_others(dropouts)
     once = weights_after()
     assert set(dropouts) == {0.1}
     assert torch.equal(weights_after(), once)
-    assert not torch.allclose(weights_after(seed=2), once)
-    assert not torch.allclose(weights_after(attention_dropout=0.0), once)
+    assert not torch.allclose(weights_after(seed=2), once, atol=1e-4)
+    assert not torch.allclose(weights_after(attention_dropout=0.0), once, atol=1e-4)
 
 
 def test_recomputed_layers_drop_the_same_weights(dropouts):
     once, calls = weights_after(), len(dropouts)
-    assert torch.equal(weights_after(checkpoint_activations=True), once)
+    again = weights_after(checkpoint_activations=True)
     assert len(dropouts) == 3 * calls
+    torch.testing.assert_close(again, once, atol=1e-6, rtol=1e-5)
+    assert (weights_after(seed=2) - once).abs().max() > 1e-3
 
 
 def test_evaluation_drops_nothing(dropouts):

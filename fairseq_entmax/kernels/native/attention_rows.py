@@ -145,11 +145,12 @@ def backward(
         shape = Shape.of(query, key, row_epsilon, options)
         starts, keys, probs = (tensor.contiguous() for tensor in support)
         for_scores = torch.empty_like(probs)
+        weights = torch.empty_like(probs) if options.dropout else None
         library.check(
             library.library().entmax_attention_backward(
                 ctypes.byref(shape),
                 ctypes.byref(gradients),
-                *(tensor.data_ptr() for tensor in (starts, keys, probs, for_scores)),
+                *(library.address(one) for one in (starts, keys, probs, for_scores, weights)),
                 _threads(query, key),
             )
         )

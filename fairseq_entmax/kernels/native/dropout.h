@@ -11,6 +11,7 @@ typedef struct {
 
 /* Words in the lower halves of 64 bits: of half as many weights as a vector has lanes */
 typedef uint64_t words __attribute__((vector_size(4 * LANES)));
+typedef uint32_t word_vec __attribute__((vector_size(4 * LANES)));
 
 /* The products of the lower halves, whatever stands in the upper ones */
 #if LANES == 16 && defined(__AVX512F__)
@@ -42,32 +43,34 @@ static inline words first_words(words number, int64_t seed)
     return c0;
 }
 
-/* What the weights of LANES keys of a query, whose first key has a number, are multiplied by */
-static inline vec dropout_factors(const Dropout *dropout, int64_t first, const int32_t *keys)
+/* What the weights with the numbers first + offsets are multiplied by */
+static inline vec dropout_factors(const Dropout *dropout, int64_t first, ivec offsets)
 {
-    enum { HALF = LANES / 2 };
-    uint32_t found[LANES];
-    words half[2];
-    for (int h = 0; h < 2; h++)
-        for (int k = 0; k < HALF; k++) half[h][k] = first + keys[h * HALF + k];
-    for (int h = 0; h < 2; h++) half[h] = first_words(half[h], dropout->seed);
-    for (int h = 0; h < 2; h++)
-        for (int k = 0; k < HALF; k++) found[h * HALF + k] = half[h][k];
-    float factors[LANES];
-    for (int k = 0; k < LANES; k++) factors[k] = found[k] >= dropout->least_kept ? dropout->factor : 0.0f;
-    return *(given_vec *)factors;
+    const uint64_t low = 0xffffffffu;
+    /* Every other one: so no word moves to another lane */
+    words one = ((words)offsets & low) + (uint64_t)first, other = ((words)offsets >> 32) + (uint64_t)first;
+    one = first_words(one, dropout->seed), other = first_words(other, dropout->seed);
+    word_vec found = (word_vec)((one & low) | (other << 32));
+    return ZERO_UNLESS((ivec)(found >= dropout->least_kept), all(dropout->factor));
 }
 
-/* to = from times what dropout makes of the weights of `number` keys of a query; they may be the same */
-static void drop_row(const Dropout *dropout, int64_t first, const int32_t *keys, long number, const float *from,
-                     float *to)
+/* weights = probs times what dropout makes of those with the numbers first + offsets; `grads`, if not null, times
+ * the same */
+static void drop(const Dropout *dropout, int64_t first, const int32_t *offsets, long number, const float *probs,
+                 float *weights, float *grads)
 {
-    long i = 0;
-    for (; i + LANES <= number; i += LANES)
-        *(given_vec *)(to + i) = *(const given_vec *)(from + i) * dropout_factors(dropout, first, keys + i);
-    if (i == number) return;
-    int32_t rest[LANES] = {0};
-    for (long k = 0; k < number - i; k++) rest[k] = keys[i + k];
-    vec factors = dropout_factors(dropout, first, rest);
-    for (long k = 0; k < number - i; k++) to[i + k] = from[i + k] * factors[k];
+    for (long i = 0; i < number; i += LANES) {
+        ivec some = {0};
+        if (i + LANES <= number) {
+            memcpy(&some, offsets + i, sizeof some);
+            vec factors = dropout_factors(dropout, first, some);
+            *(given_vec *)(weights + i) = *(const given_vec *)(probs + i) * factors;
+            if (grads) *(given_vec *)(grads + i) = *(const given_vec *)(grads + i) * factors;
+            continue;
+        }
+        for (long k = 0; k < number - i; k++) some[k] = offsets[i + k];
+        vec factors = dropout_factors(dropout, first, some);
+        for (long k = 0; k < number - i; k++) weights[i + k] = probs[i + k] * factors[k];
+        for (long k = 0; k < number - i && grads; k++) grads[i + k] *= factors[k];
+    }
 }
