@@ -357,9 +357,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
 
 def _is_changed(dropout: Any) -> bool:
     """Whether it is another module than fairseq's, or somebody sees what it is given."""
-    return (
-        type(dropout) is not FairseqDropout or "forward" in vars(dropout) or _has_hook(dropout)
-    )
+    return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or _has_hook(dropout)
 
 
 def _has_hook(module: Any) -> bool:

@@ -160,8 +160,8 @@ def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, mon
     assert (len(calls), len(seeds)) == (1, 1)
     # The same weights dropped by hand, where the module computes apart
     module.zero_grad()
-    module.dropout_module.forward = lambda probs: probs * factors(
-        probs.shape, 0.5, seeds[0], probs.device
+    module.dropout_module.forward = lambda probs: (
+        probs * factors(probs.shape, 0.5, seeds[0], probs.device)
     )
     query, expected, _ = attend(module, kind, padding)
     expected.square().sum().backward()
@@ -235,7 +235,7 @@ def test_activations_that_are_computed_again_drop_the_same_weights(reenters, cal
     for again in (False, True):
         module = trained()
         torch.manual_seed(8)
-        query, key, _ = inputs("encoder-self", torch.float32)
+        query, _, _ = inputs("encoder-self", torch.float32)
         query.requires_grad_()
 
         def run(one, module=module):

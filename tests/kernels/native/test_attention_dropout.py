@@ -65,9 +65,7 @@ def test_masks_of_all_kinds_leave_the_same_weights():
     padding[-1, 3:30] = False
     ours = [one.clone().requires_grad_() for one in (*inputs, torch.tensor([0.2, 0.5, 0.9]))]
     theirs = [one.detach().double().requires_grad_() for one in ours]
-    output = native.attention(
-        *ours, padding, mask, causal=True, scale=0.3, dropout=0.4, seed=SEED
-    )
+    output = native.attention(*ours, padding, mask, causal=True, scale=0.3, dropout=0.4, seed=SEED)
     truth = reference.attention(
         *theirs, padding, mask, causal=True, scale=0.3, kept=kept(shape, 0.4)
     )
