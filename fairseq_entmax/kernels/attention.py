@@ -60,8 +60,9 @@ class Given(NamedTuple):
 
 # Where tensors stand in Given
 _QUERY, _KEY, _VALUE, _EPSILON, _STRENGTH, _PADDING, _MASK, _SEED = 0, 1, 2, 3, 5, 7, 8, 12
+_DROPOUT = 11
 _OF_INPUTS = (_QUERY, _KEY, _VALUE, _EPSILON, _STRENGTH)
-# The same for all samples, or they are attended with one after another
+# Without dropout and the same for all samples, or they are attended with one after another
 _OF_ALL = (_PADDING, _MASK, _SEED)
 _TENSORS = (*_OF_INPUTS, *_OF_ALL)
 _FIELDS = len(Given._fields)
@@ -271,8 +272,12 @@ def _masked(given: Given) -> Tensor | None:
 def _of_samples(
     operator: Operator, size: int, dims: Sequence[int | None], arguments: Sequence[Any]
 ) -> tuple[Any, Any]:
-    """The operator on many samples: as more heads, or where masks differ one after another."""
-    if all(dims[place] is None for place in _OF_ALL):
+    """The operator on many samples: as more heads, or where masks differ one after another.
+
+    With dropout so, too: a weight is dropped by its number among those of its sample, which a
+    gradient of samples whose attention is one for all has to find again.
+    """
+    if not arguments[_DROPOUT] and all(dims[place] is None for place in _OF_ALL):
         results = _as_heads(operator, size, dims, arguments)
     else:
         each = []

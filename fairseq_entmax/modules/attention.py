@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from fairseq.modules import FairseqDropout
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
 from fairseq_entmax import compat, kernels
+from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.gates import HardConcreteGate
@@ -291,8 +293,10 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         assert self.mapping is not None
         dropout = self.dropout_module
-        drops = dropout.p > 0 and (self.training or dropout.apply_during_inference)
-        if drops or self.bias_k is not None or self.add_zero_attn:
+        drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
+        if drops and (dropout.p >= 1 or _is_changed(dropout)):
+            return None
+        if self.bias_k is not None or self.add_zero_attn:
             return None
         if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
             return None
@@ -300,7 +304,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         if formula is None:
             return None
         dtype = compat.computing_dtype(query)
-        attention = kernels.attention_for(query, dtype, self.head_dim, formula)
+        attention = kernels.attention_for(query, dtype, self.head_dim, formula, drops)
         if attention is None:
             return None
         if self.self_attention:
@@ -312,6 +316,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
             # fairseq's way to say that there is none has no dimensions
             key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
         causal = masks.hides_future_alone(attn_mask)
+        # Of torch's generator, which is set back where activations are computed again
+        given = {"dropout": dropout.p, "seed": new_seed()} if drops else {}
         return attention(
             split_heads(self.q_proj(query), self.num_heads),
             split_heads(self.k_proj(key), self.num_heads),
@@ -320,6 +326,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             attn_mask=None if causal else attn_mask,
             causal=causal,
             scale=self.scaling,
+            **given,
         )
 
     def _without_heads(
@@ -346,6 +353,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _is_changed(dropout: Any) -> bool:
+    """Whether it is another module than fairseq's, or somebody sees what it is given."""
+    return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or _has_hook(dropout)
 
 
 def _has_hook(module: Any) -> bool:

@@ -3,6 +3,7 @@
 import torch
 
 from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.dropout import factors
 from tests.mappings.reference import bisection
 
 
@@ -52,6 +53,7 @@ def check_second_derivatives(
     causal=False,
     padding=False,
     mask=False,
+    dropout=0.0,
 ):
     """A penalty on all gradients of a kernel for attention, differentiated, against float64.
 
@@ -60,6 +62,7 @@ def check_second_derivatives(
         tensors: query, key, value, and what the output is multiplied with.
         epsilon: number, or tensor of any shape with one number or one for each head, above 0.
         causal, padding, mask: which masks there are.
+        dropout: of weights, by a seed.
     """
     *tensors, weights = tensors
     batch, _, queries, _ = tensors[0].shape
@@ -77,6 +80,11 @@ def check_second_derivatives(
         names.get(name, name): value.to(device) if isinstance(value, torch.Tensor) else value
         for name, value in masks.items()
     }
+    if dropout:
+        seed = torch.tensor([99])
+        on_device |= {"dropout": dropout, "seed": seed}
+        sizes = (batch, tensors[0].size(1), queries, keys)
+        masks["kept"] = factors(sizes, dropout, seed, torch.device("cpu"))
     learns = isinstance(epsilon, torch.Tensor)
     results = []
     for function, where, used, given in (
@@ -103,8 +111,13 @@ def check_second_derivatives(
         assert error <= tolerance * truth.abs().max()
 
 
-def attention(query, key, value, epsilon, padding=None, mask=None, causal=False, scale=1.0):
-    """What attention is to compute, written down: ``(batch, heads, positions, head_dim)``."""
+def attention(
+    query, key, value, epsilon, padding=None, mask=None, causal=False, scale=1.0, kept=None
+):
+    """What attention is to compute, written down: ``(batch, heads, positions, head_dim)``.
+
+    Weights are multiplied by ``kept``, ``(batch, heads, queries, keys)``.
+    """
     scores = scale * query @ key.mT
     if mask is not None:
         scores = scores + mask.double()
@@ -114,4 +127,5 @@ def attention(query, key, value, epsilon, padding=None, mask=None, causal=False,
         queries, keys = scores.shape[-2:]
         hidden = torch.ones(queries, keys, dtype=torch.bool).triu(1 + keys - queries)
         scores = scores.masked_fill(hidden, -torch.inf)
-    return _Mapping.apply(scores, epsilon.view(1, -1, 1, 1)) @ value
+    weights = _Mapping.apply(scores, epsilon.view(1, -1, 1, 1))
+    return (weights if kept is None else weights * kept.double()) @ value

@@ -130,11 +130,12 @@ def test_torch_finds_nothing_wrong_with_an_operator(name, arguments):
 @needs_opcheck
 @needs_compiler
 @pytest.mark.parametrize("keeps", [False, True])
-def test_torch_finds_nothing_wrong_with_native_attention(keeps):
+@pytest.mark.parametrize("dropout", [(0.0, None), (0.3, torch.tensor([7]))])
+def test_torch_finds_nothing_wrong_with_native_attention(keeps, dropout):
     query, key = torch.randn(2, 3, 5, 8), torch.randn(2, 3, 7, 8)
     padding = torch.zeros(2, 7, dtype=torch.bool)
     given = (query, key, key * 2, torch.full((3,), 0.4), 0.0, None, 0.0, padding, None, True, 0.3)
-    given = (*given, 0.0, None)
+    given = (*given, *dropout)
     results = torch.library.opcheck(OPERATORS.native_attention.default, (*given, "", keeps))
     assert set(results.values()) == {"SUCCESS"}
     if keeps:

@@ -14,11 +14,13 @@ WIDTH, HEADS = 16, 4
 class Attend(nn.Module):
     """Attention of words to themselves, with padding, that sees the past alone."""
 
-    def __init__(self, mapping: str, need_weights: bool) -> None:
+    def __init__(self, mapping: str, need_weights: bool, dropout: float = 0.0) -> None:
         super().__init__()
         torch.manual_seed(1)
         built = parse_mapping(mapping).build(HEADS)
-        self.attention = MultiheadAttention(WIDTH, HEADS, built, self_attention=True)
+        self.attention = MultiheadAttention(
+            WIDTH, HEADS, built, self_attention=True, dropout=dropout
+        )
         self.need_weights = need_weights
 
     def forward(self, words, padding):
@@ -54,6 +56,20 @@ def test_compiled_attention_is_one_graph(mapping, need_weights, backend, monkeyp
 @pytest.mark.parametrize("mapping", ["oscarmax:oscar=learned", "entmax:tv=learned", "sqpnormmax"])
 def test_compiled_attention_with_other_mappings_is_one_graph(mapping):
     assert_compiles(Attend(mapping, need_weights=False))
+
+
+def test_compiled_attention_with_dropout_of_weights_draws_as_without_compilation():
+    module = Attend("entmax", need_weights=False, dropout=0.3)
+    torch._dynamo.reset()
+    compiled = torch.compile(module, backend="aot_eager", fullgraph=True)
+    results = []
+    for function in (compiled, module):
+        torch.manual_seed(4)
+        results += [gradients(function, module, *some_words()) for _ in range(2)]
+    for one, other in zip(results[:2], results[2:], strict=True):
+        for found, expected in zip(one, other, strict=True):
+            torch.testing.assert_close(found, expected, atol=1e-5, rtol=1e-5)
+    assert not torch.allclose(results[0][0], results[1][0])
 
 
 def assert_compiles(module):

@@ -5,9 +5,12 @@ import os
 
 import pytest
 import torch
+from fairseq.modules import FairseqDropout
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 from fairseq_entmax import kernels
+from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.mappings import Entmax
 from fairseq_entmax.modules.gates import HardConcreteGate
@@ -140,13 +143,110 @@ def test_what_the_kernel_does_not_have_is_computed_apart(options, calls):
     assert calls == []
 
 
+def trained(mapping="entmax", kind="encoder-self", **options):
+    return make(kind, mapping, torch.float32, **{"dropout": 0.5, **options}).train()
+
+
 @needs_compiler
-def test_dropout_of_weights_is_computed_apart_while_training(calls):
-    module = make("encoder-self", "entmax", torch.float32, dropout=0.5)
-    attend(module, "encoder-self")
-    assert len(calls) == 1
-    attend(module.train(), "encoder-self")
-    assert len(calls) == 1
+@pytest.mark.parametrize("kind", KINDS)
+def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, monkeypatch):
+    module, seeds = trained(kind=kind), []
+    draw = lambda: seeds.append(new_seed()) or seeds[-1]  # noqa: E731
+    monkeypatch.setattr("fairseq_entmax.modules.attention.new_seed", draw)
+    padding = left_padding(kind)
+    query, output, _ = attend(module, kind, padding)
+    output.square().sum().backward()
+    found = [query.grad, *(one.grad.clone() for one in module.parameters())]
+    assert (len(calls), len(seeds)) == (1, 1)
+    # The same weights dropped by hand, where the module computes apart
+    module.zero_grad()
+    module.dropout_module.forward = lambda probs: (
+        probs * factors(probs.shape, 0.5, seeds[0], probs.device)
+    )
+    query, expected, _ = attend(module, kind, padding)
+    expected.square().sum().backward()
+    assert (len(calls), len(seeds)) == (1, 1)
+    torch.testing.assert_close(output, expected, atol=2e-5, rtol=2e-5)
+    for one, other in zip(
+        found, [query.grad, *(one.grad for one in module.parameters())], strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
+
+
+@needs_compiler
+def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alone(calls):
+    module, outputs = trained(), []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        outputs.append(attend(module, "encoder-self")[1])
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.allclose(outputs[0], outputs[2])
+    plain = attend(module.eval(), "encoder-self")[1]
+    state = torch.get_rng_state()
+    assert torch.equal(attend(module, "encoder-self")[1], plain)
+    assert torch.equal(torch.get_rng_state(), state)
+    module.dropout_module.apply_during_inference = True
+    torch.manual_seed(3)
+    assert torch.equal(attend(module, "encoder-self")[1], outputs[0])
+    assert len(calls) == 6
+
+
+@needs_compiler
+def test_the_mean_of_outputs_with_dropout_in_the_kernel_is_that_without(calls):
+    module, draws = trained(dropout=0.3), 2000
+    torch.manual_seed(0)
+    with torch.no_grad():
+        outputs = torch.stack([attend(module, "encoder-self")[1] for _ in range(draws)]).double()
+        expected = attend(module.eval(), "encoder-self")[1]
+    assert len(calls) == draws + 1
+    error = outputs.std(0) / draws**0.5
+    assert ((outputs.mean(0) - expected).abs() < 6 * error + 1e-5).all()
+
+
+@pytest.mark.parametrize("change", ["all", "structure", "hook", "module"])
+def test_dropout_that_the_kernel_does_not_take_is_computed_apart(change, calls):
+    seen = []
+    module = trained(
+        "fusedmax" if change == "structure" else "entmax",
+        dropout=1.0 if change == "all" else 0.5,
+    )
+    if change == "hook":
+        module.dropout_module.register_forward_hook(lambda *call: seen.append(call))
+    if change == "module":
+        module.dropout_module = Kept(0.5)
+    _, output, _ = attend(module, "encoder-self")
+    assert calls == []
+    assert len(seen) == (change == "hook")
+    if change == "all":
+        assert torch.equal(output, module.out_proj.bias.expand_as(output))
+
+
+class Kept(FairseqDropout):
+    """A dropout of somebody else."""
+
+    def forward(self, x, inplace=False):
+        return x
+
+
+@needs_compiler
+@pytest.mark.parametrize("reenters", [False, True])
+def test_activations_that_are_computed_again_drop_the_same_weights(reenters, calls):
+    results = []
+    for again in (False, True):
+        module = trained()
+        torch.manual_seed(8)
+        query, _, _ = inputs("encoder-self", torch.float32)
+        query.requires_grad_()
+
+        def run(one, module=module):
+            return module(one, one, one, need_weights=False)[0]
+
+        output = run(query) if not again else checkpoint(run, query, use_reentrant=reenters)
+        torch.rand(5)  # what comes behind draws, too
+        output.square().sum().backward()
+        results.append([output, query.grad, *(one.grad for one in module.parameters())])
+    assert len(calls) == 3
+    assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
 def test_softmax_and_other_precisions_are_computed_apart(calls):

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels.dropout import least_kept
 from fairseq_entmax.kernels.inputs import ScoreSettings
 from fairseq_entmax.kernels.native import library
 
@@ -40,6 +41,8 @@ class Shape(ctypes.Structure):
         ("kind", ctypes.c_long),
         ("strength", ctypes.c_void_p),
         ("causal", ctypes.c_long),
+        # Of dropout.h
+        *(("seed", ctypes.c_int64), ("least_kept", ctypes.c_uint32), ("factor", ctypes.c_float)),
     )
 
     @classmethod
@@ -57,14 +60,18 @@ class Shape(ctypes.Structure):
         Args:
             query, key: ``(batch, heads, positions, head_dim)``.
             epsilon, strength: ``(heads,)``, float32.
-            options: with masks as the function reads them.
+            options: with masks as the function reads them; dropout is without structure alone.
             kind: number of the structure; 0 for none.
         """
-        padding, mask, causal, scale = options[:4]
+        padding, mask, causal, scale, dropout, seed = options
+        drops = (0, 0, 0.0)
+        if dropout:
+            assert seed is not None
+            drops = (int(seed), least_kept(dropout), 1 / (1 - dropout))
         return cls(
             *(*query.shape[:3], key.size(2), query.size(3), scale),
             *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
-            *(kind, library.address(strength), int(causal)),
+            *(kind, library.address(strength), int(causal), *drops),
         )
 
 

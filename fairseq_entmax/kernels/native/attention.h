@@ -22,6 +22,7 @@ typedef struct {
     long kind;             /* of structure, see structured.h */
     const float *strength; /* (heads,); null without structure */
     long causal;           /* without structure: query i sees the keys up to i + keys - queries */
+    Dropout dropout;       /* without structure */
 } Shape;
 
 /* What a thread works on */

@@ -35,7 +35,7 @@ from fairseq_entmax.kernels.operators import as_arguments, is_plain
 from fairseq_entmax.kernels.structure import TV
 
 # Functions that take a dropout
-WITH_DROPOUT: frozenset[str] = frozenset()
+WITH_DROPOUT = frozenset({"attention"})
 
 
 def _as_read(options: ScoreSettings, query: Tensor, key: Tensor) -> ScoreSettings:
@@ -121,7 +121,7 @@ def _backward(
         kept = attention_rows.support(probs)
         inputs = (query, key, value)
         return *attention_rows.backward(
-            inputs, given.parameters[0], given.scale, kept, grad, wanted[3]
+            inputs, given.parameters[0], given.settings, kept, grad, wanted[3]
         ), None
     probs = probs.contiguous()
     grads = [positions_first(query), positions_first(key), positions_first(value)]
@@ -173,7 +173,7 @@ def _of_epsilon(
 ) -> Tensor:
     # The operator has room for probabilities of all keys, not for a support whose size is found
     given = epsilon if isinstance(epsilon, Tensor) else None
-    if is_plain(query, key, value, given, *options[:2]):
+    if is_plain(query, key, value, given, *options[:2], options.seed):
         return attention_rows.attend(query, key, value, epsilon, options)
     return _ATTENTION(query, key, value, *as_arguments(epsilon), None, 0.0, *options, "")
 

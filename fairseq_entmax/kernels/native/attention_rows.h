@@ -288,6 +288,19 @@ static void lanes_to_rows(const Rows *rows, int array, float *to)
 
 /* --- forward ------------------------------------------------------------------------------- */
 
+/* The weights of a block of queries whose support has the probabilities `probs`, after dropout; `grads`, if not
+ * null, are multiplied by what the probabilities are. Uses the places of `rows`. */
+static void drop_rows(const Rows *rows, const Shape *shape, long sentence, long head, long first, int count,
+                      const int32_t *numbers, const int32_t *keys, const float *probs, float *weights, float *grads)
+{
+    long number = 0;
+    for (int k = 0; k < count; k++)
+        for (long end = number + numbers[k]; number < end; number++)
+            rows->places[number] = keys[number] + (int32_t)(k * shape->keys);
+    int64_t first_number = (((int64_t)sentence * shape->heads + head) * shape->queries + first) * shape->keys;
+    drop(&shape->dropout, first_number, rows->places, number, probs, weights, grads);
+}
+
 /* out = the sum of weights[i] y[keys[i]], rows of `size` numbers */
 static inline void mix_row(const float *weights, const int32_t *keys, long number, const float *y, long stride,
                            long size, float *restrict out)
@@ -356,8 +369,11 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     copy_rows(matrix(query, sentence, head) + first * query->row, query->row, count, shape->size, shape->scale,
               rows->queries, rows->width);
     long found = find_support(rows, shape, first, count, epsilon, numbers);
+    const float *weights = shape->dropout.factor ? rows->rows : rows->probs;
+    if (shape->dropout.factor)
+        drop_rows(rows, shape, sentence, head, first, count, numbers, rows->keys, rows->probs, rows->rows, 0);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++)
-        mix_row(rows->probs + start, rows->keys + start, numbers[k], values, value->row, shape->size,
+        mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
                 out + (first + k) * output->row);
     if (!kept) return 0;
     *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
@@ -393,10 +409,11 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
 }
 
 /* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
- * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`. */
+ * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`; with dropout `weights` gets
+ * what that leaves of the probabilities. */
 static double differentiate_rows(const Shape *shape, long sentence, long head, long first, const Gradients *g,
                                  const int32_t *numbers, const int32_t *keys, const float *probs, float *for_scores,
-                                 Rows *rows)
+                                 float *weights, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
@@ -410,6 +427,8 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     for (int k = 0; k < count; k++)
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
     dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->probs);
+    if (weights)
+        drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, rows->probs);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
         block->counts[k] = numbers[k];
         memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
@@ -441,7 +460,7 @@ static inline void add_row(float weight, const float *restrict from, long size, 
 /* The gradients of the keys and values from `low` to before `high` of a head. starts: where the support of each
  * query begins, and where that of the last ends. */
 static void gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
-                             const int64_t *starts, const int32_t *keys, const float *probs, const float *for_scores)
+                             const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores)
 {
     const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
     float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
@@ -458,7 +477,7 @@ static void gather_gradients(const Shape *shape, long sentence, long head, long 
         }
         for (; i < end && keys[i] < high; i++) {
             add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
-            add_row(probs[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
+            add_row(weights[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
         }
     }
 }

@@ -2,7 +2,8 @@
 
 The forward pass has one product of queries and keys, whose scores never reach memory. It keeps the
 support: of each query the keys with a probability above zero, and these. The backward pass works
-on that. The C code is ``attention_rows.h``.
+on that. What it keeps is as it is before dropout, which a backward pass finds again by its seed. The C
+code is ``attention_rows.h`` and ``dropout.h``.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.attention_derivatives import attention_gradients
+from fairseq_entmax.kernels.attention_derivatives import attention_gradients, dropped
 from fairseq_entmax.kernels.inputs import ScoreSettings, dense_rows, positions_first
 from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native.arguments import (
@@ -97,7 +98,7 @@ def forward(
     Args:
         inputs: query, key and value, ``(batch, heads, positions, head_dim)``, with dense rows.
         epsilon: a number, or a tensor of one or for each head.
-        options: the masks and the scale.
+        options: masks, scale and dropout.
         output: as the query, with dense rows.
         keeps: whether a backward pass will follow.
     """
@@ -124,12 +125,15 @@ def forward(
 def backward(
     inputs: Sequence[Tensor],
     epsilon: float | Tensor,
-    scale: float,
+    options: ScoreSettings,
     support: Support,
     grad: Tensor,
     for_epsilon: bool,
 ) -> tuple[Tensor | None, ...]:
-    """The gradients of query, key, value and epsilon; that of epsilon only if it is wanted."""
+    """The gradients of query, key, value and epsilon; that of epsilon only if it is wanted.
+
+    Masks need not be among the options: the support has what they leave.
+    """
     query, key, value = inputs
     row_epsilon = of_heads(epsilon, query.size(1))
     assert row_epsilon is not None
@@ -137,14 +141,16 @@ def backward(
     of_epsilon = torch.zeros(query.shape[:2], dtype=torch.float64) if for_epsilon else None
     if query.numel() and key.numel():
         gradients = Gradients.of((query, key, value, grad), grads, of_epsilon)
-        shape = Shape.of(query, key, row_epsilon, ScoreSettings(scale=scale))
+        options = options._replace(key_padding_mask=None, attn_mask=None)
+        shape = Shape.of(query, key, row_epsilon, options)
         starts, keys, probs = (tensor.contiguous() for tensor in support)
         for_scores = torch.empty_like(probs)
+        weights = torch.empty_like(probs) if options.dropout else None
         library.check(
             library.library().entmax_attention_backward(
                 ctypes.byref(shape),
                 ctypes.byref(gradients),
-                *(tensor.data_ptr() for tensor in (starts, keys, probs, for_scores)),
+                *(library.address(one) for one in (starts, keys, probs, for_scores, weights)),
                 _threads(query, key),
             )
         )
@@ -167,24 +173,28 @@ class _Attention(torch.autograd.Function):
         support = forward(inputs, epsilon, options, output, True)
         assert support is not None
         given, ctx.number = (epsilon, None) if isinstance(epsilon, Tensor) else (None, epsilon)
-        ctx.save_for_backward(*inputs, given, *support)
-        ctx.scale = options.scale
+        ctx.save_for_backward(*inputs, given, options.seed, *support)
+        ctx.scale, ctx.dropout = options.scale, options.dropout
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, *saved = ctx.saved_tensors
+        query, key, value, epsilon, seed, *saved = ctx.saved_tensors
         inputs, support = (query, key, value), Support(*saved)
         given = ctx.number if epsilon is None else epsilon
         if torch.is_grad_enabled() or not is_plain(grad):
             # In operations that autograd follows, and which take many gradients at once
             probs = dense(support, query, key)
-            found = attention_gradients(inputs, (given, 0.0), probs, grad, ctx.scale)
+            factors = dropped(probs, ctx.dropout, seed)
+            found = attention_gradients(
+                inputs, (given, 0.0), probs, grad, ctx.scale, factors=factors
+            )
             return *found[:4], None
         # Hooks on what is saved may give it back in other places
         rows = [dense_rows(tensor) for tensor in inputs]
         wanted = ctx.needs_input_grad[3]
-        return *backward(rows, given, ctx.scale, support, dense_rows(grad), wanted), None
+        options = ScoreSettings(scale=ctx.scale, dropout=ctx.dropout, seed=seed)
+        return *backward(rows, given, options, support, dense_rows(grad), wanted), None
 
 
 def attend(

@@ -2,8 +2,8 @@
  *
  * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
- * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), and the loss of
- * alpha-entmax, one row at a time (losses.h).
+ * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), without structure
+ * with dropout of weights (dropout.h), and the loss of alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -24,6 +24,7 @@
 #include "rows_structured.h"
 #include "rows_f64.h"
 #include "losses.h"
+#include "dropout.h"
 #include "attention.h"
 #include "attention_rows.h"
 
@@ -248,9 +249,9 @@ int entmax_attention_take(void **kept, const int64_t *starts, long blocks, int32
 }
 
 /* The gradients, from the support. starts: where that of each query starts, of all that the forward pass counted,
- * and where the last one ends; for_scores: as long as the support, written to. */
+ * and where the last one ends; for_scores, and with dropout weights, else null: as long as the support, written to. */
 int entmax_attention_backward(const Shape *shape, Gradients *gradients, const int64_t *starts, const int32_t *keys,
-                              const float *probs, float *for_scores, int threads)
+                              const float *probs, float *for_scores, float *weights, int threads)
 {
     int failed = 0;
     long heads = shape->sentences * shape->heads, blocks = up_to_lanes(shape->queries) / LANES, ranges = 1;
@@ -270,7 +271,8 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
             if (!failed)
                 for_alpha[one] = differentiate_rows(shape, head / shape->heads, head % shape->heads,
                                                     one % blocks * LANES, gradients, numbers, keys + start,
-                                                    probs + start, for_scores + start, &rows);
+                                                    probs + start, for_scores + start, weights ? weights + start : 0,
+                                                    &rows);
         }
         free_rows(&rows);
 #pragma omp for schedule(static)
@@ -279,7 +281,7 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
             if (!failed)
                 gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
                                  shape->keys * (range + 1) / ranges, gradients, starts + head * blocks * LANES, keys,
-                                 probs, for_scores);
+                                 weights ? weights : probs, for_scores);
         }
     }
     for (long head = 0; head < heads && gradients->for_alpha; head++) {

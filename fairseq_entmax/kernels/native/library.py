@@ -192,7 +192,7 @@ def _with_types(name: str) -> ctypes.CDLL:
     loaded.entmax_structured_backward.argtypes = [pointer] * 7 + [number] * 2 + [threads]
     loaded.entmax_attention_forward.argtypes = [pointer] * 7 + [threads]
     loaded.entmax_attention_take.argtypes = [pointer] * 2 + [number] + [pointer] * 2
-    loaded.entmax_attention_backward.argtypes = [pointer] * 6 + [threads]
+    loaded.entmax_attention_backward.argtypes = [pointer] * 7 + [threads]
     loaded.entmax_structured_attention_forward.argtypes = [pointer] * 6 + [threads]
     loaded.entmax_structured_attention_backward.argtypes = [pointer] * 3 + [threads]
     loaded.entmax_lanes.argtypes = []
