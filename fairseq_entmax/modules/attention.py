@@ -18,6 +18,7 @@ from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
+from fairseq_entmax.modules.softmax import softmax_attention
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -203,11 +204,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
-        wants_weights = need_weights or need_head_weights or before_softmax or self._is_watched()
-        if key is not None and incremental_state is None and not wants_weights:
-            fused = self._fused(query, key, value, key_padding_mask, attn_mask)
-            if fused is not None:
-                return self._output(fused), None
         is_whole = key is not None and incremental_state is None and not static_kv
         asks_more = before_softmax or need_head_weights
         if is_whole and not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
@@ -219,6 +215,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 )
             finally:
                 self.skip_embed_dim_check = True
+        wants_weights = need_weights or need_head_weights or before_softmax or self._is_watched()
+        if key is not None and incremental_state is None and not wants_weights:
+            fused = self._fused(query, key, value, key_padding_mask, attn_mask)
+            if fused is not None:
+                return self._output(fused), None
         scores, values = super().forward(
             query,
             key,
@@ -300,11 +301,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             return None
         if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
             return None
-        formula = self.mapping.fused()
-        if formula is None:
-            return None
-        dtype = compat.computing_dtype(query)
-        attention = kernels.attention_for(query, dtype, self.head_dim, formula, drops)
+        attention = self._kernel(query, key_padding_mask, attn_mask, drops)
         if attention is None:
             return None
         if self.self_attention:
@@ -316,8 +313,10 @@ class MultiheadAttention(FairseqMultiheadAttention):
             # fairseq's way to say that there is none has no dimensions
             key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
         causal = masks.hides_future_alone(attn_mask)
-        # Of torch's generator, which is set back where activations are computed again
-        given = {"dropout": dropout.p, "seed": new_seed()} if drops else {}
+        given: dict[str, Any] = {"dropout": dropout.p} if drops else {}
+        if drops and attention is not softmax_attention:
+            # Of torch's generator, which is set back where activations are computed again
+            given["seed"] = new_seed()
         return attention(
             split_heads(self.q_proj(query), self.num_heads),
             split_heads(self.k_proj(key), self.num_heads),
@@ -328,6 +327,21 @@ class MultiheadAttention(FairseqMultiheadAttention):
             scale=self.scaling,
             **given,
         )
+
+    def _kernel(
+        self, query: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, drops: bool
+    ) -> Callable[..., Tensor] | None:
+        """The whole of attention as one function, or None; arguments as in :meth:`forward`."""
+        assert self.mapping is not None
+        if self.mapping.is_softmax:
+            # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
+            has_keys = masks.leave_each_query_a_key(key_padding_mask, attn_mask)
+            return softmax_attention if has_keys else None
+        formula = self.mapping.fused()
+        if formula is None:
+            return None
+        dtype = compat.computing_dtype(query)
+        return kernels.attention_for(query, dtype, self.head_dim, formula, drops)
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
