@@ -64,6 +64,7 @@ class OneSearch:
         self.counts = SearchCounts()
         self.places: Tensor | None = None
         self.impossible: Tensor | None = None
+        self.has_seen_zeros = False
         _shadow(own.model, "forward_decoder", self._look)
         if own.lm_model is not None:
             own.lm_model = _copy(own.lm_model)
@@ -152,6 +153,7 @@ class OneSearch:
         eos, is_diverse = self.generator.eos, isinstance(self.search, DiverseBeamSearch)
         tokens = prev_output_tokens.view(*lprobs.shape[:2], -1)
         if self.impossible is not None:
+            self.has_seen_zeros = True
             self.impossible[:, self.generator.pad] = False  # fairseq chooses it for no hypothesis
             impossible = self.impossible.view(lprobs.shape)
             self.zeros[self.places] |= impossible.any(dim=2).any(dim=1)
@@ -188,7 +190,8 @@ class OneSearch:
         if isinstance(self.search, LengthConstrainedBeamSearch):
             cut_at_source_length(self.search, step, lprobs, self._has_zeros(), eos)
         if not self.is_sampling:
-            lprobs[ended] = IMPOSSIBLE
+            if self.has_seen_zeros:  # else none have ended, and there are many numbers to look at
+                lprobs[ended] = IMPOSSIBLE
             return
         # torch draws from no row of zeros: a sample that cannot go on ends
         is_stuck = lprobs.amax(dim=2) == IMPOSSIBLE

@@ -28,6 +28,7 @@ from torch import Tensor, cuda
 from fairseq_entmax.kernels import operators, torch_losses, torch_ops, torch_structured
 from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
+from fairseq_entmax.kernels.native import decoding as native_decoding
 from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.native import losses as native_losses
 from fairseq_entmax.kernels.native import rows as native_rows
@@ -43,11 +44,13 @@ CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 LEAST_TRITON = (3, 0)
 # The modules of a package of kernels, and what they offer
 ROWS, STRUCTURED, ATTENTION, LOSSES = "rows", "structured", "attention", "losses"
+DECODING = "decoding"
 NATIVE_PARTS: dict[str, Any] = {
     ROWS: native_rows,
     STRUCTURED: native_structured,
     ATTENTION: native_attention,
     LOSSES: native_losses,
+    DECODING: native_decoding,
 }
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
@@ -160,6 +163,24 @@ def attention_for(
     return functools.partial(_attentions[found], epsilon=formula.epsilon)
 
 
+def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
+    """Attention of one query of each hypothesis as one function, where there is a kernel.
+
+    Args:
+        query: with numbers in memory, of the dtype that will be computed in.
+
+    Returns:
+        :func:`fairseq_entmax.kernels.native.decoding.step`, or None: there is one in C alone.
+
+    Raises:
+        ValueError, RuntimeError: as :func:`backend_for`.
+    """
+    if query.device.type != "cpu" or chosen() == TRITON:
+        return None
+    backend = _kernel(DECODING, query)
+    return None if backend is None else backend.step
+
+
 # What has been found, by the names of module and function
 _attentions: dict[str, Callable[..., Tensor]] = {}
 
@@ -184,8 +205,8 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     """The module of kernels for a part of the work on such a tensor; None for torch's operations.
 
     Args:
-        part: :data:`ROWS`, :data:`STRUCTURED`, :data:`ATTENTION` or :data:`LOSSES`, a module of each package of
-            kernels.
+        part: :data:`ROWS`, :data:`STRUCTURED`, :data:`ATTENTION`, :data:`LOSSES` or :data:`DECODING`, a module of
+            a package of kernels.
         tensor: what the kernels will be given, or another of its kind.
         *kind: of structure, where the part has some.
     """

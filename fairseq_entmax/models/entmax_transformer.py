@@ -11,6 +11,7 @@ from argparse import Namespace
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import torch
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
@@ -30,6 +31,7 @@ from torch import Tensor, nn
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
 from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
+from fairseq_entmax.kernels import operators
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import is_command_to_train, set_defaults
 from fairseq_entmax.models.options import (
@@ -43,6 +45,9 @@ from fairseq_entmax.modules import mark_future_mask
 
 fairseq_changes.install()
 
+# On what an encoder gave, once it was reordered: the sentence of each row
+_SENTENCES = "_sentence_of_row"
+
 
 # As fairseq's decoder numbers its layers
 NO_LAYER = -1
@@ -53,6 +58,27 @@ class EntmaxTransformerEncoder(TransformerEncoderBase):
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return TransformerEncoderLayerBase(cfg, return_fc=self.return_fc)
+
+    def reorder_encoder_out(self, encoder_out: dict[str, list[Tensor]], new_order: Tensor) -> Any:
+        """Select rows, as fairseq does, in each step of a search.
+
+        The hypotheses of a sentence have the same rows: where each takes that of another of its
+        sentence, what is there is returned. On a GPU a look at the order would have to be waited for.
+
+        Args:
+            encoder_out: what :meth:`forward` gave, or this method.
+            new_order: number of the row that stands in each place, ``(rows,)``.
+        """
+        rows = encoder_out["encoder_out"]
+        if not rows or rows[0].device.type != "cpu" or not operators.is_plain(rows[0], new_order):
+            return super().reorder_encoder_out(encoder_out, new_order)
+        before = getattr(rows[0], _SENTENCES, None)
+        after = new_order.clone() if before is None else before.index_select(0, new_order)
+        if before is not None and torch.equal(before, after):
+            return encoder_out
+        reordered = super().reorder_encoder_out(encoder_out, new_order)
+        setattr(reordered["encoder_out"][0], _SENTENCES, after)
+        return reordered
 
 
 class EntmaxTransformerDecoder(TransformerDecoderBase):

@@ -15,7 +15,7 @@ from torch import Tensor
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.mappings import HeadsApart, Mapping
-from fairseq_entmax.modules import masks
+from fairseq_entmax.modules import incremental, masks
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
 from fairseq_entmax.modules.softmax import softmax_attention
@@ -204,6 +204,17 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
+        if incremental_state is not None:
+            scores_too = before_softmax or (need_head_weights and bool(self.scores_of))
+            if attn_mask is None and not scores_too and not self._is_watched():
+                wants = need_weights or need_head_weights
+                found = incremental.attend(
+                    self, query, key, key_padding_mask, incremental_state, static_kv, wants
+                )
+                if found is not None:
+                    heads, weights = found
+                    return self._output(heads), _asked(weights, need_weights, need_head_weights)
+            incremental.as_fairseq_reads(self, incremental_state)
         is_whole = key is not None and incremental_state is None and not static_kv
         asks_more = before_softmax or need_head_weights
         if is_whole and not asks_more and self._is_fairseqs(key_padding_mask, attn_mask):
@@ -242,9 +253,23 @@ class MultiheadAttention(FairseqMultiheadAttention):
         if need_head_weights and self.scores_of:
             # As a result of the layer, which --checkpoint-activations gives gradients
             probs = torch.cat([probs, wide[:, list(self.scores_of)]], 1)
-        if need_head_weights:
-            return output, probs.transpose(0, 1)
-        return output, probs.mean(dim=1) if need_weights else None
+        return output, _asked(probs, need_weights, need_head_weights)
+
+    def reorder_incremental_state(
+        self,
+        incremental_state: dict[str, dict[str, Tensor | None]] | None,
+        new_order: Tensor,
+    ) -> dict[str, dict[str, Tensor | None]] | None:
+        """Select hypotheses in the cache of incremental decoding, as fairseq does.
+
+        Args:
+            incremental_state: of the search; changed.
+            new_order: numbers of the hypotheses that go on, ``(hypotheses,)``.
+        """
+        if incremental.reorder(self, incremental_state, new_order):
+            return incremental_state
+        reordered: Any = super().reorder_incremental_state(incremental_state, new_order)
+        return reordered
 
     def _is_watched(self) -> bool:
         """Whether somebody sees the weights, or has changed the mapping, as by torch's hooks."""
@@ -372,6 +397,13 @@ class MultiheadAttention(FairseqMultiheadAttention):
 def _is_changed(dropout: Any) -> bool:
     """Whether it is another module than fairseq's, or somebody sees what it is given."""
     return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or _has_hook(dropout)
+
+
+def _asked(probs: Tensor | None, averaged: bool, of_heads: bool) -> Tensor | None:
+    """Weights ``(batch, heads, queries, keys)`` as they are returned, or None."""
+    if probs is None or not (averaged or of_heads):
+        return None
+    return probs.transpose(0, 1) if of_heads else probs.mean(dim=1)
 
 
 def _has_hook(module: Any) -> bool:

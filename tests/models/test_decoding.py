@@ -3,6 +3,7 @@ from argparse import Namespace
 import pytest
 import torch
 
+from fairseq_entmax import kernels
 from tests.support import EVERY_MAPPING, batch, build_model, spread_scores, tiny_task
 
 
@@ -81,3 +82,53 @@ def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping):
     plain = translate(model)
     model.make_generation_fast_(beamable_mm_beam_size=4, need_attn=False)
     assert translate(model) == plain
+
+
+def reordered(*orders):
+    """The output of an encoder after some reorderings, and what indexing makes of it."""
+    model, net_input = build_model(), sample()["net_input"]
+    with torch.no_grad():
+        given = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
+        expected = {name: list(tensors) for name, tensors in given.items()}
+        kept = [given]
+        for order in map(torch.tensor, orders):
+            kept.append(model.encoder.reorder_encoder_out(kept[-1], order))
+            for name, dim in (("encoder_out", 1), ("encoder_padding_mask", 0)):
+                expected[name] = [expected[name][0].index_select(dim, order)]
+    return kept, expected
+
+
+@pytest.mark.parametrize(
+    "orders",
+    [
+        ([0, 0, 1, 1, 2, 2], [1, 1, 2, 3, 5, 4]),  # within sentences
+        ([0, 0, 1, 1, 2, 2], [1, 0, 4, 5]),  # one has finished
+        ([0, 0, 1, 1, 2, 2], [1, 0, 4, 5], [0, 0, 3, 2], [2, 3]),
+        ([2, 0, 1], [0, 2, 1]),
+        ([0, 0, 1, 1], [0, 2, 2, 3]),  # from sentence to sentence
+    ],
+)
+def test_the_encoders_output_follows_every_order(orders):
+    kept, expected = reordered(*orders)
+    for name in ("encoder_out", "encoder_padding_mask"):
+        assert torch.equal(kept[-1][name][0], expected[name][0])
+
+
+def test_the_encoders_output_is_not_copied_within_sentences():
+    kept, _ = reordered([0, 0, 1, 1, 2, 2], [1, 1, 2, 3, 5, 4])
+    assert kept[2] is kept[1]
+
+
+@pytest.mark.parametrize("mapping", ["entmax", "entmax15", "sparsemax"])
+@pytest.mark.parametrize("beam", [1, 4])
+def test_the_kernel_for_steps_finds_the_translations_that_fairseqs_way_finds(
+    mapping, beam, monkeypatch
+):
+    model, task = spread_scores(build_model(attn_mapping=mapping)), tiny_task()
+    generator = task.build_generator([model], Namespace(beam=beam, max_len_a=0, max_len_b=40))
+    found = []
+    for step_for in (kernels.step_for, lambda query: None):
+        monkeypatch.setattr(kernels, "step_for", step_for)
+        sentences = task.inference_step(generator, [model], sample())
+        found.append([[hypothesis["tokens"].tolist() for hypothesis in one] for one in sentences])
+    assert found[0] == found[1]

@@ -3,7 +3,8 @@
  * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
  * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), without structure
- * with dropout of weights (dropout.h), and the loss of alpha-entmax, one row at a time (losses.h).
+ * with dropout of weights (dropout.h), that of one query a hypothesis (decoding.h), and the loss of
+ * alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -27,6 +28,7 @@
 #include "dropout.h"
 #include "attention.h"
 #include "attention_rows.h"
+#include "decoding.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
  *
@@ -327,6 +329,25 @@ int entmax_structured_attention_backward(const Shape *shape, Gradients *gradient
             if (!failed)
                 attend_backward(shape, one / shape->heads, one % shape->heads, gradients, probs + one * size, &work);
         free_work(&work);
+    }
+    return failed;
+}
+
+/* A step of decoding: one query of each hypothesis. */
+int entmax_attention_step(const Step *step, int threads)
+{
+    int failed = 0;
+    long all_rows = step->hypotheses * step->heads;
+    for (long one = 0; one < step->hypotheses && step->new_key; one++)
+        step->origins[one * step->room + step->keys - 1] = one;
+#pragma omp parallel num_threads(threads) reduction(| : failed)
+    {
+        StepWork work;
+        failed = make_step_work(&work, step);
+#pragma omp for schedule(static)
+        for (long first = 0; first < all_rows; first += LANES)
+            if (!failed) attend_step(step, first, smaller(all_rows - first, LANES), &work);
+        free_step_work(&work);
     }
     return failed;
 }

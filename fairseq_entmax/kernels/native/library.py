@@ -195,6 +195,7 @@ def _with_types(name: str) -> ctypes.CDLL:
     loaded.entmax_attention_backward.argtypes = [pointer] * 7 + [threads]
     loaded.entmax_structured_attention_forward.argtypes = [pointer] * 6 + [threads]
     loaded.entmax_structured_attention_backward.argtypes = [pointer] * 3 + [threads]
+    loaded.entmax_attention_step.argtypes = [pointer, threads]
     loaded.entmax_lanes.argtypes = []
     return loaded
 

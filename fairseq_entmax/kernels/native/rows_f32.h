@@ -4,33 +4,25 @@
  * were: what is computed is then as long as the support, not as the row.
  */
 
+#define TURN(half)                                                                             \
+    for (int k = 0; k < LANES; k++) {                                                          \
+        if (k & half) continue;                                                                \
+        vec a = square[k], b = square[k + half];                                               \
+        square[k] = SHUFFLE(a, b, UPPER, half);                                                \
+        square[k + half] = SHUFFLE(a, b, LOWER, half);                                         \
+    }
+
 /* Rows and columns of a square of LANES numbers changed for each other */
 static inline void turn(vec *square)
 {
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC unroll 8
-    for (int half = LANES / 2; half > 0; half /= 2) {
-        ivec upper, lower;
-        for (int k = 0; k < LANES; k++) {
-            upper[k] = k & half ? LANES + k - half : k;
-            lower[k] = k & half ? LANES + k : k + half;
-        }
-#pragma GCC unroll 16
-        for (int k = 0; k < LANES; k++) {
-            if (k & half) continue;
-            vec a = square[k], b = square[k + half];
-            square[k] = __builtin_shuffle(a, b, upper);
-            square[k + half] = __builtin_shuffle(a, b, lower);
-        }
-    }
-#else
-    for (int k = 0; k < LANES; k++)
-        for (int i = 0; i < k; i++) {
-            float number = square[k][i];
-            square[k][i] = square[i][k];
-            square[i][k] = number;
-        }
+#if LANES == 16
+    TURN(8)
 #endif
+#if LANES >= 8
+    TURN(4)
+#endif
+    TURN(2)
+    TURN(1)
 }
 
 /* The last square of a row overlaps the one before it */

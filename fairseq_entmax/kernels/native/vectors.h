@@ -62,6 +62,25 @@ static inline unsigned bits_of(ivec mask)
 }
 #endif
 
+/* Halves of two vectors in one: UPPER takes lanes of the first where a bit of the lane is not set, and before those
+ * of the second, LOWER those behind. Written out, as compilers make constants of no loop. */
+#define UPPER(k, half) ((k) & (half) ? LANES + (k) - (half) : (k))
+#define LOWER(k, half) ((k) & (half) ? LANES + (k) : (k) + (half))
+#define FOUR(which, k, half) which(k, half), which(k + 1, half), which(k + 2, half), which(k + 3, half)
+#if LANES == 16
+#define PLACES(which, half) \
+    FOUR(which, 0, half), FOUR(which, 4, half), FOUR(which, 8, half), FOUR(which, 12, half)
+#elif LANES == 8
+#define PLACES(which, half) FOUR(which, 0, half), FOUR(which, 4, half)
+#else
+#define PLACES(which, half) FOUR(which, 0, half)
+#endif
+#ifdef __clang__
+#define SHUFFLE(a, b, which, half) __builtin_shufflevector(a, b, PLACES(which, half))
+#else
+#define SHUFFLE(a, b, which, half) __builtin_shuffle(a, b, (ivec){PLACES(which, half)})
+#endif
+
 /* --- logarithm and exponential to the base 2 -------------------------------------------------
  *
  * The polynomials have the least relative error in float64 on their intervals, found by Lawson's

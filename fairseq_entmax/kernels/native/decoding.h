@@ -1,0 +1,263 @@
+/* Attention of one query each of many hypotheses, as a step of decoding has it, in float32.
+ *
+ * A hypothesis and a head are a row, and LANES rows are solved side by side (block.h), whatever hypotheses and
+ * heads they are of. The keys and values of earlier steps stay where they were written when hypotheses change
+ * their order: a table says for each hypothesis and position in whose place its history wrote them.
+ */
+
+typedef struct {
+    long hypotheses, heads, keys, size; /* keys: those of earlier steps and the new one, if there is one */
+    float scale;                        /* of the scores */
+    const float *epsilon;               /* (heads,); null for softmax */
+    const float *query;                 /* (hypotheses, heads, size), as output, new_key and new_value */
+    const float *new_key, *new_value;   /* to be written behind the others; or null */
+    float *output;
+    float *probs;           /* (hypotheses, heads, keys); or null */
+    float *key, *value;     /* matrices of places and heads, with a row for each position */
+    long place, head, row;  /* their strides in numbers */
+    int32_t *origins;       /* (hypotheses, room): the place of each position of a hypothesis; if one has them all, room is 0
+                             * and they are (hypotheses,) */
+    long room;              /* of a place, in positions */
+    long beam;              /* how many hypotheses in a row are likely to have much in common; divides hypotheses */
+    const float *padding;   /* (places, keys), not 0 is left out; or null, as it is where there is room */
+} Step;
+
+#define KNOWN 16
+
+/* What a thread works on: of `rows` the scores, their positions and the query */
+typedef struct {
+    Rows rows;
+    long *offsets;             /* (KNOWN, keys): where the positions of some hypotheses are, in keys and values of head 0 */
+    long hypotheses[KNOWN]; /* whose they are; -1 at the start */
+} StepWork;
+
+/* Rows are in this order: what hypotheses of a beam share is read once */
+typedef struct {
+    long hypothesis, head, number; /* number: in the order of the output */
+} StepRow;
+
+static inline StepRow step_row(const Step *step, long row)
+{
+    long beam = step->beam, hypothesis = row / (step->heads * beam) * beam + row % beam, head = row / beam % step->heads;
+    return (StepRow){hypothesis, head, hypothesis * step->heads + head};
+}
+
+static int make_step_work(StepWork *work, const Step *step)
+{
+    long keys = up_to_lanes(step->keys);
+    Rows *rows = &work->rows;
+    *work = (StepWork){.rows.row = keys + LANES};
+    for (int known = 0; known < KNOWN; known++) work->hypotheses[known] = -1;
+    rows->block = make_block(keys + LANES, FORWARD_ARRAYS);
+    rows->queries = aligned_alloc(sizeof(vec), up_to_lanes(step->size) * sizeof(float));
+    rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
+    rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
+    work->offsets = malloc(KNOWN * keys * sizeof(long));
+    return !(rows->block.memory && rows->queries && rows->rows && rows->places && work->offsets);
+}
+
+static void free_step_work(StepWork *work)
+{
+    free_rows(&work->rows);
+    free(work->offsets);
+}
+
+/* Where the positions of a hypothesis are, and up to a whole vector of them the last one */
+static inline const long *offsets_of(StepWork *work, const Step *step, long hypothesis)
+{
+    long *offsets = work->offsets + hypothesis % KNOWN * up_to_lanes(step->keys);
+    if (work->hypotheses[hypothesis % KNOWN] == hypothesis) return offsets;
+    work->hypotheses[hypothesis % KNOWN] = hypothesis;
+    const int32_t *origins = step->origins + hypothesis * (step->room ? step->room : 1);
+    for (long i = 0; i < step->keys; i++) offsets[i] = origins[step->room ? i : 0] * step->place + i * step->row;
+    for (long i = step->keys; i < up_to_lanes(step->keys); i++) offsets[i] = offsets[step->keys - 1];
+    return offsets;
+}
+
+#define LINE 16 /* numbers that memory gives at a time */
+
+/* Has the keys of a row on their way, which memory would else be asked for one after another. Those of the source
+ * are the same for a beam, and are fetched for the next one. */
+static inline void fetch_keys(StepWork *work, const Step *step, long row)
+{
+    if (!step->room && row % step->beam) return;
+    row += step->room ? 1 : step->beam;
+    if (row >= step->hypotheses * step->heads) return;
+    StepRow of = step_row(step, row);
+    const long *offsets = offsets_of(work, step, of.hypothesis);
+    const float *keys = step->key + of.head * step->head;
+    for (long i = 0; i < step->keys; i++)
+        for (long c = 0; c < step->size; c += LINE) __builtin_prefetch(keys + offsets[i] + c);
+}
+
+/* The same of the values at some positions, for later */
+static inline void fetch_values(StepWork *work, const Step *step, StepRow of, const int32_t *positions, long number)
+{
+    const long *offsets = offsets_of(work, step, of.hypothesis);
+    const float *values = step->value + of.head * step->head;
+    for (long i = 0; i < number; i++)
+        for (long c = 0; c < step->size; c += LINE) __builtin_prefetch(values + offsets[positions[i]] + c, 0, 2);
+}
+
+#define FOLD(half)                                                                             \
+    for (int k = 0; k < half; k++) {                                                           \
+        vec a = square[k], b = square[k + half];                                               \
+        square[k] = SHUFFLE(a, b, UPPER, half) + SHUFFLE(a, b, LOWER, half);                   \
+    }
+
+/* A vector with the sum of each of LANES vectors, which are written to */
+static inline vec sums_of(vec *square)
+{
+#if LANES == 16
+    FOLD(8)
+#endif
+#if LANES >= 8
+    FOLD(4)
+#endif
+    FOLD(2)
+    FOLD(1)
+    return square[0];
+}
+
+/* Scores of one query with keys at offsets, and -infinity behind the last */
+static inline void score_step(const Step *step, const float *query, const float *keys, const long *all_offsets,
+                              float *scores)
+{
+    for (long first = 0; first < step->keys; first += LANES) {
+        const long *offsets = all_offsets + first;
+        vec sums[LANES];
+#pragma GCC unroll 16
+        for (int k = 0; k < LANES; k++) sums[k] = (vec){0};
+        long c = 0;
+        for (; c + LANES <= step->size; c += LANES) {
+            vec part = *(const vec *)(query + c);
+#pragma GCC unroll 16
+            for (int k = 0; k < LANES; k++) sums[k] += part * vec_at(keys + offsets[k] + c);
+        }
+        vec total = sums_of(sums);
+        for (; c < step->size; c++)
+            for (int k = 0; k < LANES; k++) total[k] += query[c] * keys[offsets[k] + c];
+        *(vec *)(scores + first) = total;
+    }
+    for (long i = step->keys; i < up_to_lanes(step->keys); i++) scores[i] = -INFINITY;
+}
+
+/* Scores, of which the largest is `top`, to probabilities of softmax */
+static inline void exponentials(float *scores, long number, float top)
+{
+    vec sums = {0};
+    for (long i = 0; i < number; i += LANES) {
+        vec p = exp2_of((*(vec *)(scores + i) - top) * LOG2_E);
+        *(vec *)(scores + i) = p;
+        sums += p;
+    }
+    vec inverse = all(1.0f / sum_of(sums));
+    for (long i = 0; i < number; i += LANES) *(vec *)(scores + i) *= inverse;
+}
+
+/* out = the weighted sum of VECTORS vectors of the values from number c on */
+#define MIX(VECTORS)                                                                                       \
+    for (; c + VECTORS * LANES <= size; c += VECTORS * LANES) {                                            \
+        vec sum[VECTORS] = {{0}};                                                                          \
+        for (long i = 0; i < number; i++) {                                                                \
+            const float *value = values + offsets[positions[i]] + c;                                       \
+            for (int t = 0; t < VECTORS; t++) sum[t] += weights[i] * vec_at(value + t * LANES);            \
+        }                                                                                                  \
+        for (int t = 0; t < VECTORS; t++) *(given_vec *)(out + c + t * LANES) = sum[t];                    \
+    }
+
+/* out = the sum of weights[i] times the value at offsets[positions[i]] */
+static inline void mix_step(const float *values, const long *offsets, const float *weights, const int32_t *positions,
+                            long number, long size, float *restrict out)
+{
+    long c = 0;
+    MIX(4)
+    MIX(2)
+    MIX(1)
+    for (; c < size; c++) {
+        float sum = 0;
+        for (long i = 0; i < number; i++) sum += weights[i] * values[offsets[positions[i]] + c];
+        out[c] = sum;
+    }
+}
+
+/* The output of one row, from its weights at positions; NaN where it has NaN or infinity among its scores */
+static inline void put_step(StepWork *work, const Step *step, StepRow of, const float *weights,
+                            const int32_t *positions, long number, int is_broken)
+{
+    float *out = step->output + of.number * step->size, *probs = step->probs ? step->probs + of.number * step->keys : 0;
+    if (is_broken) {
+        for (long c = 0; c < step->size; c++) out[c] = NAN;
+        for (long i = 0; i < step->keys && probs; i++) probs[i] = NAN;
+        return;
+    }
+    mix_step(step->value + of.head * step->head, offsets_of(work, step, of.hypothesis), weights, positions, number,
+             step->size, out);
+    if (!probs) return;
+    memset(probs, 0, step->keys * sizeof(float));
+    for (long i = 0; i < number; i++) probs[positions[i]] = weights[i];
+}
+
+/* The scores of one row, -infinity at padding; its own key and value are written before, if there are new ones */
+static inline void begin_step(StepWork *work, const Step *step, StepRow of, float *scores)
+{
+    float *query = work->rows.queries;
+    const long *offsets = offsets_of(work, step, of.hypothesis);
+    if (step->new_key) {
+        long to = of.head * step->head + offsets[step->keys - 1];
+        memcpy(step->key + to, step->new_key + of.number * step->size, step->size * sizeof(float));
+        memcpy(step->value + to, step->new_value + of.number * step->size, step->size * sizeof(float));
+    }
+    for (long c = 0; c < step->size; c++) query[c] = step->query[of.number * step->size + c] * step->scale;
+    score_step(step, query, step->key + of.head * step->head, offsets, scores);
+    if (!step->padding) return;
+    const float *padding = step->padding + step->origins[of.hypothesis] * step->keys;
+    for (long i = 0; i < step->keys; i++)
+        if (padding[i] != 0) scores[i] = -INFINITY;
+}
+
+/* The scores of a row to distances of the keys that can have a probability, or for softmax to probabilities;
+ * returns whether there is NaN or infinity among them */
+static inline int keep_step(const Step *step, float *row, float epsilon, int32_t *positions, int32_t *count)
+{
+    float sum, top = top_of_row(row, up_to_lanes(step->keys)), least = step->epsilon ? -1.0f / epsilon : 0.0f;
+    *count = 0;
+    if (top == INFINITY || top == -INFINITY) return top == INFINITY;
+    if (!step->epsilon) exponentials(row, up_to_lanes(step->keys), top);
+    *count = keep_places(row, 0, step->keys, step->epsilon ? top : 0.0f, least, row, positions, &sum);
+    return 0;
+}
+
+/* Up to LANES rows from `first` on */
+static void attend_step(const Step *step, long first, int count, StepWork *work)
+{
+    Rows *rows = &work->rows;
+    vec epsilon = all(1.0f);
+    ivec broken = {0}, without = {0};
+    StepRow of[LANES];
+    for (int k = 0; k < LANES; k++) rows->block.counts[k] = 0;
+    for (int k = 0; k < count; k++) {
+        of[k] = step_row(step, first + k);
+        float *row = rows->rows + k * rows->row, of_head = step->epsilon ? step->epsilon[of[k].head] : 0;
+        int32_t *positions = rows->places + k * rows->row;
+        if (of_head != of_head) without[k] = -1; /* solved for any epsilon, and then NaN */
+        else epsilon[k] = of_head < LEAST_EPSILON ? LEAST_EPSILON : of_head;
+        begin_step(work, step, of[k], row);
+        fetch_keys(work, step, first + k);
+        broken[k] = -keep_step(step, row, epsilon[k], positions, rows->block.counts + k);
+        fetch_values(work, step, of[k], positions, rows->block.counts[k]);
+    }
+    if (step->epsilon) {
+        broken |= without & has_keys(&rows->block);
+        rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
+        solve(&rows->block, epsilon);
+        lanes_to_rows(rows, POWERS, rows->rows);
+    }
+    for (int k = 0; k < count; k++) {
+        float *row = rows->rows + k * rows->row, sum;
+        int32_t *positions = rows->places + k * rows->row;
+        long number = rows->block.counts[k];
+        if (step->epsilon) number = keep_places(row, positions, number, 0.0f, 0.0f, row, positions, &sum);
+        put_step(work, step, of[k], row, positions, number, broken[k]);
+    }
+}

@@ -1,0 +1,146 @@
+"""What steps of decoding leave: keys and values where they were written, to readers fairseq's cache."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels.native.decoding import Cached
+
+# fairseq's names
+KEY, VALUE, PADDING = "prev_key", "prev_value", "prev_key_padding_mask"
+# Numbers that memory gives at a time
+_LINE = 16
+# Positions that a new cache has room for
+_ROOM = 32
+
+
+class SourceCache(Mapping[str, "Tensor | None"]):
+    """Keys and values of a source, once for all hypotheses of it.
+
+    To readers it is fairseq's dictionary, in which each hypothesis has its own.
+
+    Args:
+        key, value: ``(sources, heads, positions, head_dim)``.
+        padding: ``(sources, positions)``, float32, not 0 at padding; or None.
+        origins: the source of each hypothesis, ``(hypotheses,)``, int32.
+        beam: how many hypotheses of fairseq's dictionary are one entry.
+    """
+
+    def __init__(
+        self, key: Tensor, value: Tensor, padding: Tensor | None, origins: Tensor, beam: int
+    ) -> None:
+        self._tensors = {KEY: key, VALUE: value, PADDING: padding}
+        self._origins, self._beam = origins, beam
+        # As long as whole sentences leave the search, so many in a row have the same source
+        self._together = max(1, len(origins) // max(1, len(key)))
+
+    def __getitem__(self, name: str) -> Tensor | None:
+        tensor = self._tensors[name]
+        return None if tensor is None else tensor[self._origins[:: self._beam].long()]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    @property
+    def hypotheses(self) -> int:
+        """How many there are."""
+        return self._origins.size(0)
+
+    def cached(self) -> Cached:
+        """What a kernel reads."""
+        key, value, padding = self._tensors.values()
+        assert key is not None
+        assert value is not None
+        return Cached(key, value, key.size(2), self._origins, padding, self._together)
+
+    def reorder(self, new_order: Tensor) -> None:
+        """Select hypotheses."""
+        self._origins = self._origins.index_select(0, new_order)
+
+
+class HypothesesCache(Mapping[str, Tensor]):
+    """Keys and values of self-attention, in places of their own.
+
+    A hypothesis writes into the place of its number, and remembers for each position in which place
+    its history was written. To readers it is fairseq's dictionary, without padding.
+
+    Args:
+        key, value: ``(hypotheses, heads, positions, head_dim)``.
+    """
+
+    def __init__(self, key: Tensor, value: Tensor) -> None:
+        self._number = 0
+        self._key, self._value = key, value
+        self._origins = _own_places(key)
+        self._number = key.size(2)
+
+    def __getitem__(self, name: str) -> Tensor:
+        if name not in (KEY, VALUE):
+            raise KeyError(name)
+        return self._gathered(self._key if name == KEY else self._value)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((KEY, VALUE))
+
+    def __len__(self) -> int:
+        return 2
+
+    @property
+    def hypotheses(self) -> int:
+        """How many there are."""
+        return self._origins.size(0)
+
+    def with_room(self, beam: int) -> Cached:
+        """What a kernel writes one more position to; so many hypotheses in a row are of a sentence."""
+        hypotheses, room = self._origins.shape
+        if self._number == room or hypotheses > self._key.size(0):
+            self._move(max(_ROOM, 2 * self._number))
+        self._number += 1
+        return Cached(self._key, self._value, self._number, self._origins, beam=beam)
+
+    def reorder(self, new_order: Tensor) -> None:
+        """Select hypotheses."""
+        self._origins = self._origins.index_select(0, new_order)
+
+    def _move(self, room: int) -> None:
+        """To more room, where finished hypotheses have no place any more."""
+        moves = len(self._origins) != self._key.size(0)
+        number = self._number
+        old = [self._gathered(one) if moves else one for one in (self._key, self._value)]
+        places = old[0].size(0)
+        self._key, self._value = (_place(one, places, room) for one in old)
+        self._key[:, :, :number] = old[0][:, :, :number]
+        self._value[:, :, :number] = old[1][:, :, :number]
+        origins = _own_places(self._key)
+        if not moves:
+            origins[:, :number] = self._origins[:, :number]
+        self._origins = origins
+
+    def _gathered(self, tensor: Tensor) -> Tensor:
+        """``(hypotheses, heads, positions, head_dim)``."""
+        origins = self._origins[:, : self._number].long()
+        positions = torch.arange(self._number, device=tensor.device)
+        return tensor[origins, :, positions].transpose(1, 2).contiguous()
+
+
+def _place(like: Tensor, places: int, room: int) -> Tensor:
+    """``(places, heads, room, head_dim)`` in memory by positions, as they are written.
+
+    So many numbers lie between positions that they do not all fall into the same few sets of the
+    processor's caches.
+    """
+    heads, head_dim = like.size(1), like.size(3)
+    numbers = places * heads * head_dim
+    by_position = like.new_empty((room, (-(-numbers // _LINE) | 1) * _LINE))[:, :numbers]
+    return by_position.view(room, places, heads, head_dim).permute(1, 2, 0, 3)
+
+
+def _own_places(key: Tensor) -> Tensor:
+    places = torch.arange(key.size(0), dtype=torch.int32, device=key.device)
+    return places[:, None].repeat(1, key.size(2))

@@ -1,0 +1,153 @@
+"""Attention of one query of each hypothesis, against the same in float64 with torch's operations."""
+
+import pytest
+import torch
+
+from fairseq_entmax.kernels.native import library
+from fairseq_entmax.kernels.native.decoding import Cached, step
+from tests.kernels import reference
+from tests.kernels.native.support import needs_compiler
+
+pytestmark = needs_compiler
+
+SHAPES = [  # sources, beam, heads, keys, head_dim
+    (1, 1, 1, 1, 8),
+    (3, 5, 4, 7, 32),
+    (2, 1, 3, 33, 20),
+    (4, 3, 2, 16, 5),
+    (2, 4, 8, 130, 64),
+    (7, 2, 5, 17, 96),
+]
+EPSILONS = {
+    "0": lambda heads: torch.zeros(heads),
+    "0.5": lambda heads: torch.full((heads,), 0.5),
+    "1": lambda heads: torch.ones(heads),
+    "each": lambda heads: torch.linspace(0.05, 0.95, heads),
+}
+
+
+def of_source(shape, seed=0):
+    """Query, and keys and values of sources, of which the last has no key left."""
+    sources, beam, heads, keys, size = shape
+    generator = torch.Generator().manual_seed(seed)
+    query = 1.5 * torch.randn(sources * beam, heads * size, generator=generator)
+    key, value = torch.randn(2, sources, heads, keys, size, generator=generator)
+    padding = torch.rand(sources, keys, generator=generator) < 0.2
+    padding[-1:] = sources > 1
+    origins = torch.arange(sources, dtype=torch.int32).repeat_interleave(beam)
+    return query, Cached(key, value, keys, origins, padding.float(), beam)
+
+
+def in_float64(query, key, value, epsilon, padding=None):
+    """The output ``(hypotheses, heads, head_dim)`` and the probabilities; keys of each hypothesis."""
+    hypotheses, heads, keys, size = key.shape
+    wide = query.double().view(hypotheses, heads, 1, size), key.double()
+    identity = torch.eye(keys, dtype=torch.float64).expand(hypotheses, heads, keys, keys)
+    probs = reference.attention(*wide, identity, epsilon.double(), padding, scale=size**-0.5)
+    return (probs @ value.double())[:, :, 0], probs[:, :, 0]
+
+
+@pytest.mark.parametrize("epsilon", EPSILONS)
+@pytest.mark.parametrize("shape", SHAPES)
+def test_output_and_probabilities_of_a_source_are_those_of_float64(shape, epsilon):
+    query, cached = of_source(shape)
+    epsilons = EPSILONS[epsilon](shape[2])
+    output, probs = step(query, cached, epsilons, shape[4] ** -0.5, wants_probs=True)
+    own = cached.origins.long()
+    expected = in_float64(
+        query, cached.key[own], cached.value[own], epsilons, cached.padding.bool()[own]
+    )
+    torch.testing.assert_close(
+        output.view(expected[0].shape).double(), expected[0], atol=3e-6, rtol=0
+    )
+    torch.testing.assert_close(probs.double(), expected[1], atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_without_epsilon_it_is_softmax(shape):
+    query, cached = of_source(shape)
+    output, probs = step(query, cached, None, shape[4] ** -0.5, wants_probs=True)
+    own = cached.origins.long()
+    key, value, padding = cached.key[own], cached.value[own], cached.padding[own, None].bool()
+    scores = torch.einsum(
+        "bhd,bhkd->bhk", query.double().view(len(query), *key.shape[1::2]), key.double()
+    )
+    scores = (scores * shape[4] ** -0.5).masked_fill(padding, -torch.inf)
+    expected = scores.softmax(-1).nan_to_num(0)
+    torch.testing.assert_close(probs.double(), expected, atol=1e-6, rtol=0)
+    summed = torch.einsum("bhk,bhkd->bhd", expected, value.double()).flatten(1)
+    torch.testing.assert_close(output.double(), summed, atol=2e-6, rtol=0)
+
+
+@pytest.mark.parametrize("beam", [1, 4])
+def test_a_step_attends_to_the_history_of_each_hypothesis_and_to_its_new_key(beam):
+    hypotheses, heads, size, room, number = 8, 3, 20, 24, 19
+    generator = torch.Generator().manual_seed(0)
+    query, *new = torch.randn(3, hypotheses, heads * size, generator=generator)
+    # More places than hypotheses, as where sentences have finished
+    key, value = torch.randn(2, 11, heads, room, size, generator=generator)
+    origins = torch.randint(11, (hypotheses, room), generator=generator).to(torch.int32)
+    epsilons, positions = EPSILONS["each"](heads), torch.arange(number - 1)
+    own = origins[:, : number - 1].long(), slice(None), positions
+    ends = (one.view(hypotheses, heads, 1, size) for one in new)
+    whole = [
+        torch.cat([one[own].transpose(1, 2), end], 2)
+        for one, end in zip((key, value), ends, strict=True)
+    ]
+    cached = Cached(key, value, number, origins, beam=beam)
+    output, _ = step(query, cached, epsilons, size**-0.5, tuple(new))
+    expected, _ = in_float64(query, *whole, epsilons)
+    torch.testing.assert_close(output.view(expected.shape).double(), expected, atol=3e-6, rtol=0)
+    assert torch.equal(origins[:, number - 1].long(), torch.arange(hypotheses))
+    for tensor, end in zip((key, value), new, strict=True):
+        assert torch.equal(tensor[:hypotheses, :, number - 1].flatten(1), end)
+
+
+def test_nothing_but_the_new_position_is_written():
+    query, _ = of_source((3, 1, 2, 5, 8))
+    key, value = torch.randn(2, 3, 2, 6, 8)
+    before = key.clone(), value.clone()
+    origins = torch.arange(3, dtype=torch.int32)[:, None].repeat(1, 6)
+    cached = Cached(key, value, 4, origins)
+    step(query, cached, EPSILONS["each"](2), 1.0, (query, -query))
+    others = [0, 1, 2, 4, 5]
+    assert torch.equal(key[:, :, others], before[0][:, :, others])
+    assert torch.equal(value[:, :, others], before[1][:, :, others])
+
+
+@pytest.mark.parametrize("broken", [torch.nan, torch.inf])
+def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(broken):
+    query, cached = of_source((2, 2, 3, 9, 16))
+    cached = cached._replace(padding=None)
+    epsilons = EPSILONS["each"](3)
+    expected, _ = step(query, cached, epsilons, 1.0)
+    query.view(4, 3, 16)[1, 2] = 0
+    query.view(4, 3, 16)[1, 2, 0] = broken
+    cached.key[0, :, 4] = cached.key[0, :, 4].abs()
+    output, probs = step(query, cached, epsilons, 1.0, wants_probs=True)
+    is_nan = torch.zeros(4, 3, dtype=torch.bool)
+    is_nan[1, 2] = True
+    assert torch.equal(output.view(4, 3, 16).isnan().all(-1), is_nan)
+    assert torch.equal(output.view(4, 3, 16).isnan().any(-1), is_nan)
+    assert torch.equal(probs.isnan().all(-1), is_nan)
+    assert torch.equal(output.view(4, 3, 16)[2:], expected.view(4, 3, 16)[2:])
+
+
+def test_an_alpha_that_is_no_number_makes_its_head_nan_where_there_are_keys():
+    query, cached = of_source((2, 2, 3, 9, 16))
+    output, _ = step(query, cached, torch.tensor([0.5, torch.nan, 0.2]), 1.0)
+    heads = output.view(4, 3, 16)
+    assert heads[:2, 1].isnan().all()
+    assert torch.equal(heads[2:], torch.zeros(2, 3, 16))  # whose source is padding
+    assert heads[:, [0, 2]].isfinite().all()
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    query, cached = of_source((6, 5, 8, 40, 32))
+    results = []
+    for threads in (1, 2, 4):
+        monkeypatch.setattr(library, "threads_for", lambda *_, number=threads: number)
+        results.append(step(query, cached, EPSILONS["each"](8), 0.2, wants_probs=True))
+    for output, probs in results[1:]:
+        assert torch.equal(output, results[0][0])
+        assert torch.equal(probs, results[0][1])
