@@ -69,7 +69,7 @@ def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.con
 
 
 @triton.jit
-def _inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+def position_and_inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
     """Where the numbers of a block are in memory, and which of them there are."""
     column = tl.arange(0, BLOCK_D)
     inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
@@ -79,7 +79,7 @@ def _inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.con
 @triton.jit
 def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
     """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
-    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
+    at, inside = position_and_inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     return tl.load(pointer + at, mask=inside, other=0.0)
 
 
@@ -87,7 +87,7 @@ def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: 
 def store(
     pointer, values, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
+    at, inside = position_and_inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     tl.store(pointer + at, values.to(pointer.dtype.element_ty), mask=inside)
 
 

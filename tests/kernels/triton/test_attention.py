@@ -331,8 +331,9 @@ def test_a_gpu_without_room_for_it_is_left_out(major, kib, row_bytes, fits, monk
 
 # --- compiling -----------------------------------------------------------------------------------
 
-FLOATS = dict.fromkeys(("epsilon_ptr", "mask_ptr", "top_ptr", "tau_ptr", "middle_ptr"), "*fp32")
-FLOATS |= {"grad_alpha_ptr": "*fp32", "padding_ptr": "*u8", "scale": "fp32"}
+FLOATS = dict.fromkeys(("epsilon_ptr", "mask_ptr", "statistics_ptr", "middle_ptr"), "*fp32")
+FLOATS |= {"grad_alpha_ptr": "*fp32", "padding_ptr": "*u8", "support_ptr": "*u8"}
+FLOATS |= {"scale": "fp32", "kept": "fp32"}
 BYTES = {"fp32": 4, "fp16": 2, "bf16": 2}
 # Head dimension, kind of epsilon, lengths, and what is known when compiling: None or 1
 VARIANTS = [
@@ -349,7 +350,8 @@ TO_COMPILE.append(("bf16", VARIANTS[0]))
 
 
 def compile_cases():
-    for dtype, (head_dim, kind, (queries, keys), known, causal) in TO_COMPILE:
+    for architecture, dtype, drops, variant in TO_COMPILE:
+        head_dim, kind, (queries, keys), known, causal = variant
         width = max(16, 1 << (head_dim - 1).bit_length())
         lengths = (queries, keys, head_dim, BYTES[dtype])
         for file, name, tile in (
@@ -363,11 +365,18 @@ def compile_cases():
                 "pointer": f"*{dtype}",
                 "types": FLOATS,
                 "constants": known
-                | {"KIND": kind, "FOR_ALPHA": kind == 0, "CAUSAL": causal, "WHOLE": tile.whole}
+                | {
+                    "KIND": kind,
+                    "DROPOUT": drops,
+                    "FOR_ALPHA": kind == 0,
+                    "CAUSAL": causal,
+                    "WHOLE": tile.whole,
+                }
                 | {"PRECISION": "tf32x3", "HEAD_DIM": head_dim, "BLOCK_D": width}
                 | {"BLOCK_M": tile.queries, "BLOCK_N": tile.keys},
                 "options": {"num_warps": tile.warps, "num_stages": tile.stages},
                 "aligned": True,
+                "architecture": architecture,
             }
 
 
