@@ -138,7 +138,7 @@ def compile_cases():
         ):
             tile = step_tile(keys, head_dim)
             yield {
-                "module": "fairseq_entmax.kernels.triton.decoding",
+                "module": "fairseq_entmax.kernels.triton.decoding_kernels",
                 "kernel": "step_kernel",
                 "pointer": f"*{dtype}",
                 "types": FLOATS,
