@@ -123,9 +123,10 @@ def _bytes(mask: Tensor | None) -> Tensor | None:
 
 
 def _numbers(epsilon: float | Tensor, heads: int, keys: int, scale: float) -> tuple[Any, ...]:
-    of_tensor = isinstance(epsilon, Tensor)
-    step = int(of_tensor and epsilon.numel() > 1)  # type: ignore[union-attr]
-    return step, heads, keys, float(scale), 0.0 if of_tensor else float(epsilon)
+    """What the kernel takes behind the strides of the inputs."""
+    if isinstance(epsilon, Tensor):
+        return int(epsilon.numel() > 1), heads, keys, float(scale), 0.0
+    return 0, heads, keys, float(scale), float(epsilon)
 
 
 def _of_long_rows(

@@ -33,6 +33,8 @@ def test_the_weights_dropped_are_those_of_philox_in_torch_for_numbers_of_64_bits
     numbers[16:] += torch.tensor([2**31 - 8, 2**32 - 8, 2**45 + 12345]).repeat_interleave(16)
     result = torch.empty(64, device=DEVICE)
     given = attention_dropout.numbers_of(dropout, torch.tensor([seed]))
+    # Of one type whatever the seed, or each kind of seed would be compiled for
+    assert all(-(2**31) <= one < 2**31 for one in given[:3])
     factors_kernel[(1,)](numbers.to(DEVICE), result, *given, COUNT=64)
     least = min(round(dropout * 2**32), 2**32 - 1)
     stays = first_words(numbers, torch.tensor([seed])) >= least
