@@ -52,8 +52,7 @@ def tiles_of(probs):
 
 
 @pytest.mark.parametrize("causal", [False, True])
-@pytest.mark.parametrize("dropout", [0.0, 0.4])
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float16])
+@pytest.mark.parametrize(("dtype", "dropout"), [(torch.float32, 0.0), (torch.float16, 0.4)])
 @pytest.mark.usefixtures("passes")
 def test_skipping_changes_no_bit(causal, dropout, dtype):
     query, key, value, grad = local(100, 150, dtype)
@@ -116,6 +115,18 @@ def test_what_is_not_marked_is_not_looked_at():
         assert torch.equal(one[0, 0], other[0, 0])
         assert torch.equal(one[0, 1, :32], other[0, 1, :32])
         assert torch.equal(one[0, 1, 64:], other[0, 1, 64:])
+
+
+@pytest.mark.usefixtures("passes")
+def test_a_key_as_near_to_the_threshold_as_rounding_can_move_it_counts_as_support():
+    # Sparsemax, whose first key has all: 1 + score - 1 of others is what they are short of, or not
+    query, key = torch.zeros(1, 1, 1, 16), torch.zeros(1, 1, 4 * SIDE, 16)
+    query[..., 0], key[..., 0] = 1.0, -5.0
+    key[0, 0, [0, SIDE, 2 * SIDE, 3 * SIDE], 0] = torch.tensor([1.0, -(2**-12), -(2**-8), -1.0])
+    given = given_of(query.to(DEVICE), key.to(DEVICE), key.to(DEVICE), 1.0)
+    assert triton_attention._probs(given).count_nonzero() == 1
+    support = triton_attention._forward(given, True)[2]
+    assert support.flatten().tolist() == [1, 1, 0, 0]
 
 
 @pytest.mark.usefixtures("passes")
