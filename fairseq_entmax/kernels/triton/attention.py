@@ -4,9 +4,10 @@
 
 Forward, a row's threshold is found in registers where all its keys fit there; longer rows are
 computed anew, block by block, in each step of Newton's iteration. What is kept for the backward
-pass is the output, the largest score and the threshold of each row. Backward, probabilities are
-computed from these, once for the gradients of queries and alpha, once for those of keys and
-values. No sum depends on the order in which programs run: results are the same each time.
+pass is the output, the largest score and the threshold of each row, and which tiles of queries and
+keys have support. Backward, probabilities of those tiles are computed from these, once for the
+gradients of queries and alpha, once for those of keys and values. No sum depends on the order in
+which programs run: results are the same each time. Dropout is drawn anew wherever it is needed.
 
 Halves are multiplied into float32. Where attention is causal no mask of the future is read, and
 what it hides is not computed.
@@ -34,12 +35,14 @@ from fairseq_entmax.kernels.inputs import (
     positions_first,
 )
 from fairseq_entmax.kernels.operators import as_arguments
+from fairseq_entmax.kernels.triton import attention_dropout as dropout
 from fairseq_entmax.kernels.triton import attention_tiles as tiles
 from fairseq_entmax.kernels.triton.attention_backward import (
     backward_keys_kernel,
     backward_queries_kernel,
 )
 from fairseq_entmax.kernels.triton.attention_forward import forward_kernel
+from fairseq_entmax.kernels.triton.attention_support import units
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows import (
     DTYPES,
@@ -49,7 +52,7 @@ from fairseq_entmax.kernels.triton.rows import (
 )
 
 # Functions that take a dropout
-WITH_DROPOUT: frozenset[str] = frozenset()
+WITH_DROPOUT = frozenset({"attention"})
 
 
 def takes(query: Tensor) -> bool:
@@ -69,24 +72,25 @@ def takes(query: Tensor) -> bool:
 
 def _forward(given: Given, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
     query, key, value = (dense_rows(tensor) for tensor in given[:3])
-    epsilon, (padding, mask) = given.parameters[0], _masks(given)
-    values = _epsilon_of_heads(epsilon, query)
+    padding, mask = _masks(given)
+    values = _epsilon_of_heads(given.parameters[0], query)
     output = positions_first(query)
-    top = query.new_empty(query.shape[:3], dtype=torch.float32)
-    tau = torch.empty_like(top)
+    statistics, support = _kept(given) if keeps else (None, None)
     if output.numel() and key.size(2):
         tile = tiles.forward_tile(*_sizes(query, key))
+        if support is not None and given.causal:
+            support.zero_()  # the kernel looks at no block that is hidden whole
         blocks = triton.cdiv(query.size(2), tile.queries)
         with on_device(query):
-            forward_kernel[(blocks * top.shape[:2].numel(),)](
-                *(query, key, value, values, padding, mask, output, top, tau),
-                *_numbers(query, key, value, values, mask, given.scale),
-                **_constants(query, epsilon, given.causal, tile),
+            forward_kernel[(blocks * query.shape[:2].numel(),)](
+                *(query, key, value, values, padding, mask, output, statistics, support),
+                *_numbers(given, query, key, value, values, mask),
+                **_constants(given, tile),
                 WHOLE=tile.whole,
             )
     else:
         output.zero_()
-    return output, top if keeps else None, tau if keeps else None
+    return output, statistics, support
 
 
 def _masks(given: Given) -> tuple[Tensor | None, Tensor | None]:
@@ -99,33 +103,38 @@ def _masks(given: Given) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _backward(
-    given: Given, output: Tensor, top: Tensor, tau: Tensor, grad: Tensor, wanted: Sequence[bool]
+    given: Given,
+    output: Tensor,
+    statistics: Tensor,
+    support: Tensor,
+    grad: Tensor,
+    wanted: Sequence[bool],
 ) -> tuple[Tensor | None, ...]:
     query, key, value = (dense_rows(tensor) for tensor in given[:3])
-    epsilon, (padding, mask) = given.parameters[0], _masks(given)
-    values = _epsilon_of_heads(epsilon, query)
+    padding, mask = _masks(given)
+    values = _epsilon_of_heads(given.parameters[0], query)
     *for_three, for_epsilon, _ = wanted
     # As the output lies in memory
     grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
     output = output.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
-    top, tau = top.contiguous(), tau.contiguous()
+    kept = statistics.contiguous(), support.contiguous()
     grads = [positions_first(tensor) for tensor in (query, key, value)]
-    rows = torch.zeros_like(top) if for_epsilon else None
+    rows = query.new_zeros(query.shape[:3], dtype=torch.float32) if for_epsilon else None
     if output.numel() and key.size(2):
-        middle = torch.empty_like(top)
+        middle = query.new_empty(query.shape[:3], dtype=torch.float32)
         pointers = (query, key, value, values, padding, mask)
-        numbers = _numbers(query, key, value, values, mask, given.scale)
+        numbers = _numbers(given, query, key, value, values, mask)
         tile = tiles.backward_tile(*_sizes(query, key))
-        constants = _constants(query, epsilon, given.causal, tile)
-        pairs = top.shape[:2].numel()
+        constants = _constants(given, tile)
+        pairs = query.shape[:2].numel()
         with on_device(query):
             backward_queries_kernel[(triton.cdiv(query.size(2), tile.queries) * pairs,)](
-                *pointers, output, top, tau, grad, middle, grads[0], rows, *numbers,
+                *pointers, output, *kept, grad, middle, grads[0], rows, *numbers,
                 FOR_ALPHA=for_epsilon, **constants,
             )  # fmt: skip
             if any(for_three[1:]):
                 backward_keys_kernel[(triton.cdiv(key.size(2), tile.keys) * pairs,)](
-                    *pointers, top, tau, grad, middle, *grads[1:], *numbers, **constants
+                    *pointers, *kept, grad, middle, *grads[1:], *numbers, **constants
                 )
     else:
         grads = [tensor.zero_() for tensor in grads]
@@ -145,8 +154,11 @@ def _probs(given: Given, *kept: Tensor | None) -> Tensor:
 
 
 def _kept(given: Given) -> tuple[Tensor, Tensor]:
-    top = given.query.new_empty(given.query.shape[:3], dtype=torch.float32)
-    return top, torch.empty_like(top)
+    """Room for the statistics of rows, and for where they have support."""
+    batch, heads, queries, _ = given.query.shape
+    shape = batch, heads, units(queries), units(given.key.size(2))
+    statistics = given.query.new_empty((batch, heads, 2, queries), dtype=torch.float32)
+    return statistics, given.query.new_empty(shape, dtype=torch.uint8)
 
 
 def _sum_to(rows: Tensor, epsilon: Tensor) -> Tensor:
@@ -168,12 +180,12 @@ def _epsilon_of_heads(epsilon: float | Tensor, query: Tensor) -> Tensor:
 
 
 def _numbers(
+    given: Given,
     query: Tensor,
     key: Tensor,
     value: Tensor,
     epsilon: Tensor,
     attn_mask: Tensor | None,
-    scale: float,
 ) -> tuple[int | float, ...]:
     """What every kernel takes after its pointers."""
     batch, heads = query.shape[:2]
@@ -187,22 +199,23 @@ def _numbers(
         batch * heads,
         query.size(2),
         key.size(2),
-        float(scale),
+        float(given.scale),
+        *dropout.numbers_of(given.dropout, given.seed),
     )
 
 
-def _constants(
-    query: Tensor, epsilon: float | Tensor, causal: bool, tile: tiles.Tile
-) -> dict[str, Any]:
+def _constants(given: Given, tile: tiles.Tile) -> dict[str, Any]:
     """What every kernel is compiled for."""
+    head_dim = given.query.size(3)
     exact = torch.get_float32_matmul_precision() == "highest"
     return {
-        "KIND": kind_of(epsilon),
-        "CAUSAL": causal,
+        "KIND": kind_of(given.parameters[0]),
+        "DROPOUT": given.dropout > 0,
+        "CAUSAL": given.causal,
         # Three products of 19-bit numbers give what one of float32 gives
         "PRECISION": "ieee" if INTERPRETED else "tf32x3" if exact else "tf32",
-        "HEAD_DIM": query.size(3),
-        "BLOCK_D": tiles.block_of(query.size(3)),
+        "HEAD_DIM": head_dim,
+        "BLOCK_D": tiles.block_of(head_dim),
         "BLOCK_M": tile.queries,
         "BLOCK_N": tile.keys,
         "num_warps": tile.warps,

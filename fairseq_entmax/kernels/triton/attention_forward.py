@@ -4,7 +4,7 @@ A program has a block of queries of one head of one sentence (or of keys, for th
 and computes the scores that it needs itself, as often as it needs them. Matrices are
 ``(positions, head_dim)``; queries, keys and values have strides of their own, and what is
 allocated here lies in memory as ``(positions, batch, heads, head_dim)``. The statistics of a
-row of scores are ``(batch, heads, queries)``, in float32.
+row of scores are in float32.
 
 What the kernels take, backward too:
 
@@ -13,6 +13,11 @@ What the kernels take, backward too:
 * ``padding_ptr``: ``(batch, keys)`` bytes, not 0 at padding; ``mask_ptr``: ``(queries, keys)``,
   added to the scores, with the stride ``mask_row``; either may be None;
 * ``epsilon_head``: stride of ``epsilon_ptr``, 0 where all heads share one;
+* ``statistics_ptr``: ``(batch, heads, 2, queries)``, the largest scores and the thresholds of rows;
+  ``support_ptr``: of :mod:`fairseq_entmax.kernels.triton.attention_support`; the forward kernel
+  takes None for both where no backward pass follows;
+* ``seed_low, seed_high, least, kept``: of :mod:`fairseq_entmax.kernels.triton.attention_dropout`,
+  read with ``DROPOUT`` alone;
 * ``PRECISION``: how float32 is multiplied; a product of halves is exact. With ``ieee`` all are
   multiplied as float32: for Triton's interpreter, which multiplies the bits of bfloat16.
 """
@@ -22,6 +27,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
+from fairseq_entmax.kernels.triton.attention_dropout import NAMES, drawn
+from fairseq_entmax.kernels.triton.attention_support import UNIT, near_support, store_support
 from fairseq_entmax.kernels.triton.math import (
     ANY,
     HALF,
@@ -62,7 +69,7 @@ def epsilon_of(epsilon_ptr, epsilon_head, head, SIZE: tl.constexpr, KIND: tl.con
 
 
 @triton.jit
-def _inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
+def position_and_inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
     """Where the numbers of a block are in memory, and which of them there are."""
     column = tl.arange(0, BLOCK_D)
     inside = (position < positions)[:, None] & (column < HEAD_DIM)[None, :]
@@ -72,7 +79,7 @@ def _inside(position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.con
 @triton.jit
 def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr):
     """``(positions of the block, BLOCK_D)``, zero where there is nothing."""
-    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
+    at, inside = position_and_inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     return tl.load(pointer + at, mask=inside, other=0.0)
 
 
@@ -80,7 +87,7 @@ def load(pointer, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: 
 def store(
     pointer, values, position, stride, positions, HEAD_DIM: tl.constexpr, BLOCK_D: tl.constexpr
 ):
-    at, inside = _inside(position, stride, positions, HEAD_DIM, BLOCK_D)
+    at, inside = position_and_inside(position, stride, positions, HEAD_DIM, BLOCK_D)
     tl.store(pointer + at, values.to(pointer.dtype.element_ty), mask=inside)
 
 
@@ -133,18 +140,29 @@ def scores_from(
 
 
 @triton.jit
+def factors_of(
+    pair, row, column, queries, keys, seed_low, seed_high, least, kept, DROPOUT: tl.constexpr
+):
+    """What dropout multiplies the weights of a tile by; ``row`` and ``column`` as in :func:`scores_of`."""
+    if DROPOUT:
+        return drawn((pair * queries + row) * keys + column, seed_low, seed_high, least, kept)
+    else:
+        return 1.0
+
+
+@triton.jit(do_not_specialize=NAMES)
 def forward_kernel(
     query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
-    output_ptr, top_ptr, tau_ptr,
+    output_ptr, statistics_ptr, support_ptr,
     query_batch, query_head, query_row, key_batch, key_head, key_row,
     value_batch, value_head, value_row, epsilon_head, mask_row,
-    heads, pairs, queries, keys, scale,
-    KIND: tl.constexpr,
+    heads, pairs, queries, keys, scale, seed_low, seed_high, least, kept,
+    KIND: tl.constexpr, DROPOUT: tl.constexpr,
     CAUSAL: tl.constexpr, PRECISION: tl.constexpr, HEAD_DIM: tl.constexpr,
     BLOCK_D: tl.constexpr, BLOCK_M: tl.constexpr, BLOCK_N: tl.constexpr,
     WHOLE: tl.constexpr,
 ):  # fmt: skip
-    """Output of ``BLOCK_M`` queries, and the largest score and the threshold of their rows.
+    """Output of ``BLOCK_M`` queries, and what the backward kernels are told of their rows.
 
     With ``WHOLE`` the ``BLOCK_N`` keys are all keys, and the threshold is found in registers.
     """
@@ -154,6 +172,8 @@ def forward_kernel(
     value_ptr += batch * value_batch + head * value_head
     if padding_ptr is not None:
         padding_ptr += batch * keys
+    if support_ptr is not None:
+        support_ptr += pair * tl.cdiv(queries, UNIT) * tl.cdiv(keys, UNIT)
     row = first + tl.arange(0, BLOCK_M)
     given = epsilon_of(epsilon_ptr, epsilon_head, head, BLOCK_M, KIND)
     epsilon = any_for(given)
@@ -179,6 +199,14 @@ def forward_kernel(
         # In a row with every key masked all differences are -inf
         top = tl.where(top == float("-inf"), float("inf"), top)
         tau, p, total = solve(scores - top[:, None], epsilon, inverse, KIND)
+        if support_ptr is not None:
+            near = near_support(scores - top[:, None], tau, epsilon, top) | (broken > 0)[:, None]
+            near = near & (row < queries)[:, None]
+            store_support(support_ptr, near, first, 0, queries, keys, BLOCK_M, BLOCK_N)
+        p *= factors_of(
+            pair, row[:, None], column[None, :], queries, keys,
+            seed_low, seed_high, least, kept, DROPOUT,
+        )  # fmt: skip
         value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
         output = dot(p.to(value.dtype), value, PRECISION)
     else:
@@ -218,12 +246,21 @@ def forward_kernel(
             )  # fmt: skip
             p, _, _ = power_at(tau, scores - top[:, None], epsilon, inverse, KIND)
             total += sum_keys(p)
+            if support_ptr is not None:
+                near = near_support(scores - top[:, None], tau, epsilon, top)
+                near = (near | (broken > 0)[:, None]) & (row < queries)[:, None]
+                store_support(support_ptr, near, first, start, queries, keys, BLOCK_M, BLOCK_N)
+            p *= factors_of(
+                pair, row[:, None], column[None, :], queries, keys,
+                seed_low, seed_high, least, kept, DROPOUT,
+            )  # fmt: skip
             value = load(value_ptr, column, value_row, keys, HEAD_DIM, BLOCK_D)
             output += dot(p.to(value.dtype), value, PRECISION)
     output *= share_of(total, broken)[:, None]
     position = pair * HEAD_DIM
     stride = pairs * HEAD_DIM
     store(output_ptr + position, output, row, stride, queries, HEAD_DIM, BLOCK_D)
-    at = pair * queries + row
-    tl.store(top_ptr + at, top, mask=row < queries)
-    tl.store(tau_ptr + at, tl.where(broken > 0, float("nan"), tau), mask=row < queries)
+    if statistics_ptr is not None:
+        at = statistics_ptr + pair * 2 * queries + row
+        tl.store(at, top, mask=row < queries)
+        tl.store(at + queries, tl.where(broken > 0, float("nan"), tau), mask=row < queries)

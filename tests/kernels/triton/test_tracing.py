@@ -76,3 +76,22 @@ def test_compiled_it_is_one_graph_with_the_same_gradients(function, inputs):
     assert_all_close(
         torch.autograd.grad(compiled(*leaves), leaves), plain_gradients(function, inputs)
     )
+
+
+@pytest.mark.skipif(
+    not hasattr(torch.library, "opcheck"), reason="torch.library.opcheck is in torch 2.4 and later"
+)
+@pytest.mark.parametrize("dropout", [0.0, 0.3])
+def test_torch_finds_nothing_wrong_with_its_operators(dropout):
+    operators = torch.ops.fairseq_entmax
+    query, key = numbers(2, 3, 5, 8), numbers(2, 3, 20, 8)
+    epsilon = torch.full((3,), 0.4, device=DEVICE)
+    given = (query, key, key * 2, epsilon, 0.0, None, 0.0, None, None, True, 0.3)
+    given = (*given, dropout, torch.tensor([7]) if dropout else None, "")
+    for keeps in (False, True):
+        results = torch.library.opcheck(operators.triton_attention.default, (*given, keeps))
+        assert set(results.values()) == {"SUCCESS"}
+    output, *kept = operators.triton_attention(*given, True)
+    behind = (output, *kept, output, True, True, True, True, False)
+    results = torch.library.opcheck(operators.triton_attention_gradients.default, (*given, *behind))
+    assert set(results.values()) == {"SUCCESS"}
