@@ -181,6 +181,28 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
     return None if backend is None else backend.step
 
 
+def whole_step_for(
+    query: Tensor, head_dim: int
+) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
+    """The same of keys and values in one piece each, on a GPU.
+
+    Args:
+        query: on the device and of the dtype that will be computed in.
+        head_dim: size of a head.
+
+    Returns:
+        :func:`fairseq_entmax.kernels.triton.decoding.attention_step`, or None: there is one in
+        Triton alone.
+
+    Raises:
+        ValueError, RuntimeError: as :func:`backend_for`.
+    """
+    if chosen() == NATIVE or (query.device.type == "cpu" and chosen() != TRITON):
+        return None
+    backend = _kernel(DECODING, query.new_empty((1, 1, 1, head_dim)))
+    return None if backend is None else backend.attention_step
+
+
 # What has been found, by the names of module and function
 _attentions: dict[str, Callable[..., Tensor]] = {}
 

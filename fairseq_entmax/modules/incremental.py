@@ -15,6 +15,7 @@ from torch import Tensor
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels import FusedEntmax, operators
 from fairseq_entmax.kernels.native.decoding import Cached
+from fairseq_entmax.modules.projections import split_heads
 from fairseq_entmax.modules.step_caches import KEY, PADDING, VALUE, HypothesesCache, SourceCache
 
 if TYPE_CHECKING:
@@ -47,6 +48,10 @@ def attend(
         ``(hypotheses, heads, 1, head_dim)``, and the weights ``(hypotheses, heads, 1, keys)`` or
         None; or None where fairseq's way is to be taken. Nothing is changed then.
     """
+    if _asks_more(attention, query):
+        return None
+    if _is_of_triton(query, key):
+        return _attend_whole(attention, query, key, key_padding_mask, state, static_kv, wants_probs)
     epsilon = _epsilon_of(attention, query, key, state)
     step = None if epsilon is None else kernels.step_for(query)
     if step is None:
@@ -82,15 +87,71 @@ def reorder(attention: MultiheadAttention, state: State | None, new_order: Tenso
     return True
 
 
-def _epsilon_of(
-    attention: MultiheadAttention, query: Tensor, key: Tensor | None, state: State
-) -> Tensor | None:
-    """alpha - 1 of each head, where a kernel would do all that is asked for, and just that."""
+def _asks_more(attention: MultiheadAttention, query: Tensor) -> bool:
+    """Whether more is asked for than kernels do."""
     dropout = attention.dropout_module
     drops = attention.training or (dropout.p > 0 and dropout.apply_during_inference)
     has_more_keys = attention.bias_k is not None or attention.add_zero_attn
-    if drops or has_more_keys or query.size(0) != 1 or torch.is_grad_enabled():
+    return drops or has_more_keys or query.size(0) != 1 or torch.is_grad_enabled()
+
+
+def _is_of_triton(query: Tensor, key: Tensor | None) -> bool:
+    is_there = query.is_cuda or kernels.chosen() == kernels.TRITON
+    return is_there and operators.is_plain(query, key)
+
+
+def _attend_whole(
+    attention: MultiheadAttention,
+    query: Tensor,
+    key: Tensor | None,
+    padding: Tensor | None,
+    state: State,
+    static_kv: bool,
+    wants_probs: bool,
+) -> tuple[Tensor, Tensor | None] | None:
+    """The same with fairseq's own cache, whose keys and values the kernel reads whole."""
+    assert attention.mapping is not None
+    formula = attention.mapping.fused()
+    if not isinstance(formula, FusedEntmax) or query.dtype != compat.computing_dtype(query):
         return None
+    step = kernels.whole_step_for(query, attention.head_dim)
+    if step is None:
+        return None
+    cache = attention.get_incremental_state(state, _STATE) or {}
+    if attention.encoder_decoder_attention and static_kv:
+        if KEY not in cache:
+            if key is None or key.size(1) != query.size(1):
+                return None
+            padding = padding if padding is not None and padding.dim() else None
+            keys = split_heads(attention.k_proj(key), attention.num_heads)
+            values = split_heads(attention.v_proj(key), attention.num_heads)
+            cache = {KEY: keys.contiguous(), VALUE: values.contiguous(), PADDING: padding}
+    elif attention.self_attention and padding is None and cache.get(PADDING) is None:
+        keys = split_heads(attention.k_proj(query), attention.num_heads)
+        values = split_heads(attention.v_proj(query), attention.num_heads)
+        if KEY in cache:
+            keys = torch.cat([cache[KEY], keys], 2)
+            values = torch.cat([cache[VALUE], values], 2)
+        cache = {KEY: keys, VALUE: values, PADDING: None}
+    else:
+        return None
+    if cache[KEY].size(0) != query.size(1) or cache[KEY].dtype != query.dtype:
+        return None
+    attention.set_incremental_state(state, _STATE, cache)
+    padding = cache.get(PADDING)
+    return step(
+        split_heads(attention.q_proj(query), attention.num_heads),
+        *(cache[KEY], cache[VALUE], formula.epsilon),
+        None if padding is None else padding.bool(),
+        attention.scaling,
+        wants_probs,
+    )
+
+
+def _epsilon_of(
+    attention: MultiheadAttention, query: Tensor, key: Tensor | None, state: State
+) -> Tensor | None:
+    """alpha - 1 of each head, where the kernel in C would do all that is asked for."""
     is_float32 = query.dtype == torch.float32 == compat.computing_dtype(query)
     if not is_float32 or query.device.type != "cpu" or not operators.is_plain(query, key):
         return None

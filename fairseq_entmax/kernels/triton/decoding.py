@@ -18,7 +18,9 @@ from fairseq_entmax.kernels.triton.attention import takes
 from fairseq_entmax.kernels.triton.attention_tiles import block_of
 from fairseq_entmax.kernels.triton.decoding_kernels import step_kernel
 from fairseq_entmax.kernels.triton.math import kind_of
-from fairseq_entmax.kernels.triton.rows import on_device, probabilities
+from fairseq_entmax.kernels.triton.rows import INTERPRETED, on_device, probabilities
+
+__all__ = ["INTERPRETED", "attention_step", "takes"]
 
 # The longest row whose scores a program holds, 64 numbers a thread
 MOST_KEYS = 16384
