@@ -21,7 +21,7 @@
 typedef struct {
     Block block;
     float *packed;  /* panels of LANES keys: number c of each of them side by side */
-    float *queries; /* (LANES, width), scaled; in the backward pass the gradients of outputs */
+    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; in the backward pass the gradients of outputs */
     float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
     int32_t *places;  /* (LANES, row): which of the packed keys they are of */
     int32_t *visible; /* (keys,): the keys that are packed */
@@ -29,6 +29,7 @@ typedef struct {
     float *probs;
     long row, width, number; /* number: of packed keys */
     long packed_one;         /* of which sentence and head; -1 at the start */
+    int is_short;            /* the queries are in the lanes, and no keys are packed */
 } Rows;
 
 static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
@@ -36,8 +37,8 @@ static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES;
 static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
-    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1};
-    rows->block = make_block(keys + LANES, arrays);
+    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
+    rows->block = make_block(keys, arrays);
     rows->packed = aligned_alloc(sizeof(vec), (keys + LANES) * width * sizeof(float));
     rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
     rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
@@ -61,8 +62,6 @@ static void free_rows(Rows *rows)
     free(rows->probs);
 }
 
-static inline vec vec_at(const float *numbers) { return *(const given_vec *)numbers; }
-
 static inline float sum_of(vec numbers)
 {
     float sum = 0;
@@ -72,26 +71,31 @@ static inline float sum_of(vec numbers)
 
 /* --- scores -------------------------------------------------------------------------------- */
 
-/* The keys of a sentence and head that are not padding, as a product reads them */
-static void pack_keys(Rows *rows, const Shape *shape, long sentence, const float *keys, long stride)
+/* The keys of a sentence that are not padding */
+static void list_visible(Rows *rows, const Shape *shape, long sentence)
 {
     const uint8_t *padding = shape->padding ? shape->padding + sentence * shape->keys : 0;
     rows->number = 0;
     for (long j = 0; j < shape->keys; j++)
         if (!padding || !padding[j]) rows->visible[rows->number++] = j;
+}
+
+/* These, of a head, as a product reads them */
+static void pack_keys(Rows *rows, long size, const float *keys, long stride)
+{
     long end = up_to_lanes(rows->number);
     for (long first = 0; first < end; first += LANES) {
-        float *panel = rows->packed + first * shape->size;
+        float *panel = rows->packed + first * size;
         const float *row[LANES];
         for (int k = 0; k < LANES; k++) row[k] = keys + rows->visible[smaller(first + k, rows->number - 1)] * stride;
         long c = 0;
-        for (; c + LANES <= shape->size; c += LANES) {
+        for (; c + LANES <= size; c += LANES) {
             vec square[LANES];
             for (int k = 0; k < LANES; k++) square[k] = vec_at(row[k] + c);
             turn(square);
             for (int k = 0; k < LANES; k++) *(vec *)(panel + (c + k) * LANES) = square[k];
         }
-        for (; c < shape->size; c++)
+        for (; c < size; c++)
             for (int k = 0; k < LANES; k++) panel[c * LANES + k] = row[k][c];
     }
 }
@@ -164,39 +168,35 @@ static void mask_row(const Rows *rows, const Shape *shape, long query, long numb
     for (long i = number; i < up_to_lanes(number); i++) row[i] = -INFINITY;
 }
 
-/* The largest of a row of whole vectors; infinity where it has that, or NaN */
-static inline float top_of_row(const float *row, long number)
+/* The largest of each part of a row of whole vectors; infinity where the row has that, or NaN */
+static inline vec tops_of_row(const float *row, long number)
 {
     vec top[4];
-    ivec broken = {0};
+    unsigned broken = 0;
     long i = 0;
     for (int t = 0; t < 4; t++) top[t] = all(-INFINITY);
     for (; i + 4 * LANES <= number; i += 4 * LANES)
         for (int t = 0; t < 4; t++) {
             vec x = *(const vec *)(row + i + t * LANES);
-            broken |= x != x;
+            broken |= bits_unlike(x, x);
             top[t] = greater(x, top[t]);
         }
     for (; i < number; i += LANES) {
         vec x = *(const vec *)(row + i);
-        broken |= x != x;
+        broken |= bits_unlike(x, x);
         top[0] = greater(x, top[0]);
     }
-    vec all_tops = greater(greater(top[0], top[1]), greater(top[2], top[3]));
-    float largest = -INFINITY;
-    for (int k = 0; k < LANES; k++) largest = all_tops[k] > largest ? all_tops[k] : largest;
-    return any(broken) ? INFINITY : largest;
+    return broken ? all(INFINITY) : greater(greater(top[0], top[1]), greater(top[2], top[3]));
 }
 
 /* --- which keys can have a probability ------------------------------------------------------ */
 
 /* Keeps of `number` values, less `origin`, those above `least`, and their places: given, or from 0 on. Writes up
- * to a vector behind them. What is read may be where it is written to. Returns how many, and their sum. */
+ * to a vector behind them. What is read may be where it is written to. Returns how many; adds them to *sum. */
 static inline long keep_places(const float *values, const int32_t *given, long number, float origin, float least,
-                              float *kept, int32_t *places, float *sum)
+                               float *kept, int32_t *places, vec *sum)
 {
     long count = 0;
-    vec total = {0};
     ivec lane;
     for (int k = 0; k < LANES; k++) lane[k] = k;
     for (long i = 0; i < number; i += LANES) {
@@ -204,14 +204,16 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         ivec place;
         if (given) memcpy(&place, given + i, sizeof place);
         else place = lane + (int32_t)i;
-        ivec is_kept = (value > least) & (lane < (int32_t)smaller(number - i, LANES));
-        unsigned bits = bits_of(is_kept);
-        total += ZERO_UNLESS(is_kept, value);
-#if LANES == 16 && defined(__AVX512F__)
-        _mm512_storeu_ps(kept + count, _mm512_maskz_compress_ps(bits, (__m512)value));
+        unsigned bits = bits_above(value, all(least));
+        if (number - i < LANES) bits &= (1u << (number - i)) - 1;
+#ifdef HAS_COMPRESSION
+        vec few = (vec)_mm512_maskz_compress_ps(bits, (__m512)value);
+        *sum += few;
+        *(given_vec *)(kept + count) = few;
         _mm512_storeu_si512(places + count, _mm512_maskz_compress_epi32(bits, (__m512i)place));
         count += __builtin_popcount(bits);
 #else
+        *sum += ZERO_UNLESS(value > least, value); /* behind the last are no numbers that are */
         for (; bits; bits &= bits - 1) {
             int k = __builtin_ctz(bits);
             kept[count] = value[k];
@@ -219,39 +221,50 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         }
 #endif
     }
-    *sum = sum_of(total);
     return count;
 }
 
+/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
+ * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding. */
+static inline vec bound_of(vec sum, vec m, vec epsilon)
+{
+    m = greater(m, all(1.0f));
+    return sum / m - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+}
+
 /* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
- * score, nor below that of any m keys at which the mean of their u is m^-epsilon (power means). Returns which
- * rows have NaN or infinity. */
+ * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
 static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 {
-    float sums[LANES] = {0}, least = -1.0f / epsilon[0];
     int32_t *counts = rows->block.counts;
-    ivec broken = {0};
+    vec square[LANES], least = -1.0f / epsilon;
+    float tops[LANES], lowest[LANES];
     long before = 0, left = 0;
     memset(counts, 0, sizeof rows->block.counts);
-    for (int k = 0; k < count; k++) {
+    for (int k = 0; k < LANES; k++)
+        square[k] = k < count ? tops_of_row(rows->rows + k * rows->row, up_to_lanes(number)) : all(-INFINITY);
+    vec top = top_across(square);
+    ivec broken = top == INFINITY;
+    memcpy(tops, &top, sizeof tops);
+    for (int k = 0; k < LANES; k++) {
         float *row = rows->rows + k * rows->row;
-        float top = top_of_row(row, up_to_lanes(number));
-        broken[k] = top == INFINITY ? -1 : 0;
-        if (broken[k] || top == -INFINITY) continue;
-        counts[k] = keep_places(row, 0, number, top, least, row, rows->places + k * rows->row, sums + k);
+        square[k] = all(0.0f);
+        if (tops[k] == INFINITY || tops[k] == -INFINITY) continue;
+        counts[k] = keep_places(row, 0, number, tops[k], least[0], row, rows->places + k * rows->row, square + k);
         left += counts[k];
     }
     for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
-        vec m = all(1.0f), mean;
-        for (int k = 0; k < count; k++) m[k] = counts[k] > 0 ? counts[k] : 1.0f;
-        for (int k = 0; k < LANES; k++) mean[k] = sums[k] / m[k];
-        /* A little lower than it is, for rounding */
-        vec bound = mean - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+        ivec numbers;
+        memcpy(&numbers, counts, sizeof numbers);
+        vec bound = bound_of(sum_across(square), __builtin_convertvector(numbers, vec), epsilon);
+        bound = greater(bound, least);
+        memcpy(lowest, &bound, sizeof lowest);
         before = left, left = 0;
-        for (int k = 0; k < count; k++) {
+        for (int k = 0; k < LANES; k++) {
             float *row = rows->rows + k * rows->row;
             int32_t *places = rows->places + k * rows->row;
-            if (bound[k] > least) counts[k] = keep_places(row, places, counts[k], 0.0f, bound[k], row, places, sums + k);
+            square[k] = all(0.0f);
+            counts[k] = keep_places(row, places, counts[k], 0.0f, lowest[k], row, places, square + k);
             left += counts[k];
         }
     }
@@ -313,13 +326,19 @@ static inline void mix_row(const float *weights, const int32_t *keys, long numbe
     }
 }
 
-/* The support of the queries of a block, from `first` on. Returns how many keys it has, of all of them. */
-static long find_support(Rows *rows, const Shape *shape, long first, int count, vec epsilon, int32_t *numbers)
+/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it has, of all of them. */
+static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
+                         vec epsilon, int32_t *numbers)
 {
     ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
     long number = count_seen(rows, shape, first, count), found = 0;
-    multiply(rows, count, shape->size, number);
+    if (rows->is_short) {
+        multiply_lanes((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, rows->block.array[0]);
+        lanes_into_rows(rows->block.array[0], number, rows->rows, rows->row);
+    } else {
+        multiply(rows, count, shape->size, number);
+    }
     for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
     ivec broken = keep_rows(rows, count, number, epsilon);
     broken |= without & has_keys(&rows->block);
@@ -327,15 +346,16 @@ static long find_support(Rows *rows, const Shape *shape, long first, int count, 
     solve(&rows->block, epsilon);
     lanes_to_rows(rows, POWERS, rows->rows);
     for (int k = 0; k < count; k++) {
-        int32_t *keys = rows->keys + found;
-        float sum;
+        int32_t *support = rows->keys + found;
+        vec sum = {0};
         if (broken[k]) {
-            for (long j = 0; j < shape->keys; j++) keys[j] = j, rows->probs[found + j] = NAN;
+            for (long j = 0; j < shape->keys; j++) support[j] = j, rows->probs[found + j] = NAN;
             numbers[k] = shape->keys;
         } else {
             numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k], 0.0f,
-                                    0.0f, rows->probs + found, keys, &sum);
-            for (long i = 0; i < numbers[k]; i++) keys[i] = rows->visible[keys[i]];
+                                    0.0f, rows->probs + found, support, &sum);
+            for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
+                support[i] = rows->visible[support[i]];
         }
         found += numbers[k];
     }
@@ -350,12 +370,17 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     const float *values = matrix(value, sentence, head);
     float *out = matrix(output, sentence, head);
-    if (rows->packed_one != sentence * shape->heads + head)
-        pack_keys(rows, shape, sentence, matrix(key, sentence, head), key->row);
+    if (rows->packed_one != sentence * shape->heads + head) {
+        list_visible(rows, shape, sentence);
+        if (!rows->is_short) pack_keys(rows, shape->size, matrix(key, sentence, head), key->row);
+    }
     rows->packed_one = sentence * shape->heads + head;
-    copy_rows(matrix(query, sentence, head) + first * query->row, query->row, count, shape->size, shape->scale,
-              rows->queries, rows->width);
-    long found = find_support(rows, shape, first, count, epsilon, numbers);
+    const float *queries = matrix(query, sentence, head) + first * query->row;
+    if (rows->is_short)
+        rows_into_lanes(queries, query->row, count, shape->size, shape->scale, (vec *)rows->queries);
+    else
+        copy_rows(queries, query->row, count, shape->size, shape->scale, rows->queries, rows->width);
+    long found = find_support(rows, shape, matrix(key, sentence, head), key->row, first, count, epsilon, numbers);
     for (long k = 0, start = 0; k < count; start += numbers[k], k++)
         mix_row(rows->probs + start, rows->keys + start, numbers[k], values, value->row, shape->size,
                 out + (first + k) * output->row);

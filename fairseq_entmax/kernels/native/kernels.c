@@ -1,6 +1,6 @@
 /* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
  *
- * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
+ * Rows in float32 are computed LANES at a time (block.h, sieve.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
  * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), and the loss of
  * alpha-entmax, one row at a time (losses.h).
@@ -20,11 +20,13 @@
 #include "prox.h"
 #include "pnorm.h"
 #include "structured.h"
+#include "sieve.h"
 #include "rows_f32.h"
 #include "rows_structured.h"
 #include "rows_f64.h"
 #include "losses.h"
 #include "attention.h"
+#include "attention_short.h"
 #include "attention_rows.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
