@@ -268,22 +268,21 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
             left += counts[k];
         }
     }
+    for (int k = 0; k < LANES; k++) *(given_vec *)(rows->rows + k * rows->row + counts[k]) = all(-INFINITY);
     return broken;
 }
 
-/* Rows into the lanes of an array of the block, those shorter than the longest with `nothing` behind them */
-static void rows_to_lanes(Rows *rows, float *from, float nothing, int array)
+/* Rows into the lanes of an array of the block: behind the numbers of each is a vector of `nothing` */
+static void rows_to_lanes(Rows *rows, const float *from, float nothing, int array)
 {
     Block *block = &rows->block;
     block->length = 0;
     for (int k = 0; k < LANES; k++)
         if (block->counts[k] > block->length) block->length = block->counts[k];
-    long end = up_to_lanes(block->length);
-    for (int k = 0; k < LANES; k++)
-        for (long i = block->counts[k]; i < end; i++) from[k * rows->row + i] = nothing;
-    for (long first = 0; first < end; first += LANES) {
+    for (long first = 0; first < block->length; first += LANES) {
         vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = *(vec *)(from + k * rows->row + first);
+        for (int k = 0; k < LANES; k++)
+            square[k] = first < block->counts[k] ? *(const vec *)(from + k * rows->row + first) : all(nothing);
         turn(square);
         for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
     }
@@ -417,6 +416,93 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
     }
 }
 
+/* Lists of numbers in arrays of a block, one behind another, the part of a list that is in a vector */
+static inline vec part_of(const Block *block, int array, long first, ivec inside)
+{
+    return ZERO_UNLESS(inside, vec_at((const float *)block->array[array] + first));
+}
+
+static inline ivec lanes_below(long number)
+{
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return lane < (int32_t)smaller(number, LANES);
+}
+
+static Means means_of_lists(const Block *block, const int32_t *numbers, int logs)
+{
+    vec squares[5][LANES];
+    long first = 0;
+    for (int k = 0; k < LANES; first += numbers[k], k++) {
+        Means sums = {{0}, {0}, {0}, {0}, {0}};
+        for (long i = 0; i < numbers[k]; i += LANES) {
+            ivec inside = lanes_below(numbers[k] - i);
+            vec p = part_of(block, PROBS, first + i, inside), grad = part_of(block, GRADS, first + i, inside);
+            vec s = part_of(block, SENSITIVITIES, first + i, inside);
+            sums.weight += s;
+            sums.weighted += s * grad;
+            sums.mean += p * grad;
+            if (!logs) continue;
+            sums.entropy -= p * part_of(block, LOGS, first + i, inside);
+            sums.curvature += part_of(block, WEIGHTS, first + i, inside);
+        }
+        squares[0][k] = sums.weight;
+        squares[1][k] = sums.weighted;
+        squares[2][k] = sums.mean;
+        squares[3][k] = sums.entropy;
+        squares[4][k] = sums.curvature;
+    }
+    Means sums = {sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2]), {0}, {0}};
+    if (logs) sums.entropy = sum_across(squares[3]), sums.curvature = sum_across(squares[4]);
+    return sums;
+}
+
+static Products products_of_lists(const Block *block, const int32_t *numbers, vec mean)
+{
+    vec squares[3][LANES];
+    float means[LANES];
+    long first = 0;
+    memcpy(means, &mean, sizeof means);
+    for (int k = 0; k < LANES; first += numbers[k], k++) {
+        Products sums = {{0}, {0}, {0}};
+        for (long i = 0; i < numbers[k]; i += LANES) {
+            ivec inside = lanes_below(numbers[k] - i);
+            vec centred = part_of(block, GRADS, first + i, inside) - means[k];
+            vec moved = part_of(block, PROBS, first + i, inside) * centred;
+            sums.weight += part_of(block, WEIGHTS, first + i, inside) * centred;
+            sums.mean += moved;
+            sums.log += moved * part_of(block, LOGS, first + i, inside);
+        }
+        squares[0][k] = sums.weight;
+        squares[1][k] = sums.mean;
+        squares[2][k] = sums.log;
+    }
+    return (Products){sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2])};
+}
+
+/* differentiate() of lists of so many numbers, one for each lane, all of the same epsilon: what is computed of each
+ * probability alone is computed of all of them, as dense as they are. The gradients of the scores, times `scale`,
+ * go to for_scores. */
+static vec differentiate_lists(Block *block, const int32_t *numbers, vec epsilon, float scale, int for_alpha,
+                               float *for_scores)
+{
+    int is_half = epsilon[0] == 0.5f, is_one = epsilon[0] == 1.0f;
+    if (!for_alpha && (is_half || is_one)) sqrt_or_support(block, is_half);
+    else derive(block, 0, block->length, epsilon, for_alpha);
+    Means sums = means_of_lists(block, numbers, for_alpha);
+    float middle[LANES];
+    vec middles = sums.weighted / WHERE(sums.weight == 0.0f, all(1.0f), sums.weight);
+    memcpy(middle, &middles, sizeof middle);
+    const float *s = (const float *)block->array[SENSITIVITIES], *grad = (const float *)block->array[GRADS];
+    for (long k = 0, first = 0; k < LANES; first += numbers[k], k++)
+        for (long i = 0; i < numbers[k]; i += LANES)
+            store_part(vec_at(s + first + i) * (vec_at(grad + first + i) - middle[k]) * scale,
+                       for_scores + first + i, numbers[k] - i);
+    if (!for_alpha) return all(0.0f);
+    Products total = products_of_lists(block, numbers, sums.mean);
+    return alpha_gradient(&sums, &total, epsilon);
+}
+
 /* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
  * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`. */
 static double differentiate_rows(const Shape *shape, long sentence, long head, long first, const Gradients *g,
@@ -427,27 +513,20 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     Block *block = &rows->block;
     const float *values = matrix(&g->value, sentence, head), *all_keys = matrix(&g->key, sentence, head);
-    float *for_query = matrix(&g->for_query, sentence, head), *grads = (float *)rows->places;
+    float *for_query = matrix(&g->for_query, sentence, head), *listed = (float *)block->array[PROBS];
     copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
               rows->queries, rows->width);
-    memset(block->counts, 0, sizeof block->counts);
     long number = 0;
     for (int k = 0; k < count; k++)
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
-    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->probs);
-    for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        block->counts[k] = numbers[k];
-        memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
-        memcpy(grads + k * rows->row, rows->probs + start, numbers[k] * sizeof(float));
-    }
-    rows_to_lanes(rows, rows->rows, 0.0f, PROBS);
-    rows_to_lanes(rows, grads, 0.0f, GRADS);
-    vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
-    for (long i = 0; i < block->length; i++) block->array[SENSITIVITIES][i] *= shape->scale;
-    lanes_to_rows(rows, SENSITIVITIES, rows->rows);
+    memcpy(listed, probs, number * sizeof(float));
+    *(given_vec *)(listed + number) = all(0.0f);
+    block->length = up_to_lanes(number) / LANES;
+    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size,
+              (float *)block->array[GRADS]);
+    vec for_epsilon = differentiate_lists(block, numbers, epsilon, shape->scale, g->for_alpha != 0, for_scores);
     double sum = 0;
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        memcpy(for_scores + start, rows->rows + k * rows->row, numbers[k] * sizeof(float));
         mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, shape->size,
                 for_query + (first + k) * g->for_query.row);
         sum += for_epsilon[k];

@@ -10,7 +10,14 @@
 /* Number c of LANES rows into vector c, missing rows 0 */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
 {
-    for (long first = 0; first < size; first += LANES) {
+    long first = 0;
+    for (; count == LANES && first + LANES <= size; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = vec_at(rows + k * stride + first) * scale;
+        turn(square);
+        for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
+    }
+    for (; first < size; first += LANES) {
         vec square[LANES];
         for (int k = 0; k < LANES; k++)
             square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);

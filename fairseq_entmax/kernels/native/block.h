@@ -307,6 +307,14 @@ static inline Products products(const Block *block, long first, long end, vec me
     return sums;
 }
 
+/* As mappings.threshold.alpha_gradient */
+static inline vec alpha_gradient(const Means *sums, const Products *total, vec epsilon)
+{
+    vec above = 1.0f + epsilon * sums->entropy;
+    vec result = sums->curvature * (total->mean - epsilon * total->log) - above * total->weight;
+    return result / (above + epsilon * epsilon * sums->curvature);
+}
+
 static void sqrt_or_support(const Block *block, int is_half)
 {
     const vec *restrict p = block->array[PROBS];
@@ -343,7 +351,5 @@ static inline vec differentiate(const Block *block, vec epsilon, int for_alpha)
         total.mean += part.mean;
         total.log += part.log;
     }
-    vec above = 1.0f + epsilon * sums.entropy;
-    vec result = sums.curvature * (total.mean - epsilon * total.log) - above * total.weight;
-    return result / (above + epsilon * epsilon * sums.curvature);
+    return alpha_gradient(&sums, &total, epsilon);
 }

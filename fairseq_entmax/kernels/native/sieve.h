@@ -86,19 +86,51 @@ static inline void turn(vec *square)
 #endif
 }
 
+/* One step of a turn, half of what it gives: lane l of a square's vector k, and of that `half` behind it, from the
+ * lanes that differ in that bit */
+static inline void pair_lanes(vec a, vec b, int half, vec *one, vec *other)
+{
+    ivec upper, lower;
+    for (int k = 0; k < LANES; k++) {
+        upper[k] = k & half ? LANES + k - half : k;
+        lower[k] = k & half ? LANES + k : k + half;
+    }
+#if defined(__GNUC__) && !defined(__clang__)
+    *one = __builtin_shuffle(a, b, upper);
+    *other = __builtin_shuffle(a, b, lower);
+#else
+    for (int k = 0; k < LANES; k++) {
+        (*one)[k] = upper[k] < LANES ? a[upper[k]] : b[upper[k] - LANES];
+        (*other)[k] = lower[k] < LANES ? a[lower[k]] : b[lower[k] - LANES];
+    }
+#endif
+}
+
+/* The sums of LANES vectors, one in each lane: a turn of which half is left after each step */
 static inline vec sum_across(vec *square)
 {
-    turn(square);
+#pragma GCC unroll 8
     for (int half = LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) square[k] += square[k + half];
+#pragma GCC unroll 16
+        for (int k = 0; k < half; k++) {
+            vec one, other;
+            pair_lanes(square[k], square[k + half], half, &one, &other);
+            square[k] = one + other;
+        }
     return square[0];
 }
 
+/* The same of the largest */
 static inline vec top_across(vec *square)
 {
-    turn(square);
+#pragma GCC unroll 8
     for (int half = LANES / 2; half > 0; half /= 2)
-        for (int k = 0; k < half; k++) square[k] = greater(square[k], square[k + half]);
+#pragma GCC unroll 16
+        for (int k = 0; k < half; k++) {
+            vec one, other;
+            pair_lanes(square[k], square[k + half], half, &one, &other);
+            square[k] = greater(one, other);
+        }
     return square[0];
 }
 
