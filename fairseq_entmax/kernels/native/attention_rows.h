@@ -534,35 +534,87 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     return sum;
 }
 
-/* to += weight from, rows of `size` numbers */
-static inline void add_row(float weight, const float *restrict from, long size, float *restrict to)
+/* The support of a range of keys: of each, the queries that see it in their order, from starts[key - low] on */
+typedef struct {
+    int64_t *starts;  /* (keys + 2,) */
+    int32_t *queries; /* (room,) */
+    float *probs, *for_scores;
+    int64_t room;
+} Columns;
+
+static int make_columns(Columns *columns, const Shape *shape)
 {
-    long c = 0;
-    for (; c + LANES <= size; c += LANES) *(given_vec *)(to + c) += weight * vec_at(from + c);
-    for (; c < size; c++) to[c] += weight * from[c];
+    *columns = (Columns){.starts = malloc((shape->keys + 2) * sizeof(int64_t))};
+    return !columns->starts;
+}
+
+static void free_columns(Columns *columns)
+{
+    free(columns->starts);
+    free(columns->queries);
+}
+
+/* Returns 1 where there is no memory */
+static int make_room(Columns *columns, int64_t number)
+{
+    if (number <= columns->room) return 0;
+    free(columns->queries);
+    columns->room = number + number / 2;
+    columns->queries = malloc(columns->room * (sizeof(int32_t) + 2 * sizeof(float)));
+    columns->probs = (float *)(columns->queries + columns->room);
+    columns->for_scores = columns->probs + columns->room;
+    if (!columns->queries) columns->room = 0;
+    return !columns->queries;
+}
+
+/* Where in a query's part of the list, whose keys rise, those from `low` on begin */
+static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, long low)
+{
+    while (low > 0 && first < end) {
+        int64_t middle = first + (end - first) / 2;
+        if (keys[middle] < low) first = middle + 1;
+        else end = middle;
+    }
+    return first;
+}
+
+/* The support of a head, by keys from `low` to before `high`. Returns 1 where there is no memory. */
+static int sort_by_keys(Columns *columns, long low, long high, long queries, const int64_t *starts,
+                        const int32_t *keys, const float *probs, const float *for_scores)
+{
+    /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
+    int64_t *places = columns->starts - low;
+    memset(columns->starts, 0, (high - low + 2) * sizeof(int64_t));
+    for (long query = 0; query < queries; query++)
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low); i < starts[query + 1] && keys[i] < high; i++)
+            places[keys[i] + 2]++;
+    for (long j = low; j < high; j++) places[j + 2] += places[j + 1];
+    if (make_room(columns, places[high + 1])) return 1;
+    for (long query = 0; query < queries; query++)
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low); i < starts[query + 1] && keys[i] < high; i++) {
+            int64_t to = places[keys[i] + 1]++;
+            columns->queries[to] = query;
+            columns->probs[to] = probs[i];
+            columns->for_scores[to] = for_scores[i];
+        }
+    return 0;
 }
 
 /* The gradients of the keys and values from `low` to before `high` of a head. starts: where the support of each
- * query begins, and where that of the last ends. */
-static void gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
-                             const int64_t *starts, const int32_t *keys, const float *probs, const float *for_scores)
+ * query begins, and where that of the last ends. Returns 1 where there is no memory. */
+static int gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
+                            const int64_t *starts, const int32_t *keys, const float *probs, const float *for_scores,
+                            Columns *columns)
 {
     const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
     float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
+    if (sort_by_keys(columns, low, high, shape->queries, starts, keys, probs, for_scores)) return 1;
     for (long j = low; j < high; j++) {
-        memset(for_key + j * g->for_key.row, 0, shape->size * sizeof(float));
-        memset(for_value + j * g->for_value.row, 0, shape->size * sizeof(float));
+        int64_t start = columns->starts[j - low];
+        long number = columns->starts[j - low + 1] - start;
+        const int32_t *of = columns->queries + start;
+        mix_row(columns->for_scores + start, of, number, queries, g->query.row, shape->size, for_key + j * g->for_key.row);
+        mix_row(columns->probs + start, of, number, grads, g->grad.row, shape->size, for_value + j * g->for_value.row);
     }
-    for (long query = 0; query < shape->queries; query++) {
-        int64_t i = starts[query], end = starts[query + 1];
-        for (int64_t above = low > 0 ? end : i; i < above;) { /* keys rise */
-            int64_t middle = i + (above - i) / 2;
-            if (keys[middle] < low) i = middle + 1;
-            else above = middle;
-        }
-        for (; i < end && keys[i] < high; i++) {
-            add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
-            add_row(probs[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
-        }
-    }
+    return 0;
 }

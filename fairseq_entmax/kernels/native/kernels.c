@@ -275,14 +275,17 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
                                                     probs + start, for_scores + start, &rows);
         }
         free_rows(&rows);
+        Columns columns;
+        failed |= make_columns(&columns, shape);
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * ranges; one++) {
             long head = one / ranges, range = one % ranges;
             if (!failed)
-                gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
-                                 shape->keys * (range + 1) / ranges, gradients, starts + head * blocks * LANES, keys,
-                                 probs, for_scores);
+                failed = gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
+                                          shape->keys * (range + 1) / ranges, gradients,
+                                          starts + head * blocks * LANES, keys, probs, for_scores, &columns);
         }
+        free_columns(&columns);
     }
     for (long head = 0; head < heads && gradients->for_alpha; head++) {
         double sum = 0;
