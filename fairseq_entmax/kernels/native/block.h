@@ -128,6 +128,7 @@ static inline vec first_tau(const Block *block, vec epsilon)
     memcpy(&counts, block->counts, sizeof counts);
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
     vec count = greater(__builtin_convertvector(counts, vec), all(1.0f));
+    vec bound = exp2_of(log2_of(count, count - 1.0f) * -epsilon);
     for (long i = 0; i < block->length; i++) {
         vec distance = block->array[DISTANCES][i];
         distance = ZERO_UNLESS(distance > least, distance);
@@ -135,7 +136,6 @@ static inline vec first_tau(const Block *block, vec epsilon)
         squares += distance * distance;
     }
     vec mean = sum / count, variance = squares / count - mean * mean;
-    vec bound = exp2_of(log2_of(count, count - 1.0f) * -epsilon);
     vec rest = bound * bound - 2.0f * (epsilon - epsilon * epsilon) * variance;
     rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
     rest = root_of(rest);
@@ -179,13 +179,15 @@ static inline void balance(const Block *block, vec epsilon, ivec has_ties, vec s
 
 /* How far the threshold has to move from where the sums are of. The norm of u, total^epsilon, is convex in it and
  * close to a line: Newton's method never leads from below above the root, and Halley's, which knows how much it
- * bends, has three times the digits after each step. */
+ * bends, has three times the digits after each step. 1 - total^-epsilon is taken from the root of the total, r, as
+ * the Pade approximant [2/2] of 1 - r^-power about 1. */
 static inline vec next_step(Sums sums, vec epsilon, int step)
 {
-    vec log_total = log2_of(sums.total, sums.total - 1.0f) * LN_2;
-    vec newton = one_minus_exp(epsilon * log_total) * sums.total / sums.slope;
+    vec power = 2.0f * epsilon, excess = (sums.total - 1.0f) / (1.0f + root_of(sums.total));
+    vec below = 1.0f + excess * ((1.0f + epsilon) + excess * ((1.0f + power) * (1.0f + epsilon) * (1.0f / 6)));
+    vec newton = power * excess * (1.0f + 0.5f * excess) * sums.total / (below * sums.slope);
     if (step >= MOST_HALLEY) return newton;
-    vec bend = (1.0f / epsilon - 1.0f) * (sums.curve / sums.slope - sums.slope / sums.total);
+    vec bend = (1.0f / epsilon - 1.0f) * (sums.curve * sums.total - sums.slope * sums.slope) / (sums.slope * sums.total);
     bend = lesser(greater(0.5f * newton * bend, all(-0.5f)), all(0.5f));
     return newton / (1.0f - bend);
 }

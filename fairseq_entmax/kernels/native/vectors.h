@@ -67,13 +67,6 @@ static inline vec about_inverse(vec x)
 #endif
 }
 
-static inline int any(ivec mask)
-{
-    int32_t found = 0;
-    for (int k = 0; k < LANES; k++) found |= mask[k];
-    return found;
-}
-
 /* A bit for each lane in which the mask is set */
 #if LANES == 16 && defined(__AVX512DQ__)
 static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i)mask); }
@@ -89,6 +82,8 @@ static inline unsigned bits_of(ivec mask)
     return bits;
 }
 #endif
+
+static inline int any(ivec mask) { return bits_of(mask) != 0; }
 
 /* A bit for each lane in which a is above b; in which they are not the same, as NaN is never */
 static inline unsigned bits_above(vec a, vec b)
