@@ -21,7 +21,7 @@
 typedef struct {
     Block block;
     float *packed;  /* panels of LANES keys: number c of each of them side by side */
-    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; in the backward pass the gradients of outputs */
+    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; later gradients of outputs */
     float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
     int32_t *places;  /* (LANES, row): which of the packed keys they are of */
     int32_t *visible; /* (keys,): the keys that are packed */
@@ -39,7 +39,8 @@ static int make_rows(Rows *rows, const Shape *shape, int arrays)
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
     *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
     rows->block = make_block(keys, arrays);
-    rows->packed = aligned_alloc(sizeof(vec), (keys + LANES) * width * sizeof(float));
+    long packed = rows->is_short ? LANES : (keys + LANES) * width;
+    rows->packed = aligned_alloc(sizeof(vec), packed * sizeof(float));
     rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
     rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
     rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
@@ -115,7 +116,8 @@ static void multiply(const Rows *rows, int count, long size, long number)
         for (int query = 0; query < count; query += TOGETHER) {
             const float *panel[PANELS], *q = rows->queries + query * rows->width;
             vec sums[PANELS][TOGETHER] = {{{0}}};
-            for (int p = 0; p < PANELS; p++) panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
+            for (int p = 0; p < PANELS; p++)
+                panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
             for (long c = 0; c < size; c++)
                 for (int i = 0; i < TOGETHER; i++) {
                     vec number_c = all(q[i * rows->width + c]);
@@ -213,7 +215,7 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         _mm512_storeu_si512(places + count, _mm512_maskz_compress_epi32(bits, (__m512i)place));
         count += __builtin_popcount(bits);
 #else
-        *sum += ZERO_UNLESS(value > least, value); /* behind the last are no numbers that are */
+        *sum += ZERO_UNLESS((value > least) & (lane < (int32_t)smaller(number - i, LANES)), value);
         for (; bits; bits &= bits - 1) {
             int k = __builtin_ctz(bits);
             kept[count] = value[k];
@@ -325,7 +327,8 @@ static inline void mix_row(const float *weights, const int32_t *keys, long numbe
     }
 }
 
-/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it has, of all of them. */
+/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it
+ * has, of all of them. */
 static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
                          vec epsilon, int32_t *numbers)
 {
@@ -351,8 +354,8 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
             for (long j = 0; j < shape->keys; j++) support[j] = j, rows->probs[found + j] = NAN;
             numbers[k] = shape->keys;
         } else {
-            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k], 0.0f,
-                                    0.0f, rows->probs + found, support, &sum);
+            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k],
+                                     0.0f, 0.0f, rows->probs + found, support, &sum);
             for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
                 support[i] = rows->visible[support[i]];
         }
@@ -586,12 +589,14 @@ static int sort_by_keys(Columns *columns, long low, long high, long queries, con
     int64_t *places = columns->starts - low;
     memset(columns->starts, 0, (high - low + 2) * sizeof(int64_t));
     for (long query = 0; query < queries; query++)
-        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low); i < starts[query + 1] && keys[i] < high; i++)
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
+             i < starts[query + 1] && keys[i] < high; i++)
             places[keys[i] + 2]++;
     for (long j = low; j < high; j++) places[j + 2] += places[j + 1];
     if (make_room(columns, places[high + 1])) return 1;
     for (long query = 0; query < queries; query++)
-        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low); i < starts[query + 1] && keys[i] < high; i++) {
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
+             i < starts[query + 1] && keys[i] < high; i++) {
             int64_t to = places[keys[i] + 1]++;
             columns->queries[to] = query;
             columns->probs[to] = probs[i];
@@ -613,8 +618,10 @@ static int gather_gradients(const Shape *shape, long sentence, long head, long l
         int64_t start = columns->starts[j - low];
         long number = columns->starts[j - low + 1] - start;
         const int32_t *of = columns->queries + start;
-        mix_row(columns->for_scores + start, of, number, queries, g->query.row, shape->size, for_key + j * g->for_key.row);
-        mix_row(columns->probs + start, of, number, grads, g->grad.row, shape->size, for_value + j * g->for_value.row);
+        mix_row(columns->for_scores + start, of, number, queries, g->query.row, shape->size,
+                for_key + j * g->for_key.row);
+        mix_row(columns->probs + start, of, number, grads, g->grad.row, shape->size,
+                for_value + j * g->for_value.row);
     }
     return 0;
 }

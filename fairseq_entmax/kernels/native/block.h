@@ -121,8 +121,8 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
  * is m^epsilon (mean u + (1 / epsilon - 1) variance / (2 mean u)) to second order, and 1 at the root.
  * Where the scores vary too much for that, the inequality of power means gives a bound on the left of
  * the root, mean u <= m^-epsilon. On its right, where nothing may be left of the row, the largest u
- * of all is m^-epsilon. */
-static inline vec first_tau(const Block *block, vec epsilon)
+ * of all is m^-epsilon; that is the most it can be. */
+static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
     ivec counts;
     memcpy(&counts, block->counts, sizeof counts);
@@ -139,8 +139,9 @@ static inline vec first_tau(const Block *block, vec epsilon)
     vec rest = bound * bound - 2.0f * (epsilon - epsilon * epsilon) * variance;
     rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
     rest = root_of(rest);
-    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest), most = 1.0f - bound;
-    tau = WHERE(tau < most, tau, most);
+    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest);
+    *most = 1.0f - bound;
+    tau = WHERE(tau < *most, tau, *most);
     return ZERO_UNLESS(tau > 0.0f, tau);
 }
 
@@ -187,7 +188,8 @@ static inline vec next_step(Sums sums, vec epsilon, int step)
     vec below = 1.0f + excess * ((1.0f + epsilon) + excess * ((1.0f + power) * (1.0f + epsilon) * (1.0f / 6)));
     vec newton = power * excess * (1.0f + 0.5f * excess) * sums.total / (below * sums.slope);
     if (step >= MOST_HALLEY) return newton;
-    vec bend = (1.0f / epsilon - 1.0f) * (sums.curve * sums.total - sums.slope * sums.slope) / (sums.slope * sums.total);
+    vec bend = (1.0f / epsilon - 1.0f) * (sums.curve * sums.total - sums.slope * sums.slope);
+    bend /= sums.slope * sums.total;
     bend = lesser(greater(0.5f * newton * bend, all(-0.5f)), all(0.5f));
     return newton / (1.0f - bend);
 }
@@ -197,9 +199,9 @@ static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 {
     const vec *restrict distances = block->array[DISTANCES];
     vec *restrict q = block->array[POWERS], excess = ZERO_UNLESS(sums.total > 0.0f, sums.total - 1.0f);
-    vec step = 1.0f - excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
+    vec step = excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
     for (long i = 0; i < block->length; i++) {
-        vec u = step + (distances[i] * epsilon - tau);
+        vec base = distances[i] * epsilon - tau, u = (1.0f + base) - step; /* so u keeps its digits */
         q[i] = ZERO_UNLESS(u > 0.0f, q[i] * u);
     }
 }
@@ -209,7 +211,7 @@ static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 static inline void solve_to(const Block *block, vec epsilon, const ivec *has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
-    vec tau = first_tau(block, epsilon);
+    vec most, tau = first_tau(block, epsilon, &most);
     Sums sums;
     for (int step = 0;; step++) {
         sums = evaluate(block, epsilon, tau, is_half, is_one);
@@ -217,7 +219,7 @@ static inline void solve_to(const Block *block, vec epsilon, const ivec *has_tie
         /* Behind the root, where rounding or Halley's method has led; back is below it */
         if (step <= MOST_HALLEY) far |= (sums.total < 1.0f - CLOSE) & (sums.total > 0.0f);
         if (step == MOST_ITERATIONS || !any(far)) break;
-        vec moved = tau + next_step(sums, epsilon, step);
+        vec moved = lesser(tau + next_step(sums, epsilon, step), most);
         if (step > MOST_HALLEY) far &= moved > tau;
         if (!any(far)) break;
         tau = WHERE(far, moved, tau);
