@@ -128,7 +128,7 @@ static inline vec first_tau(const Block *block, vec epsilon, vec *most)
     memcpy(&counts, block->counts, sizeof counts);
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
     vec count = greater(__builtin_convertvector(counts, vec), all(1.0f));
-    vec bound = exp2_of(log2_of(count, count - 1.0f) * -epsilon);
+    vec log_count = log2_of(count, count - 1.0f), bound = exp2_of(log_count * -epsilon);
     for (long i = 0; i < block->length; i++) {
         vec distance = block->array[DISTANCES][i];
         distance = ZERO_UNLESS(distance > least, distance);
@@ -140,7 +140,7 @@ static inline vec first_tau(const Block *block, vec epsilon, vec *most)
     rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
     rest = root_of(rest);
     vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest);
-    *most = 1.0f - bound;
+    *most = one_minus_exp(log_count * epsilon * LN_2); /* with the digits of a small epsilon */
     tau = WHERE(tau < *most, tau, *most);
     return ZERO_UNLESS(tau > 0.0f, tau);
 }
