@@ -21,7 +21,7 @@
 typedef struct {
     Block block;
     float *packed;  /* panels of LANES keys: number c of each of them side by side */
-    float *queries; /* (LANES, width), scaled; in the backward pass the gradients of outputs */
+    float *queries; /* (LANES, width), scaled, or (width, LANES) if rows are short; later gradients of outputs */
     float *rows;    /* (LANES, row): scores, then distances that are kept, then probabilities */
     int32_t *places;  /* (LANES, row): which of the packed keys they are of */
     int32_t *visible; /* (keys,): the keys that are packed */
@@ -29,6 +29,7 @@ typedef struct {
     float *probs;
     long row, width, number; /* number: of packed keys */
     long packed_one;         /* of which sentence and head; -1 at the start */
+    int is_short;            /* the queries are in the lanes, and no keys are packed */
 } Rows;
 
 static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
@@ -36,9 +37,10 @@ static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES;
 static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
-    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1};
-    rows->block = make_block(keys + LANES, arrays);
-    rows->packed = aligned_alloc(sizeof(vec), (keys + LANES) * width * sizeof(float));
+    *rows = (Rows){.row = keys + LANES, .width = width, .packed_one = -1, .is_short = shape->keys <= FEW_TO_PACK};
+    rows->block = make_block(keys, arrays);
+    long packed = rows->is_short ? LANES : (keys + LANES) * width;
+    rows->packed = aligned_alloc(sizeof(vec), packed * sizeof(float));
     rows->queries = aligned_alloc(sizeof(vec), LANES * width * sizeof(float));
     rows->rows = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(float));
     rows->places = aligned_alloc(sizeof(vec), LANES * rows->row * sizeof(int32_t));
@@ -61,8 +63,6 @@ static void free_rows(Rows *rows)
     free(rows->probs);
 }
 
-static inline vec vec_at(const float *numbers) { return *(const given_vec *)numbers; }
-
 static inline float sum_of(vec numbers)
 {
     float sum = 0;
@@ -72,26 +72,31 @@ static inline float sum_of(vec numbers)
 
 /* --- scores -------------------------------------------------------------------------------- */
 
-/* The keys of a sentence and head that are not padding, as a product reads them */
-static void pack_keys(Rows *rows, const Shape *shape, long sentence, const float *keys, long stride)
+/* The keys of a sentence that are not padding */
+static void list_visible(Rows *rows, const Shape *shape, long sentence)
 {
     const uint8_t *padding = shape->padding ? shape->padding + sentence * shape->keys : 0;
     rows->number = 0;
     for (long j = 0; j < shape->keys; j++)
         if (!padding || !padding[j]) rows->visible[rows->number++] = j;
+}
+
+/* These, of a head, as a product reads them */
+static void pack_keys(Rows *rows, long size, const float *keys, long stride)
+{
     long end = up_to_lanes(rows->number);
     for (long first = 0; first < end; first += LANES) {
-        float *panel = rows->packed + first * shape->size;
+        float *panel = rows->packed + first * size;
         const float *row[LANES];
         for (int k = 0; k < LANES; k++) row[k] = keys + rows->visible[smaller(first + k, rows->number - 1)] * stride;
         long c = 0;
-        for (; c + LANES <= shape->size; c += LANES) {
+        for (; c + LANES <= size; c += LANES) {
             vec square[LANES];
             for (int k = 0; k < LANES; k++) square[k] = vec_at(row[k] + c);
             turn(square);
             for (int k = 0; k < LANES; k++) *(vec *)(panel + (c + k) * LANES) = square[k];
         }
-        for (; c < shape->size; c++)
+        for (; c < size; c++)
             for (int k = 0; k < LANES; k++) panel[c * LANES + k] = row[k][c];
     }
 }
@@ -111,7 +116,8 @@ static void multiply(const Rows *rows, int count, long size, long number)
         for (int query = 0; query < count; query += TOGETHER) {
             const float *panel[PANELS], *q = rows->queries + query * rows->width;
             vec sums[PANELS][TOGETHER] = {{{0}}};
-            for (int p = 0; p < PANELS; p++) panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
+            for (int p = 0; p < PANELS; p++)
+                panel[p] = rows->packed + smaller(first + p * LANES, number - 1) / LANES * LANES * size;
             for (long c = 0; c < size; c++)
                 for (int i = 0; i < TOGETHER; i++) {
                     vec number_c = all(q[i * rows->width + c]);
@@ -164,39 +170,35 @@ static void mask_row(const Rows *rows, const Shape *shape, long query, long numb
     for (long i = number; i < up_to_lanes(number); i++) row[i] = -INFINITY;
 }
 
-/* The largest of a row of whole vectors; infinity where it has that, or NaN */
-static inline float top_of_row(const float *row, long number)
+/* The largest of each part of a row of whole vectors; infinity where the row has that, or NaN */
+static inline vec tops_of_row(const float *row, long number)
 {
     vec top[4];
-    ivec broken = {0};
+    unsigned broken = 0;
     long i = 0;
     for (int t = 0; t < 4; t++) top[t] = all(-INFINITY);
     for (; i + 4 * LANES <= number; i += 4 * LANES)
         for (int t = 0; t < 4; t++) {
             vec x = *(const vec *)(row + i + t * LANES);
-            broken |= x != x;
+            broken |= bits_unlike(x, x);
             top[t] = greater(x, top[t]);
         }
     for (; i < number; i += LANES) {
         vec x = *(const vec *)(row + i);
-        broken |= x != x;
+        broken |= bits_unlike(x, x);
         top[0] = greater(x, top[0]);
     }
-    vec all_tops = greater(greater(top[0], top[1]), greater(top[2], top[3]));
-    float largest = -INFINITY;
-    for (int k = 0; k < LANES; k++) largest = all_tops[k] > largest ? all_tops[k] : largest;
-    return any(broken) ? INFINITY : largest;
+    return broken ? all(INFINITY) : greater(greater(top[0], top[1]), greater(top[2], top[3]));
 }
 
 /* --- which keys can have a probability ------------------------------------------------------ */
 
 /* Keeps of `number` values, less `origin`, those above `least`, and their places: given, or from 0 on. Writes up
- * to a vector behind them. What is read may be where it is written to. Returns how many, and their sum. */
+ * to a vector behind them. What is read may be where it is written to. Returns how many; adds them to *sum. */
 static inline long keep_places(const float *values, const int32_t *given, long number, float origin, float least,
-                              float *kept, int32_t *places, float *sum)
+                               float *kept, int32_t *places, vec *sum)
 {
     long count = 0;
-    vec total = {0};
     ivec lane;
     for (int k = 0; k < LANES; k++) lane[k] = k;
     for (long i = 0; i < number; i += LANES) {
@@ -204,14 +206,16 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         ivec place;
         if (given) memcpy(&place, given + i, sizeof place);
         else place = lane + (int32_t)i;
-        ivec is_kept = (value > least) & (lane < (int32_t)smaller(number - i, LANES));
-        unsigned bits = bits_of(is_kept);
-        total += ZERO_UNLESS(is_kept, value);
-#if LANES == 16 && defined(__AVX512F__)
-        _mm512_storeu_ps(kept + count, _mm512_maskz_compress_ps(bits, (__m512)value));
+        unsigned bits = bits_above(value, all(least));
+        if (number - i < LANES) bits &= (1u << (number - i)) - 1;
+#ifdef HAS_COMPRESSION
+        vec few = (vec)_mm512_maskz_compress_ps(bits, (__m512)value);
+        *sum += few;
+        *(given_vec *)(kept + count) = few;
         _mm512_storeu_si512(places + count, _mm512_maskz_compress_epi32(bits, (__m512i)place));
         count += __builtin_popcount(bits);
 #else
+        *sum += ZERO_UNLESS((value > least) & (lane < (int32_t)smaller(number - i, LANES)), value);
         for (; bits; bits &= bits - 1) {
             int k = __builtin_ctz(bits);
             kept[count] = value[k];
@@ -219,58 +223,68 @@ static inline long keep_places(const float *values, const int32_t *given, long n
         }
 #endif
     }
-    *sum = sum_of(total);
     return count;
 }
 
+/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
+ * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding. */
+static inline vec bound_of(vec sum, vec m, vec epsilon)
+{
+    m = greater(m, all(1.0f));
+    return sum / m - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+}
+
 /* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
- * score, nor below that of any m keys at which the mean of their u is m^-epsilon (power means). Returns which
- * rows have NaN or infinity. */
+ * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
 static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
 {
-    float sums[LANES] = {0}, least = -1.0f / epsilon[0];
     int32_t *counts = rows->block.counts;
-    ivec broken = {0};
+    vec square[LANES], least = -1.0f / epsilon;
+    float tops[LANES], lowest[LANES];
     long before = 0, left = 0;
     memset(counts, 0, sizeof rows->block.counts);
-    for (int k = 0; k < count; k++) {
+    for (int k = 0; k < LANES; k++)
+        square[k] = k < count ? tops_of_row(rows->rows + k * rows->row, up_to_lanes(number)) : all(-INFINITY);
+    vec top = top_across(square);
+    ivec broken = top == INFINITY;
+    memcpy(tops, &top, sizeof tops);
+    for (int k = 0; k < LANES; k++) {
         float *row = rows->rows + k * rows->row;
-        float top = top_of_row(row, up_to_lanes(number));
-        broken[k] = top == INFINITY ? -1 : 0;
-        if (broken[k] || top == -INFINITY) continue;
-        counts[k] = keep_places(row, 0, number, top, least, row, rows->places + k * rows->row, sums + k);
+        square[k] = all(0.0f);
+        if (tops[k] == INFINITY || tops[k] == -INFINITY) continue;
+        counts[k] = keep_places(row, 0, number, tops[k], least[0], row, rows->places + k * rows->row, square + k);
         left += counts[k];
     }
     for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
-        vec m = all(1.0f), mean;
-        for (int k = 0; k < count; k++) m[k] = counts[k] > 0 ? counts[k] : 1.0f;
-        for (int k = 0; k < LANES; k++) mean[k] = sums[k] / m[k];
-        /* A little lower than it is, for rounding */
-        vec bound = mean - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+        ivec numbers;
+        memcpy(&numbers, counts, sizeof numbers);
+        vec bound = bound_of(sum_across(square), __builtin_convertvector(numbers, vec), epsilon);
+        bound = greater(bound, least);
+        memcpy(lowest, &bound, sizeof lowest);
         before = left, left = 0;
-        for (int k = 0; k < count; k++) {
+        for (int k = 0; k < LANES; k++) {
             float *row = rows->rows + k * rows->row;
             int32_t *places = rows->places + k * rows->row;
-            if (bound[k] > least) counts[k] = keep_places(row, places, counts[k], 0.0f, bound[k], row, places, sums + k);
+            square[k] = all(0.0f);
+            counts[k] = keep_places(row, places, counts[k], 0.0f, lowest[k], row, places, square + k);
             left += counts[k];
         }
     }
+    for (int k = 0; k < LANES; k++) *(given_vec *)(rows->rows + k * rows->row + counts[k]) = all(-INFINITY);
     return broken;
 }
 
-/* Rows into the lanes of an array of the block, those shorter than the longest with `nothing` behind them */
-static void rows_to_lanes(Rows *rows, float *from, float nothing, int array)
+/* Rows into the lanes of an array of the block: behind the numbers of each is a vector of `nothing` */
+static void rows_to_lanes(Rows *rows, const float *from, float nothing, int array)
 {
     Block *block = &rows->block;
     block->length = 0;
     for (int k = 0; k < LANES; k++)
         if (block->counts[k] > block->length) block->length = block->counts[k];
-    long end = up_to_lanes(block->length);
-    for (int k = 0; k < LANES; k++)
-        for (long i = block->counts[k]; i < end; i++) from[k * rows->row + i] = nothing;
-    for (long first = 0; first < end; first += LANES) {
+    for (long first = 0; first < block->length; first += LANES) {
         vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = *(vec *)(from + k * rows->row + first);
+        for (int k = 0; k < LANES; k++)
+            square[k] = first < block->counts[k] ? *(const vec *)(from + k * rows->row + first) : all(nothing);
         turn(square);
         for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
     }
@@ -326,13 +340,20 @@ static inline void mix_row(const float *weights, const int32_t *keys, long numbe
     }
 }
 
-/* The support of the queries of a block, from `first` on. Returns how many keys it has, of all of them. */
-static long find_support(Rows *rows, const Shape *shape, long first, int count, vec epsilon, int32_t *numbers)
+/* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it
+ * has, of all of them. */
+static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
+                         vec epsilon, int32_t *numbers)
 {
     ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
     long number = count_seen(rows, shape, first, count), found = 0;
-    multiply(rows, count, shape->size, number);
+    if (rows->is_short) {
+        multiply_lanes((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, rows->block.array[0]);
+        lanes_into_rows(rows->block.array[0], number, rows->rows, rows->row);
+    } else {
+        multiply(rows, count, shape->size, number);
+    }
     for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
     ivec broken = keep_rows(rows, count, number, epsilon);
     broken |= without & has_keys(&rows->block);
@@ -340,15 +361,16 @@ static long find_support(Rows *rows, const Shape *shape, long first, int count, 
     solve(&rows->block, epsilon);
     lanes_to_rows(rows, POWERS, rows->rows);
     for (int k = 0; k < count; k++) {
-        int32_t *keys = rows->keys + found;
-        float sum;
+        int32_t *support = rows->keys + found;
+        vec sum = {0};
         if (broken[k]) {
-            for (long j = 0; j < shape->keys; j++) keys[j] = j, rows->probs[found + j] = NAN;
+            for (long j = 0; j < shape->keys; j++) support[j] = j, rows->probs[found + j] = NAN;
             numbers[k] = shape->keys;
         } else {
-            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k], 0.0f,
-                                    0.0f, rows->probs + found, keys, &sum);
-            for (long i = 0; i < numbers[k]; i++) keys[i] = rows->visible[keys[i]];
+            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k],
+                                     0.0f, 0.0f, rows->probs + found, support, &sum);
+            for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
+                support[i] = rows->visible[support[i]];
         }
         found += numbers[k];
     }
@@ -363,12 +385,17 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     const float *values = matrix(value, sentence, head);
     float *out = matrix(output, sentence, head);
-    if (rows->packed_one != sentence * shape->heads + head)
-        pack_keys(rows, shape, sentence, matrix(key, sentence, head), key->row);
+    if (rows->packed_one != sentence * shape->heads + head) {
+        list_visible(rows, shape, sentence);
+        if (!rows->is_short) pack_keys(rows, shape->size, matrix(key, sentence, head), key->row);
+    }
     rows->packed_one = sentence * shape->heads + head;
-    copy_rows(matrix(query, sentence, head) + first * query->row, query->row, count, shape->size, shape->scale,
-              rows->queries, rows->width);
-    long found = find_support(rows, shape, first, count, epsilon, numbers);
+    const float *queries = matrix(query, sentence, head) + first * query->row;
+    if (rows->is_short)
+        rows_into_lanes(queries, query->row, count, shape->size, shape->scale, (vec *)rows->queries);
+    else
+        copy_rows(queries, query->row, count, shape->size, shape->scale, rows->queries, rows->width);
+    long found = find_support(rows, shape, matrix(key, sentence, head), key->row, first, count, epsilon, numbers);
     const float *weights = shape->dropout.factor ? rows->rows : rows->probs;
     if (shape->dropout.factor)
         drop_rows(rows, shape, sentence, head, first, count, numbers, rows->keys, rows->probs, rows->rows, 0);
@@ -408,6 +435,93 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
     }
 }
 
+/* Lists of numbers in arrays of a block, one behind another, the part of a list that is in a vector */
+static inline vec part_of(const Block *block, int array, long first, ivec inside)
+{
+    return ZERO_UNLESS(inside, vec_at((const float *)block->array[array] + first));
+}
+
+static inline ivec lanes_below(long number)
+{
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return lane < (int32_t)smaller(number, LANES);
+}
+
+static Means means_of_lists(const Block *block, const int32_t *numbers, int logs)
+{
+    vec squares[5][LANES];
+    long first = 0;
+    for (int k = 0; k < LANES; first += numbers[k], k++) {
+        Means sums = {{0}, {0}, {0}, {0}, {0}};
+        for (long i = 0; i < numbers[k]; i += LANES) {
+            ivec inside = lanes_below(numbers[k] - i);
+            vec p = part_of(block, PROBS, first + i, inside), grad = part_of(block, GRADS, first + i, inside);
+            vec s = part_of(block, SENSITIVITIES, first + i, inside);
+            sums.weight += s;
+            sums.weighted += s * grad;
+            sums.mean += p * grad;
+            if (!logs) continue;
+            sums.entropy -= p * part_of(block, LOGS, first + i, inside);
+            sums.curvature += part_of(block, WEIGHTS, first + i, inside);
+        }
+        squares[0][k] = sums.weight;
+        squares[1][k] = sums.weighted;
+        squares[2][k] = sums.mean;
+        squares[3][k] = sums.entropy;
+        squares[4][k] = sums.curvature;
+    }
+    Means sums = {sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2]), {0}, {0}};
+    if (logs) sums.entropy = sum_across(squares[3]), sums.curvature = sum_across(squares[4]);
+    return sums;
+}
+
+static Products products_of_lists(const Block *block, const int32_t *numbers, vec mean)
+{
+    vec squares[3][LANES];
+    float means[LANES];
+    long first = 0;
+    memcpy(means, &mean, sizeof means);
+    for (int k = 0; k < LANES; first += numbers[k], k++) {
+        Products sums = {{0}, {0}, {0}};
+        for (long i = 0; i < numbers[k]; i += LANES) {
+            ivec inside = lanes_below(numbers[k] - i);
+            vec centred = part_of(block, GRADS, first + i, inside) - means[k];
+            vec moved = part_of(block, PROBS, first + i, inside) * centred;
+            sums.weight += part_of(block, WEIGHTS, first + i, inside) * centred;
+            sums.mean += moved;
+            sums.log += moved * part_of(block, LOGS, first + i, inside);
+        }
+        squares[0][k] = sums.weight;
+        squares[1][k] = sums.mean;
+        squares[2][k] = sums.log;
+    }
+    return (Products){sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2])};
+}
+
+/* differentiate() of lists of so many numbers, one for each lane, all of the same epsilon: what is computed of each
+ * probability alone is computed of all of them, as dense as they are. The gradients of the scores, times `scale`,
+ * go to for_scores. */
+static vec differentiate_lists(Block *block, const int32_t *numbers, vec epsilon, float scale, int for_alpha,
+                               float *for_scores)
+{
+    int is_half = epsilon[0] == 0.5f, is_one = epsilon[0] == 1.0f;
+    if (!for_alpha && (is_half || is_one)) sqrt_or_support(block, is_half);
+    else derive(block, 0, block->length, epsilon, for_alpha);
+    Means sums = means_of_lists(block, numbers, for_alpha);
+    float middle[LANES];
+    vec middles = sums.weighted / WHERE(sums.weight == 0.0f, all(1.0f), sums.weight);
+    memcpy(middle, &middles, sizeof middle);
+    const float *s = (const float *)block->array[SENSITIVITIES], *grad = (const float *)block->array[GRADS];
+    for (long k = 0, first = 0; k < LANES; first += numbers[k], k++)
+        for (long i = 0; i < numbers[k]; i += LANES)
+            store_part(vec_at(s + first + i) * (vec_at(grad + first + i) - middle[k]) * scale,
+                       for_scores + first + i, numbers[k] - i);
+    if (!for_alpha) return all(0.0f);
+    Products total = products_of_lists(block, numbers, sums.mean);
+    return alpha_gradient(&sums, &total, epsilon);
+}
+
 /* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
  * and the gradient of epsilon, if it is wanted. The support starts at `keys` and `probs`; with dropout `weights` gets
  * what that leaves of the probabilities. */
@@ -419,29 +533,22 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
     Block *block = &rows->block;
     const float *values = matrix(&g->value, sentence, head), *all_keys = matrix(&g->key, sentence, head);
-    float *for_query = matrix(&g->for_query, sentence, head), *grads = (float *)rows->places;
+    float *for_query = matrix(&g->for_query, sentence, head), *listed = (float *)block->array[PROBS];
     copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
               rows->queries, rows->width);
-    memset(block->counts, 0, sizeof block->counts);
     long number = 0;
     for (int k = 0; k < count; k++)
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
-    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->probs);
+    memcpy(listed, probs, number * sizeof(float));
+    *(given_vec *)(listed + number) = all(0.0f);
+    block->length = up_to_lanes(number) / LANES;
+    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size,
+              (float *)block->array[GRADS]);
     if (weights)
-        drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, rows->probs);
-    for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        block->counts[k] = numbers[k];
-        memcpy(rows->rows + k * rows->row, probs + start, numbers[k] * sizeof(float));
-        memcpy(grads + k * rows->row, rows->probs + start, numbers[k] * sizeof(float));
-    }
-    rows_to_lanes(rows, rows->rows, 0.0f, PROBS);
-    rows_to_lanes(rows, grads, 0.0f, GRADS);
-    vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
-    for (long i = 0; i < block->length; i++) block->array[SENSITIVITIES][i] *= shape->scale;
-    lanes_to_rows(rows, SENSITIVITIES, rows->rows);
+        drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, (float *)block->array[GRADS]);
+    vec for_epsilon = differentiate_lists(block, numbers, epsilon, shape->scale, g->for_alpha != 0, for_scores);
     double sum = 0;
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        memcpy(for_scores + start, rows->rows + k * rows->row, numbers[k] * sizeof(float));
         mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, shape->size,
                 for_query + (first + k) * g->for_query.row);
         sum += for_epsilon[k];
@@ -449,35 +556,91 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     return sum;
 }
 
-/* to += weight from, rows of `size` numbers */
-static inline void add_row(float weight, const float *restrict from, long size, float *restrict to)
+/* The support of a range of keys: of each, the queries that see it in their order, from starts[key - low] on */
+typedef struct {
+    int64_t *starts;  /* (keys + 2,) */
+    int32_t *queries; /* (room,) */
+    float *probs, *for_scores;
+    int64_t room;
+} Columns;
+
+static int make_columns(Columns *columns, const Shape *shape)
 {
-    long c = 0;
-    for (; c + LANES <= size; c += LANES) *(given_vec *)(to + c) += weight * vec_at(from + c);
-    for (; c < size; c++) to[c] += weight * from[c];
+    *columns = (Columns){.starts = malloc((shape->keys + 2) * sizeof(int64_t))};
+    return !columns->starts;
+}
+
+static void free_columns(Columns *columns)
+{
+    free(columns->starts);
+    free(columns->queries);
+}
+
+/* Returns 1 where there is no memory */
+static int make_room(Columns *columns, int64_t number)
+{
+    if (number <= columns->room) return 0;
+    free(columns->queries);
+    columns->room = number + number / 2;
+    columns->queries = malloc(columns->room * (sizeof(int32_t) + 2 * sizeof(float)));
+    columns->probs = (float *)(columns->queries + columns->room);
+    columns->for_scores = columns->probs + columns->room;
+    if (!columns->queries) columns->room = 0;
+    return !columns->queries;
+}
+
+/* Where in a query's part of the list, whose keys rise, those from `low` on begin */
+static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, long low)
+{
+    while (low > 0 && first < end) {
+        int64_t middle = first + (end - first) / 2;
+        if (keys[middle] < low) first = middle + 1;
+        else end = middle;
+    }
+    return first;
+}
+
+/* The support of a head, by keys from `low` to before `high`. Returns 1 where there is no memory. */
+static int sort_by_keys(Columns *columns, long low, long high, long queries, const int64_t *starts,
+                        const int32_t *keys, const float *probs, const float *for_scores)
+{
+    /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
+    int64_t *places = columns->starts - low;
+    memset(columns->starts, 0, (high - low + 2) * sizeof(int64_t));
+    for (long query = 0; query < queries; query++)
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
+             i < starts[query + 1] && keys[i] < high; i++)
+            places[keys[i] + 2]++;
+    for (long j = low; j < high; j++) places[j + 2] += places[j + 1];
+    if (make_room(columns, places[high + 1])) return 1;
+    for (long query = 0; query < queries; query++)
+        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
+             i < starts[query + 1] && keys[i] < high; i++) {
+            int64_t to = places[keys[i] + 1]++;
+            columns->queries[to] = query;
+            columns->probs[to] = probs[i];
+            columns->for_scores[to] = for_scores[i];
+        }
+    return 0;
 }
 
 /* The gradients of the keys and values from `low` to before `high` of a head. starts: where the support of each
- * query begins, and where that of the last ends. */
-static void gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
-                             const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores)
+ * query begins, and where that of the last ends. Returns 1 where there is no memory. */
+static int gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
+                            const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores,
+                            Columns *columns)
 {
     const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
     float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
+    if (sort_by_keys(columns, low, high, shape->queries, starts, keys, weights, for_scores)) return 1;
     for (long j = low; j < high; j++) {
-        memset(for_key + j * g->for_key.row, 0, shape->size * sizeof(float));
-        memset(for_value + j * g->for_value.row, 0, shape->size * sizeof(float));
+        int64_t start = columns->starts[j - low];
+        long number = columns->starts[j - low + 1] - start;
+        const int32_t *of = columns->queries + start;
+        mix_row(columns->for_scores + start, of, number, queries, g->query.row, shape->size,
+                for_key + j * g->for_key.row);
+        mix_row(columns->probs + start, of, number, grads, g->grad.row, shape->size,
+                for_value + j * g->for_value.row);
     }
-    for (long query = 0; query < shape->queries; query++) {
-        int64_t i = starts[query], end = starts[query + 1];
-        for (int64_t above = low > 0 ? end : i; i < above;) { /* keys rise */
-            int64_t middle = i + (above - i) / 2;
-            if (keys[middle] < low) i = middle + 1;
-            else above = middle;
-        }
-        for (; i < end && keys[i] < high; i++) {
-            add_row(for_scores[i], queries + query * g->query.row, shape->size, for_key + keys[i] * g->for_key.row);
-            add_row(weights[i], grads + query * g->grad.row, shape->size, for_value + keys[i] * g->for_value.row);
-        }
-    }
+    return 0;
 }

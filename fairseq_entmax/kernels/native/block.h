@@ -6,16 +6,20 @@
 #define LEAST_EPSILON 1e-9f
 /* How far from 1 the sum of a row may stay; the gradient for alpha needs the digits */
 #define TOLERANCE 2e-7f
+/* How far it may be from there before the last step, whose error is about the square of that */
+#define CLOSE 1e-5f
+/* Steps of Halley's method, before only Newton's is trusted */
+#define MOST_HALLEY 4
 /* Sums are made of partial sums of so many numbers, for the digits of long rows */
 #define CHUNK 128
 
 /* --- forward ------------------------------------------------------------------------------- */
 
-/* What a thread works on: arrays of n vectors and one more, and the numbers that are kept in each lane. */
 /* Arrays that the two passes use */
 enum { DISTANCES, POWERS, FORWARD_ARRAYS };
 enum { PROBS, GRADS, SENSITIVITIES, LOGS, WEIGHTS, BACKWARD_ARRAYS };
 
+/* What a thread works on: arrays, and how many numbers are kept in each lane */
 typedef struct {
     vec *memory, *array[6];
     ivec *places;
@@ -25,15 +29,16 @@ typedef struct {
 } Block;
 
 typedef struct {
-    vec total, slope; /* of p, and of p / u over the support */
+    vec total, slope, curve; /* of p = u^(1 / epsilon), of q = p / u and of q / u over the support */
 } Sums;
 
-/* Arrays for n numbers in each lane; what is not kept is written behind the last one */
+/* Arrays for n numbers in each lane, and more, for what is not kept and whole squares */
 static Block make_block(long n, int arrays)
 {
-    Block block = {.memory = aligned_alloc(sizeof(vec), (arrays + 1) * (n + 1) * sizeof(vec))};
-    for (int array = 0; array < arrays; array++) block.array[array] = block.memory + array * (n + 1);
-    block.places = (ivec *)(block.memory + arrays * (n + 1));
+    long size = n + 2 * LANES;
+    Block block = {.memory = aligned_alloc(sizeof(vec), (arrays + 1) * size * sizeof(vec))};
+    for (int array = 0; array < arrays; array++) block.array[array] = block.memory + array * size;
+    block.places = (ivec *)(block.memory + arrays * size);
     return block;
 }
 
@@ -45,54 +50,59 @@ static inline ivec has_keys(const Block *block)
     return counts > 0;
 }
 
-/* p = [1 + epsilon distance - tau]_+ ^ (1 / epsilon), and its sums, for the keys from first on */
-static inline Sums powers(const vec *restrict distances, vec *restrict p, long first, long end,
+/* u below this has no more weight in a sum of q / u: that grows without bound at the edge of the support */
+#define LEAST_BASE 0.01f
+
+/* Into q p / u, where u = [1 + epsilon distance - tau]_+ and p = u^(1 / epsilon), and the sums, for the keys from
+ * first on */
+static inline Sums powers(const vec *restrict distances, vec *restrict q, long first, long end,
                           vec epsilon, vec tau, vec exponent)
 {
-    Sums sums = {{0}, {0}};
+    Sums sums = {{0}, {0}, {0}};
     for (long i = first; i < end; i++) {
         vec base = distances[i] * epsilon - tau;
         ivec inside = base > -1.0f;
         vec u = ZERO_UNLESS(inside, 1.0f + base);
-        vec quotient = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
-        p[i] = quotient * u;
-        sums.slope += quotient;
-        sums.total += p[i];
+        q[i] = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
+        sums.slope += q[i];
+        sums.total += q[i] * u;
+        sums.curve += q[i] * about_inverse(greater(u, all(LEAST_BASE)));
     }
     return sums;
 }
 
 /* The same for epsilon = 1/2 */
-static inline Sums squares(const vec *restrict distances, vec *restrict p, long first, long end, vec tau)
+static inline Sums squares(const vec *restrict distances, vec *restrict q, long first, long end, vec tau)
 {
-    Sums sums = {{0}, {0}};
+    Sums sums = {{0}, {0}, {0}};
     for (long i = first; i < end; i++) {
         vec u = 1.0f + (distances[i] * 0.5f - tau);
-        u = ZERO_UNLESS(u > 0.0f, u);
-        p[i] = u * u;
+        ivec inside = u > 0.0f;
+        q[i] = u = ZERO_UNLESS(inside, u);
         sums.slope += u;
-        sums.total += p[i];
+        sums.total += u * u;
+        sums.curve += ZERO_UNLESS(inside, all(1.0f));
     }
     return sums;
 }
 
-/* The same for epsilon = 1 */
-static inline Sums clipped(const vec *restrict distances, vec *restrict p, long first, long end, vec tau)
+/* The same for epsilon = 1, where nothing is curved */
+static inline Sums clipped(const vec *restrict distances, vec *restrict q, long first, long end, vec tau)
 {
-    Sums sums = {{0}, {0}};
+    Sums sums = {{0}, {0}, {0}};
     for (long i = first; i < end; i++) {
         vec u = 1.0f + (distances[i] - tau);
         ivec inside = u > 0.0f;
-        p[i] = ZERO_UNLESS(inside, u);
-        sums.slope += ZERO_UNLESS(inside, all(1.0f));
-        sums.total += p[i];
+        q[i] = ZERO_UNLESS(inside, all(1.0f));
+        sums.slope += q[i];
+        sums.total += ZERO_UNLESS(inside, u);
     }
     return sums;
 }
 
 static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int is_one)
 {
-    Sums sums = {{0}, {0}};
+    Sums sums = {{0}, {0}, {0}};
     vec exponent = 1.0f / epsilon - 1.0f;
     for (long first = 0; first < block->length; first += CHUNK) {
         long end = smaller(first + CHUNK, block->length);
@@ -102,6 +112,7 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
         else part = powers(block->array[DISTANCES], block->array[POWERS], first, end, epsilon, tau, exponent);
         sums.total += part.total;
         sums.slope += part.slope;
+        sums.curve += part.curve;
     }
     return sums;
 }
@@ -110,11 +121,14 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
  * is m^epsilon (mean u + (1 / epsilon - 1) variance / (2 mean u)) to second order, and 1 at the root.
  * Where the scores vary too much for that, the inequality of power means gives a bound on the left of
  * the root, mean u <= m^-epsilon. On its right, where nothing may be left of the row, the largest u
- * of all is m^-epsilon. */
-static inline vec first_tau(const Block *block, vec epsilon)
+ * of all is m^-epsilon; that is the most it can be. */
+static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
-    vec sum = {0}, squares = {0}, count = {0}, least = -1.0f / epsilon;
-    for (int k = 0; k < LANES; k++) count[k] = block->counts[k] > 0 ? block->counts[k] : 1;
+    ivec counts;
+    memcpy(&counts, block->counts, sizeof counts);
+    vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
+    vec count = greater(__builtin_convertvector(counts, vec), all(1.0f));
+    vec log_count = log2_of(count, count - 1.0f), bound = exp2_of(log_count * -epsilon);
     for (long i = 0; i < block->length; i++) {
         vec distance = block->array[DISTANCES][i];
         distance = ZERO_UNLESS(distance > least, distance);
@@ -122,12 +136,12 @@ static inline vec first_tau(const Block *block, vec epsilon)
         squares += distance * distance;
     }
     vec mean = sum / count, variance = squares / count - mean * mean;
-    vec bound = exp2_of(log2_of(count, count - 1.0f) * -epsilon);
     vec rest = bound * bound - 2.0f * (epsilon - epsilon * epsilon) * variance;
     rest = WHERE((variance < bound * bound) & (rest > 0.0f), rest, bound * bound);
-    for (int k = 0; k < LANES; k++) rest[k] = sqrtf(rest[k]);
-    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest), most = 1.0f - bound;
-    tau = WHERE(tau < most, tau, most);
+    rest = root_of(rest);
+    vec tau = 1.0f + epsilon * mean - 0.5f * (bound + rest);
+    *most = one_minus_exp(log_count * epsilon * LN_2); /* with the digits of a small epsilon */
+    tau = WHERE(tau < *most, tau, *most);
     return ZERO_UNLESS(tau > 0.0f, tau);
 }
 
@@ -145,53 +159,73 @@ static inline vec exact_sum(const vec *restrict numbers, long n)
     return total;
 }
 
-/* A last step in lanes that have ties, in the place of a division by the sum: many keys of the same distance
- * have the same rounding error, so that the sum is far from 1 at the best threshold there is */
-static inline void balance(const Block *block, vec epsilon, ivec has_ties, Sums sums, int is_half, int is_one)
+/* A last step in lanes that have ties: many keys of the same distance have the same rounding error, so that
+ * the sum is far from 1 at the best threshold there is */
+static inline void balance(const Block *block, vec epsilon, ivec has_ties, vec slope, int is_half, int is_one)
 {
     vec *restrict p = block->array[POWERS], total = exact_sum(p, block->length), exponent = 1.0f - epsilon;
-    vec excess = total - 1.0f, step = excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
+    vec excess = total - 1.0f, step = excess / WHERE(slope > 0.0f, slope, all(1.0f));
     has_ties &= (excess < 1e-3f) & (excess > -1e-3f);
     step = ZERO_UNLESS(has_ties, step);
-    vec factor = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
-    factor = WHERE(has_ties, all(1.0f), factor);
     for (long i = 0; i < block->length; i++) {
         ivec inside = p[i] > 0.0f;
         vec sensitivity = all(1.0f);
-        if (is_half)
-            for (int k = 0; k < LANES; k++) sensitivity[k] = sqrtf(p[i][k]);
+        if (is_half) sensitivity = root_of(p[i]);
         else if (!is_one)
             sensitivity = exp2_of(log2_of(WHERE(inside, p[i], all(1.0f)), p[i] - 1.0f) * exponent);
-        vec moved = p[i] * factor - step * sensitivity;
+        vec moved = p[i] - step * sensitivity;
         p[i] = ZERO_UNLESS(inside & (moved > 0.0f), moved);
     }
 }
 
-/* Newton's method on the norm, from below: `length` distances from the largest score in each lane, of
- * which `counts` can have a probability, to probabilities. */
+/* How far the threshold has to move from where the sums are of. The norm of u, total^epsilon, is convex in it and
+ * close to a line: Newton's method never leads from below above the root, and Halley's, which knows how much it
+ * bends, has three times the digits after each step. 1 - total^-epsilon is taken from the root of the total, r, as
+ * the Pade approximant [2/2] of 1 - r^-power about 1. */
+static inline vec next_step(Sums sums, vec epsilon, int step)
+{
+    vec power = 2.0f * epsilon, excess = (sums.total - 1.0f) / (1.0f + root_of(sums.total));
+    vec below = 1.0f + excess * ((1.0f + epsilon) + excess * ((1.0f + power) * (1.0f + epsilon) * (1.0f / 6)));
+    vec newton = power * excess * (1.0f + 0.5f * excess) * sums.total / (below * sums.slope);
+    if (step >= MOST_HALLEY) return newton;
+    vec bend = (1.0f / epsilon - 1.0f) * (sums.curve * sums.total - sums.slope * sums.slope);
+    bend /= sums.slope * sums.total;
+    bend = lesser(greater(0.5f * newton * bend, all(-0.5f)), all(0.5f));
+    return newton / (1.0f - bend);
+}
+
+/* Powers at a threshold that is close to the root to probabilities, by a last step that is a line for each */
+static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
+{
+    const vec *restrict distances = block->array[DISTANCES];
+    vec *restrict q = block->array[POWERS], excess = ZERO_UNLESS(sums.total > 0.0f, sums.total - 1.0f);
+    vec step = excess / WHERE(sums.slope > 0.0f, sums.slope, all(1.0f));
+    for (long i = 0; i < block->length; i++) {
+        vec base = distances[i] * epsilon - tau, u = (1.0f + base) - step; /* so u keeps its digits */
+        q[i] = ZERO_UNLESS(u > 0.0f, q[i] * u);
+    }
+}
+
+/* `length` distances from the largest score in each lane, of which `counts` can have a probability, to
+ * probabilities. */
 static inline void solve_to(const Block *block, vec epsilon, const ivec *has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
-    vec tau = first_tau(block, epsilon), *restrict p = block->array[POWERS];
+    vec most, tau = first_tau(block, epsilon, &most);
     Sums sums;
     for (int step = 0;; step++) {
         sums = evaluate(block, epsilon, tau, is_half, is_one);
-        ivec far = sums.total > 1.0f + TOLERANCE;
-        /* Rounding may have put the first one above the root; a step back leads below it */
-        if (step == 0) far |= (sums.total < 1.0f - TOLERANCE) & (sums.total > 0.0f);
+        ivec far = sums.total > 1.0f + CLOSE;
+        /* Behind the root, where rounding or Halley's method has led; back is below it */
+        if (step <= MOST_HALLEY) far |= (sums.total < 1.0f - CLOSE) & (sums.total > 0.0f);
         if (step == MOST_ITERATIONS || !any(far)) break;
-        vec log_total = log2_of(sums.total, sums.total - 1.0f) * LN_2;
-        vec moved = tau + one_minus_exp(epsilon * log_total) * sums.total / sums.slope;
-        if (step > 0) far &= moved > tau;
+        vec moved = lesser(tau + next_step(sums, epsilon, step), most);
+        if (step > MOST_HALLEY) far &= moved > tau;
         if (!any(far)) break;
         tau = WHERE(far, moved, tau);
     }
-    if (has_ties) {
-        balance(block, epsilon, *has_ties, sums, is_half, is_one);
-        return;
-    }
-    vec inverse = 1.0f / WHERE(sums.total > 0.0f, sums.total, all(1.0f));
-    for (long i = 0; i < block->length; i++) p[i] *= inverse;
+    finish(block, epsilon, tau, sums);
+    if (has_ties) balance(block, epsilon, *has_ties, sums.slope, is_half, is_one);
 }
 
 static inline void solve(const Block *block, vec epsilon) { solve_to(block, epsilon, 0); }
@@ -277,15 +311,21 @@ static inline Products products(const Block *block, long first, long end, vec me
     return sums;
 }
 
+/* As mappings.threshold.alpha_gradient */
+static inline vec alpha_gradient(const Means *sums, const Products *total, vec epsilon)
+{
+    vec above = 1.0f + epsilon * sums->entropy;
+    vec result = sums->curvature * (total->mean - epsilon * total->log) - above * total->weight;
+    return result / (above + epsilon * epsilon * sums->curvature);
+}
+
 static void sqrt_or_support(const Block *block, int is_half)
 {
     const vec *restrict p = block->array[PROBS];
     vec *restrict s = block->array[SENSITIVITIES];
     for (long i = 0; i < block->length; i++)
-        if (is_half)
-            for (int k = 0; k < LANES; k++) s[i][k] = sqrtf(p[i][k]);
-        else
-            s[i] = WHERE(p[i] > 0.0f, all(1.0f), p[i]);
+        if (is_half) s[i] = root_of(p[i]);
+        else s[i] = WHERE(p[i] > 0.0f, all(1.0f), p[i]);
 }
 
 /* The gradients of `length` probabilities in each lane: with respect to the scores, in the place of
@@ -315,7 +355,5 @@ static inline vec differentiate(const Block *block, vec epsilon, int for_alpha)
         total.mean += part.mean;
         total.log += part.log;
     }
-    vec above = 1.0f + epsilon * sums.entropy;
-    vec result = sums.curvature * (total.mean - epsilon * total.log) - above * total.weight;
-    return result / (above + epsilon * epsilon * sums.curvature);
+    return alpha_gradient(&sums, &total, epsilon);
 }

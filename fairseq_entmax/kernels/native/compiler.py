@@ -13,9 +13,9 @@ from pathlib import Path
 SOURCES = tuple(
     Path(__file__).parent / name
     for name in (
-        *("kernels.c", "vectors.h", "block.h", "rows_f32.h", "rows_f64.h", "losses.h"),
+        *("kernels.c", "vectors.h", "block.h", "sieve.h", "rows_f32.h", "rows_f64.h", "losses.h"),
         *("prox_tv.h", "prox.h", "pnorm.h", "structured.h", "rows_structured.h", "attention.h"),
-        *("attention_rows.h", "dropout.h", "decoding.h"),
+        *("attention_short.h", "attention_rows.h", "dropout.h", "decoding.h"),
     )
 )
 COMPILERS = ("cc", "gcc", "clang")

@@ -99,26 +99,6 @@ static inline void fetch_values(StepWork *work, const Step *step, StepRow of, co
         for (long c = 0; c < step->size; c += LINE) __builtin_prefetch(values + offsets[positions[i]] + c, 0, 2);
 }
 
-#define FOLD(half)                                                                             \
-    for (int k = 0; k < half; k++) {                                                           \
-        vec a = square[k], b = square[k + half];                                               \
-        square[k] = SHUFFLE(a, b, UPPER, half) + SHUFFLE(a, b, LOWER, half);                   \
-    }
-
-/* A vector with the sum of each of LANES vectors, which are written to */
-static inline vec sums_of(vec *square)
-{
-#if LANES == 16
-    FOLD(8)
-#endif
-#if LANES >= 8
-    FOLD(4)
-#endif
-    FOLD(2)
-    FOLD(1)
-    return square[0];
-}
-
 /* Scores of one query with keys at offsets, and -infinity behind the last */
 static inline void score_step(const Step *step, const float *query, const float *keys, const long *all_offsets,
                               float *scores)
@@ -134,7 +114,7 @@ static inline void score_step(const Step *step, const float *query, const float 
 #pragma GCC unroll 16
             for (int k = 0; k < LANES; k++) sums[k] += part * vec_at(keys + offsets[k] + c);
         }
-        vec total = sums_of(sums);
+        vec total = sum_across(sums);
         for (; c < step->size; c++)
             for (int k = 0; k < LANES; k++) total[k] += query[c] * keys[offsets[k] + c];
         *(vec *)(scores + first) = total;
@@ -220,11 +200,14 @@ static inline void begin_step(StepWork *work, const Step *step, StepRow of, floa
  * returns whether there is NaN or infinity among them */
 static inline int keep_step(const Step *step, float *row, float epsilon, int32_t *positions, int32_t *count)
 {
-    float sum, top = top_of_row(row, up_to_lanes(step->keys)), least = step->epsilon ? -1.0f / epsilon : 0.0f;
+    vec tops = tops_of_row(row, up_to_lanes(step->keys)), sum = {0};
+    float top = -INFINITY, least = step->epsilon ? -1.0f / epsilon : 0.0f;
+    for (int k = 0; k < LANES; k++) top = tops[k] > top ? tops[k] : top;
     *count = 0;
     if (top == INFINITY || top == -INFINITY) return top == INFINITY;
     if (!step->epsilon) exponentials(row, up_to_lanes(step->keys), top);
     *count = keep_places(row, 0, step->keys, step->epsilon ? top : 0.0f, least, row, positions, &sum);
+    *(given_vec *)(row + *count) = all(-INFINITY); /* what lanes of shorter rows have */
     return 0;
 }
 
@@ -254,7 +237,8 @@ static void attend_step(const Step *step, long first, int count, StepWork *work)
         lanes_to_rows(rows, POWERS, rows->rows);
     }
     for (int k = 0; k < count; k++) {
-        float *row = rows->rows + k * rows->row, sum;
+        float *row = rows->rows + k * rows->row;
+        vec sum = {0};
         int32_t *positions = rows->places + k * rows->row;
         long number = rows->block.counts[k];
         if (step->epsilon) number = keep_places(row, positions, number, 0.0f, 0.0f, row, positions, &sum);

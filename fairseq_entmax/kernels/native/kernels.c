@@ -1,6 +1,6 @@
 /* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
  *
- * Rows in float32 are computed LANES at a time (block.h, rows_f32.h), rows in float64 one at a time
+ * Rows in float32 are computed LANES at a time (block.h, sieve.h, rows_f32.h), rows in float64 one at a time
  * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
  * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), without structure
  * with dropout of weights (dropout.h), that of one query a hypothesis (decoding.h), and the loss of
@@ -21,12 +21,14 @@
 #include "prox.h"
 #include "pnorm.h"
 #include "structured.h"
+#include "sieve.h"
 #include "rows_f32.h"
 #include "rows_structured.h"
 #include "rows_f64.h"
 #include "losses.h"
 #include "dropout.h"
 #include "attention.h"
+#include "attention_short.h"
 #include "attention_rows.h"
 #include "decoding.h"
 
@@ -277,14 +279,18 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
                                                     &rows);
         }
         free_rows(&rows);
+        Columns columns;
+        failed |= make_columns(&columns, shape);
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * ranges; one++) {
             long head = one / ranges, range = one % ranges;
             if (!failed)
-                gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
-                                 shape->keys * (range + 1) / ranges, gradients, starts + head * blocks * LANES, keys,
-                                 weights ? weights : probs, for_scores);
+                failed = gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
+                                          shape->keys * (range + 1) / ranges, gradients,
+                                          starts + head * blocks * LANES, keys, weights ? weights : probs, for_scores,
+                                          &columns);
         }
+        free_columns(&columns);
     }
     for (long head = 0; head < heads && gradients->for_alpha; head++) {
         double sum = 0;

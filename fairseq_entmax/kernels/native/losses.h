@@ -137,18 +137,18 @@ static RowSums sums_f64(const Loss *loss, const float *kept, long count, double 
     return sums;
 }
 
-/* The same of the powers that are in the block */
+/* The same of what evaluate has left in the block */
 static RowSums sums_of_block(const Block *block, const Loss *loss, float tau)
 {
     RowSums sums = {0, 0, 0};
     for (long first = 0; first < block->length; first += CHUNK) {
         vec total = {0}, slope = {0}, lack = {0};
         for (long i = first; i < smaller(first + CHUNK, block->length); i++) {
-            vec p = block->array[POWERS][i], base = block->array[DISTANCES][i] * loss->epsilon - tau;
-            ivec inside = p > 0.0f;
+            vec q = block->array[POWERS][i], base = block->array[DISTANCES][i] * loss->epsilon - tau;
+            vec p = ZERO_UNLESS(base > -1.0f, q + q * base);
+            slope += q;
             total += p;
-            slope += ZERO_UNLESS(inside, p / (1.0f + base));
-            lack -= ZERO_UNLESS(inside, p * base);
+            lack -= ZERO_UNLESS(base > -1.0f, p * base);
         }
         sums.total += across(total);
         sums.slope += across(slope);

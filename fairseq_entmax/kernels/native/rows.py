@@ -68,8 +68,7 @@ def _threads(rows: int, keys: int) -> int:
 def buffer_bytes(scores: Tensor) -> int:
     """The most that the library itself takes for float32 scores, forward or backward.
 
-    A thread has 6 vectors of as many floats as there are lanes for each key; those of keys
-    outside the support are not touched where rows are sparse.
+    A thread has 6 vectors of as many floats as there are lanes for each key, and some more.
     """
     keys = scores.size(-1)
-    return _threads(scores.numel() // keys, keys) * 6 * (keys + 1) * lanes() * 4
+    return _threads(scores.numel() // keys, keys) * 6 * (keys + 2 * lanes()) * lanes() * 4

@@ -4,27 +4,6 @@
  * were: what is computed is then as long as the support, not as the row.
  */
 
-#define TURN(half)                                                                             \
-    for (int k = 0; k < LANES; k++) {                                                          \
-        if (k & half) continue;                                                                \
-        vec a = square[k], b = square[k + half];                                               \
-        square[k] = SHUFFLE(a, b, UPPER, half);                                                \
-        square[k + half] = SHUFFLE(a, b, LOWER, half);                                         \
-    }
-
-/* Rows and columns of a square of LANES numbers changed for each other */
-static inline void turn(vec *square)
-{
-#if LANES == 16
-    TURN(8)
-#endif
-#if LANES >= 8
-    TURN(4)
-#endif
-    TURN(2)
-    TURN(1)
-}
-
 /* The last square of a row overlaps the one before it */
 static inline long next_square(long first, long n)
 {
@@ -228,18 +207,6 @@ static inline void fill_rows(ivec broken, float *rows, int count, long n)
             for (long i = 0; i < n; i++) rows[k * n + i] = NAN;
 }
 
-/* `count` rows of n scores to probabilities */
-static void forward_block(const float *scores, vec epsilon, float *probs, int count, long n, Block *block)
-{
-    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
-    epsilon = WHERE(without, all(1.0f), epsilon);
-    ivec broken = keep_scores(scores, count, n, epsilon, block);
-    broken |= without & has_keys(block);
-    solve(block, epsilon);
-    put_back(block, block->array[POWERS], probs, count, n);
-    fill_rows(broken, probs, count, n);
-}
-
 static inline void keep_support(const float *probs, int count, long n, Block *block)
 {
     long kept = 0;
@@ -257,15 +224,26 @@ static inline void keep_support(const float *probs, int count, long n, Block *bl
     pad(block, PROBS, count, 0.0f);
 }
 
+/* `count` rows of n scores to probabilities */
+static void forward_block(const float *scores, vec epsilon, float *probs, int count, long n, Block *block)
+{
+    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    epsilon = WHERE(without, all(1.0f), epsilon);
+    ivec broken = sift_scores(scores, count, n, epsilon, block);
+    broken |= without & has_keys(block);
+    solve(block, epsilon);
+    put_where_kept(block, POWERS, DISTANCES, probs, count, n);
+    fill_rows(broken, probs, count, n);
+}
+
 /* The gradients of `count` rows; grad_scores and grad_alpha may be null. */
 static void backward_block(const float *probs, vec epsilon, const float *grads, float *grad_scores,
                            float *grad_alpha, int count, long n, Block *block)
 {
-    keep_support(probs, count, n, block);
-    vec broken = follow(block, grads, count, n, block->array[GRADS]);
+    vec broken = sift_support(probs, grads, count, n, block);
     vec for_alpha = differentiate(block, epsilon, grad_alpha != 0) + broken;
     if (grad_scores) {
-        put_back(block, block->array[SENSITIVITIES], grad_scores, count, n);
+        put_where_kept(block, SENSITIVITIES, LOGS, grad_scores, count, n);
         fill_rows(broken != broken, grad_scores, count, n);
     }
     if (grad_alpha)

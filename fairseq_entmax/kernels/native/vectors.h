@@ -39,11 +39,32 @@ static inline vec lesser(vec a, vec b) { return WHERE(a < b, a, b); }
 static inline vec greater(vec a, vec b) { return WHERE(a > b, a, b); }
 #endif
 
-static inline int any(ivec mask)
+static inline vec root_of(vec x)
 {
-    int32_t found = 0;
-    for (int k = 0; k < LANES; k++) found |= mask[k];
-    return found;
+#if LANES == 16 && defined(__AVX512F__)
+    return (vec)_mm512_sqrt_ps((__m512)x);
+#elif LANES == 8 && defined(__AVX2__)
+    return (vec)_mm256_sqrt_ps((__m256)x);
+#elif LANES == 4 && defined(__SSE2__)
+    return (vec)_mm_sqrt_ps((__m128)x);
+#else
+    for (int k = 0; k < LANES; k++) x[k] = sqrtf(x[k]);
+    return x;
+#endif
+}
+
+/* 1 / x with a relative error of up to 4e-4, where that is faster */
+static inline vec about_inverse(vec x)
+{
+#if LANES == 16 && defined(__AVX512F__)
+    return (vec)_mm512_rcp14_ps((__m512)x);
+#elif LANES == 8 && defined(__AVX2__)
+    return (vec)_mm256_rcp_ps((__m256)x);
+#elif LANES == 4 && defined(__SSE2__)
+    return (vec)_mm_rcp_ps((__m128)x);
+#else
+    return 1.0f / x;
+#endif
 }
 
 /* A bit for each lane in which the mask is set */
@@ -61,6 +82,27 @@ static inline unsigned bits_of(ivec mask)
     return bits;
 }
 #endif
+
+static inline int any(ivec mask) { return bits_of(mask) != 0; }
+
+/* A bit for each lane in which a is above b; in which they are not the same, as NaN is never */
+static inline unsigned bits_above(vec a, vec b)
+{
+#if LANES == 16 && defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#else
+    return bits_of(a > b);
+#endif
+}
+
+static inline unsigned bits_unlike(vec a, vec b)
+{
+#if LANES == 16 && defined(__AVX512F__)
+    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
+#else
+    return bits_of(a != b);
+#endif
+}
 
 /* Halves of two vectors in one: UPPER takes lanes of the first where a bit of the lane is not set, and before those
  * of the second, LOWER those behind. Written out, as compilers make constants of no loop. */

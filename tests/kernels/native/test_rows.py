@@ -58,6 +58,16 @@ def test_gradients_are_those_of_torch_in_float64(keys, epsilon, dtype):
     torch.testing.assert_close(for_alpha.double(), expected, atol=tolerance, rtol=0)
 
 
+@pytest.mark.parametrize("epsilon", [0.0, 0.55, 0.665, 0.8, 0.95])
+def test_ties_at_the_top_above_many_other_keys_share_the_row(epsilon):
+    scores = torch.full((3, 67), -0.5)
+    scores[:, :28] = 0.0
+    row_epsilon = torch.full((3, 1), epsilon)
+    probs = native.probabilities(scores, row_epsilon)
+    torch.testing.assert_close(probs.double(), reference(scores, row_epsilon), atol=1e-6, rtol=0)
+    torch.testing.assert_close(probs.sum(-1), torch.ones(3), atol=5e-6, rtol=0)
+
+
 def test_each_row_has_its_own_epsilon():
     scores = some_scores(48, 20, 2.0)
     row_epsilon = torch.tensor(EPSILONS + [0.2] * 6).repeat(3)[:, None]
