@@ -8,17 +8,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from fairseq.modules import FairseqDropout
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor
 
-from fairseq_entmax import compat, kernels
-from fairseq_entmax.kernels.dropout import new_seed
+from fairseq_entmax import compat
 from fairseq_entmax.mappings import HeadsApart, Mapping
-from fairseq_entmax.modules import incremental, masks
+from fairseq_entmax.modules import fused, incremental, masks
+from fairseq_entmax.modules.fused import has_hook
 from fairseq_entmax.modules.gates import HardConcreteGate
-from fairseq_entmax.modules.projections import keep_first_heads, split_heads, weighted_sum
-from fairseq_entmax.modules.softmax import softmax_attention
+from fairseq_entmax.modules.projections import keep_first_heads, weighted_sum
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -212,8 +210,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
                     self, query, key, key_padding_mask, incremental_state, static_kv, wants
                 )
                 if found is not None:
-                    heads, weights = found
-                    return self._output(heads), _asked(weights, need_weights, need_head_weights)
+                    return self._output(found[0]), _asked(found[1], need_weights, need_head_weights)
             incremental.as_fairseq_reads(self, incremental_state)
         is_whole = key is not None and incremental_state is None and not static_kv
         asks_more = before_softmax or need_head_weights
@@ -228,9 +225,9 @@ class MultiheadAttention(FairseqMultiheadAttention):
                 self.skip_embed_dim_check = True
         wants_weights = need_weights or need_head_weights or before_softmax or self._is_watched()
         if key is not None and incremental_state is None and not wants_weights:
-            fused = self._fused(query, key, value, key_padding_mask, attn_mask)
-            if fused is not None:
-                return self._output(fused), None
+            heads = fused.attend(self, query, key, value, key_padding_mask, attn_mask)
+            if heads is not None:
+                return self._output(heads), None
         scores, values = super().forward(
             query,
             key,
@@ -276,7 +273,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         mapping: Any = self.mapping
         return bool(
             self._observers
-            or any(map(_has_hook, mapping.modules()))
+            or any(map(has_hook, mapping.modules()))
             or not mapping.is_fused_forward()
             or compat.has_global_hooks()
         )
@@ -294,7 +291,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             and self.gate is None
             and self.num_heads * self.head_dim == self.embed_dim
             and not self._is_watched()
-            and not any(map(_has_hook, projections))
+            and not any(map(has_hook, projections))
             and masks.leave_each_query_a_key(key_padding_mask, attn_mask)
         )
 
@@ -304,69 +301,6 @@ class MultiheadAttention(FairseqMultiheadAttention):
             heads = heads * self.gate().to(heads.dtype).view(1, -1, 1, 1)
         batch, _, queries, _ = heads.shape
         return self.out_proj(heads.permute(2, 0, 1, 3).reshape(queries, batch, -1))
-
-    def _fused(
-        self,
-        query: Tensor,
-        key: Tensor,
-        value: Tensor | None,
-        key_padding_mask: Tensor | None,
-        attn_mask: Tensor | None,
-    ) -> Tensor | None:
-        """Attend in one kernel, without scores in memory, where there is one for this.
-
-        Arguments as in :meth:`forward`. Returns ``(batch, heads, queries, head_dim)``, or None.
-        """
-        assert self.mapping is not None
-        dropout = self.dropout_module
-        drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
-        if drops and (dropout.p >= 1 or _is_changed(dropout)):
-            return None
-        if self.bias_k is not None or self.add_zero_attn:
-            return None
-        if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
-            return None
-        attention = self._kernel(query, key_padding_mask, attn_mask, drops)
-        if attention is None:
-            return None
-        if self.self_attention:
-            key = value = query
-        elif self.encoder_decoder_attention:
-            value = key
-        assert value is not None
-        if key_padding_mask is not None:
-            # fairseq's way to say that there is none has no dimensions
-            key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
-        causal = masks.hides_future_alone(attn_mask)
-        given: dict[str, Any] = {"dropout": dropout.p} if drops else {}
-        if drops and attention is not softmax_attention:
-            # Of torch's generator, which is set back where activations are computed again
-            given["seed"] = new_seed()
-        return attention(
-            split_heads(self.q_proj(query), self.num_heads),
-            split_heads(self.k_proj(key), self.num_heads),
-            split_heads(self.v_proj(value), self.num_heads),
-            key_padding_mask=key_padding_mask,
-            attn_mask=None if causal else attn_mask,
-            causal=causal,
-            scale=self.scaling,
-            **given,
-        )
-
-    def _kernel(
-        self, query: Tensor, key_padding_mask: Tensor | None, attn_mask: Tensor | None, drops: bool
-    ) -> Callable[..., Tensor] | None:
-        """The whole of attention as one function, or None; arguments as in :meth:`forward`."""
-        assert self.mapping is not None
-        if self.mapping.is_softmax:
-            # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
-            has_keys = masks.leave_each_query_a_key(key_padding_mask, attn_mask)
-            return softmax_attention if has_keys else None
-        formula = self.mapping.fused()
-        if formula is None:
-            return None
-        dtype = compat.computing_dtype(query)
-        return kernels.attention_for(query, dtype, self.head_dim, formula, drops)
 
     def _without_heads(
         self, query: Tensor, key: Tensor | None, need_weights: bool, need_head_weights: bool
@@ -394,22 +328,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-def _is_changed(dropout: Any) -> bool:
-    """Whether it is another module than fairseq's, or somebody sees what it is given."""
-    return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or _has_hook(dropout)
-
-
 def _asked(probs: Tensor | None, averaged: bool, of_heads: bool) -> Tensor | None:
     """Weights ``(batch, heads, queries, keys)`` as they are returned, or None."""
     if probs is None or not (averaged or of_heads):
         return None
     return probs.transpose(0, 1) if of_heads else probs.mean(dim=1)
-
-
-def _has_hook(module: Any) -> bool:
-    return bool(
-        module._forward_hooks
-        or module._forward_pre_hooks
-        or module._backward_hooks
-        or module._backward_pre_hooks
-    )

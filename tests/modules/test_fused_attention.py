@@ -152,7 +152,7 @@ def trained(mapping="entmax", kind="encoder-self", **options):
 def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, monkeypatch):
     module, seeds = trained(kind=kind), []
     draw = lambda: seeds.append(new_seed()) or seeds[-1]  # noqa: E731
-    monkeypatch.setattr("fairseq_entmax.modules.attention.new_seed", draw)
+    monkeypatch.setattr("fairseq_entmax.modules.fused.new_seed", draw)
     padding = left_padding(kind)
     query, output, _ = attend(module, kind, padding)
     output.square().sum().backward()

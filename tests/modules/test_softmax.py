@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.modules import attention as attention_module
+from fairseq_entmax.modules import fused
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.softmax import softmax_attention
 from tests.modules.test_attention import HEADS, KINDS, inputs, left_padding, make
@@ -31,7 +31,7 @@ def calls(monkeypatch):
         counted.append(options)
         return softmax_attention(*given, **options)
 
-    monkeypatch.setattr(attention_module, "softmax_attention", counting)
+    monkeypatch.setattr(fused, "softmax_attention", counting)
     return counted
 
 
@@ -46,16 +46,16 @@ def test_with_gates_output_and_gradients_are_those_of_the_parts(kind, pads, call
             module.mapping.register_forward_hook(lambda *_: None)
         results.append(attend(module, kind, right_padding(kind) if pads else None))
     assert len(calls) == 1
-    for fused, apart in zip(*results, strict=True):
-        torch.testing.assert_close(fused, apart, atol=2e-5, rtol=2e-5)
+    for whole, apart in zip(*results, strict=True):
+        torch.testing.assert_close(whole, apart, atol=2e-5, rtol=2e-5)
 
 
 def test_across_to_a_source_it_runs_without_gates_too(calls):
-    fused = attend(make("cross", "softmax", torch.float32), "cross", None)
+    whole = attend(make("cross", "softmax", torch.float32), "cross", None)
     assert len(calls) == 1
     module = make("cross", "softmax", torch.float32)
     module.mapping.register_forward_hook(lambda *_: None)
-    for one, other in zip(fused, attend(module, "cross", None), strict=True):
+    for one, other in zip(whole, attend(module, "cross", None), strict=True):
         torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
 
 

@@ -1,0 +1,107 @@
+"""The whole of attention as one function, without scores in memory, where there is one for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import torch
+from fairseq.modules import FairseqDropout
+from torch import Tensor
+
+from fairseq_entmax import compat, kernels
+from fairseq_entmax.kernels.dropout import new_seed
+from fairseq_entmax.modules import masks
+from fairseq_entmax.modules.projections import split_heads
+from fairseq_entmax.modules.softmax import softmax_attention
+
+if TYPE_CHECKING:
+    from fairseq_entmax.modules.attention import MultiheadAttention
+
+
+def attend(
+    attention: MultiheadAttention,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor | None,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+) -> Tensor | None:
+    """The heads of whole sequences, of an attention whose weights nobody asks for.
+
+    Args:
+        attention: with heads.
+        query, key, value, key_padding_mask, attn_mask: as of its ``forward``.
+
+    Returns:
+        ``(batch, heads, queries, head_dim)``, or None where its parts are to be computed apart.
+    """
+    dropout = attention.dropout_module
+    drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
+    if drops and (dropout.p >= 1 or _is_changed(dropout)):
+        return None
+    if attention.bias_k is not None or attention.add_zero_attn:
+        return None
+    if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
+        return None
+    function = _function(attention, query, key_padding_mask, attn_mask, drops)
+    if function is None:
+        return None
+    if attention.self_attention:
+        key = value = query
+    elif attention.encoder_decoder_attention:
+        value = key
+    assert value is not None
+    if key_padding_mask is not None:
+        # fairseq's way to say that there is none has no dimensions
+        key_padding_mask = key_padding_mask.to(torch.bool) if key_padding_mask.dim() else None
+    causal = masks.hides_future_alone(attn_mask)
+    given: dict[str, Any] = {"dropout": dropout.p} if drops else {}
+    if drops and function is not softmax_attention:
+        # Of torch's generator, which is set back where activations are computed again
+        given["seed"] = new_seed()
+    heads = attention.num_heads
+    return function(
+        split_heads(attention.q_proj(query), heads),
+        split_heads(attention.k_proj(key), heads),
+        split_heads(attention.v_proj(value), heads),
+        key_padding_mask=key_padding_mask,
+        attn_mask=None if causal else attn_mask,
+        causal=causal,
+        scale=attention.scaling,
+        **given,
+    )
+
+
+def _function(
+    attention: MultiheadAttention,
+    query: Tensor,
+    key_padding_mask: Tensor | None,
+    attn_mask: Tensor | None,
+    drops: bool,
+) -> Callable[..., Tensor] | None:
+    assert attention.mapping is not None
+    if attention.mapping.is_softmax:
+        # Of the cross-attention, with gates or fewer heads; other attention is fairseq's own
+        has_keys = masks.leave_each_query_a_key(key_padding_mask, attn_mask)
+        return softmax_attention if has_keys else None
+    formula = attention.mapping.fused()
+    if formula is None:
+        return None
+    dtype = compat.computing_dtype(query)
+    return kernels.attention_for(query, dtype, attention.head_dim, formula, drops)
+
+
+def _is_changed(dropout: Any) -> bool:
+    """Whether it is another module than fairseq's, or somebody sees what it is given."""
+    return type(dropout) is not FairseqDropout or "forward" in vars(dropout) or has_hook(dropout)
+
+
+def has_hook(module: Any) -> bool:
+    """Whether somebody sees, or changes, what a module does."""
+    return bool(
+        module._forward_hooks
+        or module._forward_pre_hooks
+        or module._backward_hooks
+        or module._backward_pre_hooks
+    )
