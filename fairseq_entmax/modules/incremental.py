@@ -110,15 +110,16 @@ def _attend_whole(
     wants_probs: bool,
 ) -> tuple[Tensor, Tensor | None] | None:
     """The same with fairseq's own cache, whose keys and values the kernel reads whole."""
-    assert attention.mapping is not None
-    formula = attention.mapping.fused()
-    if not isinstance(formula, FusedEntmax) or query.dtype != compat.computing_dtype(query):
+    epsilon = _epsilons(attention, state)["given"]
+    if epsilon is None or query.dtype != compat.computing_dtype(query):
         return None
     step = kernels.whole_step_for(query, attention.head_dim)
     if step is None:
         return None
     cache = attention.get_incremental_state(state, _STATE) or {}
     if attention.encoder_decoder_attention and static_kv:
+        if attention.beam_size > 1:  # fairseq keeps one row for so many hypotheses
+            return None
         if KEY not in cache:
             if key is None or key.size(1) != query.size(1):
                 return None
@@ -141,7 +142,7 @@ def _attend_whole(
     padding = cache.get(PADDING)
     return step(
         split_heads(attention.q_proj(query), attention.num_heads),
-        *(cache[KEY], cache[VALUE], formula.epsilon),
+        *(cache[KEY], cache[VALUE], epsilon),
         None if padding is None else padding.bool(),
         attention.scaling,
         wants_probs,
@@ -155,18 +156,25 @@ def _epsilon_of(
     is_float32 = query.dtype == torch.float32 == compat.computing_dtype(query)
     if not is_float32 or query.device.type != "cpu" or not operators.is_plain(query, key):
         return None
-    # Once a search, in which nothing learns
-    settings = attention.get_incremental_state(state, _SETTINGS)
+    return _epsilons(attention, state)["of_heads"]
+
+
+def _epsilons(attention: MultiheadAttention, state: State) -> dict[str, Any]:
+    """alpha - 1, as the mapping has it and of each head; None where it is no such mapping.
+
+    It is worked out once a search, in which nothing learns.
+    """
+    settings: dict[str, Any] | None = attention.get_incremental_state(state, _SETTINGS)
     if settings is None:
         assert attention.mapping is not None
-        formula, epsilon = attention.mapping.fused(), None
+        formula = attention.mapping.fused()
+        settings = {"given": None, "of_heads": None}
         if isinstance(formula, FusedEntmax):
-            epsilon = torch.as_tensor(formula.epsilon, dtype=torch.float32)
-            epsilon = epsilon.expand(attention.num_heads).contiguous()
-        settings = {"epsilon": epsilon}
+            of_heads = torch.as_tensor(formula.epsilon, dtype=torch.float32)
+            of_heads = of_heads.expand(attention.num_heads).contiguous()
+            settings = {"given": formula.epsilon, "of_heads": of_heads}
         attention.set_incremental_state(state, _SETTINGS, settings)
-    found: Tensor | None = settings["epsilon"]
-    return found
+    return settings
 
 
 def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -> Cached | None:

@@ -70,6 +70,15 @@ def test_fewer_heads_and_gates_give_what_fairseqs_way_gives(kind, calls, monkeyp
     assert_same(results, expected)
 
 
+def test_a_source_kept_once_for_its_beam_goes_fairseqs_way(calls, monkeypatch):
+    attention = make("cross")
+    attention.set_beam_size(3)
+    orders = [[1, 0, 0, 5, 3, 4]]
+    (results, _), (expected, _) = both_ways(monkeypatch, attention, orders, *beams())
+    assert not calls
+    assert_same(results, expected)
+
+
 def test_a_search_may_change_between_the_ways(calls, monkeypatch):
     attention = make("self")
     query = torch.randn(6, 4, 32, generator=torch.Generator().manual_seed(3))
