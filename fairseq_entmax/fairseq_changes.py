@@ -313,6 +313,7 @@ def _copy_whole(
     """
     if not overwrite or "://" in dst_path:
         return copy(src_path, dst_path, overwrite)
+    dst_path = os.path.realpath(dst_path)  # a link stays one
     temporary = f"{dst_path}.tmp"
     is_done = copy(src_path, temporary, overwrite)
     if is_done:

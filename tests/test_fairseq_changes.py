@@ -163,6 +163,16 @@ def test_a_copy_that_is_cut_leaves_the_checkpoint_that_was_there(tmp_path):
     assert sorted(tmp_path.iterdir()) == [new, last]
 
 
+def test_a_copy_to_a_link_is_written_where_that_leads(tmp_path):
+    new, elsewhere, last = (tmp_path / name for name in ("new.pt", "elsewhere.pt", "last.pt"))
+    new.write_text("the new one")
+    elsewhere.write_text("the old one")
+    last.symlink_to(elsewhere)
+    assert PathManager.copy(str(new), str(last), overwrite=True)
+    assert last.is_symlink()
+    assert elsewhere.read_text() == "the new one"
+
+
 def test_installing_again_changes_nothing_more():
     def changed():
         return (

@@ -3,8 +3,10 @@
 import pytest
 import torch
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.tasks.translation import TranslationTask
 
 from fairseq_entmax import unread_weights
+from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.entmax_transformer import EntmaxTransformerDecoder
 from tests.support import batch, build_model, tiny_task
 from tests.training import make_trainer, train
@@ -17,7 +19,16 @@ class Reading(LabelSmoothedCrossEntropyCriterion):
 
 
 class OwnDecoder(EntmaxTransformerDecoder):
-    """A user's, as is this."""
+    """A user's, as are these."""
+
+
+class OwnModel(EntmaxTransformerModel):
+    pass
+
+
+class OwnTask(TranslationTask):
+    def train_step(self, *arguments, **options):
+        return super().train_step(*arguments, **options)
 
 
 @pytest.fixture
@@ -59,11 +70,33 @@ def test_a_criterion_that_may_read_weights_gets_them(returned):
     assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
 
 
-def test_a_decoder_that_may_read_weights_gets_them(returned):
+@pytest.mark.parametrize("which", ["model", "decoder"])
+def test_a_class_that_may_read_weights_gets_them(which, returned):
     model = build_model()
-    model.decoder.__class__ = OwnDecoder
+    if which == "model":
+        model.__class__ = OwnModel
+    else:
+        model.decoder.__class__ = OwnDecoder
     train(make_trainer(model, *LOSS))
     assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
+
+
+def test_a_task_that_may_read_weights_gets_them(returned, monkeypatch):
+    trainer = make_trainer(build_model(), *LOSS)
+    monkeypatch.setattr(trainer.task, "__class__", OwnTask)
+    train(trainer)
+    assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
+
+
+def test_a_hook_sees_the_weights(returned):
+    trainer, seen = make_trainer(build_model(), *LOSS), []
+    attention = trainer.get_model().decoder.layers[-1].encoder_attn
+    handle = attention.register_forward_hook(lambda _m, _i, output: seen.append(output[1].shape))
+    train(trainer)
+    handle.remove()
+    train(trainer)
+    assert len(seen) == 1
+    assert returned[1] is None
 
 
 def test_who_calls_a_model_between_updates_gets_weights(returned):

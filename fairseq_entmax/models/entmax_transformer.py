@@ -89,6 +89,7 @@ class EntmaxTransformerDecoder(TransformerDecoderBase):
             returns in training.
     """
 
+    weights_may_be_unread: ClassVar[bool] = True
     weights_are_unread = False
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:
@@ -142,6 +143,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
     """
 
+    weights_may_be_unread: ClassVar[bool] = True
     encoder_class: ClassVar[type[EntmaxTransformerEncoder]] = EntmaxTransformerEncoder
     cfg: Any
 

@@ -144,6 +144,7 @@ static long count_seen(const Rows *rows, const Shape *shape, long first, int cou
         }
         last = seen;
     }
+    if (last < 0) return 0; /* there are more queries than keys, and the first see none */
     long number = smaller(rows->number, last + 1);
     while (number > 0 && rows->visible[number - 1] > last) number--;
     return number;
@@ -227,11 +228,13 @@ static inline long keep_places(const float *values, const int32_t *given, long n
 }
 
 /* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
- * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding. */
+ * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding: that of
+ * a sum of many equal numbers grows with how many there are in a lane. */
 static inline vec bound_of(vec sum, vec m, vec epsilon)
 {
     m = greater(m, all(1.0f));
-    return sum / m - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+    vec mean = sum / m, rounding = mean * (m * (2e-7f / LANES) + 1e-6f); /* distances are not above 0 */
+    return mean + rounding - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
 }
 
 /* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
@@ -539,7 +542,7 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
     long number = 0;
     for (int k = 0; k < count; k++)
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
-    memcpy(listed, probs, number * sizeof(float));
+    if (number) memcpy(listed, probs, number * sizeof(float));
     *(given_vec *)(listed + number) = all(0.0f);
     block->length = up_to_lanes(number) / LANES;
     dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size,

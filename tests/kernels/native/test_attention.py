@@ -307,3 +307,35 @@ def test_it_is_for_float32_on_a_cpu():
     assert native_attention.takes(torch.zeros(1, 1, 1, 8))
     assert not native_attention.takes(torch.zeros(1, 1, 1, 8, dtype=torch.float64))
     assert not native_attention.takes(torch.zeros(1, 1, 1, 8, dtype=torch.bfloat16))
+
+
+@pytest.mark.parametrize("queries", [5, 48])
+def test_where_there_are_fewer_keys_than_queries_the_first_see_none(queries):
+    query, key, value = torch.randn(1, 2, queries, 4), *torch.randn(2, 1, 2, 2, 4)
+    query.requires_grad_()
+    output = native_attention.attention(query, key, value, 0.5, causal=True)
+    assert torch.equal(output[:, :, :-2], torch.zeros(1, 2, queries - 2, 4))
+    # The last but one sees the first key alone
+    torch.testing.assert_close(output[:, :, -2], value[:, :, 0])
+    output.sum().backward()
+    assert not query.grad[:, :, :-2].any()
+
+
+@pytest.mark.parametrize(("number", "distance"), [(65536, -0.7), (8192, -0.99), (2048, -0.998)])
+def test_many_keys_that_are_equal_are_all_kept_or_none(number, distance):
+    key = torch.full((1, 1, number + 1, 1), distance)
+    value = torch.zeros(1, 1, number + 1, 1)
+    key[0, 0, 0], value[0, 0, 0] = 0.0, 1.0
+    output = native_attention.attention(torch.ones(1, 1, 16, 1), key, value, 1.0)
+    # Sparsemax: those of the support sum to 1, the first is as much above the others as its score
+    expected = (1 - number * distance) / (number + 1)
+    torch.testing.assert_close(output, torch.full_like(output, expected), atol=2e-5, rtol=0)
+
+
+def test_a_backward_pass_of_no_support_is_zero():
+    tensors = torch.randn(3, 1, 1, 4, 4).unbind(0)
+    leaves = [one.requires_grad_() for one in tensors]
+    padding = torch.ones(1, 4, dtype=torch.bool)
+    output = native_attention.attention(*leaves, 0.5, key_padding_mask=padding)
+    output.sum().backward()
+    assert not any(one.grad.any() for one in leaves)
