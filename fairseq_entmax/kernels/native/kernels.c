@@ -30,6 +30,7 @@
 #include "attention.h"
 #include "attention_short.h"
 #include "attention_rows.h"
+#include "attention_dense.h"
 #include "decoding.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
@@ -259,16 +260,26 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
 {
     int failed = 0;
     long heads = shape->sentences * shape->heads, blocks = up_to_lanes(shape->queries) / LANES, ranges = 1;
-    double *for_alpha = malloc((heads * blocks + 1) * sizeof(double));
+    double *for_alpha = malloc((heads * blocks + 1) * sizeof(double) + heads);
     if (!for_alpha) return 1;
+    char *dense = (char *)(for_alpha + heads * blocks + 1);
     while (heads * ranges < 2 * threads && shape->keys > 64 * ranges) ranges *= 2;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Rows rows;
         failed = make_rows(&rows, shape, BACKWARD_ARRAYS);
 #pragma omp for schedule(static)
+        for (long head = 0; head < heads; head++) {
+            const int64_t *of_head = starts + head * blocks * LANES;
+            dense[head] = is_dense(shape, head / shape->heads, head % shape->heads, gradients, of_head);
+            if (dense[head] && !failed)
+                differentiate_head(shape, head / shape->heads, head % shape->heads, gradients, of_head, keys, probs,
+                                   for_alpha + head * blocks, &rows);
+        }
+#pragma omp for schedule(static)
         for (long one = 0; one < heads * blocks; one++) {
             long head = one / blocks;
+            if (dense[head]) continue;
             int64_t start = starts[one * LANES];
             int32_t numbers[LANES];
             for (int k = 0; k < LANES; k++) numbers[k] = starts[one * LANES + k + 1] - starts[one * LANES + k];
@@ -284,7 +295,7 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * ranges; one++) {
             long head = one / ranges, range = one % ranges;
-            if (!failed)
+            if (!failed && !dense[head])
                 failed = gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
                                           shape->keys * (range + 1) / ranges, gradients,
                                           starts + head * blocks * LANES, keys, weights ? weights : probs, for_scores,
