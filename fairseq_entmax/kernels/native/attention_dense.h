@@ -10,37 +10,11 @@
 /* More queries are better shared among threads */
 #define MOST_QUERIES 1024
 
-/* Whether each number of a matrix is finite: 0 times it is 0 then, as lists take it to be */
-static inline int is_finite(const Matrices *m, long sentence, long head, long rows, long size)
-{
-    const float *numbers = matrix(m, sentence, head);
-    vec sum = {0};
-    for (long i = 0; i < rows; i++, numbers += m->row)
-        for (long c = 0; c < size; c += LANES) sum += load_part(numbers + c, size - c, 0.0f) * 0.0f;
-    return !any(sum != 0.0f);
-}
-
 /* Whether a head goes this way. starts: where the support of each of its queries begins. */
-static int is_dense(const Shape *shape, long sentence, long head, const Gradients *g, const int64_t *starts)
+static int is_dense(const Shape *shape, const int64_t *starts)
 {
-    long size = shape->size;
     return shape->keys <= FEW_TO_PACK && shape->queries <= MOST_QUERIES && !shape->dropout.factor &&
-           DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys &&
-           is_finite(&g->query, sentence, head, shape->queries, size) &&
-           is_finite(&g->key, sentence, head, shape->keys, size) &&
-           is_finite(&g->value, sentence, head, shape->keys, size) &&
-           is_finite(&g->grad, sentence, head, shape->queries, size);
-}
-
-/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
-static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
-{
-    for (long first = 0; first < size; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
-        turn(square);
-        for (int k = 0; k < count; k++) store_part(square[k], rows + k * stride + first, size - first);
-    }
+           DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
 }
 
 /* `panels` vectors of each of TOGETHER sums, of which there are `number`; numbers behind `size` are none */
@@ -84,15 +58,20 @@ static void scatter(const int64_t *starts, const int32_t *keys, const float *pro
                     vec *lanes)
 {
     Lanes cells = (Lanes)lanes;
+    if (starts[count] - starts[0] == count * number) {
+        rows_into_lanes(probs + starts[0], number, count, number, 1.0f, lanes);
+        return;
+    }
     memset(lanes, 0, number * sizeof *lanes);
     for (int k = 0; k < count; k++)
         for (int64_t i = starts[k]; i < starts[k + 1]; i++) cells[keys[i] - low][k] = probs[i];
 }
 
 /* The gradients of a block of queries; what it gives to those of keys and values is added. starts: of its queries.
- * Returns the gradient of epsilon, if it is wanted. */
+ * broken gets NaN where not all that is written is finite. Returns the gradient of epsilon, if it is wanted. */
 static double differentiate_lanes(const Shape *shape, long sentence, long head, long first, const Gradients *g,
-                                  const int64_t *starts, const int32_t *keys, const float *probs, Rows *rows)
+                                  const int64_t *starts, const int32_t *keys, const float *probs, Rows *rows,
+                                  vec *broken)
 {
     Block *block = &rows->block;
     int count = smaller(shape->queries - first, LANES);
@@ -116,6 +95,7 @@ static double differentiate_lanes(const Shape *shape, long sentence, long head, 
     vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
     for (long i = 0; i < number; i++) for_scores[i] = ZERO_UNLESS(p[i] != 0.0f, for_scores[i] * shape->scale);
     mix_listed(for_scores, matrix(&g->key, sentence, head), g->key.row, rows->visible + low, number, size, lanes);
+    for (long c = 0; c < size; c++) *broken += lanes[c] * 0.0f;
     lanes_to_given(lanes, count, size, matrix(&g->for_query, sentence, head) + first * g->for_query.row,
                    g->for_query.row);
     add_rows(for_scores, number, query, g->query.row, count, size,
@@ -127,17 +107,24 @@ static double differentiate_lanes(const Shape *shape, long sentence, long head, 
     return sum;
 }
 
-/* All gradients of a head, and that of epsilon of each block of queries, if it is wanted. starts: of its queries. */
-static void differentiate_head(const Shape *shape, long sentence, long head, const Gradients *g,
-                               const int64_t *starts, const int32_t *keys, const float *probs, double *for_alpha,
-                               Rows *rows)
+/* All gradients of a head, and that of epsilon of each block of queries, if it is wanted. starts: of its queries.
+ * Returns 0 where they are not all finite: a sum over all keys is 0 times what a list leaves out. */
+static int differentiate_head(const Shape *shape, long sentence, long head, const Gradients *g, const int64_t *starts,
+                              const int32_t *keys, const float *probs, double *for_alpha, Rows *rows)
 {
-    float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
+    float *sums[] = {matrix(&g->for_key, sentence, head), matrix(&g->for_value, sentence, head)};
+    long strides[] = {g->for_key.row, g->for_value.row}, size = shape->size;
+    vec broken[4] = {{0}};
     for (long j = 0; j < shape->keys; j++) {
         rows->visible[j] = j;
-        memset(for_key + j * g->for_key.row, 0, shape->size * sizeof(float));
-        memset(for_value + j * g->for_value.row, 0, shape->size * sizeof(float));
+        for (int i = 0; i < 2; i++) memset(sums[i] + j * strides[i], 0, size * sizeof(float));
     }
     for (long first = 0; first < shape->queries; first += LANES)
-        for_alpha[first / LANES] = differentiate_lanes(shape, sentence, head, first, g, starts + first, keys, probs, rows);
+        for_alpha[first / LANES] = differentiate_lanes(shape, sentence, head, first, g, starts + first, keys, probs,
+                                                       rows, broken);
+    for (long j = 0; j < shape->keys; j++)
+        for (int i = 0; i < 2; i++)
+            for (long c = 0; c < size; c += LANES)
+                broken[j % 2 * 2 + i] += load_part(sums[i] + j * strides[i] + c, size - c, 0.0f) * 0.0f;
+    return !any(broken[0] + broken[1] + broken[2] + broken[3] != 0.0f);
 }

@@ -4,6 +4,11 @@
 
 /* So few keys are not packed */
 #define FEW_TO_PACK 160
+/* Rows in which no query has one key in so many left are lists */
+#define FEWER 2
+/* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
+#define MOST_PASSES 3
+#define WORTH 8
 /* Keys side by side in a product */
 #define BESIDE 8
 
@@ -49,4 +54,73 @@ static inline void lanes_into_rows(const vec *lanes, long number, float *rows, l
         turn(square);
         for (int k = 0; k < LANES; k++) *(given_vec *)(rows + k * stride + first) = square[k];
     }
+}
+
+/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
+static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
+{
+    for (long first = 0; first < size; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
+        turn(square);
+        for (int k = 0; k < count; k++) store_part(square[k], rows + k * stride + first, size - first);
+    }
+}
+
+static inline ivec lanes_below(long number)
+{
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return lane < (int32_t)smaller(number, LANES);
+}
+
+static inline float sum_of(vec numbers)
+{
+    float sum = 0;
+    for (int k = 0; k < LANES; k++) sum += numbers[k];
+    return sum;
+}
+
+/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
+ * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding. */
+static inline vec bound_of(vec sum, vec m, vec epsilon)
+{
+    m = greater(m, all(1.0f));
+    return sum / m - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+}
+
+/* `number` scores in each lane to distances of the keys that can have a probability, others -infinity, and how many
+ * these are: no threshold is below the largest score, nor below the bound of those that are kept. there: which lanes
+ * have a row. Returns which of these have NaN or infinity. */
+static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
+{
+    vec *x = block->array[DISTANCES], top = all(-INFINITY), least = -1.0f / epsilon, sum = {0};
+    ivec broken = {0}, counts = {0};
+    for (long i = 0; i < number; i++) {
+        broken |= x[i] != x[i];
+        top = greater(x[i], top);
+    }
+    broken = (broken | (top == INFINITY)) & there;
+    there &= ~broken;
+    for (long i = 0; i < number; i++) {
+        vec distance = x[i] - top; /* NaN in a row without keys */
+        ivec can = (distance > least) & there;
+        counts -= can;
+        sum += ZERO_UNLESS(can, distance);
+        x[i] = WHERE(can, distance, all(-INFINITY));
+    }
+    float before = 0, left = sum_of(__builtin_convertvector(counts, vec));
+    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
+        vec bound = greater(bound_of(sum, __builtin_convertvector(counts, vec), epsilon), least);
+        counts = (ivec){0}, sum = all(0.0f);
+        for (long i = 0; i < number; i++) {
+            ivec can = x[i] > bound;
+            counts -= can;
+            sum += ZERO_UNLESS(can, x[i]);
+            x[i] = WHERE(can, x[i], all(-INFINITY));
+        }
+        before = left, left = sum_of(__builtin_convertvector(counts, vec));
+    }
+    memcpy(block->counts, &counts, sizeof counts);
+    return broken;
 }

@@ -271,10 +271,9 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
 #pragma omp for schedule(static)
         for (long head = 0; head < heads; head++) {
             const int64_t *of_head = starts + head * blocks * LANES;
-            dense[head] = is_dense(shape, head / shape->heads, head % shape->heads, gradients, of_head);
-            if (dense[head] && !failed)
-                differentiate_head(shape, head / shape->heads, head % shape->heads, gradients, of_head, keys, probs,
-                                   for_alpha + head * blocks, &rows);
+            dense[head] = !failed && is_dense(shape, of_head) &&
+                          differentiate_head(shape, head / shape->heads, head % shape->heads, gradients, of_head, keys,
+                                             probs, for_alpha + head * blocks, &rows);
         }
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * blocks; one++) {
