@@ -89,7 +89,7 @@ static double differentiate_lanes(const Shape *shape, long sentence, long head, 
     vec *lanes = (vec *)rows->queries;
     scatter(starts, keys, probs, count, low, number, p);
     rows_into_lanes(grad, g->grad.row, count, size, 1.0f, lanes);
-    multiply_lanes(lanes, size, matrix(&g->value, sentence, head), g->value.row, rows->visible + low, number, for_probs);
+    dot_listed(lanes, size, matrix(&g->value, sentence, head), g->value.row, rows->visible + low, number, for_probs);
     block->length = number;
     for (long i = 0; i < number; i++) for_probs[i] = ZERO_UNLESS(p[i] != 0.0f, for_probs[i]);
     vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);

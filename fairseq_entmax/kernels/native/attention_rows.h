@@ -329,7 +329,7 @@ static ivec keep_short(Rows *rows, const Shape *shape, const float *keys, long s
                        long number, vec epsilon)
 {
     vec *scores = rows->block.array[DISTANCES];
-    multiply_lanes((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, scores);
+    dot_listed((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, scores);
     if (shape->mask) {
         lanes_into_rows(scores, number, rows->rows, rows->row);
         for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
@@ -407,9 +407,10 @@ static int mix_lanes(Rows *rows, int count, const float *values, long stride, lo
     return 0;
 }
 
-/* The outputs of a block of queries; `kept`, if not null, gets their support. Returns 1 where there is no memory. */
-static int attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
-                       Matrices *value, Matrices *output, int32_t *numbers, void **kept, Rows *rows)
+/* The outputs of a block of queries. Returns how many keys their support has, which are in `rows` with their
+ * probabilities. */
+static long attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
+                        Matrices *value, Matrices *output, int32_t *numbers, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
@@ -434,7 +435,12 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
         for (long k = 0, start = 0; k < count; start += numbers[k], k++)
             mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
                     out + (first + k) * output->row);
-    if (!kept) return 0;
+    return found;
+}
+
+/* A support in memory of its own, which `kept` gets. Returns 1 where there is none. */
+static int store_support(const Rows *rows, long found, void **kept)
+{
     *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
     if (!*kept) return 1;
     memcpy(*kept, rows->keys, found * sizeof(int32_t));

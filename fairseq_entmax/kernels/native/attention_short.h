@@ -9,8 +9,6 @@
 /* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
 #define MOST_PASSES 3
 #define WORTH 8
-/* Keys side by side in a product */
-#define BESIDE 8
 
 /* Number c of LANES rows into vector c, missing rows 0 */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
@@ -28,20 +26,6 @@ static inline void rows_into_lanes(const float *rows, long stride, int count, lo
             square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);
         turn(square);
         for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
-    }
-}
-
-/* out[i] = the products of the rows in the lanes with row listed[i] of y. Writes up to BESIDE vectors behind. */
-static inline void multiply_lanes(const vec *restrict lanes, long size, const float *y, long stride,
-                                  const int32_t *listed, long number, vec *restrict out)
-{
-    for (long i = 0; i < number; i += BESIDE) {
-        vec sum[BESIDE] = {{0}};
-        const float *row[BESIDE];
-        for (int t = 0; t < BESIDE; t++) row[t] = y + listed[smaller(i + t, number - 1)] * stride;
-        for (long c = 0; c < size; c++)
-            for (int t = 0; t < BESIDE; t++) sum[t] += lanes[c] * row[t][c];
-        for (int t = 0; t < BESIDE; t++) out[i + t] = sum[t];
     }
 }
 
