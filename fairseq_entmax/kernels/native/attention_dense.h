@@ -6,7 +6,7 @@
  */
 
 /* The share of queries and keys with a probability from which on a head is dense: one in so many */
-#define DENSE 5
+#define DENSE 4
 /* More queries are better shared among threads */
 #define MOST_QUERIES 1024
 

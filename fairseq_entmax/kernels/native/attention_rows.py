@@ -95,6 +95,7 @@ class _Kept:
             if 2 * total < self._room[0].numel():  # no more than twice what is needed stays
                 keys, probs = keys.clone(), probs.clone()
             return Support(self.starts, keys, probs)
+        assert self._pointers is not None
         try:
             keys = torch.empty(total, dtype=torch.int32)
             probs = torch.empty(total, dtype=torch.float32)
