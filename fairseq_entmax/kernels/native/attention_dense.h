@@ -115,6 +115,10 @@ static int differentiate_head(const Shape *shape, long sentence, long head, cons
     float *sums[] = {matrix(&g->for_key, sentence, head), matrix(&g->for_value, sentence, head)};
     long strides[] = {g->for_key.row, g->for_value.row}, size = shape->size;
     vec broken[4] = {{0}};
+    prefetch_next(shape, &g->grad, sentence, head, shape->queries);
+    prefetch_next(shape, &g->value, sentence, head, shape->keys);
+    prefetch_next(shape, &g->key, sentence, head, shape->keys);
+    prefetch_next(shape, &g->query, sentence, head, shape->queries);
     for (long j = 0; j < shape->keys; j++) {
         rows->visible[j] = j;
         for (int i = 0; i < 2; i++) memset(sums[i] + j * strides[i], 0, size * sizeof(float));

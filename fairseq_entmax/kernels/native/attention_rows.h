@@ -419,6 +419,11 @@ static long attend_rows(const Shape *shape, long sentence, long head, long first
     if (rows->packed_one != sentence * shape->heads + head) {
         list_visible(rows, shape, sentence);
         if (!rows->is_short) pack_keys(rows, shape->size, matrix(key, sentence, head), key->row);
+        if (rows->is_short) {
+            prefetch_next(shape, query, sentence, head, shape->queries);
+            prefetch_next(shape, key, sentence, head, shape->keys);
+            prefetch_next(shape, value, sentence, head, shape->keys);
+        }
     }
     rows->packed_one = sentence * shape->heads + head;
     const float *queries = matrix(query, sentence, head) + first * query->row;
