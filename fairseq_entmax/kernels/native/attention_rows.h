@@ -385,8 +385,9 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
             numbers[k] = shape->keys;
         } else {
             const int32_t *places = rows->is_dense ? 0 : rows->places + k * rows->row;
-            numbers[k] = keep_places(rows->rows + k * rows->row, places, rows->is_dense ? number : rows->block.counts[k],
-                                     0.0f, 0.0f, rows->probs + found, support, &sum);
+            long left = rows->is_dense ? number : rows->block.counts[k];
+            numbers[k] = keep_places(rows->rows + k * rows->row, places, left, 0.0f, 0.0f, rows->probs + found, support,
+                                     &sum);
             for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
                 support[i] = rows->visible[support[i]];
         }

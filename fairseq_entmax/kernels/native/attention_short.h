@@ -1,5 +1,6 @@
-/* Scores of queries with few keys, for attention_rows.h: the queries are in the lanes, so that keys are read where
- * they are. Packing them pays only where many blocks of queries share it.
+/* Queries with few keys, for attention_rows.h: they are in the lanes, so that keys are read where they are. Packing
+ * them pays only where many blocks of queries share it. Scores become probabilities there too, unless few of them
+ * can be.
  */
 
 /* So few keys are not packed */
