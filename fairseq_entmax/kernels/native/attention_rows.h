@@ -13,9 +13,6 @@
 /* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
 #define PANELS 2
 #define TOGETHER (LANES == 16 ? 8 : 4)
-/* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
-#define MOST_PASSES 3
-#define WORTH 8
 
 /* What a thread works on. Rows have `row` numbers, a multiple of LANES. */
 typedef struct {
@@ -30,6 +27,7 @@ typedef struct {
     long row, width, number; /* number: of packed keys */
     long packed_one;         /* of which sentence and head; -1 at the start */
     int is_short;            /* the queries are in the lanes, and no keys are packed */
+    int is_dense;            /* and so are the probabilities, of the keys that are visible */
 } Rows;
 
 static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
@@ -61,13 +59,6 @@ static void free_rows(Rows *rows)
     free(rows->visible);
     free(rows->keys);
     free(rows->probs);
-}
-
-static inline float sum_of(vec numbers)
-{
-    float sum = 0;
-    for (int k = 0; k < LANES; k++) sum += numbers[k];
-    return sum;
 }
 
 /* --- scores -------------------------------------------------------------------------------- */
@@ -227,16 +218,6 @@ static inline long keep_places(const float *values, const int32_t *given, long n
     return count;
 }
 
-/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
- * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding: that of
- * a sum of many equal numbers grows with how many there are in a lane. */
-static inline vec bound_of(vec sum, vec m, vec epsilon)
-{
-    m = greater(m, all(1.0f));
-    vec mean = sum / m, rounding = mean * (m * (2e-7f / LANES) + 1e-6f); /* distances are not above 0 */
-    return mean + rounding - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
-}
-
 /* Rows of scores to the distances of the keys that can have a probability: no threshold is below the largest
  * score, nor below the bound of those that are kept. Returns which rows have NaN or infinity. */
 static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
@@ -343,26 +324,60 @@ static inline void mix_row(const float *weights, const int32_t *keys, long numbe
     }
 }
 
+/* Scores of short rows, in lanes, to the distances of the keys that can have a probability. Returns which rows have
+ * NaN or infinity. */
+static ivec keep_short(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
+                       long number, vec epsilon)
+{
+    vec *scores = rows->block.array[DISTANCES];
+    dot_listed((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, scores);
+    if (shape->mask) {
+        lanes_into_rows(scores, number, rows->rows, rows->row);
+        for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
+        rows_into_lanes(rows->rows, rows->row, count, up_to_lanes(number), 1.0f, scores);
+    } else if (shape->causal) {
+        ivec last;
+        for (int k = 0; k < LANES; k++) last[k] = first + k + shape->keys - shape->queries;
+        for (long i = 0; i < number; i++) scores[i] = WHERE(rows->visible[i] > last, all(-INFINITY), scores[i]);
+    }
+    ivec broken = keep_lanes(&rows->block, number, lanes_below(count), epsilon);
+    long longest = 0;
+    for (int k = 0; k < LANES; k++)
+        if (rows->block.counts[k] > longest) longest = rows->block.counts[k];
+    rows->block.length = number;
+    rows->is_dense = FEWER * longest > number;
+    if (rows->is_dense) return broken;
+    lanes_into_rows(scores, number, rows->rows, rows->row);
+    for (int k = 0; k < LANES; k++) {
+        float *row = rows->rows + k * rows->row;
+        vec sum;
+        long left = keep_places(row, 0, number, 0.0f, -INFINITY, row, rows->places + k * rows->row, &sum);
+        *(given_vec *)(row + left) = all(-INFINITY);
+    }
+    return broken;
+}
+
 /* The support of the queries of a block, from `first` on, of keys in rows `stride` apart. Returns how many keys it
  * has, of all of them. */
 static long find_support(Rows *rows, const Shape *shape, const float *keys, long stride, long first, int count,
                          vec epsilon, int32_t *numbers)
 {
-    ivec without = epsilon != epsilon; /* solved for any epsilon, and then NaN */
+    ivec without = epsilon != epsilon, broken; /* solved for any epsilon, and then NaN */
     epsilon = WHERE(without, all(1.0f), epsilon);
     long number = count_seen(rows, shape, first, count), found = 0;
     if (rows->is_short) {
-        multiply_lanes((vec *)rows->queries, shape->size, keys, stride, rows->visible, number, rows->block.array[0]);
-        lanes_into_rows(rows->block.array[0], number, rows->rows, rows->row);
+        broken = keep_short(rows, shape, keys, stride, first, count, number, epsilon);
     } else {
         multiply(rows, count, shape->size, number);
+        for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
+        broken = keep_rows(rows, count, number, epsilon);
     }
-    for (int k = 0; k < count; k++) mask_row(rows, shape, first + k, number, rows->rows + k * rows->row);
-    ivec broken = keep_rows(rows, count, number, epsilon);
     broken |= without & has_keys(&rows->block);
-    rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
+    if (!rows->is_dense) rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
     solve(&rows->block, epsilon);
     lanes_to_rows(rows, POWERS, rows->rows);
+    for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
+        rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);
     for (int k = 0; k < count; k++) {
         int32_t *support = rows->keys + found;
         vec sum = {0};
@@ -370,8 +385,10 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
             for (long j = 0; j < shape->keys; j++) support[j] = j, rows->probs[found + j] = NAN;
             numbers[k] = shape->keys;
         } else {
-            numbers[k] = keep_places(rows->rows + k * rows->row, rows->places + k * rows->row, rows->block.counts[k],
-                                     0.0f, 0.0f, rows->probs + found, support, &sum);
+            const int32_t *places = rows->is_dense ? 0 : rows->places + k * rows->row;
+            long left = rows->is_dense ? number : rows->block.counts[k];
+            numbers[k] = keep_places(rows->rows + k * rows->row, places, left, 0.0f, 0.0f, rows->probs + found, support,
+                                     &sum);
             for (long i = 0; rows->number < shape->keys && i < numbers[k]; i++)
                 support[i] = rows->visible[support[i]];
         }
@@ -380,9 +397,22 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
     return found;
 }
 
-/* The outputs of a block of queries; `kept`, if not null, gets their support. Returns 1 where there is no memory. */
-static int attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
-                       Matrices *value, Matrices *output, int32_t *numbers, void **kept, Rows *rows)
+/* The outputs of a block of queries whose probabilities are in the lanes. Returns 1 where they are to be found by the
+ * lists: a sum over all keys has 0 times what a list leaves out, which may be no number. */
+static int mix_lanes(Rows *rows, int count, const float *values, long stride, long size, float *out, long out_stride)
+{
+    vec *lanes = (vec *)rows->queries, broken = {0};
+    mix_listed(rows->block.array[POWERS], values, stride, rows->visible, rows->block.length, size, lanes);
+    for (long c = 0; c < size; c++) broken += lanes[c] * 0.0f;
+    if (any((broken != 0.0f) & has_keys(&rows->block))) return 1;
+    lanes_to_given(lanes, count, size, out, out_stride);
+    return 0;
+}
+
+/* The outputs of a block of queries. Returns how many keys their support has, which are in `rows` with their
+ * probabilities. */
+static long attend_rows(const Shape *shape, long sentence, long head, long first, Matrices *query, Matrices *key,
+                        Matrices *value, Matrices *output, int32_t *numbers, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
     vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
@@ -391,6 +421,11 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     if (rows->packed_one != sentence * shape->heads + head) {
         list_visible(rows, shape, sentence);
         if (!rows->is_short) pack_keys(rows, shape->size, matrix(key, sentence, head), key->row);
+        if (rows->is_short) {
+            prefetch_next(shape, query, sentence, head, shape->queries);
+            prefetch_next(shape, key, sentence, head, shape->keys);
+            prefetch_next(shape, value, sentence, head, shape->keys);
+        }
     }
     rows->packed_one = sentence * shape->heads + head;
     const float *queries = matrix(query, sentence, head) + first * query->row;
@@ -402,10 +437,17 @@ static int attend_rows(const Shape *shape, long sentence, long head, long first,
     const float *weights = shape->dropout.factor ? rows->rows : rows->probs;
     if (shape->dropout.factor)
         drop_rows(rows, shape, sentence, head, first, count, numbers, rows->keys, rows->probs, rows->rows, 0);
-    for (long k = 0, start = 0; k < count; start += numbers[k], k++)
-        mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
-                out + (first + k) * output->row);
-    if (!kept) return 0;
+    if (!rows->is_dense || shape->dropout.factor ||
+        mix_lanes(rows, count, values, value->row, shape->size, out + first * output->row, output->row))
+        for (long k = 0, start = 0; k < count; start += numbers[k], k++)
+            mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
+                    out + (first + k) * output->row);
+    return found;
+}
+
+/* A support in memory of its own, which `kept` gets. Returns 1 where there is none. */
+static int store_support(const Rows *rows, long found, void **kept)
+{
     *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
     if (!*kept) return 1;
     memcpy(*kept, rows->keys, found * sizeof(int32_t));
@@ -442,13 +484,6 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
 static inline vec part_of(const Block *block, int array, long first, ivec inside)
 {
     return ZERO_UNLESS(inside, vec_at((const float *)block->array[array] + first));
-}
-
-static inline ivec lanes_below(long number)
-{
-    ivec lane;
-    for (int k = 0; k < LANES; k++) lane[k] = k;
-    return lane < (int32_t)smaller(number, LANES);
 }
 
 static Means means_of_lists(const Block *block, const int32_t *numbers, int logs)

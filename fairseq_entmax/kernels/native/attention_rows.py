@@ -3,7 +3,8 @@
 The forward pass has one product of queries and keys, whose scores never reach memory. It keeps the
 support: of each query the keys with a probability above zero, and these. The backward pass works
 on that. What it keeps is as it is before dropout, which a backward pass finds again by its seed. The C
-code is ``attention_rows.h`` and ``dropout.h``.
+code is ``attention_rows.h``, for short rows ``attention_short.h`` and ``attention_dense.h``, and
+``dropout.h``.
 """
 
 from __future__ import annotations
@@ -26,6 +27,9 @@ from fairseq_entmax.kernels.native.arguments import (
     summed,
 )
 from fairseq_entmax.kernels.operators import is_plain
+
+# For the support of so few keys there is room from the start: it need not be put together
+FEW_KEYS = 160
 
 
 def _as_read(options: ScoreSettings) -> ScoreSettings:
@@ -62,28 +66,54 @@ class Support(NamedTuple):
 class _Kept:
     """What the forward pass keeps for the backward pass, before it is known how much that is."""
 
-    def __init__(self, query: Tensor) -> None:
+    def __init__(self, query: Tensor, key: Tensor) -> None:
         self._blocks = query.size(0) * query.size(1) * _blocks(query)
-        self._pointers = (ctypes.c_void_p * max(self._blocks, 1))()
         self.starts = torch.zeros(self._blocks * library.lanes() + 1, dtype=torch.int64)
-        self.address = ctypes.addressof(self._pointers)
+        self._pointers, self._room = None, None
+        if key.size(2) <= FEW_KEYS:
+            most = self._blocks * library.lanes() * key.size(2)
+            kinds = (torch.int32, torch.float32)
+            self._room = tuple(torch.empty(most, dtype=dtype) for dtype in kinds)
+        else:
+            self._pointers = (ctypes.c_void_p * max(self._blocks, 1))()
+
+    @property
+    def addresses(self) -> tuple[int | None, ...]:
+        """Where the library writes: starts, pointers, keys and probabilities."""
+        pointers = None if self._pointers is None else ctypes.addressof(self._pointers)
+        return (
+            self.starts.data_ptr(),
+            pointers,
+            *(tensor.data_ptr() for tensor in self._room or ()),
+            *(() if self._room else (None, None)),
+        )
 
     def take(self) -> Support:
         """Where each query starts, the keys and the probabilities; what the library has is freed."""
+        total = int(self.starts[-1])
+        if self._room:
+            keys, probs = (tensor[:total] for tensor in self._room)
+            if 2 * total < self._room[0].numel():  # no more than twice what is needed stays
+                keys, probs = keys.clone(), probs.clone()
+            return Support(self.starts, keys, probs)
+        assert self._pointers is not None
         try:
-            total = int(self.starts[-1])
             keys = torch.empty(total, dtype=torch.int32)
             probs = torch.empty(total, dtype=torch.float32)
         except RuntimeError:  # as torch says that there is no memory
             self.drop()
             raise
         library.library().entmax_attention_take(
-            self.address, self.starts.data_ptr(), self._blocks, keys.data_ptr(), probs.data_ptr()
+            ctypes.addressof(self._pointers),
+            *(self.starts.data_ptr(), self._blocks, keys.data_ptr(), probs.data_ptr()),
         )
         return Support(self.starts, keys, probs)
 
     def drop(self) -> None:
-        library.library().entmax_attention_take(self.address, None, self._blocks, None, None)
+        if self._pointers is not None:
+            library.library().entmax_attention_take(
+                ctypes.addressof(self._pointers), None, self._blocks, None, None
+            )
 
 
 def forward(
@@ -105,15 +135,14 @@ def forward(
     query, key, value = inputs
     row_epsilon = of_heads(epsilon, query.size(1))
     assert row_epsilon is not None
-    kept = _Kept(query) if keeps else None
+    kept = _Kept(query, key) if keeps else None
     if output.numel():
         read = _as_read(options)
         shape = Shape.of(query, key, row_epsilon, read)
         failed = library.library().entmax_attention_forward(
             ctypes.byref(shape),
             *(ctypes.byref(Matrices.of(tensor)) for tensor in (query, key, value, output)),
-            None if kept is None else kept.starts.data_ptr(),
-            None if kept is None else kept.address,
+            *((None,) * 4 if kept is None else kept.addresses),
             _threads(query, key),
         )
         if failed and kept is not None:

@@ -1,11 +1,15 @@
-/* Scores of queries with few keys, for attention_rows.h: the queries are in the lanes, so that keys are read where
- * they are. Packing them pays only where many blocks of queries share it.
+/* Queries with few keys, for attention_rows.h: they are in the lanes, so that keys are read where they are. Packing
+ * them pays only where many blocks of queries share it. Scores become probabilities there too, unless few of them
+ * can be.
  */
 
 /* So few keys are not packed */
 #define FEW_TO_PACK 160
-/* Keys side by side in a product */
-#define BESIDE 8
+/* Rows in which no query has one key in so many left are lists */
+#define FEWER 2
+/* Passes that drop keys before Newton's method, and the share of keys that makes another worth it */
+#define MOST_PASSES 3
+#define WORTH 8
 
 /* Number c of LANES rows into vector c, missing rows 0 */
 static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
@@ -26,20 +30,6 @@ static inline void rows_into_lanes(const float *rows, long stride, int count, lo
     }
 }
 
-/* out[i] = the products of the rows in the lanes with row listed[i] of y. Writes up to BESIDE vectors behind. */
-static inline void multiply_lanes(const vec *restrict lanes, long size, const float *y, long stride,
-                                  const int32_t *listed, long number, vec *restrict out)
-{
-    for (long i = 0; i < number; i += BESIDE) {
-        vec sum[BESIDE] = {{0}};
-        const float *row[BESIDE];
-        for (int t = 0; t < BESIDE; t++) row[t] = y + listed[smaller(i + t, number - 1)] * stride;
-        for (long c = 0; c < size; c++)
-            for (int t = 0; t < BESIDE; t++) sum[t] += lanes[c] * row[t][c];
-        for (int t = 0; t < BESIDE; t++) out[i + t] = sum[t];
-    }
-}
-
 /* `number` vectors to rows of LANES and more numbers, up to whole vectors */
 static inline void lanes_into_rows(const vec *lanes, long number, float *rows, long stride)
 {
@@ -49,4 +39,86 @@ static inline void lanes_into_rows(const vec *lanes, long number, float *rows, l
         turn(square);
         for (int k = 0; k < LANES; k++) *(given_vec *)(rows + k * stride + first) = square[k];
     }
+}
+
+/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
+static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
+{
+    for (long first = 0; first < size; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
+        turn(square);
+        for (int k = 0; k < count; k++) store_part(square[k], rows + k * stride + first, size - first);
+    }
+}
+
+static inline ivec lanes_below(long number)
+{
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return lane < (int32_t)smaller(number, LANES);
+}
+
+static inline float sum_of(vec numbers)
+{
+    float sum = 0;
+    for (int k = 0; k < LANES; k++) sum += numbers[k];
+    return sum;
+}
+
+/* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
+ * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding: that of
+ * a sum of many equal numbers grows with how many there are in a lane, and in short rows a lane has all of them. */
+static inline vec bound_of(vec sum, vec m, vec epsilon)
+{
+    m = greater(m, all(1.0f));
+    float in_a_lane = 2e-7f / LANES;
+    vec mean = sum / m, rounding = mean * (m * in_a_lane + 2e-5f); /* distances are not above 0 */
+    return mean + rounding - exp2_of(log2_of(m, m - 1.0f) * -epsilon) * 1.000002f / epsilon;
+}
+
+/* `number` scores in each lane to distances of the keys that can have a probability, others -infinity, and how many
+ * these are: no threshold is below the largest score, nor below the bound of those that are kept. there: which lanes
+ * have a row. Returns which of these have NaN or infinity. */
+static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
+{
+    vec *x = block->array[DISTANCES], top = all(-INFINITY), least = -1.0f / epsilon, sum = {0};
+    ivec broken = {0}, counts = {0};
+    for (long i = 0; i < number; i++) {
+        broken |= x[i] != x[i];
+        top = greater(x[i], top);
+    }
+    broken = (broken | (top == INFINITY)) & there;
+    there &= ~broken;
+    for (long i = 0; i < number; i++) {
+        vec distance = x[i] - top; /* NaN in a row without keys */
+        ivec can = (distance > least) & there;
+        counts -= can;
+        sum += ZERO_UNLESS(can, distance);
+        x[i] = WHERE(can, distance, all(-INFINITY));
+    }
+    float before = 0, left = sum_of(__builtin_convertvector(counts, vec));
+    for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
+        vec bound = greater(bound_of(sum, __builtin_convertvector(counts, vec), epsilon), least);
+        counts = (ivec){0}, sum = all(0.0f);
+        for (long i = 0; i < number; i++) {
+            ivec can = x[i] > bound;
+            counts -= can;
+            sum += ZERO_UNLESS(can, x[i]);
+            x[i] = WHERE(can, x[i], all(-INFINITY));
+        }
+        before = left, left = sum_of(__builtin_convertvector(counts, vec));
+    }
+    memcpy(block->counts, &counts, sizeof counts);
+    return broken;
+}
+
+/* Asks for rows of the head behind a head, if there is one, which are far apart in memory */
+static inline void prefetch_next(const Shape *shape, const Matrices *m, long sentence, long head, long rows)
+{
+    if (++head == shape->heads) head = 0, sentence++;
+    if (sentence == shape->sentences) return;
+    const float *row = matrix(m, sentence, head);
+    for (long i = 0; i < smaller(rows, FEW_TO_PACK); i++, row += m->row)
+        for (long c = 0; c < shape->size; c += 16) __builtin_prefetch(row + c);
 }

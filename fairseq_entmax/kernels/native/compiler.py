@@ -15,7 +15,7 @@ SOURCES = tuple(
     for name in (
         *("kernels.c", "vectors.h", "block.h", "sieve.h", "rows_f32.h", "rows_f64.h", "losses.h"),
         *("prox_tv.h", "prox.h", "pnorm.h", "structured.h", "rows_structured.h", "attention.h"),
-        *("attention_short.h", "attention_rows.h", "dropout.h", "decoding.h"),
+        *("attention_short.h", "attention_rows.h", "attention_dense.h", "dropout.h", "decoding.h"),
     )
 )
 COMPILERS = ("cc", "gcc", "clang")

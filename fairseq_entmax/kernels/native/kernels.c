@@ -30,6 +30,7 @@
 #include "attention.h"
 #include "attention_short.h"
 #include "attention_rows.h"
+#include "attention_dense.h"
 #include "decoding.h"
 
 /* --- what Python calls ------------------------------------------------------------------------
@@ -209,30 +210,53 @@ int entmax_loss_backward(const float *scores, const int64_t *target, double epsi
  *
  * Without structure the work of the forward pass is cut into blocks of LANES queries, of one head after the other.
  * starts: (sentences, heads, queries up to a multiple of LANES) and one more, where the support of each query starts
- * and that of the last ends; kept: one for each block, null before, gets memory with the keys of its queries, int32,
- * and their probabilities, which entmax_attention_take frees. Both are null if there is no backward pass. */
+ * and that of the last ends. The keys of the support, int32, and their probabilities go to keys and probs, if these are
+ * not null and as long as all can be; else kept, one for each block and null before, gets memory with those of its
+ * queries, which entmax_attention_take frees. All are null if there is no backward pass. */
 int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
-                             int64_t *starts, void **kept, int threads)
+                             int64_t *starts, void **kept, int32_t *keys, float *probs, int threads)
 {
     int failed = 0;
     long blocks = up_to_lanes(shape->queries) / LANES, all_blocks = shape->sentences * shape->heads * blocks;
+    int64_t *places = keys ? malloc((all_blocks + 1) * sizeof(int64_t)) : 0, end = 0;
+    if (keys && !places) return 1;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Rows rows;
+        int64_t place = -1;
         failed = make_rows(&rows, shape, FORWARD_ARRAYS);
 #pragma omp for schedule(static)
         for (long one = 0; one < all_blocks; one++) {
             int32_t numbers[LANES] = {0};
-            long head = one / blocks;
+            long head = one / blocks, found = 0;
             if (!failed)
-                failed = attend_rows(shape, head / shape->heads, head % shape->heads, one % blocks * LANES, query, key,
-                                     value, output, numbers, kept ? kept + one : 0, &rows);
+                found = attend_rows(shape, head / shape->heads, head % shape->heads, one % blocks * LANES, query, key,
+                                    value, output, numbers, &rows);
+            if (keys) {
+                /* What a thread finds is one piece, which begins where it is if all before has all keys */
+                if (place < 0) place = (int64_t)one * LANES * shape->keys;
+                memcpy(keys + place, rows.keys, found * sizeof(int32_t));
+                memcpy(probs + place, rows.probs, found * sizeof(float));
+                places[one] = place;
+                place += found;
+            } else if (kept && !failed) {
+                failed = store_support(&rows, found, kept + one);
+            }
             for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = numbers[k];
         }
         free_rows(&rows);
     }
     if (starts) starts[0] = 0;
     for (long query = 0; query < all_blocks * LANES && starts; query++) starts[query + 1] += starts[query];
+    for (long one = 0; one < all_blocks && keys; one++) {
+        int64_t number = starts[(one + 1) * LANES] - starts[one * LANES];
+        if (places[one] != end) {
+            memmove(keys + end, keys + places[one], number * sizeof(int32_t));
+            memmove(probs + end, probs + places[one], number * sizeof(float));
+        }
+        end += number;
+    }
+    free(places);
     return failed;
 }
 
@@ -259,16 +283,25 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
 {
     int failed = 0;
     long heads = shape->sentences * shape->heads, blocks = up_to_lanes(shape->queries) / LANES, ranges = 1;
-    double *for_alpha = malloc((heads * blocks + 1) * sizeof(double));
+    double *for_alpha = malloc((heads * blocks + 1) * sizeof(double) + heads);
     if (!for_alpha) return 1;
+    char *dense = (char *)(for_alpha + heads * blocks + 1);
     while (heads * ranges < 2 * threads && shape->keys > 64 * ranges) ranges *= 2;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Rows rows;
         failed = make_rows(&rows, shape, BACKWARD_ARRAYS);
 #pragma omp for schedule(static)
+        for (long head = 0; head < heads; head++) {
+            const int64_t *of_head = starts + head * blocks * LANES;
+            dense[head] = !failed && is_dense(shape, of_head) &&
+                          differentiate_head(shape, head / shape->heads, head % shape->heads, gradients, of_head, keys,
+                                             probs, for_alpha + head * blocks, &rows);
+        }
+#pragma omp for schedule(static)
         for (long one = 0; one < heads * blocks; one++) {
             long head = one / blocks;
+            if (dense[head]) continue;
             int64_t start = starts[one * LANES];
             int32_t numbers[LANES];
             for (int k = 0; k < LANES; k++) numbers[k] = starts[one * LANES + k + 1] - starts[one * LANES + k];
@@ -284,7 +317,7 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * ranges; one++) {
             long head = one / ranges, range = one % ranges;
-            if (!failed)
+            if (!failed && !dense[head])
                 failed = gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
                                           shape->keys * (range + 1) / ranges, gradients,
                                           starts + head * blocks * LANES, keys, weights ? weights : probs, for_scores,

@@ -190,7 +190,7 @@ def _with_types(name: str) -> ctypes.CDLL:
     loaded.entmax_loss_backward.argtypes = loaded.entmax_loss_forward.argtypes
     loaded.entmax_structured_forward.argtypes = [pointer] * 3 + [number] * 2 + [threads]
     loaded.entmax_structured_backward.argtypes = [pointer] * 7 + [number] * 2 + [threads]
-    loaded.entmax_attention_forward.argtypes = [pointer] * 7 + [threads]
+    loaded.entmax_attention_forward.argtypes = [pointer] * 9 + [threads]
     loaded.entmax_attention_take.argtypes = [pointer] * 2 + [number] + [pointer] * 2
     loaded.entmax_attention_backward.argtypes = [pointer] * 7 + [threads]
     loaded.entmax_structured_attention_forward.argtypes = [pointer] * 6 + [threads]
