@@ -192,7 +192,7 @@ def test_the_kernels_compile_for_an_h100():
             constants = {"KIND": kind, "WHOLE": tile.whole, "CHUNKS": tile.chunks}
             constants |= {"ROWS": tile.rows, "LANES": tile.lanes}
             # Triton compiles a 1 as a constant
-            constants |= {"inner": 1, "entries": 1} if keys != 128 else {}
+            constants |= {"entries": 1} if keys != 128 else {}
             backward = constants | {"FOR_SCORES": True, "FOR_ALPHA": kind == 0}
             cases.append(shared | {"kernel": "forward_kernel", "constants": constants})
             cases.append(shared | {"kernel": "backward_kernel", "constants": backward})
