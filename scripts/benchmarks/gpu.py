@@ -6,16 +6,16 @@
     scripts/benchmarks/gpu.sh --dry-run                      # the commands, and the time each may take
     scripts/benchmarks/gpu.sh --device cpu --quick           # toy sizes on a CPU, to try the script
 
-In this order: the tests of the Triton kernels and of a whole model on the device; attention here against torch's flash
-attention, cuDNN's and the memory-efficient one, entmax_bisect and adasplash; the mapping alone;
-training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
+In this order: the tests of the Triton kernels and of a whole model on the device; attention here
+against torch's flash attention, cuDNN's and the memory-efficient one, entmax_bisect and adasplash;
+the mapping alone; training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
 sources of 400 words, against stock fairseq; generation against stock fairseq; the loss of a
 vocabulary, models that copy, and mappings with structure. A part may take its share of the time and
 what those before it left. One that fails, or is over its time, is said in the table, and the others
 run. What it had measured by then is in the table: the tests, shapes or kinds of scores that it was
 done with, and of training, generation and copying the rounds; the corpus has no figures. Written
-after every part: gpu.json and gpu.md. Ctrl-C and SIGTERM end the part that runs, and those results
-are written.
+after every part: gpu.json and gpu.md. Ctrl-C and SIGTERM end the part that runs, and both files have
+what there is by then.
 
 It needs a clone of the project, a GPU of compute capability 8.0 or later, and in one environment:
 
