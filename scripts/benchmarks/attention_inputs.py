@@ -12,6 +12,7 @@ INDEPENDENT, SMOOTH = "independent", "smooth"
 QUERIES = (INDEPENDENT, SMOOTH)
 # Of a smooth query with the one before it
 CORRELATION = 0.95
+_NO_ATTENTIONS = "holds no attentions: write one by dump_attention.py"
 
 
 class Case(NamedTuple):
@@ -88,11 +89,16 @@ def dumped(path: str | Path) -> list[Case]:
     Raises:
         ValueError: the file holds none.
     """
-    layers = torch.load(path, map_location="cpu", weights_only=True)
-    if not isinstance(layers, list) or not layers:
-        raise ValueError(f"{path} holds no attentions: write one by dump_attention.py")
-    generator = torch.Generator().manual_seed(0)
-    return [_of_layer(layer, generator) for layer in layers]
+    try:
+        layers = torch.load(path, map_location="cpu", weights_only=True)
+        generator = torch.Generator().manual_seed(0)
+        cases = [_of_layer(layer, generator) for layer in layers]
+    # What torch raises at a file of another kind is of many kinds, KeyError among them
+    except Exception as error:
+        raise ValueError(f"{path} {_NO_ATTENTIONS}") from error
+    if not cases:
+        raise ValueError(f"{path} {_NO_ATTENTIONS}")
+    return cases
 
 
 def _of_layer(layer: dict[str, Any], generator: torch.Generator) -> Case:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
 import json
+import math
 import os
 import platform
 import time
@@ -77,6 +79,48 @@ def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1
     """A table in Markdown; its first columns, ``left`` of them, are text, the others numbers."""
     lines = [titles, ["---"] * left + ["---:"] * (len(titles) - left), *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
+    """End with a sentence unless these options, one number or several, are that or more."""
+    for name, number in least.items():
+        for given in _given(options, name):
+            if given < number:
+                parser.error(f"{_option(name)} must be {number} or more, not {given}")
+
+
+def check_positive(
+    parser: argparse.ArgumentParser, options: argparse.Namespace, *names: str
+) -> None:
+    """End with a sentence unless these options, one number or several, are finite and above 0."""
+    for name in names:
+        for given in _given(options, name):
+            if not 0 < given < math.inf:
+                parser.error(f"{_option(name)} must be a number above 0, not {given:g}")
+
+
+def check_alpha(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
+    """End with a sentence unless ``--alpha`` is one that can be learned, above 1 and up to 2."""
+    if not 1 < options.alpha <= 2:
+        parser.error(f"--alpha must be above 1 and at most 2, not {options.alpha:g}")
+
+
+def check_device(parser: argparse.ArgumentParser, device: str) -> None:
+    """End with a sentence where a GPU is asked for and there is none."""
+    if device == "cuda" and not torch.cuda.is_available():
+        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
+
+
+def _option(name: str) -> str:
+    return f"--{name.replace('_', '-')}"
+
+
+def _given(options: argparse.Namespace, name: str) -> list[Any]:
+    """The numbers of an option; none where it was not given."""
+    value = getattr(options, name)
+    if value is None:
+        return []
+    return list(value) if isinstance(value, (list, tuple)) else [value]
 
 
 def write_json(path: str | Path, content: Any) -> None:

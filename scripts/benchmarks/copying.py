@@ -26,7 +26,7 @@ from typing import Any
 
 import fairseq
 import torch
-from common import machine, rotated, write_json
+from common import check_device, check_least, machine, rotated, write_json
 from fairseq import tasks, utils
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from fairseq.data import Dictionary
@@ -189,7 +189,27 @@ def peak_of(model: Any, step: Step, device: torch.device) -> int:
     return peak
 
 
-def main() -> None:
+def rows_of(
+    taken: dict[str, list[tuple[float, float]]], peaks: dict[str, list[int]]
+) -> list[dict[str, Any]]:
+    """What the table has of each contender, after some rounds."""
+    rows = []
+    for name, times in taken.items():
+        row: dict[str, Any] = {"model": name}
+        for column, what in enumerate(("step", "loss")):
+            own = [one[column] for one in times]
+            theirs = [one[column] for one in taken[FAIRSEQ]]
+            row[f"{what}_seconds"] = statistics.median(own)
+            row[f"{what}_ratio"] = statistics.median(
+                mine / fairseqs for mine, fairseqs in zip(own, theirs, strict=True)
+            )
+            row[f"{what}_mib"] = peaks[name][column] / 2**20
+            row[f"{what}_mib_ratio"] = peaks[name][column] / peaks[FAIRSEQ][column]
+        rows.append(row)
+    return rows
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -202,6 +222,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--json", metavar="FILE", help="the numbers")
     options = parser.parse_args()
+    check_device(parser, options.device.type)
+    check_least(parser, options, sentences=1, source=1, target=1, words=10, markers=0, rounds=1)
+    return options
+
+
+def main() -> None:
+    options = parsed()
     import_example()
     task, sample = task_of(options.words, options.markers), batch_of(options, options.device)
 
@@ -222,27 +249,15 @@ def main() -> None:
         peaks[name] = [peak_of(model, step, options.device) for step in steps[name]]
         model.zero_grad(set_to_none=True)
     taken: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
+    rows: list[dict[str, Any]] = []
     for number in range(options.rounds):
         for name in rotated(names, number):
             whole, part = (seconds_of(models[name], step, options.device) for step in steps[name])
             taken[name].append((whole, part))
-
-    rows = []
-    for name in names:
-        row: dict[str, Any] = {"model": name}
-        for column, what in enumerate(("step", "loss")):
-            own = [times[column] for times in taken[name]]
-            theirs = [times[column] for times in taken[FAIRSEQ]]
-            row[f"{what}_seconds"] = statistics.median(own)
-            row[f"{what}_ratio"] = statistics.median(
-                mine / fairseqs for mine, fairseqs in zip(own, theirs, strict=True)
-            )
-            row[f"{what}_mib"] = peaks[name][column] / 2**20
-            row[f"{what}_mib_ratio"] = peaks[name][column] / peaks[FAIRSEQ][column]
-        rows.append(row)
-    if options.json:
-        settings = {**machine(options.device.type), **vars(options)}
-        write_json(options.json, {"settings": settings, "models": rows})
+        rows = rows_of(taken, peaks)
+        if options.json:  # after each, so that a run that is stopped has written what it has
+            settings = {**machine(options.device.type), **vars(options)}
+            write_json(options.json, {"settings": settings, "models": rows})
     print(f"{'':24}{'step':>9}{'ratio':>7}{'MiB':>8}{'ratio':>7}  ", end="")
     print(f"{'loss':>9}{'ratio':>7}{'MiB':>8}{'ratio':>7}")
     for row in rows:

@@ -27,7 +27,16 @@ from typing import Any
 import torch
 from attention_inputs import QUERIES, Case, drawn, dumped, numbers_of
 from attention_tables import APART, BMM, HERE, PASSES, SDPA, ratios, table, worst
-from common import machine, processors, rotated, said, write_json
+from common import (
+    check_alpha,
+    check_least,
+    check_positive,
+    machine,
+    processors,
+    rotated,
+    said,
+    write_json,
+)
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -255,11 +264,16 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument("--json", metavar="FILE", help="the numbers")
     options = parser.parse_args()
-    if options.rounds < 1:
-        parser.error("--rounds must be 1 or more")
+    check_least(parser, options, rounds=1)
+    check_positive(parser, options, "spreads")
+    check_alpha(parser, options)
     for path in options.dumped or []:
         if not Path(path).is_file():
             parser.error(f"--dumped got {path!r}: there is no such file")
+        try:
+            dumped(path)
+        except ValueError as error:
+            parser.error(f"--dumped: {error}")
     for shape in options.shapes:
         try:
             numbers_of(shape)

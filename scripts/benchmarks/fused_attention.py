@@ -26,7 +26,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from common import machine, now, rotated, said, write_json
+from common import check_least, check_positive, machine, now, rotated, said, write_json
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -226,6 +226,8 @@ def main() -> None:
     parser.add_argument("--repeats", type=int, default=20)
     parser.add_argument("--json", metavar="FILE", default="fused_attention.json")
     options = parser.parse_args()
+    check_least(parser, options, lengths=1, tokens=1, repeats=1)
+    check_positive(parser, options, "spread")
     if options.device == "cuda" and not torch.cuda.is_available():
         parser.error("this needs a GPU that torch can use, and there is none here")
     if options.device == "cpu":  # read when Triton is first imported

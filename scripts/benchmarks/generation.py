@@ -14,20 +14,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import itertools
-import json
 import statistics
 from argparse import Namespace
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import torch
+from common import check_device, check_least, rotated, write_json
 from fairseq import tasks, utils
 from fairseq.data import Dictionary
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.sequence_generator import SequenceGenerator
 from fairseq.tasks.translation import TranslationConfig
-from mapping import rotated
 from pruned_generation import LENGTH, SIZES, WORDS, generator, random_batches, ready, seconds
 from training import BISECT, MAPPINGS, STOCK, kernel, use_bisection
 
@@ -66,7 +64,20 @@ def search_of(name: str) -> Iterator[None]:
         SequenceGenerator.generate = changed
 
 
-def main() -> None:
+def rows_of(sentences: int, times: dict[str, list[float]]) -> list[dict[str, Any]]:
+    """What the table has of each contender, after some repeats."""
+    return [
+        {
+            "model": name,
+            "sentences_per_second": sentences / statistics.median(own),
+            "ratio": statistics.median(a / b for a, b in zip(times[STOCK], own, strict=True)),
+            "seconds": own,
+        }
+        for name, own in times.items()
+    ]
+
+
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -80,12 +91,15 @@ def main() -> None:
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     parser.add_argument("--json", metavar="FILE", default="generation.json", help="the numbers")
     options = parser.parse_args()
-    if min(options.sentences, options.batch, options.beam, options.repeats) < 1:
-        parser.error("--sentences, --batch, --beam and --repeats must be 1 or more")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda: torch sees no GPU here")
+    check_least(parser, options, sentences=1, batch=1, beam=1, repeats=1)
+    check_device(parser, options.device)
     if options.fp16 and options.device == "cpu":
         parser.error("--fp16 needs --device cuda")
+    return options
+
+
+def main() -> None:
+    options = parsed()
     dictionary = Dictionary()
     for number in range(WORDS - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
@@ -100,31 +114,30 @@ def main() -> None:
     models = {name: built(name, task, options) for name in names}
     searches = {name: generator(task, model, one_length) for name, model in models.items()}
     times: dict[str, list[float]] = {name: [] for name in names}
-    for repeat in range(options.repeats + 1):
-        for name in rotated(names, repeat):
-            part = batches[:1] if repeat == 0 else batches  # the first round warms up
-            with search_of(name):
-                spent = seconds(models[name], searches[name], part, options.device)
-            if repeat:
-                times[name].append(spent)
-    rows = []
-    print(f"alpha-entmax runs on {kernel(options.device)}")
-    print(f"{'model':<14}  {'sentences/s':>11}  {'ratio':>5}")
-    for name in names:
-        ratio = statistics.median(a / b for a, b in zip(times[STOCK], times[name], strict=True))
-        speed = options.sentences / statistics.median(times[name])
-        rows.append(
-            {"model": name, "sentences_per_second": speed, "ratio": ratio, "seconds": times[name]}
-        )
-        print(f"{name:<14}  {speed:>11.2f}  {ratio:>5.2f}")
     settings = {
         **vars(options),
         "kernel": kernel(options.device),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
     }
-    text = json.dumps({"settings": settings, "models": rows}, indent=2)
-    Path(options.json).write_text(text + "\n", encoding="utf-8")
+    rows: list[dict[str, Any]] = []
+    # On a GPU each batch may be the first of a kernel, which is then compiled
+    warm_up = batches if options.device == "cuda" else batches[:1]
+    for repeat in range(options.repeats + 1):
+        for name in rotated(names, repeat):
+            part = batches if repeat else warm_up
+            with search_of(name):
+                spent = seconds(models[name], searches[name], part, options.device)
+            if repeat:
+                times[name].append(spent)
+        if repeat:
+            # After each, so that a run that is stopped has written what it has
+            rows = rows_of(options.sentences, times)
+            write_json(options.json, {"settings": settings, "models": rows})
+    print(f"alpha-entmax runs on {kernel(options.device)}")
+    print(f"{'model':<14}  {'sentences/s':>11}  {'ratio':>5}")
+    for row in rows:
+        print(f"{row['model']:<14}  {row['sentences_per_second']:>11.2f}  {row['ratio']:>5.2f}")
 
 
 if __name__ == "__main__":

@@ -2,17 +2,20 @@
 
     scripts/benchmarks/gpu.sh                                # at most 20 minutes
     scripts/benchmarks/gpu.sh --minutes 10 --output results
-    scripts/benchmarks/gpu.sh --parts "Triton tests" attention
+    scripts/benchmarks/gpu.sh --parts tests attention
     scripts/benchmarks/gpu.sh --dry-run                      # the commands, and the time each may take
     scripts/benchmarks/gpu.sh --device cpu --quick           # toy sizes on a CPU, to try the script
 
-In this order: the tests of the Triton kernels on the device; attention here against torch's flash
-attention, cuDNN's and the memory-efficient one, entmax_bisect and adasplash; the mapping alone;
-training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
+In this order: the tests of the Triton kernels and of a whole model on the device; attention here
+against torch's flash attention, cuDNN's and the memory-efficient one, entmax_bisect and adasplash;
+the mapping alone; training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
 sources of 400 words, against stock fairseq; generation against stock fairseq; the loss of a
 vocabulary, models that copy, and mappings with structure. A part may take its share of the time and
-what those before it left. One that fails, or is over its time, is said in the table, with what it
-had measured by then, and the others run. Written after every part: gpu.json and gpu.md.
+what those before it left. One that fails, or is over its time, is said in the table, and the others
+run. What it had measured by then is in the table: the tests, shapes or kinds of scores that it was
+done with, and of training, generation and copying the rounds; the corpus has no figures. Written
+after every part: gpu.json and gpu.md. Ctrl-C and SIGTERM end the part that runs, and both files have
+what there is by then.
 
 It needs a clone of the project, a GPU of compute capability 8.0 or later, and in one environment:
 
@@ -26,13 +29,10 @@ PYTHON is the Python to take, such as PYTHON=.venv/bin/python; default: python3.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import importlib.util
 import json
-import os
+import math
 import shlex
-import signal
-import subprocess
 import sys
 import tempfile
 import time
@@ -40,56 +40,12 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-NO_GPU = 2
+from gpu_process import SIGNALS, finished
+
+NO_GPU = UNWRITABLE = 2
 # Lines of what a part printed that are kept with the numbers
 KEPT_LINES = 30
-# Between asking a part to end and ending it
-GRACE_SECONDS = 5.0
 TEXT_PARTS = ("package entmax", "entmax"), ("adasplash", "adasplash")
-
-
-def finished(
-    command: list[str], environment: dict[str, str], seconds: float, log: Path
-) -> int | None:
-    """Run a command; its exit status, or None where it took longer and was ended.
-
-    All that it started is ended with it.
-    """
-    with (
-        log.open("w", encoding="utf-8") as file,
-        subprocess.Popen(
-            command,
-            env={**os.environ, **surroundings(), **environment},
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        ) as process,
-    ):
-        try:
-            return process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            return None
-        finally:
-            if process.poll() is None:
-                _end(process)
-
-
-def surroundings() -> dict[str, str]:
-    """What every part sees: this clone's package, and one GPU; fairseq would take all."""
-    places = str(Path(__file__).parents[2]), os.environ.get("PYTHONPATH")
-    return {
-        "PYTHONPATH": os.pathsep.join(filter(None, places)),
-        "CUDA_VISIBLE_DEVICES": os.environ.get("CUDA_VISIBLE_DEVICES", "0"),
-    }
-
-
-def _end(process: subprocess.Popen[Any]) -> None:
-    for one in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, one)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-            return
 
 
 def filled(word: str, places: dict[str, str]) -> str:
@@ -123,6 +79,8 @@ def run(part: Any, number: int, work: Path, seconds: float) -> dict[str, Any]:
     result["said"] = said.splitlines()[-KEPT_LINES:]
     if status == 0:
         result["status"] = "done"
+    elif status is None and SIGNALS.came:
+        result["status"] = f"stopped by {SIGNALS.came.name}"
     elif status is None:
         result["status"] = f"stopped after {seconds:.0f} s"
     else:
@@ -176,6 +134,8 @@ def gather(
     begin, end = time.monotonic(), 0.0
     with tempfile.TemporaryDirectory() as folder:
         for number, part in enumerate(chosen):
+            if SIGNALS.came:
+                break
             end += part.share * scale
             seconds = end - (time.monotonic() - begin)
             print(f"==> {part.name}: at most {seconds:.0f} s", flush=True)
@@ -196,8 +156,11 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="toy sizes, with --device cpu")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
     options = parser.parse_args(argv)
-    if options.minutes <= 0:
-        parser.error("--minutes must be more than 0")
+    if not 0 < options.minutes < math.inf:
+        parser.error(f"--minutes must be a number above 0, not {options.minutes:g}")
+    for folder in (options.output, *options.output.parents):
+        if folder.exists() and not folder.is_dir():
+            parser.error(f"--output got {str(options.output)!r}: {folder} is a file, not a folder")
     if (options.device == "cpu") != options.quick:
         parser.error("--device cpu and --quick belong together: give both, or neither")
     if importlib.util.find_spec("torch") is None:
@@ -208,7 +171,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     names = [part.name for part in everything]
     for name in options.parts or []:
         if name not in names:
-            parser.error(f"--parts got {name!r}: choose from {', '.join(names)}")
+            parser.error(f"--parts got {name!r}: choose from {' '.join(names)}")
     options.chosen = [one for one in everything if one.name in (options.parts or names)]
     # All of them have the whole time, some of them too
     options.scale = options.minutes * 60 / sum(one.share for one in options.chosen)
@@ -222,6 +185,19 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{part.name}: at most {part.share * options.scale:.0f} s")
             print(f"    {shlex.join(part.command)}")
         return 0
+    with SIGNALS.noted():
+        status = measured(options)
+    if SIGNALS.came is None:
+        return status
+    print(
+        f"gpu.sh: stopped by {SIGNALS.came.name}; {options.output / 'gpu.md'} has what there is",
+        file=sys.stderr,
+    )
+    return 128 + SIGNALS.came
+
+
+def measured(options: argparse.Namespace) -> int:
+    """Run the parts and write what came of them; the exit status."""
     import torch
     from common import machine, said, write_json
 
@@ -234,12 +210,20 @@ def main(argv: list[str] | None = None) -> int:
         return NO_GPU
     facts = {**machine(options.device), "minutes": options.minutes, "quick": options.quick}
     first = f"{said(facts)}; {peers()}"
-    options.output.mkdir(parents=True, exist_ok=True)
+    try:
+        options.output.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        print(
+            f"gpu.sh: error: --output got {str(options.output)!r}: {error.strerror}",
+            file=sys.stderr,
+        )
+        return UNWRITABLE
 
     def write(results: list[dict[str, Any]]) -> None:
         write_json(options.output / "gpu.json", {"settings": facts, "parts": results})
         (options.output / "gpu.md").write_text(table(first, results), encoding="utf-8")
 
+    write([])
     results = gather(options.chosen, options.scale, write)
     print(f"\n{table(first, results)}")
     return 0 if any(result["status"] == "done" for result in results) else 1

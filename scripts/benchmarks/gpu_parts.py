@@ -15,8 +15,14 @@ import gpu_tables as tables
 ROOT = Path(__file__).parents[2]
 BENCHMARKS = ROOT / "scripts" / "benchmarks"
 CORPUS = ROOT / "examples" / "bible_es_en" / "prepare.sh"
-# Of the kernels alone, and of the modules that choose them
-TESTS = ["tests/kernels/triton", "tests/modules/test_fused_attention.py"]
+# Of the kernels alone, of the modules that choose them, and of whole models
+TESTS = [
+    ROOT / "tests" / "kernels" / "triton",
+    ROOT / "tests" / "modules" / "test_fused_attention.py",
+    ROOT / "tests" / "modules" / "test_model_on_gpu.py",
+]
+# Without those that compile for a GPU of a kind, which takes minutes and needs none
+ON_A_GPU = ["-m", "not compiles_only"]
 
 Lines = list[tables.Line]
 
@@ -26,7 +32,7 @@ class Part:
     """A command whose numbers are gathered.
 
     Attributes:
-        name: in the table and for ``--parts``.
+        name: in the table and for ``--parts``, without spaces and commas.
         share: seconds that it may take, of :data:`MINUTES` in all.
         command: words; ``{json}`` is the file that it is to write, ``{work}`` a folder that the
             parts share.
@@ -53,12 +59,13 @@ def benchmark(name: str, *words: object) -> list[str]:
     return [sys.executable, "-W", "ignore", script, *map(str, words), "--json", "{json}"]
 
 
-def tests(names: list[str]) -> list[str]:
-    """Pytest, by some processes where it can: compiling takes most of the time on a GPU."""
-    words = [sys.executable, "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider", *names]
-    if importlib.util.find_spec("xdist") and "-k" not in names:
-        words += ["-n", str(max(1, min(6, (os.cpu_count() or 1) - 1)))]
-    return words
+def tests(files: list[Path], *words: str, processes: int) -> list[str]:
+    """Pytest from any folder, by some processes where it can and more than one is asked for."""
+    command = [sys.executable, "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider"]
+    command += ["--rootdir", str(ROOT), *map(str, files), *words]
+    if processes > 1 and importlib.util.find_spec("xdist"):
+        command += ["-n", str(processes)]
+    return command
 
 
 def parts(device: str) -> list[Part]:
@@ -69,7 +76,14 @@ def parts(device: str) -> list[Part]:
     bible = "{work}/bible/data-bin"
     attention = [*cuda, "--spread", 1.5, "--repeats", 10]
     return [
-        Part("Triton tests", 220, tests(TESTS), tables.tests, reads_output=True),
+        Part(
+            "tests",
+            220,
+            # Compiling takes most of the time
+            tests(TESTS, *ON_A_GPU, processes=max(1, min(6, (os.cpu_count() or 1) - 1))),
+            tables.tests,
+            reads_output=True,
+        ),
         Part(
             "attention",
             190,
@@ -87,7 +101,7 @@ def parts(device: str) -> list[Part]:
             tables.attention,
         ),
         Part(
-            "causal attention",
+            "attention-causal",
             60,
             benchmark(
                 "fused_attention",
@@ -97,9 +111,9 @@ def parts(device: str) -> list[Part]:
             tables.attention,
         ),
         Part("mapping", 40, benchmark("mapping", *cuda), tables.mapping),
-        Part("mapping, drawn α", 40, benchmark("mapping", *cuda, "--drawn"), tables.drawn),
+        Part("mapping-drawn", 40, benchmark("mapping", *cuda, "--drawn"), tables.drawn),
         Part(
-            "shipped corpus",
+            "corpus",
             100,
             ["bash", str(CORPUS), "--output", "{work}/bible"],
             tables.nothing,
@@ -108,7 +122,7 @@ def parts(device: str) -> list[Part]:
         ),
         *(
             Part(
-                f"training, {dtype}",
+                f"training-{dtype}",
                 110,
                 benchmark("training", bible, *shipped, f"--{dtype}"),
                 tables.training,
@@ -117,7 +131,7 @@ def parts(device: str) -> list[Part]:
             for dtype in ("fp16", "bf16")
         ),
         Part(
-            "training, 400 words",
+            "training-400",
             90,
             benchmark(
                 "training",
@@ -128,13 +142,13 @@ def parts(device: str) -> list[Part]:
             tables.training,
         ),
         Part(
-            "generation, quickstart",
+            "generation-quickstart",
             60,
             benchmark("generation", *cuda, "--fp16", "--repeats", 5),
             tables.generation,
         ),
         Part(
-            "generation, base",
+            "generation-base",
             70,
             benchmark("generation", *cuda, "--fp16", "--size", "base", "--repeats", 3),
             tables.generation,
@@ -152,9 +166,9 @@ def quick_parts() -> list[Part]:
     interpreted = {"TRITON_INTERPRET": "1"}
     return [
         Part(
-            "Triton tests",
+            "tests",
             60,
-            tests(["tests/kernels/triton/test_rows.py", "-k", "any_strides"]),
+            tests([TESTS[0] / "test_rows.py"], "-k", "any_strides", processes=1),
             tables.tests,
             reads_output=True,
             environment=interpreted,
@@ -172,19 +186,19 @@ def quick_parts() -> list[Part]:
         ),
         Part("mapping", 60, benchmark("mapping", "--shapes", "64x8", *once), tables.mapping),
         Part(
-            "mapping, drawn α",
+            "mapping-drawn",
             60,
             benchmark("mapping", "--drawn", "--shapes", "64x8", *once),
             tables.drawn,
         ),
         Part(
-            "training, random words",
+            "training-random",
             120,
             benchmark("training", "random:12x8", *few, "--updates", 1, "--max-tokens", 24),
             tables.training,
         ),
         Part(
-            "generation, quickstart",
+            "generation-quickstart",
             60,
             benchmark("generation", "--sentences", 2, "--batch", 2, "--beam", 2, *once),
             tables.generation,

@@ -22,16 +22,14 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import json
 import os
 import statistics
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import entmax as reference
 import torch
-from common import now, rotated
+from common import check_device, check_least, now, rotated, write_json
 from mapping import OURS
 from torch import Tensor
 from torch.nn import functional
@@ -159,7 +157,7 @@ def ratio(
     return statistics.median(both) if both else None
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -173,15 +171,18 @@ def main() -> None:
     parser.add_argument("--device", choices=list(OURS), default="cpu")
     parser.add_argument("--json", metavar="FILE", help="the numbers")
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
-    for name, least in (("rows", 1), ("keys", 1), ("rounds", 1), ("bisection_rounds", 0)):
-        if getattr(options, name) < least:
-            parser.error(f"--{name.replace('_', '-')} must be {least} or more")
+    check_device(parser, options.device)
+    check_least(parser, options, rows=1, keys=1, rounds=1, bisection_rounds=0, threads=1)
+    for alpha in options.alphas:
+        if not 1 <= alpha <= 2:
+            parser.error(f"--alphas must be from 1 to 2, not {alpha:g}")
     if options.threads is not None:
-        if options.threads < 1:
-            parser.error("--threads must be 1 or more")
         torch.set_num_threads(options.threads)
+    return options
+
+
+def main() -> None:
+    options = parsed()
     on = f"{torch.get_num_threads()} thread(s)"
     if options.device == "cuda":
         on = torch.cuda.get_device_name()
@@ -197,10 +198,9 @@ def main() -> None:
                 f"{row['backward_ms']:>11.1f}  {row['to_cross_entropy']:>5.2f}  "
                 f"{row['peak_memory']:>6.2f}  {'' if bisected is None else f'{bisected:.1f}':>15}"
             )
-    if options.json:
-        settings = {**vars(options), "on": on, "torch": torch.__version__}
-        text = json.dumps({"settings": settings, "results": results}, indent=2)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+        if options.json:  # after each, so that a run that is stopped has written what it has
+            settings = {**vars(options), "on": on, "torch": torch.__version__}
+            write_json(options.json, {"settings": settings, "results": results})
 
 
 if __name__ == "__main__":

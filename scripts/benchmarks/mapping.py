@@ -41,7 +41,16 @@ from typing import Any
 
 import entmax as reference
 import torch
-from common import machine, now, rotated, write_json
+from common import (
+    check_alpha,
+    check_device,
+    check_least,
+    check_positive,
+    machine,
+    now,
+    rotated,
+    write_json,
+)
 from torch import Tensor
 from torch.profiler import ProfilerActivity, profile
 
@@ -217,7 +226,8 @@ def growth(results: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return rows
 
 
-def main() -> None:
+def parsed() -> tuple[argparse.Namespace, list[str]]:
+    """The options, and the shapes."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -231,13 +241,11 @@ def main() -> None:
     parser.add_argument("--device", choices=list(OURS), default="cpu")
     parser.add_argument("--json", metavar="FILE", default="mapping.json", help="the numbers")
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
-    if options.repeats < 1:
-        parser.error("--repeats must be 1 or more")
+    check_device(parser, options.device)
+    check_least(parser, options, repeats=1, threads=1)
+    check_positive(parser, options, "spread")
+    check_alpha(parser, options)
     if options.threads is not None:
-        if options.threads < 1:
-            parser.error("--threads must be 1 or more")
         torch.set_num_threads(options.threads)
     if options.drawn and options.growth:
         parser.error("--drawn and --growth are two measurements: give one of them")
@@ -245,16 +253,28 @@ def main() -> None:
     for shape in shapes:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
             parser.error(f"--shapes got {shape!r}: give ROWSxKEYS, such as 8192x128")
+    return options, shapes
+
+
+def main() -> None:
+    options, shapes = parsed()
     on = f"{torch.get_num_threads()} thread(s)"
     if options.device == "cuda":
         on = torch.cuda.get_device_name()
     print(on)
     results: list[dict[str, Any]] = []
     settings = {**machine(options.device), **vars(options), "on": on}
+
+    def write(grown: list[dict[str, Any]] | None = None) -> None:
+        # After each shape, so that a run that is stopped has written what it has
+        growths = {} if options.drawn else {"growth": grown or []}
+        write_json(options.json, {"settings": settings, "results": results, **growths})
+
     if options.drawn:
-        results = [measure_drawn(shape, options) for shape in shapes]
+        for shape in shapes:
+            results.append(measure_drawn(shape, options))
+            write()
         print_drawn(results)
-        write_json(options.json, {"settings": settings, "results": results})
         return
     for shape in shapes:
         rows, keys = map(int, shape.split("x"))
@@ -265,6 +285,7 @@ def main() -> None:
                 f"{row['mapping']:<28}  {row['forward_ms']:>10.3f}  {row['backward_ms']:>11.3f}  "
                 f"{row['ratio']:>5.2f}  {row['peak_memory']:>6.2f}"
             )
+        write()
     grown = growth(results) if options.growth else []
     if grown:
         print(f"\n{'exponent of':<28}  length of rows  number of rows")
@@ -273,7 +294,7 @@ def main() -> None:
             f"{row['mapping']:<28}  {row['exponent_of_length']:>14.2f}  "
             f"{row['exponent_of_rows']:>14.2f}"
         )
-    write_json(options.json, {"settings": settings, "results": results, "growth": grown})
+    write(grown)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import torch
-from common import machine, now, rotated, write_json
+from common import check_device, check_least, check_positive, machine, now, rotated, write_json
 from torch import Tensor
 
 from fairseq_entmax.kernels import torch_structured
@@ -232,7 +232,7 @@ def measure(
     ]
 
 
-def main() -> None:
+def parsed() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -245,17 +245,24 @@ def main() -> None:
     parser.add_argument("--device", choices=list(KERNEL), default="cpu")
     parser.add_argument("--json", metavar="FILE", default="structured.json", help="the numbers")
     options = parser.parse_args()
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
-    if options.repeats < 1:
-        parser.error("--repeats must be 1 or more")
+    check_device(parser, options.device)
+    check_least(parser, options, repeats=1)
+    check_positive(parser, options, "spread", "tv", "oscar")
+    if not 1 < options.p <= 2:
+        parser.error(f"--p must be above 1 and at most 2, not {options.p:g}")
     for shape in options.shapes:
         if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", shape):
             parser.error(f"--shapes got {shape!r}: give ROWSxKEYS, such as 8192x128")
+    return options
+
+
+def main() -> None:
+    options = parsed()
     on = f"{torch.get_num_threads()} thread(s)"
     print(torch.cuda.get_device_name() if options.device == "cuda" else on)
     runs = contenders(options)
     results: list[dict[str, Any]] = []
+    settings = {**machine(options.device), **vars(options), "threads": torch.get_num_threads()}
     for shape in options.shapes:
         print(f"\n{shape:<28}  forward ms  backward ms  ns a key  forward ratio  ratio  fastest")
         for row in measure(runs, shape, options):
@@ -265,8 +272,8 @@ def main() -> None:
                 f"{row['ns_a_key']:>8.1f}  {row['forward_ratio']:>13.2f}  {row['ratio']:>5.2f}  "
                 f"{row['fastest_ratio']:>7.2f}"
             )
-    settings = {**machine(options.device), **vars(options), "threads": torch.get_num_threads()}
-    write_json(options.json, {"settings": settings, "results": results})
+        # After each, so that a run that is stopped has written what it has
+        write_json(options.json, {"settings": settings, "results": results})
 
 
 if __name__ == "__main__":

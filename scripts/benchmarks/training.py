@@ -33,7 +33,7 @@ from typing import Any
 import entmax as reference
 import synthetic
 import torch
-from common import machine, rotated, write_json
+from common import check_least, check_positive, machine, rotated, write_json
 from fairseq import options as fairseq_options
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -67,6 +67,7 @@ MODELS = {
         "--share-decoder-input-output-embed --dropout 0.1 --attention-dropout 0",
     ),
 }
+Write = Callable[[list[dict[str, Any]]], None]
 STOCK, BISECT = "stock fairseq", "entmax_bisect"
 HALVES = ("fp16", "bf16")
 RANDOM = "random:"
@@ -189,7 +190,26 @@ def kernel(device: str) -> str:
     return kernels.backend_for(torch.zeros(1, 1, device=device), 0.5).__name__
 
 
-def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[dict[str, Any]]:
+def rows_of(speeds: dict[str, list[float]], memory: dict[str, int]) -> list[dict[str, Any]]:
+    """What the table has of each contender, after some rounds."""
+    return [
+        {
+            "model": name,
+            "tokens_per_second": statistics.median(own),
+            "ratio": statistics.median(
+                one / stock for one, stock in zip(own, speeds[STOCK], strict=True)
+            ),
+            "peak_memory_bytes": memory[name] or None,
+            "speeds": own,
+        }
+        for name, own in speeds.items()
+    ]
+
+
+def measure(
+    options: argparse.Namespace, rest: list[str], folder: str, write: Write
+) -> list[dict[str, Any]]:
+    """The rows of the table; what there is of them is written after each round."""
     names = [STOCK, *(options.mapping or MAPPINGS), *([] if options.no_bisect else [BISECT])]
     trainers = {name: trainer(name, options, rest, folder) for name in names}
     samples = batches(trainers[STOCK], options.rounds * options.updates)
@@ -198,7 +218,8 @@ def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[d
         raise SystemExit(f"{options.data} has {len(samples)} batches, and {needed} are needed")
     for one in trainers.values():  # warms up
         one.begin_epoch(1)
-        run(one, samples[: options.updates])
+        # On a GPU each size of a batch may be the first of a kernel, which is then compiled
+        run(one, samples if one.cuda else samples[: options.updates])
     speeds: dict[str, list[float]] = {name: [] for name in names}
     memory = dict.fromkeys(names, 0)
     for turn, start in enumerate(range(0, needed, options.updates)):
@@ -208,19 +229,11 @@ def measure(options: argparse.Namespace, rest: list[str], folder: str) -> list[d
             seconds, peak = run(trainers[name], part)
             speeds[name].append(tokens / seconds)
             memory[name] = max(memory[name], peak)
-    return [
-        {
-            "model": name,
-            "tokens_per_second": statistics.median(speeds[name]),
-            "ratio": statistics.median(
-                one / stock for one, stock in zip(speeds[name], speeds[STOCK], strict=True)
-            ),
-            "peak_memory_bytes": memory[name] or None,
-            "keys_with_weight": keys_with_weight(trainers[name], samples[-1]),
-            "speeds": speeds[name],
-        }
-        for name in names
-    ]
+        write(rows_of(speeds, memory))
+    rows = rows_of(speeds, memory)
+    for row in rows:
+        row["keys_with_weight"] = keys_with_weight(trainers[row["model"]], samples[-1])
+    return rows
 
 
 def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
@@ -249,14 +262,19 @@ def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     parser.add_argument("--json", metavar="FILE", default="training.json", help="the numbers")
     options, rest = parser.parse_known_args()
-    if min(options.rounds, options.updates) < 1:
-        parser.error("--rounds and --updates must be 1 or more")
+    check_least(parser, options, rounds=1, updates=1, max_tokens=1, threads=1)
+    check_positive(parser, options, "query_scale")
     lengths = None
     if options.data.startswith(RANDOM):
         try:
             lengths = synthetic.lengths_of(options.data.removeprefix(RANDOM))
         except ValueError as error:
             parser.error(f"DATA {error}")
+        if options.max_tokens < max(lengths):
+            parser.error(
+                f"--max-tokens got {options.max_tokens}, and a sentence of {options.data} has "
+                f"{max(lengths)}: give that or more"
+            )
     elif not Path(options.data).is_dir():
         parser.error(f"DATA got {options.data!r}: there is no such folder")
     if options.cuda and not torch.cuda.is_available():
@@ -268,22 +286,27 @@ def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
     if options.fp16 and options.bf16:
         parser.error("--fp16 and --bf16 are two precisions: give one of them")
     if options.threads is not None:
-        if options.threads < 1:
-            parser.error("--threads must be 1 or more")
         torch.set_num_threads(options.threads)
     return options, rest, lengths
 
 
 def main() -> None:
     options, rest, lengths = parsed()
-    settings = {**machine("cuda" if options.cuda else "cpu"), **vars(options)}
+    device = "cuda" if options.cuda else "cpu"
+    settings = {**machine(device), **vars(options), "fairseq_options": rest}
+    settings |= {"kernel": kernel(device), "version": fairseq_entmax.__version__}
+    settings |= {"threads": torch.get_num_threads()}
+
+    def write(rows: list[dict[str, Any]]) -> None:
+        write_json(options.json, {"settings": settings, "models": rows})
+
     with tempfile.TemporaryDirectory() as folder, quiet():
         if lengths:
             in_batch = max(1, options.max_tokens // max(lengths))
             synthetic.write(folder, options.rounds * options.updates * in_batch, lengths)
             options.data = folder
-        rows = measure(options, rest, folder)
-    device = "cuda" if options.cuda else "cpu"
+        rows = measure(options, rest, folder, write)
+    write(rows)
     print(f"alpha-entmax runs on {kernel(device)}")
     width = max(len(row["model"]) for row in rows)
     titles = f"{'model':<{width}}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda
@@ -295,9 +318,6 @@ def main() -> None:
             f"{row['model']:<{width}}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}"
         )
         print(f"{line}  {keys}".rstrip())
-    settings |= {"fairseq_options": rest, "kernel": kernel(device)}
-    settings |= {"threads": torch.get_num_threads(), "version": fairseq_entmax.__version__}
-    write_json(options.json, {"settings": settings, "models": rows})
 
 
 if __name__ == "__main__":

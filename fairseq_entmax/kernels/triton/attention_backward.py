@@ -8,8 +8,8 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-from fairseq_entmax.kernels.triton.attention_dropout import NAMES
 from fairseq_entmax.kernels.triton.attention_forward import (
+    NOT_SPECIALIZED,
     dot,
     epsilon_of,
     factors_of,
@@ -32,7 +32,7 @@ from fairseq_entmax.kernels.triton.math import (
 _LN_2 = tl.constexpr(0.6931471805599453)
 
 
-@triton.jit(do_not_specialize=NAMES)
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def backward_queries_kernel(
     query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
     output_ptr, statistics_ptr, support_ptr, grad_ptr, middle_ptr, grad_query_ptr, grad_alpha_ptr,
@@ -128,7 +128,7 @@ def backward_queries_kernel(
         tl.store(grad_alpha_ptr + at, result + nothing, mask=row < queries)
 
 
-@triton.jit(do_not_specialize=NAMES)
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def backward_keys_kernel(
     query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
     statistics_ptr, support_ptr, grad_ptr, middle_ptr, grad_key_ptr, grad_value_ptr,

@@ -46,6 +46,11 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 
+# Numbers that change from batch to batch: one program is for all, where Triton would compile one for
+# those that 16 divides, one for 1 and one for others, each combined with each. Strides are not among
+# them: how wide the pieces are that are read depends on them
+NOT_SPECIALIZED = [*NAMES, "pairs", "queries", "keys"]
+
 
 @triton.jit
 def place_of(heads, length, BLOCK: tl.constexpr):
@@ -150,7 +155,7 @@ def factors_of(
         return 1.0
 
 
-@triton.jit(do_not_specialize=NAMES)
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def forward_kernel(
     query_ptr, key_ptr, value_ptr, epsilon_ptr, padding_ptr, mask_ptr,
     output_ptr, statistics_ptr, support_ptr,

@@ -25,7 +25,7 @@ from fairseq_entmax.kernels.triton.rows_kernels import load_scores, tile_at
 SUMS = tl.constexpr(8)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def sums_kernel(
     scores_ptr, sums_ptr, rows, keys, epsilon_of_all,
     KIND: tl.constexpr,
@@ -94,7 +94,7 @@ def sums_kernel(
     tl.store(to + 7, distances, mask=is_row)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows"])
 def gradient_kernel(
     scores_ptr, target_ptr, of_rows_ptr, grad_ptr, grad_scores_ptr, rows, keys, epsilon,
     KIND: tl.constexpr,

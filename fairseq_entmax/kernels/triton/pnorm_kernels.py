@@ -29,6 +29,7 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 from fairseq_entmax.kernels.triton.rows_kernels import (
+    NOT_SPECIALIZED,
     epsilon_of,
     load_gradients,
     load_scores,
@@ -99,7 +100,7 @@ def _solve(distance, epsilon, gamma, keys, KIND: tl.constexpr):
     return p, total
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*NOT_SPECIALIZED, "gamma_inner"])
 def pnorm_forward_kernel(
     scores_ptr, epsilon_ptr, gamma_ptr, probs_ptr,
     rows, keys, inner, entries, gamma_inner, gamma_entries,
@@ -118,7 +119,7 @@ def pnorm_forward_kernel(
     tl.store(probs_ptr + at, p * of_rows(share_of(total, broken), p), mask=inside)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=[*NOT_SPECIALIZED, "gamma_inner"])
 def pnorm_backward_kernel(
     probs_ptr, epsilon_ptr, gamma_ptr, grad_ptr,
     grad_scores_ptr, grad_epsilon_ptr, grad_gamma_ptr,

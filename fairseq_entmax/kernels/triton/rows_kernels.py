@@ -33,6 +33,10 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 
+# Numbers that change from batch to batch: one program is for all. The number of keys is not among
+# them: rows of keys that 16 divides are read in wider pieces
+NOT_SPECIALIZED = ["rows", "inner"]
+
 
 @triton.jit
 def epsilon_of(epsilon_ptr, row, is_row, inner, entries, KIND: tl.constexpr):
@@ -75,7 +79,7 @@ def _largest(scores_ptr, at, keys, key, is_row, BLOCK: tl.constexpr, ROWS: tl.co
     return top, broken
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def forward_kernel(
     scores_ptr, epsilon_ptr, probs_ptr, rows, keys, inner, entries,
     KIND: tl.constexpr,
@@ -156,7 +160,7 @@ def load_gradients(probs_ptr, grad_ptr, at, start, keys, key, is_row):
     return p, tl.load(grad_ptr + at + start, mask=inside, other=0.0).to(tl.float32), inside
 
 
-@triton.jit
+@triton.jit(do_not_specialize=NOT_SPECIALIZED)
 def backward_kernel(
     probs_ptr, epsilon_ptr, grad_ptr, grad_scores_ptr, grad_alpha_ptr, rows, keys, inner, entries,
     KIND: tl.constexpr, FOR_SCORES: tl.constexpr, FOR_ALPHA: tl.constexpr,

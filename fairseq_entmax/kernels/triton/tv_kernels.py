@@ -32,6 +32,7 @@ from fairseq_entmax.kernels.triton.math import (
     sum_keys,
 )
 from fairseq_entmax.kernels.triton.rows_kernels import (
+    NOT_SPECIALIZED,
     epsilon_of,
     load_gradients,
     load_scores,
@@ -159,7 +160,7 @@ def _tile(rows, keys, one, CHUNKS: tl.constexpr, ROWS: tl.constexpr, LANES: tl.c
     return row, is_row, key, at
 
 
-@triton.jit(do_not_specialize=["one"])
+@triton.jit(do_not_specialize=[*NOT_SPECIALIZED, "strength_inner", "one"])
 def tv_forward_kernel(
     scores_ptr, epsilon_ptr, strength_ptr, probs_ptr,
     rows, keys, inner, entries, strength_inner, strength_entries, one,
@@ -204,7 +205,7 @@ def _sign_of(other, own, counts):
     return above - tl.where(counts & (other < own), 1.0, 0.0)
 
 
-@triton.jit(do_not_specialize=["one"])
+@triton.jit(do_not_specialize=[*NOT_SPECIALIZED, "strength_inner", "one"])
 def tv_backward_kernel(
     probs_ptr, epsilon_ptr, strength_ptr, masked_ptr, grad_ptr,
     grad_scores_ptr, grad_epsilon_ptr, grad_strength_ptr,

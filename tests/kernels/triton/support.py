@@ -32,7 +32,8 @@ for case in json.load(sys.stdin):
         else:
             signature[name] = "i32"
         # Sizes and strides that 16 divides are loaded in wider pieces, by more shared memory
-        if signature[name].startswith("*") or (case["aligned"] and signature[name] == "i32"):
+        is_known = case["aligned"] and not parameter.do_not_specialize
+        if signature[name].startswith("*") or (is_known and signature[name] == "i32"):
             aligned[(place,)] = [["tt.divisibility", 16]]
     constants = {name: value for name, value in constants.items() if name in signature}
     made = triton.compile(
@@ -50,8 +51,8 @@ def compile_for_h100(cases):
 
     Args:
         cases: dicts of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
-            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers,
-            ``aligned``, and the ``architecture`` if another than an H100's is meant, as 80.
+            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers
+            that Triton looks at, ``aligned``, and the ``architecture`` if another than an H100's is meant, as 80.
             With ``in_words`` the result has a third, the program with its layouts.
 
     Returns:

@@ -385,6 +385,7 @@ def compile_cases():
 
 
 @pytest.mark.slow
+@pytest.mark.compiles_only
 def test_the_kernels_compile_and_fit_the_shared_memory_that_is_asked_for():
     cases = list(compile_cases())
     results = compile_for_h100(cases)

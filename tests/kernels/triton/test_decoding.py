@@ -152,6 +152,7 @@ def compile_cases():
 
 
 @pytest.mark.slow
+@pytest.mark.compiles_only
 def test_the_kernel_compiles_and_leaves_room_for_many_programs():
     cases = list(compile_cases())
     results = compile_for_h100(cases)

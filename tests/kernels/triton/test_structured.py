@@ -365,6 +365,7 @@ CASES = [(TV, 30, 0, 80), (TV, 64, 2, 90), (TV, 100, 0, 90), (TV, 1024, 1, 80)]
 CASES += [(PNORM, 30, 0, 80), (PNORM, 1024, 1, 90)]
 
 
+@pytest.mark.compiles_only
 def test_the_kernels_compile_for_an_a100_and_an_h100():
     cases = []
     for kind, keys, of_epsilon, architecture in CASES:
@@ -389,6 +390,7 @@ def test_the_kernels_compile_for_an_a100_and_an_h100():
 
 
 @pytest.mark.skipif(not structured.THREADS_HAVE_ROWS, reason="Triton deals the tile otherwise")
+@pytest.mark.compiles_only
 def test_a_thread_has_a_short_row_for_itself():
     tile = structured.tv_tile_of(30, 1000)
     constants = {"KIND": 0, "CHUNKS": tile.chunks, "ROWS": tile.rows, "LANES": tile.lanes}

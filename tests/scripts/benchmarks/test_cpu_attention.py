@@ -83,6 +83,13 @@ def test_a_dumped_attention_is_told_by_its_name_and_shape(benchmark, tmp_path):
     assert case.about["alpha"] == 1.5
 
 
+@pytest.mark.parametrize("content", [{}, [], [{"query": torch.zeros(1)}], [2]])
+def test_a_file_without_attentions_is_named(benchmark, tmp_path, content):
+    torch.save(content, tmp_path / "model.pt")
+    with pytest.raises(ValueError, match=r"model\.pt holds no attentions: write one by"):
+        benchmark.dumped(tmp_path / "model.pt")
+
+
 def test_the_worst_row_of_a_kind_is_named(benchmark):
     rows = [
         {
@@ -128,7 +135,11 @@ def test_it_prints_and_writes_every_shape(benchmark, monkeypatch, capsys, tmp_pa
         (["--shapes", "8x8"], "--shapes got '8x8': give SENTENCESxHEADSxTOKENSxSIZE"),
         (["--threads", "0"], "got '0': give whole numbers from 1 up"),
         (["--dumped", "none.pt"], "--dumped got 'none.pt': there is no such file"),
+        (["--dumped", __file__], "test_cpu_attention.py holds no attentions: write one by"),
         (["--rounds", "0"], "--rounds must be 1 or more"),
+        (["--spreads", "1", "nan"], "--spreads must be a number above 0, not nan"),
+        (["--alpha", "3"], "--alpha must be above 1 and at most 2, not 3"),
+        (["--alpha", "nan"], "--alpha must be above 1 and at most 2, not nan"),
     ],
 )
 def test_a_wrong_option_is_named(benchmark, monkeypatch, capsys, words, message):

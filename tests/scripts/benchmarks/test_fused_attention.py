@@ -39,6 +39,22 @@ def test_all_contenders_give_the_output_of_float64(benchmark, causal):
             assert row["query_grad_error"] <= 1e-4
 
 
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--lengths", "8", "0"], "--lengths must be 1 or more, not 0"),
+        (["--repeats", "0"], "--repeats must be 1 or more, not 0"),
+        (["--tokens", "0"], "--tokens must be 1 or more, not 0"),
+        (["--spread", "nan"], "--spread must be a number above 0, not nan"),
+    ],
+)
+def test_a_wrong_option_is_named(benchmark, monkeypatch, capsys, words, message):
+    monkeypatch.setattr(sys, "argv", ["fused_attention.py", "--device", "cpu", *words])
+    with pytest.raises(SystemExit):
+        benchmark.main()
+    assert message in capsys.readouterr().err
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 def test_without_a_gpu_it_says_that_it_needs_one(benchmark, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["fused_attention.py"])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -163,7 +164,76 @@ def test_every_command_is_of_a_script_or_a_test_that_is_there(parts):
     for one in parts.parts("cuda"):
         paths = [word for word in one.command if word.endswith((".py", ".sh"))]
         assert all((parts.ROOT / word).is_file() for word in paths), one.name
-    assert all((parts.ROOT / word).exists() for word in parts.TESTS)
+    assert all(path.is_absolute() and path.exists() for path in parts.TESTS)
+
+
+def test_the_names_of_parts_are_words_of_their_own(parts):
+    for everything in (parts.parts("cuda"), parts.quick_parts()):
+        names = [one.name for one in everything]
+        assert len({*names}) == len(names)
+        assert not any(character in name for name in names for character in " ,")
+
+
+@pytest.mark.slow
+def test_the_tests_are_found_from_another_folder_without_those_that_need_no_gpu(parts, tmp_path):
+    pytest.importorskip("triton")
+    command = parts.tests(parts.TESTS, *parts.ON_A_GPU, "--collect-only", processes=1)
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert result.returncode == 0, result.stdout[-2000:]
+    assert "test_loss_and_gradients_are_those_of_the_cpu" in result.stdout
+    assert "test_a_kernel_is_one_for_all_lengths_and_sizes_of_a_batch" in result.stdout
+    assert "test_the_kernels_compile_and_fit" not in result.stdout
+
+
+STOPPED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, {folder!r})
+import gpu, gpu_parts, gpu_tables
+
+words = [sys.executable, "-c", {code!r}, "{{json}}", "{{work}}"]
+line = lambda report: [gpu_tables.Line("case", "ms", str(report["ms"]))]
+gpu_parts.quick_parts = lambda: [gpu_parts.Part(name, 60, words, line) for name in ("one", "two")]
+sys.exit(gpu.main(["--device", "cpu", "--quick", "--output", {output!r}]))
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="processes are read from /proc")
+@pytest.mark.parametrize(("number", "status"), [(signal.SIGTERM, 143), (signal.SIGINT, 130)])
+def test_a_signal_ends_the_part_and_leaves_what_there_is(number, status, tmp_path):
+    begun, rest = tmp_path / "begun", tmp_path / "temporary"
+    rest.mkdir()
+    code = f"{WRITES}import os, time; "
+    code += f"open({str(begun) + '.new'!r}, 'w').write(str(os.getpid())); "
+    code += f"os.rename({str(begun) + '.new'!r}, {str(begun)!r}); time.sleep(60)"
+    process = subprocess.Popen(
+        [
+            sys.executable,
+            "-c",
+            STOPPED.format(folder=str(FOLDER), code=code, output=str(tmp_path / "results")),
+        ],
+        env={**os.environ, "TMPDIR": str(rest)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    for _ in range(600):
+        if begun.exists() or process.poll() is not None:
+            break
+        time.sleep(0.1)
+    process.send_signal(number)
+    said, errors = process.communicate(timeout=60)
+    assert process.returncode == status, errors
+    assert errors.splitlines() == [
+        f"gpu.sh: stopped by {number.name}; {tmp_path / 'results' / 'gpu.md'} has what there is"
+    ]
+    assert not [*rest.glob("*/*.log")]
+    assert is_over(Path("/proc", begun.read_text(), "stat"))
+    table = (tmp_path / "results" / "gpu.md").read_text(encoding="utf-8")
+    assert f"| **one** | stopped by {number.name}, " in table
+    assert "| one | case | ms | 7 |" in table
+    assert "two" not in table
+    assert "==> two" not in said
 
 
 def test_the_quick_parts_are_those_for_a_gpu(parts):
@@ -194,9 +264,15 @@ def test_without_a_gpu_it_says_so_in_a_sentence(tmp_path):
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--minutes", "0"], "--minutes must be more than 0"),
+        (["--minutes", "0"], "--minutes must be a number above 0, not 0"),
+        (["--minutes", "nan"], "--minutes must be a number above 0, not nan"),
+        (["--output", __file__], "test_gpu.py is a file, not a folder"),
+        (["--output", f"{__file__}/results"], "test_gpu.py is a file, not a folder"),
         (["--quick"], "--device cpu and --quick belong together"),
-        (["--parts", "cooking"], "--parts got 'cooking': choose from Triton tests, attention,"),
+        (
+            ["--parts", "cooking"],
+            "--parts got 'cooking': choose from tests attention attention-causal",
+        ),
     ],
 )
 def test_a_wrong_option_is_named(gpu, capsys, monkeypatch, words, message):

@@ -1,10 +1,12 @@
 """The benchmarks of speed: what they print and write, not how fast anything is."""
 
 import json
+import sys
 
 import pytest
 import torch
 
+from fairseq_entmax import kernels
 from tests.kernels.native.support import needs_compiler
 from tests.scripts.benchmarks.support import load, run
 
@@ -125,6 +127,76 @@ def test_every_model_translates(tmp_path):
     assert rows[0]["ratio"] == 1
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+def test_copying_without_a_gpu_says_that_it_needs_one():
+    result = run("copying", "--device", "cuda")
+    assert result.returncode == 2
+    assert result.stderr.splitlines()[-1].endswith(
+        "--device cuda needs a GPU that torch can use, and there is none here"
+    )
+
+
+class Stopped(Exception):
+    """What ends a benchmark in the middle."""
+
+
+@pytest.fixture
+def writes_two(monkeypatch):
+    """Ends a benchmark after two files, which are kept."""
+    written = []
+
+    def write(path, content):
+        written.append(json.loads(json.dumps(content, default=str)))
+        if len(written) == 2:
+            raise Stopped
+
+    def of(name, *words):
+        benchmark = load(name, monkeypatch)
+        monkeypatch.setattr(benchmark, "write_json", write)
+        monkeypatch.setattr(sys, "argv", [f"{name}.py", *map(str, words), "--json", "x.json"])
+        with pytest.raises(Stopped):
+            benchmark.main()
+        return written
+
+    return of
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("mapping", ["--shapes", "64x8", "32x9", "--repeats", 1]),
+        ("mapping", ["--drawn", "--shapes", "64x8", "32x9", "--repeats", 1]),
+        ("structured", ["--shapes", "64x8", "32x9", "--repeats", 1]),
+        ("losses", ["--rows", 8, "--keys", 30, "--rounds", 1, "--alphas", 1.5]),
+    ],
+)
+def test_results_are_written_after_each_case(name, words, writes_two, monkeypatch):
+    monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # put back after the benchmark changed it
+    first, second = (report["results"] for report in writes_two(name, *words))
+    assert 0 < len(first) < len(second)
+    assert second[: len(first)] == first
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words", "field"),
+    [
+        (
+            "training",
+            ["random:12x8", "--rounds", 2, "--updates", 1, "--max-tokens", 24],
+            "speeds",
+        ),
+        ("generation", ["--sentences", 2, "--batch", 2, "--beam", 2, "--repeats", 2], "seconds"),
+    ],
+)
+def test_results_are_written_after_each_round(name, words, field, writes_two):
+    first, second = (report["models"] for report in writes_two(name, *words, "--no-bisect"))
+    assert [len(row[field]) for row in first] == [1] * len(ALL[:-1])
+    assert [len(row[field]) for row in second] == [2] * len(ALL[:-1])
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "arguments", "message"),
@@ -134,10 +206,13 @@ def test_every_model_translates(tmp_path):
         ("training", ["nowhere"], "DATA got 'nowhere': there is no such folder"),
         ("training", [".", "--rounds", 0], "must be 1 or more"),
         ("training", ["random:400"], "DATA got '400': give random:SOURCExTARGET"),
+        ("training", ["random:12x8", "--max-tokens", 4], "a sentence of random:12x8 has 12"),
         ("training", [".", "--bf16"], "--bf16 needs --cuda"),
         ("mapping", ["--growth", "--drawn"], "--drawn and --growth are two measurements"),
         ("generation", ["--beam", 0], "must be 1 or more"),
         ("generation", ["--fp16"], "--fp16 needs --device cuda"),
+        ("copying", ["--rounds", 0], "--rounds must be 1 or more, not 0"),
+        ("structured", ["--p", 3], "--p must be above 1 and at most 2, not 3"),
     ],
 )
 def test_a_wrong_option_is_named(name, arguments, message):
