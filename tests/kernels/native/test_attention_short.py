@@ -63,7 +63,9 @@ def test_the_heads_of_these_tests_are_dense_and_sparse():
 
 @pytest.mark.parametrize("options", [{}, {"padding"}, {"mask"}, {"causal"}, {"causal", "padding"}])
 @pytest.mark.parametrize("epsilon", [0.0, 0.3, 0.5, 1.0])
-@pytest.mark.parametrize("shape", [(31, 31, 32), (5, 160, 20), (37, 40, 72), (33, 17, 3)])
+@pytest.mark.parametrize(
+    "shape", [(31, 31, 32), (5, 160, 20), (37, 40, 72), (33, 17, 3), (40, 300, 8)]
+)
 def test_output_and_gradients_of_any_density_are_those_of_float64(shape, epsilon, options):
     queries, keys, size = shape
     *inputs, grad, padding = tensors(*shape)
