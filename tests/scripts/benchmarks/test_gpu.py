@@ -216,6 +216,8 @@ def test_a_signal_ends_the_part_and_leaves_what_there_is(number, status, tmp_pat
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        # Tests in the background of a shell ignore Ctrl-C, and so would this
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),
     )
     for _ in range(600):
         if begun.exists() or process.poll() is not None:
