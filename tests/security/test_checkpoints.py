@@ -5,6 +5,7 @@ import pickle
 import resource
 import sys
 import traceback
+from pathlib import Path
 
 import pytest
 import torch
@@ -25,7 +26,10 @@ ADVICE = ("weights_only", "Weights only", "add_safe_globals", "likely succeed", 
 def little_memory():
     """An end to what a process may take, should a test fail that is about it."""
     before = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (24 * 2**30, before[1]))
+    # What draws figures reserves 32 GiB of addresses, and tests before this one may have drawn some
+    sizes = Path("/proc/self/statm")
+    taken = int(sizes.read_text().split()[0]) * resource.getpagesize() if sizes.exists() else 0
+    resource.setrlimit(resource.RLIMIT_AS, (taken + 24 * 2**30, before[1]))
     yield
     resource.setrlimit(resource.RLIMIT_AS, before)
 
