@@ -125,15 +125,20 @@ def attention(report: dict[str, Any]) -> list[Line]:
     return lines
 
 
-def mapping(report: dict[str, Any]) -> list[Line]:
-    """Of mapping.py."""
+def _of_shapes(report: dict[str, Any], prefix: str, peer: str) -> list[Line]:
+    """Lines for each shape, of the mapping whose name begins so, beside a peer."""
     lines = []
     groups = _grouped(report["results"], lambda row: f"{row['rows']} rows of {row['keys']}")
     for case, rows in groups.items():
         numbers = {row["mapping"]: _whole(row) for row in rows}
-        here = next(name for name in numbers if name.startswith("alpha-entmax ("))
-        lines.append(compared(case, "forward + backward, ms", numbers, here, ["torch.softmax"]))
+        here = next(name for name in numbers if name.startswith(prefix))
+        lines.append(compared(case, "forward + backward, ms", numbers, here, [peer]))
     return lines
+
+
+def mapping(report: dict[str, Any]) -> list[Line]:
+    """Of mapping.py."""
+    return _of_shapes(report, "alpha-entmax (", "torch.softmax")
 
 
 def drawn(report: dict[str, Any]) -> list[Line]:
@@ -210,10 +215,4 @@ def copying(report: dict[str, Any]) -> list[Line]:
 
 def structured(report: dict[str, Any]) -> list[Line]:
     """Of structured.py."""
-    lines = []
-    groups = _grouped(report["results"], lambda row: f"{row['rows']} rows of {row['keys']}")
-    for case, rows in groups.items():
-        numbers = {row["mapping"]: _whole(row) for row in rows}
-        here = next(name for name in numbers if name.startswith("fusedmax ("))
-        lines.append(compared(case, "forward + backward, ms", numbers, here, ["fusedmax (torch)"]))
-    return lines
+    return _of_shapes(report, "fusedmax (", "fusedmax (torch)")

@@ -258,22 +258,6 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
     return broken;
 }
 
-/* Rows into the lanes of an array of the block: behind the numbers of each is a vector of `nothing` */
-static void rows_to_lanes(Rows *rows, const float *from, float nothing, int array)
-{
-    Block *block = &rows->block;
-    block->length = 0;
-    for (int k = 0; k < LANES; k++)
-        if (block->counts[k] > block->length) block->length = block->counts[k];
-    for (long first = 0; first < block->length; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++)
-            square[k] = first < block->counts[k] ? *(const vec *)(from + k * rows->row + first) : all(nothing);
-        turn(square);
-        for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
-    }
-}
-
 static void lanes_to_rows(const Rows *rows, int array, float *to)
 {
     for (long first = 0; first < rows->block.length; first += LANES) {
@@ -373,7 +357,7 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
         broken = keep_rows(rows, count, number, epsilon);
     }
     broken |= without & has_keys(&rows->block);
-    if (!rows->is_dense) rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
+    if (!rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
     solve(&rows->block, epsilon);
     lanes_to_rows(rows, POWERS, rows->rows);
     for (long i = 0; rows->is_dense && any(broken) && i < number; i++)

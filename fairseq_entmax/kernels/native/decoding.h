@@ -232,7 +232,7 @@ static void attend_step(const Step *step, long first, int count, StepWork *work)
     }
     if (step->epsilon) {
         broken |= without & has_keys(&rows->block);
-        rows_to_lanes(rows, rows->rows, -INFINITY, DISTANCES);
+        to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
         solve(&rows->block, epsilon);
         lanes_to_rows(rows, POWERS, rows->rows);
     }

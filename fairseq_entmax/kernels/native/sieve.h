@@ -113,10 +113,9 @@ static inline long stride_of(long n) { return (n + LANES - 1) / LANES * LANES + 
 static inline uint16_t *bits_in(const Block *block) { return (uint16_t *)block->places; }
 static inline long words_of(long n) { return (n + LANES - 1) / LANES; }
 
-/* Rows of an array that are as long as `counts`, with `nothing` behind up to a whole vector, to lanes of another */
-static inline void to_lanes(Block *block, int from, long stride, float nothing, int array)
+/* Rows that are as long as `counts`, with `nothing` behind up to a whole vector, to lanes of an array */
+static inline void to_lanes(Block *block, const float *rows, long stride, float nothing, int array)
 {
-    const float *rows = (const float *)block->array[from];
     block->length = 0;
     for (int k = 0; k < LANES; k++)
         if (block->counts[k] > block->length) block->length = block->counts[k];
@@ -187,7 +186,7 @@ static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Blo
         *(given_vec *)to = all(-INFINITY);
         block->counts[k] = to - (rows + k * stride);
     }
-    to_lanes(block, POWERS, stride, -INFINITY, DISTANCES);
+    to_lanes(block, (const float *)block->array[POWERS], stride, -INFINITY, DISTANCES);
     return broken;
 }
 
@@ -232,7 +231,7 @@ static vec sift_support(const float *probs, const float *grads, int count, long 
         block->counts[k] = to - (rows[0] + k * stride);
         if (broken) spoiled[k] = NAN;
     }
-    to_lanes(block, LOGS, stride, 0.0f, PROBS);
-    to_lanes(block, WEIGHTS, stride, 0.0f, GRADS);
+    to_lanes(block, (const float *)block->array[LOGS], stride, 0.0f, PROBS);
+    to_lanes(block, (const float *)block->array[WEIGHTS], stride, 0.0f, GRADS);
     return spoiled;
 }
