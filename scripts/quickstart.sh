@@ -6,7 +6,7 @@
 #
 #   scripts/quickstart.sh [options]
 #
-#   --epochs N       epochs to train (default: 7)
+#   --epochs N       epochs to train (default: 6)
 #   --mapping SPEC   attention mapping: softmax, sparsemax, entmax15, entmax,
 #                    entmax:alpha=1.33, ... (default: entmax, alpha learned per head)
 #   --compare        train softmax, entmax15 and entmax one after the other, print their
@@ -30,7 +30,7 @@ source "$root/examples/lib/common.sh"
 # shellcheck source=scripts/lib/venv.sh
 source "$root/scripts/lib/venv.sh"
 
-epochs=7
+epochs=6
 mapping=
 compare=false
 device=auto

@@ -25,10 +25,9 @@ EVALUATIONS=('verses --sample-break-mode eos'
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_BUDGETS=all=4
 PRUNE_SCORES=verses,blocks,window
-PRUNE_UPDATES=600
+SEARCH_UPDATES=600 RECOVERY_UPDATES=1200
 prune_criterion() { echo cross_entropy_with_head_l0; }
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.001 --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=$PRUNE_UPDATES
+    two_phases 0.001 0.002
 }

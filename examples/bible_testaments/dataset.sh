@@ -60,10 +60,8 @@ MODELS=(softmax sparsemax entmax15 entmax fusedmax oscarmax sqpnormmax all:spars
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
 PRUNE_BUDGETS=all=4,all=2
-PRUNE_UPDATES=420 # an epoch has 424; at its end, where accuracy is measured, heads are decided
+SEARCH_UPDATES=424 RECOVERY_UPDATES=848 # an epoch, and two
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.0005 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=1
+    two_phases 0.0005 0.001
 }

@@ -4,19 +4,17 @@
 
 SOURCE=source TARGET=target
 
-# shellcheck source=examples/debian_headlines/lists.sh
-source "$RECIPE/lists.sh"
+LANGUAGES=(en)
+# shellcheck source=examples/lib/debian_lists.sh
+source "$ROOT/examples/lib/debian_lists.sh"
 
 # Of a thousand source packages, those for validation and for the test: about 2,000 pairs each
 VALID_SOURCES=${VALID_SOURCES:-35} TEST_SOURCES=${TEST_SOURCES:-35}
-SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE"/{descriptions.py,lists.sh})")
-if [[ -n ${RAW_DIR-} ]] && has_lists "$RAW_DIR"; then
-    SPLITS_FROM+=("$(files_fingerprint "$RAW_DIR"/*Translation-en* "$RAW_DIR"/*Packages*)")
-fi
+SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE/descriptions.py" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
 
 splits() {
     have_lists "$1"
-    python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ||
+    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ||
         die "the package lists could not be read: the message is above"
 }
 
@@ -88,10 +86,8 @@ PRUNE_BUDGETS=all=12,all=6
 PRUNE_CRITERION=copy_cross_entropy_with_head_l0
 PRUNE_COMPARE=no
 PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
-PRUNE_UPDATES=1000 # an epoch has 1,081
+SEARCH_UPDATES=1000 RECOVERY_UPDATES=2000 # an epoch has 1,081
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.001 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=1
+    two_phases 0.001 0.002
 }

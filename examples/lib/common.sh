@@ -179,6 +179,16 @@ hold_lock() {
     export RECIPE_LOCK=$dir
 }
 
+# hold_another_lock DIR: as hold_lock, beside the lock that this process holds. What is started for DIR
+# is told so by RECIPE_LOCK.
+hold_another_lock() {
+    local descriptor
+    make_dir "$1"
+    write_in "$1" touch "$1/.lock"
+    exec {descriptor}>>"$1/.lock"
+    python3 "$TOOLS/locks.py" "$descriptor" "$1" || exit
+}
+
 # --- fingerprints and stamps -------------------------------------------------
 
 # sha256_of [FILE]: of standard input when no file is named.

@@ -24,10 +24,8 @@ TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --patience 20)
 
 PRUNE_LAYERS=6 PRUNE_HEADS=8
-PRUNE_UPDATES=30000
+SEARCH_UPDATES=30000 RECOVERY_UPDATES=60000
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.0003 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES / 30)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=$PRUNE_UPDATES
+    two_phases 0.0003 0.0006
 }

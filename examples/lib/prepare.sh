@@ -27,13 +27,33 @@ add_text() {
         die "cannot take $1 from $2: the message is above"
 }
 
+# shorten_splits FOLDER: the first pairs of each split, as many as TRIAL_PAIRS says
+shorten_splits() {
+    local of_train of_valid of_test split number file
+    IFS=, read -r of_train of_valid of_test <<<"$TRIAL_PAIRS"
+    for split in train valid "${TEST_SETS[@]}"; do
+        case $split in
+        train) number=$of_train ;;
+        valid) number=$of_valid ;;
+        *) number=$of_test ;;
+        esac
+        for file in "${SIDES[@]/#/$1/$split.}"; do write_whole "$file" head -n "$number" "$file"; done
+    done
+}
+
 # --- text/: the splits, as they are in the corpora ---------------------------
 
 units=pairs
 if ((${#SIDES[@]} == 1)); then units=lines; fi
 rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
+trial=()
+if [[ -n ${TRIAL_PAIRS-} ]]; then
+    [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
+        usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
+    trial=("trial of $TRIAL_PAIRS")
+fi
 step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
-    ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"})
+    ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
 if is_up_to_date text "$step"; then
     say "text: done before"
 else
@@ -44,6 +64,7 @@ else
     say "text: training, validation and test $units"
     begin_dir "$output/text"
     splits "$output/text.tmp"
+    if ((${#trial[@]} > 0)); then shorten_splits "$output/text.tmp"; fi
     for split in train valid "${TEST_SETS[@]}"; do
         for side in "${SIDES[@]}"; do
             [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no sentences"

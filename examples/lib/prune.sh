@@ -1,5 +1,5 @@
 # prune.sh of every recipe that prunes: prunes heads of trained models to several budgets,
-# trains models with the same heads from scratch, and prints one table.
+# trains models with the same heads from scratch, and prints one table. The phases are in pruning.sh.
 #
 # A recipe's dataset.sh says, beside what recipe.sh lists:
 #
@@ -10,11 +10,12 @@
 #   prune_criterion            function: prints the criterion that prunes a model, which it is told
 #   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
 #   PRUNE_SCORES PRUNE_FILE    what the table has of which file of a run
-#   PRUNE_UPDATES              updates of the fine-tuning in which heads are pruned
+#   SEARCH_UPDATES             updates of the search for the heads that can go
+#   RECOVERY_UPDATES           updates of the recovery, without them
 #   PRUNE_MODEL                array: options of the pruned models beside MODEL
-#   prune_schedules            function: sets the arrays from_scratch and fine_tuning, options of
-#                              fairseq-train for models trained from scratch and for fine-tuning,
-#                              and tuning_length, in $LENGTH_UNIT; reads LENGTH and PRUNE_UPDATES
+#   prune_schedules            function: sets the arrays from_scratch, searching and recovering, options
+#                              of fairseq-train for models trained from scratch and for the phases,
+#                              such as by two_phases; reads SEARCH_UPDATES and RECOVERY_UPDATES
 #
 # shellcheck shell=bash
 
@@ -22,15 +23,13 @@
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
+# shellcheck source=examples/lib/pruning.sh
+source "$(dirname "${BASH_SOURCE[0]}")/pruning.sh"
 
 # Both can be smaller for a trial
 SPEED_SENTENCES=${SPEED_SENTENCES:-100} SPEED_REPEATS=${SPEED_REPEATS:-3}
-PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
-PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
 PRUNE_MODELS=(${PRUNE_MODELS[@]+"${PRUNE_MODELS[@]}"})
 ((${#PRUNE_MODELS[@]} > 0)) || PRUNE_MODELS=(softmax entmax)
-declare -F prune_criterion >/dev/null ||
-    prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
 PRUNE_COMPARE=${PRUNE_COMPARE-yes} PRUNE_SCORES=${PRUNE_SCORES-BLEU} PRUNE_FILE=${PRUNE_FILE-scores.txt}
 if [[ $PRUNE_COMPARE == yes ]]; then
     PRUNE_HELP="Prunes heads of trained Transformers to several budgets, trains models with the same heads
@@ -63,7 +62,9 @@ $PRUNE_HELP
 $(help_on_budgets)
                         (default: $PRUNE_BUDGETS)
   $(printf '%-21s' "--$LENGTH_UNIT N") length of the trainings from scratch (default: $LENGTH)
-  --pruning-updates N   updates of the fine-tuning in which heads are pruned (default: $PRUNE_UPDATES)
+  --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
+  --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
+                        that rises again and falls to 0 (default: $RECOVERY_UPDATES)
   --processes N, --most-tokens N
                         as in train.sh
   --output DIR          where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
@@ -81,35 +82,35 @@ output=$DEFAULT_OUTPUT
 mappings=("${PRUNE_MODELS[@]}")
 budgets=$PRUNE_BUDGETS
 device=auto
-sharing=()
 while (($# > 0)); do
     case $1 in
     --mapping) require_value "$1" $# && require_mapping "option $1" "$2" && mappings=("$2") && shift ;;
     --budgets) require_value "$1" $# && budgets=$2 && shift ;;
     "--$LENGTH_UNIT") require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
-    --pruning-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && PRUNE_UPDATES=$2 && shift ;;
-    --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && sharing+=("$1" "$2") && shift ;;
+    --search-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && SEARCH_UPDATES=$2 && shift ;;
+    --recovery-updates) require_value "$1" $# && require_positive_integer "$1" "$2" && RECOVERY_UPDATES=$2 && shift ;;
+    --processes | --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && SHARING+=("$1" "$2") && shift ;;
     --output) require_value "$1" $# && require_plain_path "$1" "$2" && output=$2 && shift ;;
     --cpu) device=cpu ;;
     --gpu) device=gpu ;;
     --) break ;;
     --help | -h) prune_help && exit 0 ;;
-    *) usage_error "unknown option '$1': use --mapping, --budgets, --$LENGTH_UNIT, --pruning-updates, --processes, --most-tokens, --output, --cpu, --gpu, --help, or -- before options of fairseq-train" ;;
+    *) usage_error "unknown option '$1': use --mapping, --budgets, --$LENGTH_UNIT, --search-updates, --recovery-updates, --processes, --most-tokens, --output, --cpu, --gpu, --help, or -- before options of fairseq-train" ;;
     esac
     shift
 done
 if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
-plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$PRUNE_UPDATES" \
+plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$SEARCH_UPDATES" \
     --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS" \
     ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
 budget_names=()
-declare -A gates_of=() # name of a budget to the options that prune to it
 {
-    read -r -a timing
-    while IFS=$'\t' read -r name gates; do budget_names+=("$name") && gates_of[$name]=$gates; done
+    read -r _ # when heads are decided
+    while IFS=$'\t' read -r name _; do budget_names+=("$name"); done
 } <<<"$plan"
+IFS=, read -r -a budget_texts <<<"$budgets"
 output=$(absolute_path "$output")
 require_plain_path --output "$output"
 
@@ -123,9 +124,8 @@ hold_lock "$output"
 require_data "$output"
 WRITING=$output
 
-from_scratch=() fine_tuning=() tuning_length=1
+from_scratch=() searching=() recovering=()
 prune_schedules
-to_budget=(--patience -1 "${timing[@]}")
 
 # run_of MAPPING NAME: the folder of a run
 run_of() {
@@ -141,66 +141,38 @@ baseline_of() {
     fi
 }
 
-checkpoint_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_best.pt"; }
-
-# train RUN LENGTH MAPPING OPTION...
-train() {
-    local run=$1 length=$2 mapping=$3
-    shift 3
-    "$RECIPE/train.sh" --output "$output" "--$LENGTH_UNIT" "$length" --name "$run" "--$device" \
-        ${sharing[@]+"${sharing[@]}"} "$mapping" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        "$@" ${further[@]+"${further[@]}"}
-}
-
-evaluate() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
-
-# take_out GATED PRUNED: the pruned model is a run of its own, which evaluate.sh can judge
-take_out() {
-    local gated folder=$output/runs/$2 step
-    gated=$(checkpoint_of "$1")
-    step=$(fingerprint prune "$(sha256_of "$gated")")
-    if is_done "$folder/.train.done" "$step" "$folder/checkpoints/checkpoint_best.pt"; then
-        say "prune $2: done before"
-        return
-    fi
-    say "prune $2: take the closed heads out"
-    rm -f "$folder/.train.done"
-    make_dir "$folder/checkpoints"
-    write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" \
-        --output "$folder/checkpoints/checkpoint_best.pt" --overwrite
-    cat "$folder/pruning.txt"
-    mark_done "$folder/.train.done" "$step"
+# train_whole RUN MAPPING OPTION...: a model of the recipe's length
+train_whole() {
+    train_run "$1" "$LENGTH_UNIT" "$LENGTH" "$2" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
+        ${from_scratch[@]+"${from_scratch[@]}"} "${@:3}"
 }
 
 # prune_and_compare MAPPING: every run of one mapping
 prune_and_compare() {
-    local mapping=$1 baseline budget run gated
-    local -a start gates heads
+    local mapping=$1 baseline i run updates
     baseline=$(baseline_of "$mapping")
-    train "$baseline" "$LENGTH" "$mapping" ${from_scratch[@]+"${from_scratch[@]}"}
-    evaluate "$baseline" "$mapping"
-    start=(--finetune-from-model "$(checkpoint_of "$baseline")")
+    train_whole "$baseline" "$mapping" ${further[@]+"${further[@]}"}
+    evaluate_run "$baseline" "$mapping"
 
-    for budget in "${budget_names[@]}"; do
-        gated=$(run_of "$mapping" "$budget")
-        read -r -a gates <<<"${gates_of[$budget]}"
-        train "$gated" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}" \
-            --criterion "$(prune_criterion "$mapping")" "${to_budget[@]}" "${gates[@]}"
-        take_out "$gated" "$gated-pruned"
-        evaluate "$gated-pruned" "$mapping"
+    for i in "${!budget_names[@]}"; do
+        run=$(run_of "$mapping" "${budget_names[i]}")
+        search "$run-search" "$baseline" "${budget_texts[i]}" "$mapping" ${further[@]+"${further[@]}"}
+        take_out "$run-search"
+        recover "$run-pruned" "$run-search" "$mapping" ${further[@]+"${further[@]}"}
+        evaluate_run "$run-pruned" "$mapping"
     done
 
     [[ $PRUNE_COMPARE == yes ]] || return 0
-    # What the fine-tuning itself does to a model, without any pruning
+    # What as many updates do to a model without any pruning
     run=$(run_of "$mapping" continued)
-    train "$run" "$tuning_length" "$mapping" "${fine_tuning[@]}" "${start[@]}"
-    evaluate "$run" "$mapping"
+    continue_run "$run" "$baseline" "$mapping" ${further[@]+"${further[@]}"}
+    evaluate_run "$run" "$mapping"
 
-    for budget in "${budget_names[@]}"; do
-        gated=$(run_of "$mapping" "$budget")
-        read -r -a heads < <(fairseq-entmax prune --print-config "$(checkpoint_of "$gated-pruned")")
-        train "$gated-scratch" "$LENGTH" "$mapping" ${from_scratch[@]+"${from_scratch[@]}"} "${heads[@]}"
-        evaluate "$gated-scratch" "$mapping"
+    for i in "${!budget_names[@]}"; do
+        run=$(run_of "$mapping" "${budget_names[i]}")
+        updates=$(updates_of "$baseline" "$run-search" "$run-pruned")
+        train_from_scratch "$run-scratch" "$run-pruned" "$updates" "$mapping" ${further[@]+"${further[@]}"}
+        evaluate_run "$run-scratch" "$mapping"
     done
 }
 
@@ -220,8 +192,8 @@ runs_of() {
 measure_speed() {
     local file=$output/runs/$2 run step paths=() sums=() on=cpu
     while read -r run; do
-        paths+=("$(checkpoint_of "$run")")
-        sums+=("$(sha256_of "$(checkpoint_of "$run")")")
+        paths+=("$(best_of "$run")")
+        sums+=("$(sha256_of "$(best_of "$run")")")
     done < <(runs_of "$1")
     step=$(fingerprint speed "$device" "$SPEED_SENTENCES" "${sums[@]}")
     if is_done "$file.done" "$step" "$file"; then
@@ -248,7 +220,7 @@ all_tables() {
         while read -r run; do
             name=${run#"$(run_of "$mapping" "")"}
             if [[ $run == "$(baseline_of "$mapping")" ]]; then name=baseline; fi
-            printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(checkpoint_of "$run")" \
+            printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(best_of "$run")" \
                 "$output/runs/$run/$PRUNE_FILE" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
     done | python3 "$TOOLS/pruning_table.py" write --scores "$PRUNE_SCORES"

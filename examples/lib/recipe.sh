@@ -36,12 +36,16 @@
 # the recipe has options of its own, prepare_option and run_option, which take them, and
 # settle_dataset, which says what follows from them and from what prepare.sh wrote.
 #
+# SEED in the environment is the seed of trainings (default: 1); the text is split alike for all.
+#
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
-# '--max-len-b 20': a model that is hardly trained does not end its sentences.
+# '--max-len-b 20': a model that is hardly trained does not end its sentences; and TRIAL_PAIRS how
+# many pairs prepare.sh keeps of training, validation and test, such as 240,16,12.
 #
 # shellcheck shell=bash disable=SC2034
 
-RECIPE=$(cd "$(dirname "$0")" && pwd)
+# A script of no recipe's folder says whose it is
+RECIPE=${RECIPE_FOLDER:-$(cd "$(dirname "$0")" && pwd)}
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
 # shellcheck source=examples/lib/common.sh
 source "$ROOT/examples/lib/common.sh"
@@ -91,6 +95,7 @@ settle_dataset() { :; }
 # shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
 SEED=${SEED-1}
+[[ $SEED =~ ^(0|[1-9][0-9]{0,8})$ ]] || usage_error "SEED is '$SEED': give a whole number of at least 0, such as 2"
 
 # derive: what follows from what dataset.sh says
 derive() {

@@ -4,10 +4,13 @@
 
 # parse_run_options OPTION... MAPPING REST...: the options that name a run, in train.sh and
 # evaluate.sh alike. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; those of
-# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER.
+# train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER. A length in updates
+# can be given in every recipe, also in one whose LENGTH_UNIT is epochs.
 # shellcheck disable=SC2034 # the caller reads them
 parse_run_options() {
-    local name='' allowed="--output, --$LENGTH_UNIT, --name, $EXTRA_OPTIONS${RUN_OPTIONS-}--cpu, --gpu or --help"
+    local name='' lengths="--$LENGTH_UNIT"
+    if [[ $LENGTH_UNIT == epochs ]]; then lengths+=", --updates"; fi
+    local allowed="--output, $lengths, --name, $EXTRA_OPTIONS${RUN_OPTIONS-}--cpu, --gpu or --help"
     OUTPUT=$DEFAULT_OUTPUT DEVICE=auto PROCESSES='' NODES=1 NODE_RANK=0 MASTER=''
     while [[ ${1-} == -* ]]; do
         TOOK=2
@@ -15,11 +18,11 @@ parse_run_options() {
             shift "$TOOK"
             continue
         fi
-        [[ " --output, --$LENGTH_UNIT, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
+        [[ " --output, $lengths, --name, --cpu, --gpu, --help, -h, $EXTRA_OPTIONS" == *" $1, "* ]] ||
             usage_error "unknown option '$1': use $allowed"
         case $1 in
         --output) require_value "$1" $# && require_plain_path "$1" "$2" && OUTPUT=$2 && shift ;;
-        --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 && shift ;;
+        --epochs | --updates) require_value "$1" $# && require_positive_integer "$1" "$2" && LENGTH=$2 LENGTH_UNIT=${1#--} && shift ;;
         --name) require_value "$1" $# && name=$2 && shift ;;
         --processes) require_value "$1" $# && require_positive_integer "$1" "$2" && PROCESSES=$2 && shift ;;
         --most-tokens) require_value "$1" $# && require_positive_integer "$1" "$2" && MOST_TOKENS=$2 && shift ;;
@@ -48,11 +51,13 @@ parse_run_options() {
 
 # The part of --help that the scripts share
 help_on_runs() {
+    local in_updates=''
+    if [[ $LENGTH_UNIT == epochs ]]; then in_updates=$'\n  --updates N    the same in updates, in place of epochs'; fi
     cat <<TEXT
   MAPPING        ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, fusedmax, entmax:alpha=1.33, ...}
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
                  project's folder); the run is in DIR/runs/
-  $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)
+  $(printf '%-14s' "--$LENGTH_UNIT N") how long it is trained (default: $LENGTH)$in_updates
   --name NAME    the run's folder in DIR/runs/ (default: <mapping>-<N>$LENGTH_UNIT)
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text

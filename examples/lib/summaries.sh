@@ -53,7 +53,7 @@ model_options() {
 }
 
 PRUNE_LAYERS=$LAYERS PRUNE_HEADS=8
-PRUNE_UPDATES=20000
+SEARCH_UPDATES=20000 RECOVERY_UPDATES=40000
 PRUNE_COMPARE=no
 PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
 prune_criterion() {
@@ -64,7 +64,5 @@ prune_criterion() {
 }
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=$PRUNE_UPDATES
+    two_phases 0.0002 0.0004
 }

@@ -145,7 +145,15 @@ if [[ $device == cpu ]]; then
     on_device+=(--cpu)
     log_interval=$CPU_LOG_INTERVAL
 fi
-launcher=(fairseq-train)
+make_dir "$RUN"
+log=$RUN/train.log
+if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
+program=(fairseq-train)
+if [[ -f $checkpoints/checkpoint_last.pt && " ${options[*]} ${REST[*]-} " =~ \ --patience[=\ ][1-9] ]]; then
+    # Patience goes on counting where the training was stopped
+    program=(python3 "$TOOLS/patience.py" "$RUN/train.log")
+fi
+launcher=("${program[@]}")
 if ((world == 1)); then
     on_device+=(--distributed-world-size 1)
 else
@@ -160,11 +168,8 @@ else
     else
         launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
     fi
-    launcher+=("$ROOT/examples/lib/worker.sh" fairseq-train)
+    launcher+=("$ROOT/examples/lib/worker.sh" "${program[@]}")
 fi
-log=$RUN/train.log
-if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
-make_dir "$RUN"
 user_dir=$(fairseq-entmax user-dir)
 
 status=0

@@ -33,12 +33,8 @@ MODELS=(softmax sparsemax fusedmax oscarmax)
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(softmax)
 PRUNE_BUDGETS=all=4,all=2
-# Fewer than an epoch has: the best checkpoint, of the accuracy at the end of an epoch, has its heads
-# decided
-PRUNE_UPDATES=3000
+SEARCH_UPDATES=3000 RECOVERY_UPDATES=6000
 prune_schedules() {
     from_scratch=()
-    fine_tuning=(--lr 0.0002 --lr-scheduler polynomial_decay
-        --warmup-updates $((PRUNE_UPDATES / 20)) --total-num-update "$PRUNE_UPDATES")
-    tuning_length=1
+    two_phases 0.0002 0.0004
 }

@@ -17,13 +17,12 @@ from dataclasses import dataclass
 from messages import UsageError, one_sentence
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
-# When heads are decided, in thousandths of the fine-tuning: close to the 3/4 that are the
-# criterion's own default, which it can take only where it knows --max-update and not of a training
-# by epochs. On the Bible verses, whose epoch has 1,030 updates, it is update 750.
-DECISION_PART, WHOLE = 729, 1000
+# When heads are decided, in percent of the search: near its end, as what is left of them recovers
+# afterwards, without gates and at a rate of its own
+DECISION_PART, WHOLE = 95, 100
 # The number of heads falls to its target in 2/3 of the updates before, the criterion's default too
 WARMUP_PART = DECISION_PART * 2 // 3
-FEWEST_UPDATES = 4  # a quarter of fewer is no update
+FEWEST_UPDATES = 4  # of a search of fewer there is nothing before and behind the decision
 
 WITHIN_ALL = re.compile(r"all=([0-9]{1,4})")
 WITHIN_ENCODER = re.compile(r"encoder=([0-9]{1,4})")
@@ -54,15 +53,15 @@ def schedule(updates: int) -> tuple[str, ...]:
     """The options that say when heads are pushed and decided.
 
     Args:
-        updates: of the fine-tuning, at least `FEWEST_UPDATES`.
+        updates: of the search, at least `FEWEST_UPDATES`.
 
     Raises:
         UsageError: there are fewer.
     """
     if updates < FEWEST_UPDATES:
         raise UsageError(
-            f"option --pruning-updates got '{updates}': give {FEWEST_UPDATES} or more, the heads "
-            "are decided after three quarters of them"
+            f"option --search-updates got '{updates}': give {FEWEST_UPDATES} or more, the heads "
+            "are decided shortly before its end"
         )
     warmup, decision = (updates * part // WHOLE for part in (WARMUP_PART, DECISION_PART))
     return "--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}"
@@ -124,7 +123,7 @@ def parse_budgets(
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("budgets")
-    parser.add_argument("--updates", type=int, required=True, help="of the fine-tuning")
+    parser.add_argument("--updates", type=int, required=True, help="of the search")
     parser.add_argument("--layers", type=int, required=True, help="of encoder and of decoder")
     parser.add_argument("--heads", type=int, required=True, help="of an attention of a layer")
     parser.add_argument("--example", required=True, help="budgets for a message")

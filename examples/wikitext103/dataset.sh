@@ -43,11 +43,18 @@ PROMPT_WORDS=8
 PRUNE_LAYERS=${PRUNE_LAYERS:-16} PRUNE_HEADS=${PRUNE_HEADS:-8}
 PRUNE_BUDGETS=all=64,all=32
 PRUNE_SCORES=window
-PRUNE_UPDATES=20000
+SEARCH_UPDATES=20000 RECOVERY_UPDATES=40000
 prune_criterion() { echo adaptive_loss_with_head_l0; }
+# cosine_from RATE UPDATES: sets COSINE, from RATE down in one period
+cosine_from() {
+    local warmup=$(($2 / 20))
+    COSINE=(--lr "$1" --warmup-updates "$warmup" --lr-period-updates $(($2 - warmup)))
+}
 prune_schedules() {
-    local warmup=$((PRUNE_UPDATES / 20))
+    local COSINE
     from_scratch=()
-    fine_tuning=(--lr 0.1 --warmup-updates "$warmup" --lr-period-updates $((PRUNE_UPDATES - warmup)))
-    tuning_length=$PRUNE_UPDATES
+    cosine_from 0.1 "$SEARCH_UPDATES"
+    searching=("${COSINE[@]}")
+    cosine_from 0.2 "$RECOVERY_UPDATES"
+    recovering=("${COSINE[@]}")
 }

@@ -1,15 +1,20 @@
-"""Miniature package lists in the form of Debian's: Translation-en and Packages."""
+"""Miniature package lists in the form of Debian's: Translation-en, Translation-de, Packages."""
 
 from __future__ import annotations
 
 import bz2
 import gzip
 import hashlib
+import importlib.util
 import lzma
+import re
+import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from types import ModuleType
 
+EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 PACK: dict[str, Callable[[bytes], bytes]] = {
     "": bytes,
     ".xz": lzma.compress,
@@ -17,7 +22,46 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
 }
 THINGS = ("image", "sound", "mail", "network", "font", "graph", "text", "game", "disk", "clock")
+GERMAN_THINGS = (
+    "Bild",
+    "Ton",
+    "Brief",
+    "Netz",
+    "Schrift",
+    "Graph",
+    "Text",
+    "Spiel",
+    "Platte",
+    "Uhr",
+)
 DEEDS = ("reads", "writes", "sorts", "draws", "sends", "checks", "copies", "plays", "packs")
+GERMAN_DEEDS = (
+    "liest",
+    "schreibt",
+    "sortiert",
+    "malt",
+    "sendet",
+    "prüft",
+    "kopiert",
+    "spielt",
+    "packt",
+)
+STEM = "deb.example.org_debian_dists_stable_main"
+
+
+def program(path: Path) -> ModuleType:
+    """A program of a recipe, which is no package, as a module."""
+    spec = importlib.util.spec_from_file_location(f"debian_{path.stem}", path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+sys.path.append(str(EXAMPLES / "tools"))  # where programs of recipes find what they share
+lists = importlib.import_module("debian_lists")
 
 
 @dataclass(frozen=True)
@@ -28,16 +72,20 @@ class Entry:
     title: str
     long: str
     source: str = ""  # of the field Source; none where empty
+    german: str = ""  # title, and behind a line break what is below it; no translation where empty
 
     @property
     def md5(self) -> str:
         return hashlib.md5(f"{self.title}\n{self.long}\n".encode()).hexdigest()
 
-    def translation(self) -> str:
-        body = "".join(f" {line}\n" for line in self.long.split("\n"))
+    def translation(self, language: str = "en") -> str:
+        """The entry in the list of translations to a language."""
+        text = f"{self.title}\n{self.long}" if language == "en" else self.german
+        if not text:
+            return ""
         return (
             f"Package: {self.name}\nDescription-md5: {self.md5}\n"
-            f"Description-en: {self.title}\n{body}\n"
+            f"Description-{language}: " + text.replace("\n", "\n ") + "\n\n"
         )
 
     def packages(self) -> str:
@@ -71,27 +119,57 @@ def entries(number: int) -> list[Entry]:
     return made
 
 
+def german(made: Sequence[Entry]) -> list[Entry]:
+    """Those of `entries`, translated word by word, so that there is something to learn."""
+    words = dict(zip(THINGS + DEEDS, GERMAN_THINGS + GERMAN_DEEDS, strict=True))
+    words |= {
+        "every": "jedes",
+        "program": "Programm",
+        "that": "das",
+        "with": "mit",
+        "each": "jedem",
+    }
+    words |= {"development": "Entwicklung", "files": "Dateien", "what": "was", "things:": "Dingen:"}
+    words |= {
+        "Among": "Unter",
+        "other": "anderen",
+        "quickly": "schnell",
+        "see": "siehe",
+        "it": "es",
+    }
+
+    def translated(text: str) -> str:
+        return re.sub(r"[^ \n]+", lambda word: words.get(word[0], word[0]), text)
+
+    return [replace(e, german=translated(f"{e.title}\n{e.long}")) for e in made]
+
+
+def lists_of(made: Sequence[Entry]) -> dict[str, str]:
+    """The text of each list, by its path below a component; that of German where there is any."""
+    texts = {
+        "i18n/Translation-en": "".join(entry.translation() for entry in made),
+        "i18n/Translation-de": "".join(entry.translation("de") for entry in made),
+        "binary-amd64/Packages": "".join(entry.packages() for entry in made),
+    }
+    return {name: text for name, text in texts.items() if text}
+
+
 def write(folder: Path, made: Sequence[Entry], pack: str = "") -> None:
-    """Write both lists under the names that apt gives them, packed by their ending."""
+    """Write the lists under the names that apt gives them, packed by their ending."""
     folder.mkdir(parents=True, exist_ok=True)
-    stem = "deb.example.org_debian_dists_stable_main"
-    for name, text in (
-        ("i18n_Translation-en", "".join(entry.translation() for entry in made)),
-        ("binary-amd64_Packages", "".join(entry.packages() for entry in made)),
-    ):
-        (folder / f"{stem}_{name}{pack}").write_bytes(PACK[pack](text.encode()))
+    for name, text in lists_of(made).items():
+        path = folder / f"{STEM}_{name.replace('/', '_')}{pack}"
+        path.write_bytes(PACK[pack](text.encode()))
 
 
 def write_repository(folder: Path, made: Sequence[Entry]) -> None:
-    """Write `dists/stable` of a mirror: both lists below main, and the Release that names them."""
+    """Write `dists/stable` of a mirror: the lists below main, and the Release that names them."""
     sums = []
-    for name, text in (
-        ("main/i18n/Translation-en", "".join(entry.translation() for entry in made)),
-        ("main/binary-amd64/Packages", "".join(entry.packages() for entry in made)),
-    ):
+    for below, text in lists_of(made).items():
+        name = f"main/{below}"
         content = lzma.compress(text.encode())
         path = folder / f"{name}.xz"
-        path.parent.mkdir(parents=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
         for raw, ending in ((content, ".xz"), (text.encode(), "")):
             sums.append(f" {hashlib.sha256(raw).hexdigest()} {len(raw)} {name}{ending}\n")

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
@@ -20,17 +17,7 @@ LONG = "Reads and writes\nwhat is asked of it, in fifteen words at the least, wh
 WORDS = LONG.replace("\n", " ")
 
 
-def load() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("debian_descriptions", RECIPE / "descriptions.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-descriptions = load()
+descriptions = debian.program(RECIPE / "descriptions.py")
 
 
 def lines(folder: Path, name: str) -> list[str]:
@@ -43,7 +30,7 @@ def run(lists: Path, folder: Path, valid: int = 150, test: int = 150) -> None:
 
 def packages(*entries: Entry):
     """What is read of entries, as the program reads them."""
-    sources = descriptions.read_sources(["".join(e.packages() for e in entries)])
+    sources = debian.lists.read_sources(["".join(e.packages() for e in entries)])
     text = "".join(e.translation() for e in entries)
     return list(descriptions.read_packages([text], sources))
 
@@ -92,8 +79,8 @@ def test_the_split_of_a_package_depends_on_no_other(text: Path, tmp_path: Path) 
 
 def test_the_hash_is_of_the_name_alone_and_fills_the_shares() -> None:
     names = [f"package{i}" for i in range(20000)]
-    of = [descriptions.split_of(name, 35, 35) for name in names]
-    assert of == [descriptions.split_of(name, 35, 35) for name in names]
+    of = [debian.lists.split_of(name, 35, 35) for name in names]
+    assert of == [debian.lists.split_of(name, 35, 35) for name in names]
     for split in ("valid", "test"):
         assert of.count(split) == pytest.approx(700, abs=4 * 700**0.5)
 
@@ -101,7 +88,7 @@ def test_the_hash_is_of_the_name_alone_and_fills_the_shares() -> None:
 def source_in(split: str, start: str) -> str:
     """The name of a source package that the hash puts into a split."""
     names = (f"{start}{i}" for i in range(1000))
-    return next(name for name in names if descriptions.split_of(name, 150, 150) == split)
+    return next(name for name in names if debian.lists.split_of(name, 150, 150) == split)
 
 
 def test_of_the_same_body_the_first_stays_whatever_its_capitals() -> None:
@@ -212,7 +199,7 @@ def test_a_packed_list_is_the_same_list(pack: str, text: Path, tmp_path: Path) -
 
 
 @pytest.mark.skipif(
-    not (descriptions.APT_HELPER.exists() and shutil.which("lz4")), reason="no apt, or no lz4"
+    not (debian.lists.APT_HELPER.exists() and shutil.which("lz4")), reason="no apt, or no lz4"
 )
 def test_apt_unpacks_what_python_cannot(text: Path, tmp_path: Path) -> None:
     debian.write(tmp_path / "lists", debian.entries(100))
@@ -225,7 +212,7 @@ def test_apt_unpacks_what_python_cannot(text: Path, tmp_path: Path) -> None:
 def test_without_apt_its_packing_is_refused_with_the_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(descriptions, "APT_HELPER", tmp_path / "none")
+    monkeypatch.setattr(debian.lists, "APT_HELPER", tmp_path / "none")
     debian.write(tmp_path / "lists", debian.entries(4))
     for path in list((tmp_path / "lists").iterdir()):
         path.rename(f"{path}.lz4")

@@ -3,47 +3,24 @@
 from __future__ import annotations
 
 import csv
+import functools
 import json
-import os
 import shutil
 import subprocess
-import sys
-from pathlib import Path
 
 import pytest
 
-from tests import preloaded
-from tests.examples import debian, miniatures
+from tests.examples import debian, debian_recipes
+from tests.examples.debian_recipes import apt_configuration, needs_apt, stopping
 
-RECIPE = Path(__file__).resolve().parents[2] / "examples" / "debian_headlines"
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-needs_apt = pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt")
-# Of miniature lists the shares for validation and test have to be larger
-SHARES = {"VALID_SOURCES": "150", "TEST_SOURCES": "150"}
+RECIPE = debian.EXAMPLES / "debian_headlines"
 SUBWORDS = {"VOCABULARY": "sentencepiece:160"}
 WORDS = {"VOCABULARY": "words:60"}
 TINY = ["--encoder-embed-dim=16", "--decoder-embed-dim=16"]
 TINY += ["--encoder-ffn-embed-dim=16", "--decoder-ffn-embed-dim=16"]
 
 
-def run(script, *arguments, check=True, **further):
-    result = subprocess.run(
-        [RECIPE / script, *map(str, arguments)],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={
-            **{name: value for name, value in os.environ.items() if name != "RAW_DIR"},
-            "PATH": preloaded.path(PATH),
-            "OMP_NUM_THREADS": "1",
-            **miniatures.TRIAL,
-            **SHARES,
-            **further,
-        },
-    )
-    if check:
-        assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    return result
+run = functools.partial(debian_recipes.run, RECIPE)
 
 
 def lines(path):
@@ -118,29 +95,6 @@ def test_words_outside_the_vocabulary_get_numbers_that_the_model_copies(lists, t
 # --- where lists come from ----------------------------------------------------------------
 
 
-def stopping(tmp_path):
-    """A PATH on which fairseq-preprocess fails: what follows the lists is tested above."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    (folder / "fairseq-preprocess").write_text("#!/bin/sh\nexit 9\n")
-    (folder / "fairseq-preprocess").chmod(0o755)
-    return f"{folder}:{PATH}"
-
-
-def apt_configuration(tmp_path, lists, sources=""):
-    """Of a machine with its own lists and sources, for APT_CONFIG; no descriptions are fetched."""
-    (tmp_path / "sources.list").write_text(sources)
-    lists.mkdir(exist_ok=True)
-    config = tmp_path / "apt.conf"
-    config.write_text(
-        f'Dir::State::lists "{lists}/";\nDir::Etc::sourcelist "{tmp_path}/sources.list";\n'
-        'Dir::Etc::sourceparts "/dev/null";\nDir::Etc::parts "/dev/null";\n'
-        'Acquire::Languages "none";\nAPT::Architecture "amd64";\n'
-        'APT::Update::Post-Invoke { "false"; };\n'
-    )
-    return str(config)
-
-
 @needs_apt
 def test_lists_of_this_machine_are_taken_where_they_have_descriptions(tmp_path):
     debian.write(tmp_path / "lists", debian.entries(60))
@@ -189,9 +143,11 @@ def test_without_apt_it_says_which_files_to_take(tmp_path):
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "basename").symlink_to(shutil.which("basename"))
-    script = 'set -euo pipefail; source "$1"; source "$2"; PATH=$3; fetch_lists "$4"'
-    common = RECIPE.parent / "lib" / "common.sh"
-    command = ["bash", "-c", script, "prepare.sh", common, RECIPE / "lists.sh", folder, tmp_path]
+    script = (
+        'set -euo pipefail; source "$1/common.sh"; LANGUAGES=(en); source "$1/debian_lists.sh"; '
+        'PATH=$2; fetch_lists "$3"'
+    )
+    command = ["bash", "-c", script, "prepare.sh", RECIPE.parent / "lib", folder, tmp_path]
     failed = subprocess.run(command, capture_output=True, text=True, check=False)
     assert failed.returncode == 1
     assert failed.stderr.startswith("prepare.sh: error: this machine has no apt")
@@ -242,7 +198,17 @@ def test_a_model_that_copies_is_pruned_and_keeps_its_copy_head(tmp_path):
     debian.write(tmp_path / "lists", debian.entries(240))
     given = {**SUBWORDS, "RAW_DIR": str(tmp_path / "lists")}
     run("prepare.sh", "--output", tmp_path / "out", "--workers", 1, **given)
-    options = ["--output", tmp_path / "out", "--epochs", 1, "--pruning-updates", 6, "--cpu"]
+    options = [
+        "--output",
+        tmp_path / "out",
+        "--epochs",
+        1,
+        "--search-updates",
+        6,
+        "--recovery-updates",
+        4,
+        "--cpu",
+    ]
     run("prune.sh", *options, "--budgets", "all=6", "--", *TINY, **SUBWORDS)
     with (tmp_path / "out" / "pruning.tsv").open(encoding="utf-8", newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}

@@ -156,7 +156,7 @@ def test_a_training_that_was_killed_ends_as_one_that_was_not(trained, tmp_path):
 def test_a_language_model_is_pruned_judged_and_goes_on_with_a_text(trained):
     folder, _ = trained
     options = ["--output", folder.parents[1], *OPTIONS]
-    options += ["--pruning-updates", 6, "--budgets", "all=3"]
+    options += ["--search-updates", 6, "--recovery-updates", 4, "--budgets", "all=3"]
     trial = {**TRIAL, "PRUNE_LAYERS": "2", "PRUNE_HEADS": "4"}
     run("wikitext103", "prune.sh", *options, "--", *ADAPTIVE, *ON_THE_WAY, **trial)
     with (folder.parents[1] / "pruning.tsv").open(encoding="utf-8", newline="") as file:

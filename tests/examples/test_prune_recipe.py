@@ -33,7 +33,15 @@ def test_the_recipe_prunes_trains_from_scratch_and_prints_one_table(data, tmp_pa
     (tmp_path / "text").mkdir()
     shutil.copy(data / "test.en", tmp_path / "text" / "test.en")
     options = ["--output", tmp_path, "--mapping", "entmax", "--budgets", "all=6"]
-    options += ["--epochs", 1, "--pruning-updates", 12, "--cpu"]
+    options += [
+        "--epochs",
+        1,
+        "--search-updates",
+        12,
+        "--recovery-updates",
+        6,
+        "--cpu",
+    ]
     first = prune(*options)
     assert first.returncode == 0, first.stdout[-2000:] + first.stderr[-2000:]
     with (tmp_path / "pruning.tsv").open(encoding="utf-8", newline="") as file:
@@ -71,7 +79,7 @@ def test_the_recipe_prunes_trains_from_scratch_and_prints_one_table(data, tmp_pa
         (["--budgets", "2/3"], "option --budgets got '2/3'"),
         (["--budgets", "decoder=3"], "option --budgets got 'decoder=3'"),
         (["--budgets", ""], "option --budgets got ''"),
-        (["--pruning-updates", "3"], "option --pruning-updates got '3': give 4 or more"),
+        (["--search-updates", "3"], "option --search-updates got '3': give 4 or more"),
         (["--budget", "all=3"], "unknown option '--budget'"),
         (["--mapping"], "option --mapping needs a value"),
     ],

@@ -99,7 +99,17 @@ def test_a_recipe_goes_from_raw_archives_to_scores(recipe, archives, tmp_path):
 
 def check_pruning(recipe, folder):
     """The pruning of a recipe prints its table."""
-    options = ["--output", folder, "--updates", 2, "--pruning-updates", 6, "--cpu"]
+    options = [
+        "--output",
+        folder,
+        "--updates",
+        2,
+        "--search-updates",
+        6,
+        "--recovery-updates",
+        4,
+        "--cpu",
+    ]
     options += ["--most-tokens", 16000, "--mapping", "entmax", "--budgets", "2/3/4"]
     run(recipe, "prune.sh", *options, "--", *TINY)
     with (folder / "pruning.tsv").open(encoding="utf-8", newline="") as file:
@@ -472,6 +482,8 @@ def test_a_preparation_that_is_killed_goes_on_where_it_was(raw, tmp_path):
         (["--workers", "0"], {}, "option --workers got '0'"),
         ([], {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', and there is no such folder"),
         ([], {"CORPORA": "/nowhere"}, "CORPORA is '/nowhere', and there is no such file"),
+        ([], {"TRIAL_PAIRS": "240,16"}, "TRIAL_PAIRS is '240,16': give the pairs of training"),
+        ([], {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
     ],
 )
 def test_a_wrong_option_of_prepare_is_named(tmp_path, arguments, further, message):
@@ -536,7 +548,7 @@ ONCE = ["--dropout=0", "--log-interval=1", *TINY]
 def test_two_processes_train_as_one_with_twice_the_batches(gates, small_data, tmp_path):
     """Also when they are killed on the way: with the same batch in each update."""
     recipe = "bible_es_en"
-    options = ["--cpu", "--epochs", 2, "--most-tokens", 625]
+    options = ["--cpu", "--epochs", 2, "--most-tokens", 313]
     logs = {}
     for name, sharing in (("one", []), ("two", ["--processes", 2])):
         folder = tmp_path / name
@@ -549,7 +561,7 @@ def test_two_processes_train_as_one_with_twice_the_batches(gates, small_data, tm
         if name == "two":
             assert "goes on from its last checkpoint" in logs[name]
             logs[name] = log.read_text(encoding="utf-8")
-    assert "1 process(es), 2 x 625 tokens each" in logs["one"]
+    assert "1 process(es), 2 x 312 tokens each" in logs["one"]
     one, two = losses(logs["one"]), losses(logs["two"])
     assert len(one) == one[-1][0] > 40
     by_update = {}
@@ -587,6 +599,21 @@ def kill_when(log, pattern, command, **further):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
     process.wait()
+
+
+@pytest.mark.slow
+def test_patience_goes_on_counting_where_a_training_was_killed(small_data, tmp_path):
+    out = tmp_path / "out"
+    shutil.copytree(small_data, out)
+    # No validation has a lower loss than the first, so that the third ends the training
+    still = ["--patience=2", "--lr=1e-20", *ONCE[1:]]
+    arguments = ["--output", out, "--cpu", "--epochs", 30, "--name", "still", "softmax", *still]
+    log = out / "runs" / "still" / "train.log"
+    kill_when(log, "begin training epoch 3", [EXAMPLES / "bible_es_en" / "train.sh", *arguments])
+    run("bible_es_en", "train.sh", *arguments)
+    text = log.read_text(encoding="utf-8")
+    assert re.findall(r"\| valid \| epoch (\d+)", text) == ["001", "002", "003"]
+    assert "early stop since" in text
 
 
 def test_a_share_too_small_for_the_sentences_is_refused_at_once(small_data):
@@ -663,7 +690,7 @@ def test_the_slurm_script_trains_on_two_machines(small_data, tmp_path):
         env=environment(**slurm, PATH=f"{fake}:{PATH}"),
     )
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    assert "2 process(es), 1 x 625 tokens each" in result.stdout
+    assert "2 process(es), 1 x 312 tokens each" in result.stdout
     folder = out / "runs" / "entmax-1epochs"
     assert (folder / ".train.done").exists()
     assert losses((folder / "train.log").read_text(encoding="utf-8"))
@@ -695,12 +722,12 @@ def test_no_two_recipes_hold_the_same_six_lines():
 
 
 OTHER_RECIPES = [*summary_miniatures.WRITERS, *lm_miniatures.WRITERS, "snli"]
+# Those without archives to download
+OWN_RECIPES = ["bible_es_en", "bible_en_lm", "bible_testaments", "own_corpus"]
+OWN_RECIPES += ["debian_headlines", "debian_en_de"]
 
 
-@pytest.mark.parametrize(
-    "recipe",
-    [*RECIPES, *OTHER_RECIPES, "bible_es_en", "bible_en_lm", "bible_testaments", "own_corpus"],
-)
+@pytest.mark.parametrize("recipe", [*RECIPES, *OTHER_RECIPES, *OWN_RECIPES])
 def test_a_recipe_is_complete(recipe):
     folder = EXAMPLES / recipe
     readme = (folder / "README.md").read_text(encoding="utf-8")
@@ -738,7 +765,8 @@ def options_of(recipe, *arrays):
     """The options of fairseq-train in some arrays of a recipe's dataset.sh."""
     script = (
         f"set -eu; ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
-        "source $RECIPE/dataset.sh; "
+        "source $RECIPE/dataset.sh; source $ROOT/examples/lib/pruning.sh; "
+        "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "
         "if declare -F model_options >/dev/null; then model_options entmax; fi; "
         'if declare -F prune_schedules >/dev/null; then prune_schedules; fi; printf "%s\\n" '
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
@@ -774,7 +802,7 @@ def same(option, setting):
     ("recipe", "name", "arrays"),
     [
         ("iwslt17_de_en", "entmax", ["MODEL", "TRAINING"]),
-        ("wmt_en_ru", "prune", ["MODEL", "TRAINING", "fine_tuning"]),
+        ("wmt_en_ru", "prune", ["MODEL", "TRAINING", "searching"]),
         ("bible_es_en", "entmax", ["MODEL", "TRAINING"]),
         ("bible_en_lm", "entmax", ["MODEL", "TRAINING", "MODEL_OPTIONS"]),
     ],

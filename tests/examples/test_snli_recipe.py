@@ -157,7 +157,17 @@ def test_all_makes_the_encoder_sparse_too(prepared):
 
 @pytest.mark.slow
 def test_a_classifier_is_pruned(trained):
-    options = ["--output", trained, *LENGTH, "--pruning-updates", 6, "--budgets", "all=3"]
+    options = [
+        "--output",
+        trained,
+        *LENGTH,
+        "--search-updates",
+        6,
+        "--recovery-updates",
+        4,
+        "--budgets",
+        "all=3",
+    ]
     run("prune.sh", *options, "--", *TINY, "--batch-size=18")  # six updates in the epoch
     with (trained / "pruning.tsv").open(encoding="utf-8", newline="") as file:
         rows = {row["model"]: row for row in csv.DictReader(file, delimiter="\t")}

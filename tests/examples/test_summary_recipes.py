@@ -118,7 +118,17 @@ def test_stories_as_words_have_numbers_for_others_and_words_again_in_the_summari
 @pytest.mark.slow
 def test_a_model_that_copies_is_pruned_where_the_paper_prunes(stories):
     folder, _ = stories
-    options = ["--output", folder, "--updates", 2, "--pruning-updates", 6, "--cpu"]
+    options = [
+        "--output",
+        folder,
+        "--updates",
+        2,
+        "--search-updates",
+        6,
+        "--recovery-updates",
+        4,
+        "--cpu",
+    ]
     options += ["--mapping", "baseline", "--budgets", "2/-/3"]
     run("cnn_dm", "prune.sh", *options, "--", *TINY, **SIZES)
     with (folder / "pruning.tsv").open(encoding="utf-8", newline="") as file:

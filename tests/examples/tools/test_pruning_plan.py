@@ -9,17 +9,15 @@ EVERYWHERE = ("--head-gates", "encoder-self,decoder-self,cross", "--target-heads
 
 @pytest.mark.parametrize(
     ("updates", "warmup", "decision"),
-    [(1030, 500, 750), (30000, 14580, 21870), (4, 1, 2), (12, 5, 8)],
+    [(1030, 648, 978), (30000, 18900, 28500), (4, 2, 3), (12, 7, 11)],
 )
-def test_heads_are_decided_near_three_quarters_and_pushed_in_two_thirds_of_that(
-    updates, warmup, decision
-):
+def test_heads_are_decided_near_the_end_and_pushed_in_two_thirds_of_that(updates, warmup, decision):
     options = ("--l0-warmup-updates", f"{warmup}", "--decide-heads-at", f"{decision}")
     assert schedule(updates) == options
 
 
 def test_too_few_updates_are_refused():
-    with pytest.raises(UsageError, match="--pruning-updates got '3': give 4 or more"):
+    with pytest.raises(UsageError, match="--search-updates got '3': give 4 or more"):
         schedule(3)
 
 
@@ -73,7 +71,7 @@ def test_an_empty_budget_in_a_list_is_refused(text):
 def test_the_shell_reads_the_schedule_and_then_a_line_a_budget(capsys):
     main(["all=6,1/2/3", "--updates", "12", "--layers", "3", "--heads", "8", "--example", "all=6"])
     assert capsys.readouterr().out.splitlines() == [
-        "--l0-warmup-updates 5 --decide-heads-at 8",
+        "--l0-warmup-updates 7 --decide-heads-at 11",
         "all6\t--head-gates encoder-self,decoder-self,cross --target-heads 6",
         "1-2-3\t--head-gates encoder-self,decoder-self,cross --target-heads "
         "encoder-self=1,decoder-self=2,cross=3",

@@ -1,16 +1,29 @@
-# Where the package lists come from: sets LISTS, the folder that has them.
+# Where Debian's package lists come from, for the recipes that make their data of them: sets LISTS,
+# the folder that has them. A dataset.sh sets LANGUAGES, those of the descriptions, en last, and
+# sources this.
 #
 # shellcheck shell=bash disable=SC2034,SC2154 # prepare.sh sets output, and reads LISTS
 
-MIRROR="take main/i18n/Translation-en.xz and main/binary-amd64/Packages.xz from https://deb.debian.org/debian/dists/stable/, put both into a folder and name it in RAW_DIR"
+# As debian_lists.py says it: Debian packs the English descriptions by xz, translations by bzip2
+MIRROR=$(printf 'main/i18n/Translation-%s.bz2, ' "${LANGUAGES[@]}")
+MIRROR="take ${MIRROR/-en.bz2, /-en.xz} and main/binary-amd64/Packages.xz from https://deb.debian.org/debian/dists/stable/, put them into a folder and name it in RAW_DIR"
 
-# has_lists FOLDER: with descriptions, and with what says which package is of which source
-has_lists() {
-    compgen -G "$1/*Translation-en*" >/dev/null && compgen -G "$1/*Packages*" >/dev/null
+# lists_in FOLDER: sets FOUND_LISTS; fails where descriptions in a language are missing, or what says
+# which package is of which source
+lists_in() {
+    local kind
+    FOUND_LISTS=()
+    for kind in "${LANGUAGES[@]/#/Translation-}" Packages; do
+        compgen -G "$1/*$kind*" >/dev/null || return 1
+        FOUND_LISTS+=("$1"/*"$kind"*)
+    done
 }
 
-# take_lists FROM TO
-take_lists() { cp -- "$1"/*Translation-en* "$1"/*Packages* "$2"; }
+# lists_fingerprint: of the lists that RAW_DIR has, if any
+lists_fingerprint() {
+    if [[ -z ${RAW_DIR-} ]] || ! lists_in "$RAW_DIR"; then return; fi
+    files_fingerprint "${FOUND_LISTS[@]}"
+}
 
 # update_lists DIR: apt-get update into a folder of its own, as any user, with descriptions, which
 # images for containers leave out. The machine's own lists stay as they are, and what else it
@@ -23,7 +36,7 @@ update_lists() {
 #clear APT::Update;
 APT::Update::Error-Mode "any";
 #clear Acquire::Languages;
-Acquire::Languages { "en"; };
+Acquire::Languages { $(printf '"%s"; ' "${LANGUAGES[@]}")};
 Dir::State "$text/state/";
 Dir::State::lists "$text/lists/";
 Dir::State::status "/dev/null";
@@ -42,16 +55,16 @@ fetch_lists() {
     command -v apt-get >/dev/null ||
         die "this machine has no apt to bring Debian's package lists: $MIRROR"
     eval "$(apt-config shell own Dir::State::lists/d)"
-    if has_lists "$own"; then
+    if lists_in "$own"; then
         say "lists: those of this machine, $own"
-        take_lists "$own" "$dir"
+        cp -- "${FOUND_LISTS[@]}" "$dir"
         return
     fi
-    say "lists: apt-get update into a folder of its own (about 16 MB)"
+    say "lists: apt-get update into a folder of its own (about 18 MB)"
     update_lists "$dir/apt" || die "apt-get update failed, its messages are above: run again when the mirror can be reached, or $MIRROR"
-    has_lists "$dir/apt/lists" ||
-        die "the sources of this machine's apt have no descriptions (Translation-en): $MIRROR"
-    take_lists "$dir/apt/lists" "$dir"
+    lists_in "$dir/apt/lists" ||
+        die "the sources of this machine's apt do not have all of the descriptions ($(joined ' ' "${LANGUAGES[@]/#/Translation-}")): $MIRROR"
+    cp -- "${FOUND_LISTS[@]}" "$dir"
     rm -rf "$dir/apt"
 }
 

@@ -1,0 +1,33 @@
+# Descriptions of Debian's packages, English to German; see README.md.
+#
+# shellcheck shell=bash disable=SC2034
+
+SOURCE=en TARGET=de
+TOKENIZER=none
+# Pieces of the subword model of both languages, which prepare.sh learns
+BPE_SIZE=${BPE_SIZE:-4000}
+require_positive_integer BPE_SIZE "$BPE_SIZE"
+SUBWORDS=sentencepiece:$BPE_SIZE SIZE_OPTION=BPE_SIZE
+
+LANGUAGES=(de en)
+# shellcheck source=examples/lib/debian_lists.sh
+source "$ROOT/examples/lib/debian_lists.sh"
+
+# Of a thousand source packages, those for validation and for the test
+VALID_SOURCES=${VALID_SOURCES:-50} TEST_SOURCES=${TEST_SOURCES:-50}
+SPLIT_SEED=1
+SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$SPLIT_SEED"
+    "$(files_fingerprint "$RECIPE/pairs.py" "$TOOLS/debian_lists.py")" "$(lists_fingerprint)")
+
+splits() {
+    have_lists "$1"
+    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/pairs.py" "$LISTS" "$1" \
+        --valid "$VALID_SOURCES" --test "$TEST_SOURCES" --seed "$SPLIT_SEED" ||
+        die "the package lists could not be read: the message is above"
+}
+
+LENGTH=8
+EPOCH_UPDATES=1358
+# shellcheck source=examples/lib/small_translation.sh
+source "$ROOT/examples/lib/small_translation.sh"
+MODELS=(softmax entmax15 entmax)

@@ -1,0 +1,255 @@
+"""Make English-German data of Debian's package lists; see README.md.
+
+    pairs.py LISTS text --valid 50 --test 50 --seed 1
+
+reads the files *Translation-en*, *Translation-de* and *Packages* of the folder LISTS (plain, .xz,
+.gz, .bz2, or .lz4 and .zst where apt is) and writes {train,valid,test}.{en,de,package} to the
+folder `text`, a pair a line; a line of the .package file has the name of the package, that of its
+source package, and which part of the description the pair is. facts.txt has the numbers that are
+printed.
+
+A translation names the description that it is of by Description-md5. Both are cut where their
+typesetting cuts them, into the line of description, paragraphs and items of lists; parts pair one
+to one or not at all, nothing is aligned by what it says.
+
+A package's split follows from a hash of its source package's name, and texts that occur in another
+split are in neither validation nor test.
+"""
+
+from __future__ import annotations
+
+import re
+from argparse import Namespace
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import debian_lists as debian
+
+SPLITS = ("train", "valid", "test")
+SIDES = ("en", "de")
+WORDS = (2, 40)
+MAX_LENGTH_RATIO = 3
+DAMAGED = "\ufffd"  # of a character that was lost before the lists were made
+LETTER = re.compile(r"[^\W\d_]")
+WORD = re.compile(r"[\w-]+")
+
+
+class Pair(NamedTuple):
+    """A text and its translation, the package they are of, its source, and the part they are."""
+
+    en: str
+    de: str
+    package: str
+    source: str
+    part: str
+
+
+# --- parts of descriptions ----------------------------------------------------------------
+
+
+def paragraphs(description: str) -> list[list[str]]:
+    """Return the lines of each paragraph below the line of description, as they are indented."""
+    found: list[list[str]] = [[]]
+    for line in description.split("\n")[1:]:
+        if line.strip() in ("", "."):
+            found.append([])
+        else:
+            found[-1].append(line)
+    return [lines for lines in found if lines]
+
+
+def items(lines: Iterable[str]) -> list[str]:
+    """Return what a paragraph consists of: text that flows, and each item of a list, in one line.
+
+    An item ends where the next one begins, or text that is not indented.
+    """
+    found: list[list[str]] = []
+    in_item = False
+    for line in lines:
+        text = line.strip()
+        indented = line[1:2] in (" ", "\t")
+        is_bullet = bool(debian.BULLET.match(text))
+        if not found or is_bullet or (in_item and not indented):
+            found.append([])
+            in_item = is_bullet and indented
+        found[-1].append(debian.without_bullet(text) if is_bullet else text)
+    return [debian.clean(" ".join(parts)) for parts in found]
+
+
+def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
+    """Yield the parts of a description and its translation that pair one to one.
+
+    These are the lines of description; where both have as many paragraphs, these; and in place of
+    a paragraph its items, where both have as many.
+
+    Yields:
+        The English text, the German text, and the part's name, such as "paragraph 2, item 1".
+    """
+    yield debian.clean(en.partition("\n")[0]), debian.clean(de.partition("\n")[0]), "line"
+    below = paragraphs(en), paragraphs(de)
+    if len(below[0]) != len(below[1]):
+        return
+    for number, both in enumerate(zip(*below, strict=True), start=1):
+        name = f"paragraph {number}"
+        cut = [items(lines) for lines in both]
+        if len(cut[0]) != len(cut[1]):
+            yield " ".join(cut[0]), " ".join(cut[1]), name
+            continue
+        for item, (left, right) in enumerate(zip(*cut, strict=True), start=1):
+            yield left, right, f"{name}, item {item}" if len(cut[0]) > 1 else name
+
+
+# --- pairs --------------------------------------------------------------------------------
+
+
+def read_pairs(
+    english: Iterable[str], german: Iterable[str], sources: dict[str, str]
+) -> tuple[int, list[Pair]]:
+    """Return how many translations have their original and a source, and the pairs of them.
+
+    Args:
+        english: the `Translation-en` lists.
+        german: the `Translation-de` lists.
+        sources: the source package of each package; others are left out.
+    """
+    originals = {
+        fields["Description-md5"]: fields["Description-en"]
+        for text in english
+        for fields in debian.stanzas(text)
+        if "Description-md5" in fields and "Description-en" in fields
+    }
+    translated = set()
+    pairs = []
+    for text in german:
+        for fields in debian.stanzas(text):
+            name, md5 = fields.get("Package", ""), fields.get("Description-md5", "")
+            if name not in sources or md5 not in originals or "Description-de" not in fields:
+                continue
+            if (name, md5) not in translated:
+                translated.add((name, md5))
+                for en, de, part in paired_parts(originals[md5], fields["Description-de"]):
+                    pairs.append(Pair(en, de, name, sources[name], part))
+    return len(translated), pairs
+
+
+def is_untranslated(pair: Pair) -> bool:
+    """Tell whether the German text has the English words, whatever stands between them.
+
+    A hyphen makes two words one: "Weblog-Manager" is German for "weblog manager".
+    """
+    return WORD.findall(debian.text_key(pair.en)) == WORD.findall(debian.text_key(pair.de))
+
+
+def is_usable(pair: Pair) -> bool:
+    """Tell whether both sides are short, whole, of words, and about as long as each other."""
+    shorter, longer = sorted((len(pair.en), len(pair.de)))
+    return longer <= MAX_LENGTH_RATIO * shorter and all(
+        WORDS[0] <= len(text.split()) <= WORDS[1] and LETTER.search(text) and DAMAGED not in text
+        for text in (pair.en, pair.de)
+    )
+
+
+# --- splits -------------------------------------------------------------------------------
+
+
+def keys(pair: Pair) -> set[tuple[str, str]]:
+    """Return by what a pair is found again in another split: either side, all numbers alike."""
+    return {(side, debian.near_key(text)) for side, text in zip(SIDES, pair[:2], strict=True)}
+
+
+def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict[str, list[Pair]]:
+    """Return the splits, each in the order of `pairs`.
+
+    Of a split's pairs with the same English text the first stays. A pair is left out of validation
+    if training has nearly its text on either side, and out of the test if training or validation
+    has: what many packages say is learned, and not asked.
+
+    Args:
+        pairs: those to split.
+        valid: of `debian.BUCKETS`, the share of source packages for validation, at least 1.
+        test: the share for the test, at least 1.
+        seed: another one makes other splits.
+
+    Raises:
+        ValueError: a share is out of range, or a split has no pair.
+    """
+    debian.require_shares(valid, test)
+    splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
+    seen: set[tuple[str, str]] = set()
+    for pair in pairs:
+        split = debian.split_of(pair.source, valid, test, seed)
+        if (key := (split, debian.text_key(pair.en))) not in seen:
+            seen.add(key)
+            splits[split].append(pair)
+    elsewhere: set[tuple[str, str]] = set()
+    for name in SPLITS:
+        everything = set().union(*map(keys, splits[name]))
+        splits[name] = [pair for pair in splits[name] if not keys(pair) & elsewhere]
+        elsewhere |= everything
+        if not splits[name]:
+            raise ValueError(
+                f"no pair is left for {name}, as the lists have too few translations of their own "
+                f"descriptions: {debian.remedy('de', 'en')}"
+            )
+    return splits
+
+
+# --- facts --------------------------------------------------------------------------------
+
+
+def facts(translated: int, counts: Sequence[int], splits: dict[str, list[Pair]]) -> str:
+    """Return what README.md says of the data, measured, a line for each split.
+
+    Args:
+        translated: descriptions with their translation.
+        counts: parts that pair, those of them that are translated, and of these the usable ones.
+        splits: what was made of the last.
+    """
+    lines = [
+        f"{translated:,} translated descriptions; {counts[0]:,} parts that pair one to one, "
+        f"{counts[1]:,} of them translated, {counts[2]:,} of these usable; "
+        f"{sum(map(len, splits.values())):,} pairs without those whose texts are there already"
+    ]
+    for name, pairs in splits.items():
+        sources = len({pair.source for pair in pairs})
+        titles = sum(pair.part == "line" for pair in pairs) / len(pairs)
+        en, de = (sum(len(pair[side].split()) for pair in pairs) / len(pairs) for side in (0, 1))
+        lines.append(
+            f"{name}: {len(pairs):,} pairs of {sources:,} source packages, {titles:.0%} of them "
+            f"lines of description; words on average {en:.1f} in English, {de:.1f} in German"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
+    """Write `folder/<split>.{en,de,package}`, a pair a line."""
+    for split, pairs in splits.items():
+        columns = {side: [pair[number] for pair in pairs] for number, side in enumerate(SIDES)}
+        columns["package"] = ["\t".join(pair[2:]) for pair in pairs]
+        debian.write_columns(folder, split, columns)
+
+
+def make(options: Namespace) -> str:
+    """Write the splits of the lists, and return their facts."""
+    kinds = ("Packages", "Translation-de", "Translation-en")
+    packages, german, english = (
+        debian.lists_of(options.lists, kind, debian.remedy("de", "en")) for kind in kinds
+    )
+    translated, parts = read_pairs(english, german, debian.read_sources(packages))
+    changed = [pair for pair in parts if not is_untranslated(pair)]
+    usable = [pair for pair in changed if is_usable(pair)]
+    splits = split_pairs(usable, options.valid, options.test, options.seed)
+    write_splits(splits, options.folder)
+    return facts(translated, (len(parts), len(changed), len(usable)), splits)
+
+
+def main(arguments: list[str] | None = None) -> None:
+    kinds = "*Translation-en*, *Translation-de* and *Packages*"
+    parser = debian.parser_of(__doc__.splitlines()[0], kinds)
+    parser.add_argument("--seed", type=int, required=True, help="of the splits")
+    debian.run(parser, make, arguments)
+
+
+if __name__ == "__main__":
+    main()

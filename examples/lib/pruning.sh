@@ -1,0 +1,125 @@
+# Pruning in its phases, for the scripts that prune: a search with gates, the closed heads taken out,
+# and a recovery of the smaller model, each with a schedule of its own. And what such a model is held
+# against: its baseline trained on, and a model with the same heads from scratch.
+#
+# Source it behind recipe.sh and run.sh. The caller sets output, device and the array SHARING, further
+# options of train.sh. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the lengths of
+# the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
+# for them, and from_scratch, for models that are trained from nothing.
+#
+# shellcheck shell=bash disable=SC2034,SC2154
+
+SHARING=(${SHARING[@]+"${SHARING[@]}"})
+PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
+PRUNE_ATTENTIONS=(${PRUNE_ATTENTIONS[@]+"${PRUNE_ATTENTIONS[@]}"})
+declare -F prune_criterion >/dev/null ||
+    prune_criterion() { echo label_smoothed_cross_entropy_with_head_l0; }
+
+# two_phases SEARCH_LR RECOVERY_LR: sets searching and recovering, as most recipes have them. In the
+# search the rate rises and stays, as heads are decided at its end; in the recovery it rises again and
+# falls to 0.
+two_phases() {
+    searching=(--lr "$1" --end-learning-rate "$1" --lr-scheduler polynomial_decay
+        --warmup-updates $((SEARCH_UPDATES / 20)) --total-num-update "$SEARCH_UPDATES")
+    recovering=(--lr "$2" --end-learning-rate 0 --lr-scheduler polynomial_decay
+        --warmup-updates $((RECOVERY_UPDATES / 20)) --total-num-update "$RECOVERY_UPDATES")
+}
+
+best_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_best.pt"; }
+last_of() { printf '%s\n' "$output/runs/$1/checkpoints/checkpoint_last.pt"; }
+
+# train_run RUN UNIT LENGTH MAPPING OPTION...
+train_run() {
+    local run=$1 unit=$2 length=$3 mapping=$4
+    shift 4
+    "$RECIPE/train.sh" --output "$output" "--$unit" "$length" --name "$run" "--$device" \
+        ${SHARING[@]+"${SHARING[@]}"} "$mapping" "$@"
+}
+
+evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
+
+# gates_of BUDGET UPDATES: sets GATES_NAME, the budget as a part of a name, and GATES, options of a
+# search of so many updates
+gates_of() {
+    local plan timing options
+    plan=$(python3 "$TOOLS/pruning_plan.py" "$1" --updates "$2" --layers "$PRUNE_LAYERS" \
+        --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS" \
+        ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
+    {
+        read -r -a timing
+        IFS=$'\t' read -r GATES_NAME options
+    } <<<"$plan"
+    read -r -a GATES <<<"$options"
+    # Its length is fixed: the decision makes the loss higher, and is not to end it
+    GATES+=(--patience -1 "${timing[@]}")
+}
+
+# search RUN BASELINE BUDGET MAPPING OPTION...: to the heads of the budget
+search() {
+    local GATES GATES_NAME from_scratch searching recovering
+    gates_of "$3" "$SEARCH_UPDATES"
+    prune_schedules
+    train_run "$1" updates "$SEARCH_UPDATES" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${searching[@]}" \
+        --finetune-from-model "$(best_of "$2")" --criterion "$(prune_criterion "$4")" "${GATES[@]}" "${@:5}"
+}
+
+pruned_of() { printf '%s\n' "$output/runs/$1/pruned.pt"; }
+
+# take_out SEARCH: pruned.pt of a search's run, its model without the closed heads. It is that of the
+# last update: the one of the lowest loss may be of before the decision.
+take_out() {
+    local folder=$output/runs/$1 gated pruned step
+    gated=$(last_of "$1") pruned=$(pruned_of "$1")
+    step=$(fingerprint prune "$(sha256_of "$gated")")
+    if is_done "$folder/.prune.done" "$step" "$pruned"; then
+        say "prune $1: done before"
+        return
+    fi
+    say "prune $1: take the closed heads out"
+    rm -f "$folder/.prune.done"
+    write_whole "$folder/pruning.txt" fairseq-entmax prune "$gated" --output "$pruned" --overwrite
+    cat "$folder/pruning.txt"
+    mark_done "$folder/.prune.done" "$step"
+}
+
+# heads_of CHECKPOINT: sets HEADS, options of fairseq-train for a model with its heads
+heads_of() {
+    local printed
+    printed=$(fairseq-entmax prune --print-config "$1") || exit
+    # It prints them as for a shell, quoted where a mapping has characters of its own
+    mapfile -t HEADS < <(python3 -c 'import shlex, sys; print(*shlex.split(sys.argv[1]), sep="\n")' "$printed")
+}
+
+# recover RUN SEARCH MAPPING OPTION...: the model of pruned.pt, trained on
+recover() {
+    local HEADS from_scratch searching recovering
+    heads_of "$(pruned_of "$2")"
+    prune_schedules
+    train_run "$1" updates "$RECOVERY_UPDATES" "$3" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${HEADS[@]}" "${recovering[@]}" \
+        --finetune-from-model "$(pruned_of "$2")" "${@:4}"
+}
+
+# continue_run RUN BASELINE MAPPING OPTION...: the baseline, for as many updates as both phases take,
+# with the schedule of the recovery
+continue_run() {
+    local RECOVERY_UPDATES=$((SEARCH_UPDATES + RECOVERY_UPDATES)) from_scratch searching recovering
+    prune_schedules
+    train_run "$1" updates "$RECOVERY_UPDATES" "$3" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${recovering[@]}" \
+        --finetune-from-model "$(best_of "$2")" "${@:4}"
+}
+
+# train_from_scratch RUN PRUNED UPDATES MAPPING OPTION...: a model with the heads of a pruned run
+train_from_scratch() {
+    local HEADS from_scratch searching recovering
+    heads_of "$(best_of "$2")"
+    prune_schedules
+    train_run "$1" updates "$3" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${HEADS[@]}" \
+        ${from_scratch[@]+"${from_scratch[@]}"} "${@:5}"
+}
+
+# updates_of RUN...: how many they made together, by their logs
+updates_of() {
+    local run paths=()
+    for run in "$@"; do paths+=("$output/runs/$run/train.log"); done
+    python3 "$TOOLS/training_logs.py" updates "${paths[@]}"
+}

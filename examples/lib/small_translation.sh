@@ -1,0 +1,36 @@
+# What the recipes with 30,000 pairs have in common, so that their models differ in the data alone:
+# small Transformers that a CPU trains in minutes, a larger one to prune. A dataset.sh sets LENGTH,
+# in epochs, and EPOCH_UPDATES, how many updates one has, and sources this.
+#
+# shellcheck shell=bash disable=SC2034
+
+BATCH_TOKENS=625 MOST_TOKENS=625
+LENGTH_UNIT=epochs
+MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
+    --encoder-embed-dim 128 --decoder-embed-dim 128
+    --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256
+    --encoder-attention-heads 4 --decoder-attention-heads 4
+    --encoder-normalize-before --decoder-normalize-before
+    --share-all-embeddings --dropout 0)
+TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
+    --optimizer adam --adam-betas '(0.9, 0.98)'
+    --lr 0.0035 --lr-scheduler polynomial_decay --warmup-updates 600)
+# The learning rate falls to 0 at the end, whatever the length
+settle_dataset() {
+    local updates=$LENGTH
+    if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
+    TRAINING+=(--total-num-update "$updates")
+}
+
+PRUNE_LAYERS=3 PRUNE_HEADS=8
+PRUNE_BUDGETS=all=48,all=24,encoder=12,encoder=4
+PRUNE_MODEL=(--encoder-layers 3 --decoder-layers 3
+    --encoder-attention-heads 8 --decoder-attention-heads 8)
+SEARCH_UPDATES=$EPOCH_UPDATES RECOVERY_UPDATES=$((2 * EPOCH_UPDATES))
+prune_schedules() {
+    from_scratch=(--lr 0.003)
+    two_phases 0.0015 0.003
+}
+
+# Epochs of claims.sh, whose rate falls to 0 by their end
+CLAIMS_LENGTH=8

@@ -1,0 +1,231 @@
+"""Whether values have one mode or two: Hartigan's dip test, and a mixture of two Gaussians."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy
+
+Array = numpy.ndarray[Any, Any]
+SEED = 1
+SIMULATED = 2000  # samples of one mode
+POWERED = 300  # and of two: a power of 0.8 is known to 0.05
+
+
+@dataclass(frozen=True)
+class Mixture:
+    """One Gaussian against a mixture of two.
+
+    Attributes:
+        bic_one, bic_two: Bayesian information criteria; the lower fits better.
+        means, deviations, shares: of the two components, the lower mean first.
+        modes: of the density of the mixture of two, 1 or 2.
+    """
+
+    bic_one: float
+    bic_two: float
+    means: tuple[float, float]
+    deviations: tuple[float, float]
+    shares: tuple[float, float]
+    modes: int
+
+    @property
+    def bimodal(self) -> bool:
+        """Whether two components fit better, and make two modes."""
+        return self.bic_two < self.bic_one and self.modes == 2
+
+
+def dip(values: Sequence[float]) -> float:
+    """The dip: how far the empirical distribution is, at least, from all unimodal ones.
+
+    Args:
+        values: one or more.
+
+    Returns:
+        from 1 / (2 n) to 1/4.
+
+    Source: Hartigan and Hartigan 1985, *The Dip Test of Unimodality*; Hartigan 1985, AS 217.
+    """
+    x, counts = numpy.unique(numpy.asarray(values, dtype=numpy.float64), return_counts=True)
+    # The distribution jumps at each value, here counted in values: from `before` to `after`
+    after = numpy.cumsum(counts)
+    before = after - counts
+    low, high, largest = 0, len(x) - 1, 1.0
+    while True:
+        minorant = _hull(x, before, low, high, 1)
+        majorant = _hull(x, after, low, high, -1)
+        distance, start, end = _modal_interval(x, before, after, minorant, majorant)
+        if distance <= largest:
+            break
+        # Before the modal interval the distribution should be convex, behind it concave. Its ends
+        # do not count: a unimodal distribution may jump at its mode
+        places = numpy.arange(low, start)
+        convex = numpy.interp(x[places], x[minorant], before[minorant])
+        largest = max([largest, *(after[places] - convex)])
+        places = numpy.arange(end + 1, high + 1)
+        concave = numpy.interp(x[places], x[majorant], after[majorant])
+        largest = max([largest, *(concave - before[places])])
+        if (start, end) == (low, high):
+            break
+        low, high = start, end
+    return float(largest) / (2 * len(values))
+
+
+def _hull(x: Array, height: Array, low: int, high: int, sign: int) -> list[int]:
+    """Where the greatest convex minorant (1) or the least concave majorant (-1) touches points."""
+    hull: list[int] = []
+    for place in range(low, high + 1):
+        while len(hull) >= 2:
+            a, b = hull[-2], hull[-1]
+            rise, whole = height[b] - height[a], height[place] - height[a]
+            if sign * ((x[b] - x[a]) * whole - (x[place] - x[a]) * rise) > 0:
+                break
+            hull.pop()
+        hull.append(place)
+    return hull
+
+
+def _modal_interval(
+    x: Array, before: Array, after: Array, minorant: list[int], majorant: list[int]
+) -> tuple[float, int, int]:
+    """The largest distance between majorant and minorant, and the interval around it."""
+    places = sorted({*minorant, *majorant})
+    below = numpy.interp(x[places], x[minorant], before[minorant])
+    above = numpy.interp(x[places], x[majorant], after[majorant])
+    best = int(numpy.argmax(above - below))
+    at = places[best]
+    start = max(place for place in minorant if place <= at)
+    end = min(place for place in majorant if place >= at)
+    return float(above[best] - below[best]), start, end
+
+
+@lru_cache(maxsize=64)
+def _simulated_dips(count: int, samples: int, seed: int) -> Array:
+    generator = numpy.random.RandomState(seed)
+    return numpy.array([dip(list(generator.random_sample(count))) for _ in range(samples)])
+
+
+def dip_test(
+    values: Sequence[float], samples: int = SIMULATED, seed: int = SEED
+) -> tuple[float, float]:
+    """Hartigan's dip test: whether values have more than one mode.
+
+    Args:
+        values: one or more.
+        samples: of the uniform distribution, of as many values each, that p is from.
+        seed: of the samples.
+
+    Returns:
+        dip and p, in [1 / (samples + 1), 1]; p is 1 of fewer than four values, which no test tells.
+
+    Source: Hartigan and Hartigan 1985.
+    """
+    found = dip(values)
+    if len(values) < 4:
+        return found, 1.0
+    beyond = int((_simulated_dips(len(values), samples, seed) >= found).sum())
+    return found, (beyond + 1) / (samples + 1)
+
+
+def dip_power(
+    means: tuple[float, float],
+    deviation: float,
+    count: int,
+    level: float = 0.05,
+    samples: int = POWERED,
+    seed: int = SEED,
+) -> float:
+    """How often the dip test finds two modes where there are two.
+
+    Args:
+        means: of two Gaussians of equal shares.
+        deviation: of each of them.
+        count: of values in a sample, four or more.
+        level: below which p finds them.
+        samples: that are drawn.
+        seed: of these.
+
+    Returns:
+        the share of samples in which it does.
+    """
+    null = numpy.sort(_simulated_dips(count, SIMULATED, SEED))
+    generator = numpy.random.RandomState(seed)
+    upper = generator.random_sample((samples, count)) < 0.5
+    drawn = numpy.where(upper, means[1], means[0])
+    drawn = drawn + deviation * generator.standard_normal((samples, count))
+    dips = numpy.array([dip(list(row)) for row in drawn])
+    beyond = SIMULATED - numpy.searchsorted(null, dips)
+    return float(numpy.mean((beyond + 1) / (SIMULATED + 1) < level))
+
+
+def mixture_fit(values: Sequence[float], starts: int = 10, seed: int = SEED) -> Mixture:
+    """Fit one Gaussian and a mixture of two by maximum likelihood.
+
+    Args:
+        values: four or more, not all the same.
+        starts: of the expectation maximisation, of which the likeliest is taken.
+        seed: of the starts.
+
+    Raises:
+        ValueError: there are too few values.
+    """
+    x = numpy.asarray(values, dtype=numpy.float64)
+    if len(x) < 4 or x.min() == x.max():
+        raise ValueError(f"a mixture needs four values that differ, not {len(x)}")
+    # Without a least deviation, a component on a single value would be infinitely likely
+    least = 0.05 * float(x.std())
+    generator = numpy.random.RandomState(seed)
+    one = float(_log_density(x, x.mean(), x.std()).sum())
+    fits = [
+        _fit(x, numpy.sort(generator.choice(x, 2, replace=False)), least) for _ in range(starts)
+    ]
+    likelihood, means, deviations, shares = max(fits, key=lambda fit: fit[0])
+    order = numpy.argsort(means)
+    log_n = math.log(len(x))
+    lower, upper = (int(place) for place in order)
+    return Mixture(
+        2 * log_n - 2 * one,
+        5 * log_n - 2 * likelihood,
+        (float(means[lower]), float(means[upper])),
+        (float(deviations[lower]), float(deviations[upper])),
+        (float(shares[lower]), float(shares[upper])),
+        _modes(means, deviations, shares),
+    )
+
+
+def _log_density(x: Array, mean: Any, deviation: Any) -> Any:
+    """Of a Gaussian."""
+    return -0.5 * ((x - mean) / deviation) ** 2 - numpy.log(deviation * math.sqrt(2 * math.pi))
+
+
+def _fit(x: Array, means: Array, least: float) -> tuple[float, Array, Array, Array]:
+    """Expectation maximisation from these means: log-likelihood and parameters."""
+    deviations, shares = numpy.full(2, x.std()), numpy.full(2, 0.5)
+    last = -math.inf
+    for _ in range(500):
+        logs = numpy.log(shares) + _log_density(x[:, None], means, deviations)
+        rows = numpy.logaddexp(logs[:, 0], logs[:, 1])
+        likelihood = float(rows.sum())
+        if likelihood - last < 1e-8:
+            break
+        last = likelihood
+        weights = numpy.exp(logs - rows[:, None])
+        counts = numpy.maximum(weights.sum(0), 1e-9)
+        shares = counts / counts.sum()
+        means = (weights * x[:, None]).sum(0) / counts
+        spread = (weights * (x[:, None] - means) ** 2).sum(0) / counts
+        deviations = numpy.maximum(numpy.sqrt(spread), least)
+    return likelihood, means, deviations, shares
+
+
+def _modes(means: Array, deviations: Array, shares: Array) -> int:
+    """How many maxima the density has: all lie between the means."""
+    grid = numpy.linspace(means.min(), means.max(), 2001)
+    density = (shares * numpy.exp(_log_density(grid[:, None], means, deviations))).sum(1)
+    padded = numpy.concatenate([[-1.0], density, [-1.0]])
+    rises = (padded[1:-1] > padded[:-2]) & (padded[1:-1] >= padded[2:])
+    return max(1, int(rises.sum()))

@@ -1,0 +1,68 @@
+"""Numbers in words, the same in all rows of the table."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy
+
+from claims.statistics import Bootstrap, seed_interval
+
+NAMES = {
+    "softmax": "softmax",
+    "entmax15": "1.5-entmax",
+    "sparsemax": "sparsemax",
+    "entmax": "learned α",
+}
+
+
+def name_of(model: str) -> str:
+    """A model's mapping as the papers call it."""
+    return NAMES.get(model, model)
+
+
+def number(value: float, digits: int = 2, signed: bool = False) -> str:
+    """With a true minus, never a negative zero; a dash where there is none."""
+    if math.isnan(value):
+        return "–"
+    text = f"{value:+.{digits}f}" if signed else f"{value:.{digits}f}"
+    if float(text) == 0:
+        text = text.lstrip("+-")
+    return text.replace("-", "−")
+
+
+def over_seeds(values: Sequence[float], digits: int = 2, signed: bool = False) -> str:
+    """The mean with its interval, such as ``0.31 [0.25, 0.37]``."""
+    low, high = seed_interval(values)
+    centre = number(float(numpy.mean(values)), digits, signed)
+    if math.isnan(low):
+        return centre
+    return f"{centre} [{number(low, digits, signed)}, {number(high, digits, signed)}]"
+
+
+def of_bootstrap(found: Bootstrap) -> str:
+    """Such as ``bootstrap [−0.2, +0.4], p = 0.31``."""
+    low, high = number(found.low, signed=True), number(found.high, signed=True)
+    return f"bootstrap [{low}, {high}], {p_value(found.p)}"
+
+
+def p_value(p: float) -> str:
+    """Such as ``p = 0.031`` or ``p < 0.001``."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+
+
+def listed(parts: Mapping[str, str]) -> str:
+    """Such as ``encoder-self 0.3; cross 0.2``."""
+    return "; ".join(f"{name} {value}" for name, value in parts.items())
+
+
+def counts(values: Sequence[int]) -> str:
+    """Numbers of each seed, such as ``2, 0, 1``."""
+    return ", ".join(map(str, values))
+
+
+def interval_numbers(name: str, values: Sequence[float]) -> dict[str, float]:
+    """A mean and its interval, for :class:`claims.verdicts.Finding`."""
+    low, high = seed_interval(values)
+    return {name: float(numpy.mean(values)), f"{name} low": low, f"{name} high": high}

@@ -1,0 +1,39 @@
+"""examples/tools/claims_about.py: what the record says of the calls that made it."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from pathlib import Path
+
+from claims_about import write_about
+
+
+def test_the_account_adds_up_the_calls(tmp_path: Path) -> None:
+    calls = tmp_path / "jobs" / "calls"
+    calls.mkdir(parents=True)
+    for number, (seconds, cpu_seconds) in enumerate([(1800, 3600), (5400, 14400)]):
+        content = {"seconds": seconds, "cpu_seconds": cpu_seconds, "commit": f"{number}"}
+        (calls / f"{number}.json").write_text(json.dumps(content))
+    (tmp_path / "jobs" / "preparations").mkdir()
+    content = {"seconds": 720, "cpu_seconds": 360}
+    (tmp_path / "jobs" / "preparations" / "1.json").write_text(json.dumps(content))
+    options = argparse.Namespace(
+        output=tmp_path,
+        record=tmp_path / "record",
+        quick=True,
+        seeds=[1, 2],
+        corpora=["a"],
+        more_seeds=[],
+        models=[],
+        sizes=["large"],
+    )
+    write_about(options)
+    about = json.loads((tmp_path / "record" / "record.json").read_text())
+    assert (about["hours"], about["core_hours"], about["calls"]) == (2.2, 5.1, 2)
+    assert (about["format"], about["version"]) == ("fairseq-entmax-claims", 1)
+    assert (about["seeds"], about["corpora"], about["quick"]) == ([1, 2], ["a"], True)
+    assert about["sizes"] == ["large"]
+    assert "sparse-encoder" in about["models"]
+    assert [(one["commit"], one["hours"]) for one in about["history"]] == [("0", 0.5), ("1", 1.5)]
+    assert set(about["versions"]) == {"fairseq-entmax", "fairseq", "torch", "python", "sacrebleu"}

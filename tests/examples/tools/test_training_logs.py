@@ -1,0 +1,132 @@
+"""examples/tools/training_logs.py: epochs out of logs, also of trainings that were stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from training_logs import main, read_course, read_search
+
+STAMP = "2030-01-01 00:00:00 | INFO |"
+
+
+def valid(epoch: int, updates: int, loss: float) -> str:
+    return (
+        f"{STAMP} valid | epoch {epoch:03d} | valid on 'valid' subset | loss {loss} | nll_loss "
+        f"{loss - 1} | ppl 9 | alpha_cross_mean 1.5 | num_updates {updates} | best_loss {loss}"
+    )
+
+
+def train(epoch: int, updates: int, loss: float) -> str:
+    return f"{STAMP} train | epoch {epoch:03d} | loss {loss} | nll_loss 3 | num_updates {updates} | lr 0.1 | wall 9"
+
+
+BEGIN = f"{STAMP} fairseq.trainer | begin training epoch"
+INNER = f"{STAMP} train_inner | epoch 001:     50 / 100 loss=99, num_updates=50, lr=0.1"
+EARLY = f"{STAMP} fairseq_cli.train | early stop since valid performance hasn't improved for last 2 runs"
+
+
+def log(folder: Path, *lines: str) -> Path:
+    path = folder / "train.log"
+    path.write_text("".join(f"{line}\n" for line in lines))
+    return path
+
+
+def losses(path: Path) -> list[tuple[int, int, float, float | None]]:
+    return [(e.epoch, e.updates, e.valid_loss, e.train_loss) for e in read_course(path).epochs]
+
+
+def test_each_epoch_has_its_losses_and_updates(tmp_path: Path) -> None:
+    path = log(
+        *(tmp_path, f"{BEGIN} 1", INNER, valid(1, 100, 6.5), train(1, 100, 7.5)),
+        *(f"{BEGIN} 2", valid(2, 200, 5.5), train(2, 200, 6.0)),
+    )
+    assert losses(path) == [(1, 100, 6.5, 7.5), (2, 200, 5.5, 6.0)]
+    assert read_course(path).epochs[0].valid_nll_loss == 5.5
+    assert read_course(path).updates == 200
+
+
+def test_of_an_epoch_that_was_trained_twice_the_last_holds(tmp_path: Path) -> None:
+    path = log(
+        *(tmp_path, valid(1, 100, 6.5), train(1, 100, 7.5), valid(2, 200, 5.5), train(2, 200, 6.0)),
+        *(f"{BEGIN} 2", valid(2, 200, 5.25), train(2, 200, 6.25)),
+    )
+    assert losses(path) == [(1, 100, 6.5, 7.5), (2, 200, 5.25, 6.25)]
+
+
+def test_what_was_behind_the_point_that_a_training_went_on_from_is_gone(tmp_path: Path) -> None:
+    path = log(tmp_path, valid(1, 100, 6.5), valid(2, 200, 5.5), f"{BEGIN} 1", valid(1, 100, 6.0))
+    assert losses(path) == [(1, 100, 6.0, None)]
+
+
+def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
+    path = log(tmp_path, valid(1, 100, 6.5), f"{STAMP} valid | epoch 002 | valid on 'va")
+    assert losses(path) == [(1, 100, 6.5, None)]
+
+
+def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
+    assert read_course(log(tmp_path, valid(1, 100, 6.5), EARLY)).by_patience
+    assert not read_course(log(tmp_path, valid(1, 100, 6.5))).by_patience
+    # It went on, with more patience
+    path = log(tmp_path, valid(1, 100, 6.5), EARLY, f"{BEGIN} 2", valid(2, 200, 6.0))
+    assert not read_course(path).by_patience
+
+
+def test_the_fall_of_the_loss_in_the_last_quarter_tells_of_convergence(tmp_path: Path) -> None:
+    losses = [6.0, 5.0, 4.5, 4.25, 4.125, 4.0625, 4.05, 4.0]
+    lines = [valid(epoch, 100 * epoch, loss) for epoch, loss in enumerate(losses, 1)]
+    assert read_course(log(tmp_path, *lines)).last_fall == pytest.approx(4.0625 - 4.0)
+    assert read_course(log(tmp_path, lines[0])).last_fall is None
+
+
+def test_a_log_without_a_validation_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no validation of a training: remove its folder"):
+        read_course(log(tmp_path, INNER))
+
+
+def test_updates_of_several_trainings_are_added(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = log(tmp_path, valid(1, 100, 6.5))
+    main(["updates", str(path), str(path)])
+    assert capsys.readouterr().out == "200\n"
+
+
+# --- heads in a search ----------------------------------------------------------------
+
+
+def inner(updates: int, encoder: int, cross: int) -> str:
+    return (
+        f"{STAMP} train_inner | epoch 001:     {updates} / 1000 loss=9.5, heads_open={encoder + cross}, "
+        f"num_updates={updates}, lr=0.1, heads_expected_cross={cross}.5, heads_open_encoder_self={encoder}, "
+        f"heads_open_cross={cross}, wall=23"
+    )
+
+
+def opened(path: Path, most: int = 50) -> list[tuple[int, float, float]]:
+    points = read_search(path, most)
+    assert all(set(one.open) == {"encoder-self", "cross"} for one in points)
+    return [(one.updates, one.open["encoder-self"], one.open["cross"]) for one in points]
+
+
+def test_the_heads_that_a_search_has_open_are_those_of_its_course(tmp_path: Path) -> None:
+    end = f"{valid(1, 120, 6.5)} | heads_open 4 | heads_open_encoder_self 3 | heads_open_cross 1"
+    path = log(tmp_path, INNER, inner(50, 24, 24), inner(100, 9, 12), end)
+    assert opened(path) == [(50, 24, 24), (100, 9, 12), (120, 3, 1)]
+
+
+def test_what_a_search_that_was_stopped_logged_twice_counts_once(tmp_path: Path) -> None:
+    path = log(tmp_path, inner(50, 24, 24), inner(100, 9, 12), inner(50, 24, 23), inner(100, 8, 11))
+    assert opened(path) == [(50, 24, 23), (100, 8, 11)]
+
+
+def test_a_long_search_is_thinned_with_its_first_and_last_point_kept(tmp_path: Path) -> None:
+    path = log(tmp_path, *(inner(10 * number, 24, 24) for number in range(1, 200)))
+    updates = [updates for updates, _, _ in opened(path)]
+    assert (len(updates), updates[0], updates[-1]) == (50, 10, 1990)
+    assert updates == sorted(set(updates))
+
+
+def test_a_search_that_logged_no_heads_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no number of open heads: remove its folder"):
+        read_search(log(tmp_path, INNER, valid(1, 100, 6.5)), 50)
