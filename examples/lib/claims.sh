@@ -42,6 +42,9 @@ claims_help() {
                    claims/quick/): claims.md, record/, and a folder for each corpus
   --record DIR     where what is kept of each run goes (default: record/ in DIR of --output); files
                    of runs that are not asked for are moved from there to not-in-record/ in DIR of --output
+  --add            keep what the record has as it is, without its models, and add to it what else is
+                   asked for: so a record that was made elsewhere, such as the one that comes with
+                   the project, gains seeds, models or a corpus
   --cpu, --gpu     where to work (default: a GPU where torch finds one)
   --help           this text
 
@@ -80,10 +83,11 @@ while (($# > 0)); do
     --output) output=$(absolute_path "$2") && shift ;;
     --record) record=$(absolute_path "$2") && shift ;;
     --quick) quick=1 ;;
+    --add) chosen+=(--add) ;;
     --cpu) device=cpu ;;
     --gpu) device=gpu ;;
     --help | -h) claims_help && exit 0 ;;
-    *) usage_error "unknown option '$1': use --seeds, --more-seeds, --corpora, --models, --sizes, --epochs, --patience, --quick, --jobs, --output, --record, --cpu, --gpu or --help" ;;
+    *) usage_error "unknown option '$1': use --seeds, --more-seeds, --corpora, --models, --sizes, --epochs, --patience, --quick, --jobs, --output, --record, --add, --cpu, --gpu or --help" ;;
     esac
     shift
 done

@@ -13,8 +13,9 @@ import re
 from pathlib import Path
 from typing import Any
 
+from claims_added import SAME, together
 from claims_scope import MODELS, SIZES
-from jobs import spent, write_whole
+from jobs import write_whole
 from provenance import commit
 
 FORMAT, VERSION = "fairseq-entmax-claims", 1
@@ -52,26 +53,47 @@ def today() -> str:
     return datetime.datetime.now(datetime.timezone.utc).date().isoformat()
 
 
-def history(calls: Path) -> list[dict[str, Any]]:
-    """Of each call that had something to do, when it was, by which code, and for how long."""
-    found = [json.loads(path.read_text("utf-8")) for path in sorted(calls.glob("*.json"))]
+def history(folder: Path) -> list[dict[str, Any]]:
+    """Of each call that had something to do, when it was, by which code, and for how long.
+
+    Args:
+        folder: with a file of each, named by the nanosecond in which it began.
+    """
     return [
         {
+            "call": path.stem,
             **{name: one.get(name) for name in ("date", "commit", "changed")},
-            "hours": round(one["seconds"] / SECONDS_OF_HOUR, 3),
+            "hours": round(one["seconds"] / SECONDS_OF_HOUR, 4),
+            "core_hours": round(one["cpu_seconds"] / SECONDS_OF_HOUR, 4),
         }
-        for one in found
+        for path in sorted(folder.glob("*.json"))
+        for one in [json.loads(path.read_text("utf-8"))]
     ]
 
 
+def asked_for(options: argparse.Namespace) -> dict[str, Any]:
+    """What a call is to make, as the record has it."""
+    given = {name: os.environ.get(f"CLAIMS_ASKED_{name.upper()}") for name in SAME}
+    return {
+        "quick": options.quick,
+        "seeds": options.seeds,
+        "more_seeds": options.more_seeds,
+        "corpora": options.corpora,
+        "models": options.models or list(MODELS),
+        "sizes": options.sizes or list(SIZES),
+        **{name: int(value) if value else None for name, value in given.items()},
+    }
+
+
 def write_about(options: argparse.Namespace) -> None:
-    """Write record.json: with what, and for how long over all calls that had something to do."""
-    calls = options.output / "jobs" / "calls"
-    folders = (calls, options.output / "jobs" / "preparations")  # claims.sh prepares the data
-    hours, core_hours = (
-        round(sum(spent(folder, key) for folder in folders) / SECONDS_OF_HOUR, 3)
-        for key in ("seconds", "cpu_seconds")
-    )
+    """Write record.json: with what, and for how long over all calls that had something to do.
+
+    With ``--add``, what the record said of the calls that made it before is kept.
+    """
+    path, jobs = options.record / ABOUT, options.output / "jobs"
+    calls = history(jobs / "calls")
+    # claims.sh prepares the data
+    preparations = [{**one, "prepares": True} for one in history(jobs / "preparations")]
     content: dict[str, Any] = {
         "format": FORMAT,
         "version": VERSION,
@@ -79,16 +101,14 @@ def write_about(options: argparse.Namespace) -> None:
         "versions": versions(),
         "processor": processor(),
         "cores": cores(),
-        "hours": hours,
-        "core_hours": core_hours,
-        "calls": len(list(calls.glob("*.json"))),
-        "quick": options.quick,
-        "seeds": options.seeds,
-        "more_seeds": options.more_seeds,
-        "corpora": options.corpora,
-        "models": options.models or list(MODELS),
-        "sizes": options.sizes or list(SIZES),
         "commit": commit(),
-        "history": history(calls),
+        **asked_for(options),
+        "history": [*preparations, *calls],
     }
-    write_whole(options.record / ABOUT, f"{json.dumps(content, indent=2, sort_keys=True)}\n")
+    if options.add and path.exists():
+        content = together(json.loads(path.read_text("utf-8")), content)
+    made = content["history"]
+    for name in ("hours", "core_hours"):
+        content[name] = round(sum(one[name] for one in made), 3)
+    content["calls"] = sum(not one.get("prepares") for one in made)
+    write_whole(path, f"{json.dumps(content, indent=2, sort_keys=True)}\n")

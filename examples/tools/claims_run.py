@@ -21,7 +21,8 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from claims_about import ABOUT, today, write_about
+from claims_about import ABOUT, asked_for, today, write_about
+from claims_added import check_addable, left_to_do
 from claims_plan import CorpusJobs, Setting, plan
 from claims_scope import MORE_CORPUS, scope_of
 from jobs import Outcome, Pool
@@ -141,11 +142,16 @@ def check_record(options: argparse.Namespace) -> None:
         UsageError: it is of a trial, and this is none, or the reverse.
     """
     path = options.record / ABOUT
-    if path.exists() and json.loads(path.read_text("utf-8")).get("quick") != options.quick:
+    if not path.exists():
+        return
+    about = json.loads(path.read_text("utf-8"))
+    if about.get("quick") != options.quick:
         which = "of a whole call, and this one is" if options.quick else "of a call"
         raise UsageError(
             f"the record {options.record} is {which} with --quick: choose another --output"
         )
+    if options.add:
+        check_addable(about, asked_for(options), options.record)
 
 
 # --- claims.md --------------------------------------------------------------------------
@@ -179,14 +185,18 @@ def run(options: argparse.Namespace) -> int:
     table = ("table", "--record", f"{options.record}", "--output", f"{options.output}")
     command = ("python3", __file__, *table)
     jobs = plan(corpora, options.seeds, command, more, options.more_seeds)
+    if options.add:
+        jobs = left_to_do(jobs, options.record)
     about = {"date": today(), "commit": commit(), "changed": is_changed()}
     pool = Pool(jobs, options.output / "jobs", options.jobs, about=about)
     say(f"{len(jobs)} jobs, {options.jobs} at once on {options.device}")
     if not (options.record / ABOUT).exists():
         write_about(options)  # so that the record can be read while it is made
     outcome = pool.run()
-    products = (path for job in jobs for path in job.products)
-    moved = move_others_out(options.record, products, options.output / NOT_ASKED_FOR)
+    moved = 0
+    if not options.add:
+        products = (path for job in jobs for path in job.products)
+        moved = move_others_out(options.record, products, options.output / NOT_ASKED_FOR)
     if moved or outcome.ran or outcome.failed or outcome.signal is not None:
         write_about(options)
     say(f"{len(outcome.done)} jobs done, {len(outcome.ran)} of them now")
@@ -217,6 +227,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     for name in ("--corpora", "--models", "--sizes"):
         parser.add_argument(name, type=lambda text: text.split(","), default=[])
     parser.add_argument("--quick", action="store_true")
+    parser.add_argument("--add", action="store_true")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
     options = parser.parse_args(arguments)

@@ -17,7 +17,7 @@ def test_the_account_adds_up_the_calls(tmp_path: Path) -> None:
         (calls / f"{number}.json").write_text(json.dumps(content))
     (tmp_path / "jobs" / "preparations").mkdir()
     content = {"seconds": 720, "cpu_seconds": 360}
-    (tmp_path / "jobs" / "preparations" / "1.json").write_text(json.dumps(content))
+    (tmp_path / "jobs" / "preparations" / "7.json").write_text(json.dumps(content))
     options = argparse.Namespace(
         output=tmp_path,
         record=tmp_path / "record",
@@ -27,6 +27,7 @@ def test_the_account_adds_up_the_calls(tmp_path: Path) -> None:
         more_seeds=[],
         models=[],
         sizes=["large"],
+        add=False,
     )
     write_about(options)
     about = json.loads((tmp_path / "record" / "record.json").read_text())
@@ -35,5 +36,15 @@ def test_the_account_adds_up_the_calls(tmp_path: Path) -> None:
     assert (about["seeds"], about["corpora"], about["quick"]) == ([1, 2], ["a"], True)
     assert about["sizes"] == ["large"]
     assert "sparse-encoder" in about["models"]
-    assert [(one["commit"], one["hours"]) for one in about["history"]] == [("0", 0.5), ("1", 1.5)]
+    assert [(one["commit"], one["hours"], one.get("prepares")) for one in about["history"]] == [
+        *((None, 0.2, True), ("0", 0.5, None), ("1", 1.5, None)),
+    ]
+    # With --add, what earlier calls took elsewhere stays in the account
+    (calls / "0.json").unlink()
+    (calls / "1.json").rename(calls / "2.json")
+    options.add, options.seeds = True, [3]
+    write_about(options)
+    about = json.loads((tmp_path / "record" / "record.json").read_text())
+    assert (about["hours"], about["core_hours"], about["calls"]) == (3.7, 9.1, 3)
+    assert about["seeds"] == [1, 2, 3]
     assert set(about["versions"]) == {"fairseq-entmax", "fairseq", "torch", "python", "sacrebleu"}
