@@ -8,7 +8,7 @@
 #   PRUNE_ATTENTIONS           array: the attentions of the model, where they are not all three
 #   PRUNE_MODELS               array: the default of --mapping
 #   prune_criterion            function: prints the criterion that prunes a model, which it is told
-#   PRUNE_COMPARE              no: without models from scratch, the fine-tuning without gates, speed
+#   PRUNE_COMPARE              no: without models from scratch, the baseline trained on, speed
 #   PRUNE_SCORES PRUNE_FILE    what the table has of which file of a run
 #   SEARCH_UPDATES             updates of the search for the heads that can go
 #   RECOVERY_UPDATES           updates of the recovery, without them
@@ -61,7 +61,7 @@ $PRUNE_HELP
   --mapping SPEC        only this attention mapping or model (default: ${PRUNE_MODELS[*]})
 $(help_on_budgets)
                         (default: $PRUNE_BUDGETS)
-  $(printf '%-21s' "--$LENGTH_UNIT N") length of the trainings from scratch (default: $LENGTH)
+  $(printf '%-21s' "--$LENGTH_UNIT N") length of the baseline's training (default: $LENGTH)
   --search-updates N    updates of the search for the heads that can go (default: $SEARCH_UPDATES)
   --recovery-updates N  updates of the recovery, in which the smaller model is trained on, at a rate
                         that rises again and falls to 0 (default: $RECOVERY_UPDATES)

@@ -38,8 +38,7 @@ train_run() {
 
 evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device" "$2"; }
 
-# gates_of BUDGET UPDATES: sets GATES_NAME, the budget as a part of a name, and GATES, options of a
-# search of so many updates
+# gates_of BUDGET UPDATES: sets GATES, options of a search of so many updates
 gates_of() {
     local plan timing options
     plan=$(python3 "$TOOLS/pruning_plan.py" "$1" --updates "$2" --layers "$PRUNE_LAYERS" \
@@ -47,7 +46,7 @@ gates_of() {
         ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
     {
         read -r -a timing
-        IFS=$'\t' read -r GATES_NAME options
+        IFS=$'\t' read -r _ options
     } <<<"$plan"
     read -r -a GATES <<<"$options"
     # Its length is fixed: the decision makes the loss higher, and is not to end it
@@ -56,7 +55,7 @@ gates_of() {
 
 # search RUN BASELINE BUDGET MAPPING OPTION...: to the heads of the budget
 search() {
-    local GATES GATES_NAME from_scratch searching recovering
+    local GATES from_scratch searching recovering
     gates_of "$3" "$SEARCH_UPDATES"
     prune_schedules
     train_run "$1" updates "$SEARCH_UPDATES" "$4" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} "${searching[@]}" \

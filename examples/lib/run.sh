@@ -44,9 +44,9 @@ parse_run_options() {
     [[ $name =~ ^[A-Za-z0-9_][A-Za-z0-9_.=+-]*$ ]] ||
         usage_error "option --name got '$name': use letters, digits and . _ = + - only"
     OUTPUT=$(absolute_path "$OUTPUT")
-    settle_dataset "$OUTPUT"
     RUN=$OUTPUT/runs/$name
-    REST=("$@")
+    REST=("$@") # settle_dataset may look at them
+    settle_dataset "$OUTPUT"
 }
 
 # The part of --help that the scripts share

@@ -15,9 +15,12 @@ MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
 TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.0035 --lr-scheduler polynomial_decay --warmup-updates 600)
-# The learning rate falls to 0 at the end, whatever the length
+# The learning rate falls to 0 at the end, whatever the length; other schedules have no such option
 settle_dataset() {
-    local updates=$LENGTH
+    local option updates=$LENGTH
+    for option in ${REST[@]+"${REST[@]}"}; do
+        if [[ $option == --lr-scheduler || $option == --lr-scheduler=* ]]; then return; fi
+    done
     if [[ $LENGTH_UNIT == epochs ]]; then updates=$((LENGTH * EPOCH_UPDATES)); fi
     TRAINING+=(--total-num-update "$updates")
 }
@@ -33,4 +36,4 @@ prune_schedules() {
 }
 
 # Epochs of claims.sh, whose rate falls to 0 by their end
-CLAIMS_LENGTH=8
+CLAIMS_LENGTH=6

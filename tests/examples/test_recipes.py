@@ -761,10 +761,14 @@ def test_every_archive_of_a_recipe_has_a_line_in_the_table():
 # --- configs for fairseq-hydra-train -------------------------------------------
 
 
-def options_of(recipe, *arrays):
-    """The options of fairseq-train in some arrays of a recipe's dataset.sh."""
+def options_of(recipe, *arrays, given=""):
+    """The options of fairseq-train in some arrays of a recipe's dataset.sh.
+
+    Args:
+        given: a user's own, behind the mapping.
+    """
     script = (
-        f"set -eu; ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
+        f"set -eu; REST=({given}); ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
         "source $RECIPE/dataset.sh; source $ROOT/examples/lib/pruning.sh; "
         "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "
         "if declare -F model_options >/dev/null; then model_options entmax; fi; "
@@ -780,6 +784,15 @@ def options_of(recipe, *arrays):
         else:
             found[name] = word
     return found
+
+
+@pytest.mark.parametrize("recipe", ["bible_es_en", "debian_en_de"])
+def test_the_rate_falls_to_0_at_the_end_unless_another_schedule_is_given(recipe):
+    assert int(options_of(recipe, "TRAINING")["total_num_update"]) > 1000
+    assert "total_num_update" in options_of(recipe, "TRAINING", given="--lr 0.001")
+    # fairseq takes the option of none of the other schedules
+    for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
+        assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
 
 
 def settings_of(recipe, name):
