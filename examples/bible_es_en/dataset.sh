@@ -4,7 +4,7 @@
 
 SOURCE=es TARGET=en
 TOKENIZER=none
-SUBWORDS=sentencepiece:2000
+SUBWORDS=sentencepiece:4000
 # The quickstart's folder has this recipe's data
 DEFAULT_OUTPUT=$ROOT/quickstart
 
@@ -12,6 +12,6 @@ DEFAULT_OUTPUT=$ROOT/quickstart
 source "$ROOT/examples/bible_es_en/corpus.sh"
 
 LENGTH=6
-EPOCH_UPDATES=2069
+EPOCH_UPDATES=1817
 # shellcheck source=examples/lib/small_translation.sh
 source "$ROOT/examples/lib/small_translation.sh"
