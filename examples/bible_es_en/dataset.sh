@@ -4,7 +4,10 @@
 
 SOURCE=es TARGET=en
 TOKENIZER=none
-SUBWORDS=sentencepiece:4000
+# Pieces of the subword model of both languages, which prepare.sh learns
+BPE_SIZE=${BPE_SIZE:-4000}
+require_positive_integer BPE_SIZE "$BPE_SIZE"
+SUBWORDS=sentencepiece:$BPE_SIZE SIZE_OPTION=BPE_SIZE
 # The quickstart's folder has this recipe's data
 DEFAULT_OUTPUT=$ROOT/quickstart
 
