@@ -3,6 +3,8 @@
 PYTHONPATH=examples/tools python -m claims RECORD                  # RECORD/claims.md and findings.json
 PYTHONPATH=examples/tools python -m claims RECORD --output FOLDER  # in another folder
 PYTHONPATH=examples/tools python -m claims RECORD --check          # fails where claims.md says otherwise
+PYTHONPATH=examples/tools python -m claims RECORD --runs bible_es_en/softmax-large-seed1 --output FOLDER
+                                       # the analysis of a run, or of some, for fairseq-entmax report
 """
 
 from __future__ import annotations
@@ -13,6 +15,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from messages import PROGRAM, one_sentence
+
+from claims.kept import write_kept
 
 TABLE, FINDINGS = "claims.md", "findings.json"
 
@@ -52,8 +56,20 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--check", action="store_true", help="write nothing; fail where claims.md says otherwise"
     )
+    parser.add_argument(
+        "--runs",
+        metavar="LIST",
+        help="in the place of verdicts the analysis of these runs, CORPUS/RUN with commas between them, "
+        "as analysis.json in the folder of --output, which fairseq-entmax report draws",
+    )
     options = parser.parse_args(arguments)
     with one_sentence():
+        if options.runs:
+            if options.output is None or options.check:
+                raise ValueError("option --runs needs --output FOLDER, and no --check")
+            for path in write_kept(options.record, options.runs.split(","), options.output):
+                print(path)
+            return
         require_scipy()
         from claims.record import read_record
         from claims.table import as_text, claims_document, judged, markdown
