@@ -11,7 +11,7 @@ MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
     --encoder-ffn-embed-dim 256 --decoder-ffn-embed-dim 256
     --encoder-attention-heads 4 --decoder-attention-heads 4
     --encoder-normalize-before --decoder-normalize-before
-    --share-all-embeddings --dropout 0)
+    --share-decoder-input-output-embed --dropout 0)
 TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
     --optimizer adam --adam-betas '(0.9, 0.98)'
     --lr 0.0035 --lr-scheduler polynomial_decay --warmup-updates 600)
