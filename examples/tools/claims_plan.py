@@ -97,9 +97,13 @@ class CorpusJobs:
             yield self._step(run, "train", run.size, *options, training=True)
         if self.scope.equal_time:
             yield from self._in_equal_time(seed, first)
-        for run in trained:
-            if run.size == LARGE and run.model in self.scope.pruned:
-                yield from self._prune(run)
+        pruned = [run for run in trained if run.size == LARGE and run.model in self.scope.pruned]
+        # Those from scratch are trained longest of all, and last
+        for budget in sorted(self.scope.budgets, key=lambda budget: not budget.scratch):
+            for run in pruned:
+                yield from self._prune(run, budget)
+        for run in pruned:
+            yield from self._continue(run)
         for run in trained:
             yield from self._look(run, "train")
 
@@ -132,26 +136,26 @@ class CorpusJobs:
     def _pace_name(self) -> str:
         return f"{self.setting.corpus}/pace"
 
-    def _prune(self, baseline: Run) -> Iterator[Job]:
+    def _prune(self, baseline: Run, budget: Budget) -> Iterator[Job]:
         model, size, seed = baseline.model, baseline.size, baseline.seed
-        for budget in self.scope.budgets:
-            pruned = Run(model, size, seed, "pruned", budget)
-            search, found = self._search_of(pruned), self._name(pruned, "search")
-            of_baseline = self._name(baseline, "train")
-            yield self._step(
-                pruned, "search", baseline.name, budget.text, after=(of_baseline,), folder=search
-            )
-            yield self._step(pruned, "recover", search, after=(found,), training=True)
-            yield from self._look(pruned, "recover", search=search)
-            if budget.scratch:
-                scratch = Run(model, size, seed, "scratch", budget)
-                whole = (baseline.name, search, pruned.name)
-                after = (self._name(pruned, "recover"),)
-                yield self._step(
-                    scratch, "scratch", pruned.name, *whole, after=after, training=True
-                )
-                yield from self._look(scratch, "scratch")
-        continued = Run(model, size, seed, "continued")
+        pruned = Run(model, size, seed, "pruned", budget)
+        search, found = self._search_of(pruned), self._name(pruned, "search")
+        of_baseline = self._name(baseline, "train")
+        yield self._step(
+            pruned, "search", baseline.name, budget.text, after=(of_baseline,), folder=search
+        )
+        yield self._step(pruned, "recover", search, after=(found,), training=True)
+        after = (self._name(pruned, "recover"),)
+        if budget.scratch:
+            scratch = Run(model, size, seed, "scratch", budget)
+            whole = (baseline.name, search, pruned.name)
+            yield self._step(scratch, "scratch", pruned.name, *whole, after=after, training=True)
+            yield from self._look(scratch, "scratch")
+        yield from self._look(pruned, "recover", search=search)
+
+    def _continue(self, baseline: Run) -> Iterator[Job]:
+        """The baseline, trained for as many updates more as pruning takes."""
+        continued = Run(baseline.model, baseline.size, baseline.seed, "continued")
         after = (self._name(baseline, "train"),)
         yield self._step(continued, "continue", baseline.name, after=after, training=True)
         yield from self._look(continued, "continue")

@@ -9,6 +9,7 @@ import json
 import lzma
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -202,11 +203,38 @@ def test_the_account_has_both_calls_and_all_attempts(made: Made) -> None:
     assert about["quick"] is True
     [preparation] = (made.folder / "jobs" / "preparations").iterdir()
     assert about["hours"] > json.loads(preparation.read_text())["seconds"] / 3600 > 0
-    assert len(about["history"]) == 2
+    assert [bool(one.get("prepares")) for one in about["history"]] == [True, False, False]
     assert len(made.record(PRUNED)["trained_by"]) == 1
     attempts = made.folder / "bible_es_en/runs" / PRUNED.replace("pruned", "search") / "attempts"
     assert 1 <= len(list(attempts.iterdir())) <= 2
     assert made.record(PRUNED)["cpu_seconds"] > 0
+
+
+def test_a_record_gains_what_it_lacks_without_the_models_of_the_others(
+    made: Made, tmp_path: Path
+) -> None:
+    record, output = tmp_path / "record", tmp_path / "elsewhere"
+    shutil.copytree(made.folder / "record", record)
+    missing = record / "bible_es_en" / "cross-fusedmax-small-seed1.json.xz"
+    missing.unlink()
+    before = {path: path.read_bytes() for path in record.rglob("*.xz")}
+    one = ("--quick", "--models", "cross-fusedmax", "--sizes", "small", "--cpu", "--jobs", "2")
+    where = ("--output", output, "--record", record, "--add")
+    status, printed = call(*one, *where, path=made.path)
+    assert status == 0, printed
+    started = re.findall(r"started (\S+);", printed)
+    kinds = ("train", "measure", "keep")
+    assert started == [f"bible_es_en/cross-fusedmax-small-seed1/{kind}" for kind in kinds]
+    assert {path: path.read_bytes() for path in before} == before
+    assert json.loads(lzma.decompress(missing.read_bytes()))["run"] == "cross-fusedmax-small-seed1"
+    about, earlier = json.loads((record / "record.json").read_text()), made.about()
+    assert about["calls"] == earlier["calls"] + 1
+    assert about["hours"] > earlier["hours"]
+    assert set(about["models"]) == set(earlier["models"])
+    assert "verdicts: " in printed
+    status, printed = call(*one, "--epochs", "2", *where, path=made.path)
+    assert status != 0
+    assert "give the same --epochs" in printed
 
 
 def test_nothing_half_written_is_left(made: Made) -> None:
