@@ -99,11 +99,14 @@ class CorpusJobs:
             yield from self._in_equal_time(seed, first)
         pruned = [run for run in trained if run.size == LARGE and run.model in self.scope.pruned]
         # Those from scratch are trained longest of all, and last
-        for budget in sorted(self.scope.budgets, key=lambda budget: not budget.scratch):
+        for scratch in (True, False):
             for run in pruned:
-                yield from self._prune(run, budget)
-        for run in pruned:
-            yield from self._continue(run)
+                for budget in self.scope.budgets:
+                    if budget.scratch == scratch:
+                        yield from self._prune(run, budget)
+            if scratch:
+                for run in pruned:
+                    yield from self._continue(run)
         for run in trained:
             yield from self._look(run, "train")
 
