@@ -57,6 +57,7 @@ from fairseq_entmax.modules import (
     transformer_layers,
 )
 from fairseq_entmax.modules import gates as gates_module
+from fairseq_entmax.modules.scriptable import Scriptable
 
 logger = logging.getLogger(__name__)
 
@@ -70,7 +71,7 @@ _STARTS = (
 )
 
 
-class AdaptiveModel(nn.Module):
+class AdaptiveModel(Scriptable):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
     Stands before fairseq's model among the bases of a class.
@@ -199,6 +200,25 @@ class AdaptiveModel(nn.Module):
             ValueError: the loss is infinite for this model; says what to do.
         """
         check_for_zeros(type(criterion), self.output_alpha)
+
+    def scriptable_form(self) -> nn.Module:
+        """A model of fairseq's class for ``torch.jit.script`` and ONNX, for inference.
+
+        Raises:
+            ValueError: as :meth:`Scriptable.scriptable_form`; the output is sparse.
+        """
+        if self.output_alpha != SOFTMAX:
+            raise ValueError(
+                f"a model with --output-alpha {self.output_alpha:g} cannot be scripted or exported as a "
+                f"whole: fairseq's scripted search ends in an assertion where words have probability "
+                f"zero; script model.encoder and model.decoder, which gives the scores, or generate "
+                f"with fairseq-generate"
+            )
+        model: Any = super().scriptable_form()
+        for name in ("attention_options", "monitor"):
+            model.__dict__.pop(name, None)
+        model._modules.pop("pruning_state", None)
+        return model  # type: ignore[no-any-return]
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""

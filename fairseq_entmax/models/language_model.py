@@ -46,7 +46,9 @@ from fairseq_entmax.models.language_options import (
     read_filters,
 )
 from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.scriptable import ScriptableLanguageModel
 from fairseq_entmax.modules import mark_future_mask
+from fairseq_entmax.modules.scriptable import Scriptable
 
 # Options of the task and of commands that fairseq's model takes too
 BORROWED = {
@@ -55,8 +57,10 @@ BORROWED = {
 }
 
 
-class EntmaxLanguageModelDecoder(TransformerDecoder):
+class EntmaxLanguageModelDecoder(Scriptable, TransformerDecoder):
     """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+
+    scriptable_class = TransformerDecoder
 
     def build_decoder_layer(self, args: Any, no_encoder_attn: bool = False) -> nn.Module:
         return TransformerDecoderLayerBase(TransformerConfig.from_namespace(args), no_encoder_attn)
@@ -119,6 +123,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     ``transformer_lm`` can be loaded: what it lacks starts as in a new model, and is logged.
     """
 
+    scriptable_class = ScriptableLanguageModel
     attentions = (DECODER_SELF,)
     decoder: Any
 

@@ -17,6 +17,11 @@ from fairseq_entmax.modules import fused, incremental, masks
 from fairseq_entmax.modules.fused import has_hook
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.projections import keep_first_heads, weighted_sum
+from fairseq_entmax.modules.scriptable import (
+    Scriptable,
+    ScriptableAttention,
+    ScriptableBias,
+)
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -39,7 +44,7 @@ class Heads:
     gate: HardConcreteGate | None = None
 
 
-class MultiheadAttention(FairseqMultiheadAttention):
+class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
     """fairseq's multihead attention with its softmax replaced by a mapping.
 
     fairseq's own forward pass does the projections, the masks, the cache of incremental
@@ -71,6 +76,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
             number of heads, mapping and gate do not fit each other; keys are not words alone,
             where the mapping needs that.
     """
+
+    scriptable_class = ScriptableAttention
 
     # Linear layers; what stands in for them where there are no heads
     q_proj: Any
@@ -152,6 +159,26 @@ class MultiheadAttention(FairseqMultiheadAttention):
         self._observers: list[Callable[[Tensor], None]] = []
         # Otherwise fairseq calls torch's fused attention, which never shows the scores
         self.skip_embed_dim_check = True
+
+    def scriptable_form(self) -> FairseqMultiheadAttention:
+        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference.
+
+        Raises:
+            ValueError: the mapping has no such form; names it.
+        """
+        attention: Any = super().scriptable_form()
+        for name in ("filled", "scores_of", "_observers"):
+            del attention.__dict__[name]
+        gate = attention._modules.pop("gate", None) or attention.__dict__.pop("gate", None)
+        del attention._modules["mapping"]
+        if self.mapping is None:
+            attention.__class__ = ScriptableBias
+        else:
+            attention.mapping = self.mapping.scriptable()
+            factors = torch.ones(self.num_heads) if gate is None else gate.at_evaluation()
+            factors = factors.to(self.out_proj.weight.device).view(-1, 1, 1)
+            attention.register_buffer("gate", factors, persistent=False)
+        return attention
 
     @contextmanager
     def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
