@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import Entmax, Mapping
-from fairseq_entmax.mappings.scriptable import ScriptableHeadsApart
+from fairseq_entmax.mappings.scripting import ScriptableHeadsApart
 
 
 class HeadsApart(Mapping):

@@ -19,7 +19,7 @@ from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
-from fairseq_entmax.mappings.scriptable import ScriptableEntmax, ScriptableSoftmax, refusal
+from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
     OSCAR_INIT,

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels.structure import PNORM, Structure
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.modules import SHARE_NONE, Mapping, check_share
-from fairseq_entmax.mappings.scriptable import refusal
+from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
     LEARNED,

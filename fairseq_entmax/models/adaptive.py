@@ -18,6 +18,7 @@ from typing import Any, ClassVar
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
+from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
@@ -57,7 +58,7 @@ from fairseq_entmax.modules import (
     transformer_layers,
 )
 from fairseq_entmax.modules import gates as gates_module
-from fairseq_entmax.modules.scriptable import Scriptable
+from fairseq_entmax.modules.scripting import Scriptable, scriptable
 
 logger = logging.getLogger(__name__)
 
@@ -219,6 +220,26 @@ class AdaptiveModel(Scriptable):
             model.__dict__.pop(name, None)
         model._modules.pop("pruning_state", None)
         return model  # type: ignore[no-any-return]
+
+    def make_generation_fast_(self, **kwargs: Any) -> None:
+        """As fairseq's, with ``--retain-dropout-modules`` by names of fairseq's classes too.
+
+        Dropout in an ``EntmaxTransformerEncoder`` is retained by the name ``TransformerEncoder`` as
+        well, and by that of any class that it is made of.
+        """
+        given = kwargs.get("retain_dropout_modules")
+        if given is not None:
+            kwargs["retain_dropout_modules"] = [*given, *_dropout_named(self, given)]
+        super().make_generation_fast_(**kwargs)  # type: ignore[misc]
+
+    def prepare_for_onnx_export_(self, **kwargs: Any) -> None:
+        """Make the model, in place, one that ONNX takes; it cannot be trained any more.
+
+        Raises:
+            ValueError: as :meth:`scriptable_form`.
+        """
+        self._modules.update(scriptable(self)._modules)
+        super().prepare_for_onnx_export_(**kwargs)  # type: ignore[misc]
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
@@ -436,6 +457,19 @@ class AdaptiveModel(Scriptable):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def _dropout_named(model: nn.Module, names: Collection[str]) -> set[str]:
+    """What fairseq calls the dropout in modules of these classes, and of those below them."""
+    called = set()
+    for module in model.modules():
+        classes = {base.__name__ for base in type(module).__mro__}
+        # fairseq's own names are without it
+        classes |= {name.removesuffix("Base") for name in classes}
+        if classes & set(names):
+            children = module.children()
+            called |= {child.module_name for child in children if isinstance(child, FairseqDropout)}
+    return called
 
 
 def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:

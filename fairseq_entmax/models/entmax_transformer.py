@@ -42,7 +42,7 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.saved import heads_of_start, start_of_heads
 from fairseq_entmax.modules import mark_future_mask
-from fairseq_entmax.modules.scriptable import Scriptable
+from fairseq_entmax.modules.scripting import Scriptable
 
 fairseq_changes.install()
 

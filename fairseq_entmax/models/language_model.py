@@ -46,9 +46,9 @@ from fairseq_entmax.models.language_options import (
     read_filters,
 )
 from fairseq_entmax.models.options import AttentionOptions
-from fairseq_entmax.models.scriptable import ScriptableLanguageModel
+from fairseq_entmax.models.scripting import ScriptableLanguageModel
 from fairseq_entmax.modules import mark_future_mask
-from fairseq_entmax.modules.scriptable import Scriptable
+from fairseq_entmax.modules.scripting import Scriptable
 
 # Options of the task and of commands that fairseq's model takes too
 BORROWED = {

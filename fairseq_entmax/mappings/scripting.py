@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels.scriptable import entmax_rows, softmax_rows
+from fairseq_entmax.kernels.scripting import entmax_rows, softmax_rows
 from fairseq_entmax.kernels.torch_ops import SMALLEST_EPSILON
 
 

@@ -58,7 +58,10 @@ def entmax_rows(scores: Tensor, epsilon: Tensor, steps: int = MOST_ITERATIONS) -
         if step == steps - 1 or _is_solved(excess, tolerance):
             break
         slope = (probs / (base + 1.0).clamp(min=1e-30)).sum(-1, keepdim=True).clamp(min=1e-30)
-        tau = tau - torch.expm1(-epsilon * torch.log(excess)) * excess / slope
+        # expm1, which ONNX has not: e**x - 1 = (e**x + 1) tanh(x / 2)
+        power = epsilon * torch.log(excess)
+        moved = (torch.exp(-power) + 1.0) * torch.tanh(power / 2.0)
+        tau = tau + moved * excess / slope
     return probs / torch.where(total == 0.0, torch.ones_like(total), total)
 
 

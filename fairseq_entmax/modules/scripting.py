@@ -220,3 +220,32 @@ class ScriptableBias(FairseqMultiheadAttention):
             [query.size(1), query.size(0), keys], dtype=torch.float32, device=query.device
         )
         return output, weights.unsqueeze(0) if need_head_weights else weights
+
+
+def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
+    """Give the copy of an attention its mapping and gates as they are now.
+
+    Args:
+        attention: ours.
+        copy: a :class:`ScriptableAttention` of its values and modules; changed.
+
+    Raises:
+        ValueError: the mapping has no scriptable form.
+    """
+    for name in ("filled", "scores_of", "_observers"):
+        del copy.__dict__[name]
+    for name in ("mapping", "gate"):
+        copy._modules.pop(name, None)
+        copy.__dict__.pop(name, None)
+    if attention.mapping is None:
+        copy.__class__ = ScriptableBias
+        return copy  # type: ignore[no-any-return]
+    copy.mapping = attention.mapping.scriptable()
+    gates = torch.ones(attention.num_heads)
+    if attention.gate is not None:
+        gates = attention.gate.at_evaluation()
+    parameter = next(attention.parameters(), None)
+    if parameter is not None:  # a quantised attention has none, and is on a CPU
+        gates = gates.to(parameter.device)
+    copy.register_buffer("gate", gates.view(-1, 1, 1), persistent=False)
+    return copy  # type: ignore[no-any-return]
