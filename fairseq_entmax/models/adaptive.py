@@ -216,7 +216,8 @@ class AdaptiveModel(Scriptable):
                 f"with fairseq-generate"
             )
         model: Any = super().scriptable_form()
-        for name in ("attention_options", "monitor"):
+        # What is for training alone; a seed may be too large for TorchScript's numbers
+        for name in ("attention_options", "monitor", "has_other_factors", "_seed", "_passes"):
             model.__dict__.pop(name, None)
         model._modules.pop("pruning_state", None)
         return model  # type: ignore[no-any-return]

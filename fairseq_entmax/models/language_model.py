@@ -160,6 +160,16 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
 
+    def scriptable_form(self) -> nn.Module:
+        embedding = self.decoder.embed_tokens
+        if self.decoder.adaptive_softmax is not None or not isinstance(embedding, nn.Embedding):
+            raise ValueError(
+                "a language model with --adaptive-input, --adaptive-softmax-cutoff or "
+                "--character-embeddings cannot be scripted or exported, as fairseq's own cannot: "
+                "one with an embedding of each word can"
+            )
+        return super().scriptable_form()
+
     def check_criterion(self, criterion: Any) -> None:
         super().check_criterion(criterion)
         check_loss(type(criterion), self.decoder.adaptive_softmax is not None)

@@ -10,6 +10,9 @@ from torch import Tensor
 class ScriptableLanguageModel(TransformerLanguageModel):
     """fairseq's ``transformer_lm``, whose own ``forward`` takes arguments of any name."""
 
+    # A set, which TorchScript does not have
+    __jit_unused_properties__ = ("supported_targets",)
+
     def forward(
         self,
         src_tokens: Tensor,

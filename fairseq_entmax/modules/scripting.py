@@ -54,7 +54,7 @@ class Scriptable(nn.Module):
                 why = f"it changes {' and '.join(changed)} of {owner.__name__}"
             raise ValueError(
                 f"{own.__name__} cannot be scripted or exported: {why}; give the class a method "
-                f"scriptable_form(), or script the encoder or decoder in it alone"
+                f"scriptable_form() that returns a module which can"
             )
         return shallow(self, self.scriptable_class)
 
@@ -193,6 +193,20 @@ class ScriptableAttention(FairseqMultiheadAttention):
         return output, None
 
 
+class _Constant(nn.Module):
+    """What an output projection of no heads gives."""
+
+    def __init__(self, value: Tensor) -> None:
+        super().__init__()
+        if isinstance(value, nn.Parameter):
+            self.value = value
+        else:
+            self.register_buffer("value", value, persistent=False)
+
+    def forward(self) -> Tensor:
+        return self.value
+
+
 class ScriptableBias(FairseqMultiheadAttention):
     """An attention without heads: the bias of its output projection at every position."""
 
@@ -239,6 +253,7 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         copy.__dict__.pop(name, None)
     if attention.mapping is None:
         copy.__class__ = ScriptableBias
+        copy.out_proj = _Constant(attention.out_proj())
         return copy  # type: ignore[no-any-return]
     copy.mapping = attention.mapping.scriptable()
     gates = torch.ones(attention.num_heads)
