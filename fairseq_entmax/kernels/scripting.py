@@ -67,9 +67,8 @@ def entmax_rows(scores: Tensor, epsilon: Tensor, steps: int = MOST_ITERATIONS) -
 
 def _is_solved(excess: Tensor, tolerance: float) -> bool:
     """Whether every row sums to 1; never where operations are recorded, or a GPU waited for."""
-    if torch.jit.is_scripting():
-        if torch.jit.is_tracing():
+    # A scripted loop stays one where it is traced
+    if not torch.jit.is_scripting():  # noqa: SIM102 - TorchScript leaves out what stands below this
+        if torch.jit.is_tracing() or torch.compiler.is_compiling():
             return False
-    elif torch.jit.is_tracing() or torch.compiler.is_compiling():
-        return False
     return not excess.is_cuda and bool((excess <= 1.0 + tolerance).all())
