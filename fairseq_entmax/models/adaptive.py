@@ -18,7 +18,6 @@ from typing import Any, ClassVar
 import torch
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
-from fairseq.modules import FairseqDropout
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
 
@@ -49,6 +48,7 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.output import SOFTMAX
 from fairseq_entmax.models.saved import heads_of_start, start_of_heads
+from fairseq_entmax.models.scripting import ForInference
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -58,7 +58,6 @@ from fairseq_entmax.modules import (
     transformer_layers,
 )
 from fairseq_entmax.modules import gates as gates_module
-from fairseq_entmax.modules.scripting import Scriptable, scriptable
 
 logger = logging.getLogger(__name__)
 
@@ -72,7 +71,7 @@ _STARTS = (
 )
 
 
-class AdaptiveModel(Scriptable):
+class AdaptiveModel(ForInference, nn.Module):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
     Stands before fairseq's model among the bases of a class.
@@ -201,46 +200,6 @@ class AdaptiveModel(Scriptable):
             ValueError: the loss is infinite for this model; says what to do.
         """
         check_for_zeros(type(criterion), self.output_alpha)
-
-    def scriptable_form(self) -> nn.Module:
-        """A model of fairseq's class for ``torch.jit.script`` and ONNX, for inference.
-
-        Raises:
-            ValueError: as :meth:`Scriptable.scriptable_form`; the output is sparse.
-        """
-        if self.output_alpha != SOFTMAX:
-            raise ValueError(
-                f"a model with --output-alpha {self.output_alpha:g} cannot be scripted or exported as a "
-                f"whole: fairseq's scripted search ends in an assertion where words have probability "
-                f"zero; script model.encoder and model.decoder, which gives the scores, or generate "
-                f"with fairseq-generate"
-            )
-        model: Any = super().scriptable_form()
-        # What is for training alone; a seed may be too large for TorchScript's numbers
-        for name in ("attention_options", "monitor", "has_other_factors", "_seed", "_passes"):
-            model.__dict__.pop(name, None)
-        model._modules.pop("pruning_state", None)
-        return model  # type: ignore[no-any-return]
-
-    def make_generation_fast_(self, **kwargs: Any) -> None:
-        """As fairseq's, with ``--retain-dropout-modules`` by names of fairseq's classes too.
-
-        Dropout in an ``EntmaxTransformerEncoder`` is retained by the name ``TransformerEncoder`` as
-        well, and by that of any class that it is made of.
-        """
-        given = kwargs.get("retain_dropout_modules")
-        if given is not None:
-            kwargs["retain_dropout_modules"] = [*given, *_dropout_named(self, given)]
-        super().make_generation_fast_(**kwargs)  # type: ignore[misc]
-
-    def prepare_for_onnx_export_(self, **kwargs: Any) -> None:
-        """Make the model, in place, one that ONNX takes; it cannot be trained any more.
-
-        Raises:
-            ValueError: as :meth:`scriptable_form`.
-        """
-        self._modules.update(scriptable(self)._modules)
-        super().prepare_for_onnx_export_(**kwargs)  # type: ignore[misc]
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
@@ -458,19 +417,6 @@ class AdaptiveModel(Scriptable):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
-
-
-def _dropout_named(model: nn.Module, names: Collection[str]) -> set[str]:
-    """What fairseq calls the dropout in modules of these classes, and of those below them."""
-    called = set()
-    for module in model.modules():
-        classes = {base.__name__ for base in type(module).__mro__}
-        # fairseq's own names are without it
-        classes |= {name.removesuffix("Base") for name in classes}
-        if classes & set(names):
-            children = module.children()
-            called |= {child.module_name for child in children if isinstance(child, FairseqDropout)}
-    return called
 
 
 def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:

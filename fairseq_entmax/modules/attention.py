@@ -183,10 +183,11 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
                 "and without add_bias_kv: remove heads from the checkpoint with 'fairseq-entmax prune'"
             )
         assert self.mapping is not None
-        width = self.embed_dim
+        width = vars(self)["embed_dim"]
         super()._adaptive_prune_heads(reserve_head_index)
         # fairseq makes it the width of the heads; here it stays that of queries and output
-        self.embed_dim, self.out_proj.in_features = width, self.embed_dim
+        self.embed_dim = width
+        self.out_proj.in_features = self.num_heads * self.head_dim
         self.mapping.keep_heads([first // self.head_dim for first, _ in reserve_head_index])
 
     @contextmanager

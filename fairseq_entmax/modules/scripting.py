@@ -9,12 +9,11 @@ itself, by the hook ``__prepare_scriptable__`` of torch's.
 
 import functools
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar, Dict, Optional, Tuple  # noqa: UP035 - what every TorchScript reads
+from typing import Any, ClassVar, Dict, Optional, Tuple
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
-
 
 # What a class may not change of the one whose scriptable class stands for it
 _METHODS = (
@@ -23,8 +22,8 @@ _METHODS = (
 )
 
 
-class Scriptable(nn.Module):
-    """What ``torch.jit.script`` is to take another module for; stands before nn.Module in a class.
+class Scriptable:
+    """Of a module that ``torch.jit.script`` is to take another for; stands first among its bases.
 
     Attributes:
         scriptable_class: what an object of this class, and of those below it that change none of its
@@ -44,9 +43,7 @@ class Scriptable(nn.Module):
         own: Any = type(self)
         owner = next(base for base in own.__mro__ if "scriptable_class" in vars(base))
         changed = [
-            name
-            for name in _METHODS
-            if getattr(own, name, None) is not getattr(owner, name, None)
+            name for name in _METHODS if getattr(own, name, None) is not getattr(owner, name, None)
         ]
         if self.scriptable_class is None or changed:
             why = "it has no scriptable form"
@@ -56,9 +53,10 @@ class Scriptable(nn.Module):
                 f"{own.__name__} cannot be scripted or exported: {why}; give the class a method "
                 f"scriptable_form() that returns a module which can"
             )
-        return shallow(self, self.scriptable_class)
+        module: nn.Module = shallow(self, self.scriptable_class)
+        return module
 
-    def __prepare_scriptable__(self) -> nn.Module:
+    def __prepare_scriptable__(self: Any) -> nn.Module:
         return scriptable(self)
 
 
@@ -79,7 +77,7 @@ def scriptable(module: nn.Module) -> nn.Module:
     return _copied(module, {})
 
 
-def shallow(module: nn.Module, kind: type[nn.Module]) -> Any:
+def shallow(module: Any, kind: type[nn.Module]) -> Any:
     """A module of another class with the values of this one.
 
     Args:
@@ -98,8 +96,10 @@ def _copied(module: nn.Module, memo: dict[int, tuple[nn.Module, nn.Module]]) -> 
         return memo[id(module)][1]
     if isinstance(module, torch.jit.ScriptModule):
         return module
-    is_ours = isinstance(module, Scriptable)
-    copy = module.scriptable_form() if is_ours else shallow(module, type(module))
+    if isinstance(module, Scriptable):
+        copy = module.scriptable_form()
+    else:
+        copy = shallow(module, type(module))
     # Checkpointed activations, of the original; there is nothing to be computed again here
     if isinstance(vars(copy).get("forward"), functools.partial):
         del copy.__dict__["forward"]
@@ -254,7 +254,7 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
     if attention.mapping is None:
         copy.__class__ = ScriptableBias
         copy.out_proj = _Constant(attention.out_proj())
-        return copy  # type: ignore[no-any-return]
+        return copy
     copy.mapping = attention.mapping.scriptable()
     gates = torch.ones(attention.num_heads)
     if attention.gate is not None:
@@ -263,4 +263,4 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
     if parameter is not None:  # a quantised attention has none, and is on a CPU
         gates = gates.to(parameter.device)
     copy.register_buffer("gate", gates.view(-1, 1, 1), persistent=False)
-    return copy  # type: ignore[no-any-return]
+    return copy
