@@ -96,7 +96,7 @@ class ScriptableLanguageModel(TransformerLanguageModel):
 
 def _dropout_named(model: nn.Module, names: Collection[str]) -> set[str]:
     """What fairseq calls the dropout in modules of these classes, and of those below them."""
-    called = set()
+    called: set[str | None] = set()
     for module in model.modules():
         classes = {base.__name__ for base in type(module).__mro__}
         # fairseq's own names are without it
@@ -104,4 +104,4 @@ def _dropout_named(model: nn.Module, names: Collection[str]) -> set[str]:
         if classes & set(names):
             children = module.children()
             called |= {child.module_name for child in children if isinstance(child, FairseqDropout)}
-    return called
+    return {name for name in called if name is not None}
