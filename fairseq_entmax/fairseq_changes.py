@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -39,7 +39,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import early_checks, unread_weights
+from fairseq_entmax import early_checks, moving_averages, unread_weights
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
@@ -209,10 +209,12 @@ def _restore_grown_model(
     """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
 
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
-    gates or learned alphas.
+    gates or learned alphas, and ``--store-ema`` cannot start from a checkpoint without an average.
     """
-    with restoring_grown_models(trainer) if is_ours(trainer.get_model()) else nullcontext():
+    if not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)
+    with restoring_grown_models(trainer):
+        return moving_averages.restore(load, trainer, *args, **kwargs)
 
 
 @contextmanager

@@ -170,6 +170,11 @@ class Operator:
         return self._kernel(*arguments)
 
     def _computed(self, *arguments: Any) -> Any:
+        if torch.onnx.is_in_onnx_export():
+            raise RuntimeError(
+                f"ONNX has no {self.overload}: call model.prepare_for_onnx_export_() before "
+                f"torch.onnx.export, or export fairseq_entmax.modules.scriptable(module) instead of a module"
+            )
         results = self._kernel(*arguments)
         if isinstance(results, tuple):
             # Behind the results may stand what only those have use for who call the kernel itself

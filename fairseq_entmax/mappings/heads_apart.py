@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import Entmax, Mapping
+from fairseq_entmax.mappings.scripting import ScriptableHeadsApart
 
 
 class HeadsApart(Mapping):
@@ -123,6 +124,10 @@ class HeadsApart(Mapping):
                 epsilon = torch.full((1,), epsilon, device=self._where.device)
             rows.append(epsilon.expand(size))
         return FusedEntmax(_joined(rows, runs, 0))
+
+    def scriptable(self) -> nn.Module:
+        parts = [part.scriptable() for part in self._mappings()]
+        return ScriptableHeadsApart(parts, self.part_of)
 
     def is_fused_forward(self) -> bool:
         return super().is_fused_forward() and all(

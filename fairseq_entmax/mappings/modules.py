@@ -19,6 +19,7 @@ from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
 from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
+from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
     OSCAR_INIT,
@@ -129,6 +130,14 @@ class Mapping(nn.Module):
         kind: Any = type(self)
         owner = next(base for base in kind.__mro__ if "fused" in vars(base))
         return kind.forward is owner.forward and "forward" not in vars(self)
+
+    def scriptable(self) -> nn.Module:
+        """What does the same in ``torch.jit.script`` and ONNX, with the present numbers as constants.
+
+        Raises:
+            ValueError: there is nothing of the kind; so it is unless a class says otherwise.
+        """
+        raise refusal(type(self).__name__)
 
     def convert(self, state_dict: dict[str, Any], prefix: str) -> None:
         """Store by our own factors what a state dict has of our parameters.
@@ -327,6 +336,11 @@ class Entmax(Mapping):
             return Structure(self._kind, self.alpha - 1.0, strength)
         # Softmax has torch's own kernels, and is to give fairseq's numbers
         return None if self.is_softmax else FusedEntmax(self.alpha - 1.0)
+
+    def scriptable(self) -> nn.Module:
+        if self.is_structured:
+            raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._kind)])
+        return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
 
     def extra_repr(self) -> str:
         fixed = {"alpha": self.fixed_alpha, self._kind: self.fixed_strength}

@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from fairseq_entmax.kernels.structure import PNORM, Structure
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
 from fairseq_entmax.mappings.modules import SHARE_NONE, Mapping, check_share
+from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
     LEARNED,
@@ -125,6 +126,9 @@ class SqPNormMax(Mapping):
 
     def fused(self) -> Structure:
         return Structure(PNORM, self._epsilon, self.gamma)
+
+    def scriptable(self) -> nn.Module:
+        raise refusal("sqpnormmax")
 
     def extra_repr(self) -> str:
         p = f"p={self.fixed_p}"

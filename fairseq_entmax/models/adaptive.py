@@ -48,6 +48,7 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.output import SOFTMAX
 from fairseq_entmax.models.saved import heads_of_start, start_of_heads
+from fairseq_entmax.models.scripting import ForInference
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -70,7 +71,7 @@ _STARTS = (
 )
 
 
-class AdaptiveModel(nn.Module):
+class AdaptiveModel(ForInference, nn.Module):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
     Stands before fairseq's model among the bases of a class.

@@ -24,6 +24,7 @@ from fairseq.models.transformer import TransformerConfig
 from fairseq.tasks import TASK_REGISTRY
 from fairseq.tasks.sentence_prediction import SentencePredictionTask
 from omegaconf import OmegaConf, open_dict
+from torch import nn
 
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ENCODER_SELF
@@ -125,6 +126,12 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         modules = [(name, 0, pooled) for name, pooled in self.poolings.items()]
         attentions = [*attention_modules(self), *modules]
         self.monitor = HeadMonitor(attentions, save_dir, options.log_interval)
+
+    def scriptable_form(self) -> nn.Module:
+        raise ValueError(
+            "a classifier cannot be scripted or exported as a whole, as what pools its words has no such "
+            "form: script or export model.encoder, which gives the states of the words"
+        )
 
     def check_criterion(self, criterion: Any) -> None:
         """Check criterion and data before training, whoever describes it.

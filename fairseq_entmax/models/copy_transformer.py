@@ -239,6 +239,13 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     def build_decoder(cls, cfg: Any, tgt_dict: Any, embed_tokens: Any) -> nn.Module:
         return CopyDecoder(cfg, tgt_dict, embed_tokens)
 
+    def scriptable_form(self) -> nn.Module:
+        raise ValueError(
+            "a model that copies cannot be scripted or exported, as its output is a mixture with words "
+            "of the source: generate with fairseq-generate, or export a model of --arch "
+            "entmax_transformer"
+        )
+
     def take_heads(self, options: AttentionOptions, args: Any) -> None:
         super().take_heads(options, args)
         assert options.copy is not None

@@ -42,6 +42,7 @@ from fairseq_entmax.models.options import (
 )
 from fairseq_entmax.models.saved import heads_of_start, start_of_heads
 from fairseq_entmax.modules import mark_future_mask
+from fairseq_entmax.modules.scripting import Scriptable
 
 fairseq_changes.install()
 
@@ -53,8 +54,10 @@ _SENTENCES = "_sentence_of_row"
 NO_LAYER = -1
 
 
-class EntmaxTransformerEncoder(TransformerEncoderBase):
+class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
     """fairseq's encoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+
+    scriptable_class = TransformerEncoderBase
 
     def build_encoder_layer(self, cfg: Any) -> nn.Module:
         return TransformerEncoderLayerBase(cfg, return_fc=self.return_fc)
@@ -81,7 +84,7 @@ class EntmaxTransformerEncoder(TransformerEncoderBase):
         return reordered
 
 
-class EntmaxTransformerDecoder(TransformerDecoderBase):
+class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
     """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads.
 
     Attributes:
@@ -89,6 +92,7 @@ class EntmaxTransformerDecoder(TransformerDecoderBase):
             returns in training.
     """
 
+    scriptable_class = TransformerDecoderBase
     weights_may_be_unread: ClassVar[bool] = True
     weights_are_unread = False
 
@@ -143,6 +147,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     Source: Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*.
     """
 
+    scriptable_class = TransformerModel
     weights_may_be_unread: ClassVar[bool] = True
     encoder_class: ClassVar[type[EntmaxTransformerEncoder]] = EntmaxTransformerEncoder
     cfg: Any

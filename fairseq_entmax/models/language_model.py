@@ -46,7 +46,9 @@ from fairseq_entmax.models.language_options import (
     read_filters,
 )
 from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.scripting import ScriptableLanguageModel
 from fairseq_entmax.modules import mark_future_mask
+from fairseq_entmax.modules.scripting import Scriptable
 
 # Options of the task and of commands that fairseq's model takes too
 BORROWED = {
@@ -55,8 +57,10 @@ BORROWED = {
 }
 
 
-class EntmaxLanguageModelDecoder(TransformerDecoder):
+class EntmaxLanguageModelDecoder(Scriptable, TransformerDecoder):
     """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
+
+    scriptable_class = TransformerDecoder
 
     def build_decoder_layer(self, args: Any, no_encoder_attn: bool = False) -> nn.Module:
         return TransformerDecoderLayerBase(TransformerConfig.from_namespace(args), no_encoder_attn)
@@ -119,6 +123,7 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     ``transformer_lm`` can be loaded: what it lacks starts as in a new model, and is logged.
     """
 
+    scriptable_class = ScriptableLanguageModel
     attentions = (DECODER_SELF,)
     decoder: Any
 
@@ -154,6 +159,16 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
         model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
+
+    def scriptable_form(self) -> nn.Module:
+        embedding = self.decoder.embed_tokens
+        if self.decoder.adaptive_softmax is not None or not isinstance(embedding, nn.Embedding):
+            raise ValueError(
+                "a language model with --adaptive-input, --adaptive-softmax-cutoff or "
+                "--character-embeddings cannot be scripted or exported, as fairseq's own cannot: "
+                "one with an embedding of each word can"
+            )
+        return super().scriptable_form()
 
     def check_criterion(self, criterion: Any) -> None:
         super().check_criterion(criterion)

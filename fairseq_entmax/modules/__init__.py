@@ -8,6 +8,7 @@ from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.heads import attention_modules, give_heads, transformer_layers
 from fairseq_entmax.modules.masks import mark_future_mask
 from fairseq_entmax.modules.pruning_state import PruningState
+from fairseq_entmax.modules.scripting import scriptable
 
 __all__ = [
     "ATTENTIONS",
@@ -18,5 +19,6 @@ __all__ = [
     "attention_modules",
     "give_heads",
     "mark_future_mask",
+    "scriptable",
     "transformer_layers",
 ]

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.mappings import HeadsApart, Mapping
@@ -17,6 +17,11 @@ from fairseq_entmax.modules import fused, incremental, masks
 from fairseq_entmax.modules.fused import has_hook
 from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.projections import keep_first_heads, weighted_sum
+from fairseq_entmax.modules.scripting import (
+    Scriptable,
+    ScriptableAttention,
+    with_constants,
+)
 
 XFORMERS = (
     "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
@@ -39,7 +44,7 @@ class Heads:
     gate: HardConcreteGate | None = None
 
 
-class MultiheadAttention(FairseqMultiheadAttention):
+class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
     """fairseq's multihead attention with its softmax replaced by a mapping.
 
     fairseq's own forward pass does the projections, the masks, the cache of incremental
@@ -71,6 +76,8 @@ class MultiheadAttention(FairseqMultiheadAttention):
             number of heads, mapping and gate do not fit each other; keys are not words alone,
             where the mapping needs that.
     """
+
+    scriptable_class = ScriptableAttention
 
     # Linear layers; what stands in for them where there are no heads
     q_proj: Any
@@ -152,6 +159,36 @@ class MultiheadAttention(FairseqMultiheadAttention):
         self._observers: list[Callable[[Tensor], None]] = []
         # Otherwise fairseq calls torch's fused attention, which never shows the scores
         self.skip_embed_dim_check = True
+
+    def scriptable_form(self) -> FairseqMultiheadAttention:
+        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference.
+
+        Raises:
+            ValueError: the mapping has no such form; names it.
+        """
+        return with_constants(self, super().scriptable_form())
+
+    def _adaptive_prune_heads(self, reserve_head_index: list[tuple[int, int]]) -> None:
+        """Keep these heads alone, in this order, as fairseq's pruning by norms of weights does.
+
+        Args:
+            reserve_head_index: the first row of each head in the projections, and the one behind it.
+
+        Raises:
+            ValueError: no head is kept, the attention has gates, or keys that are no words.
+        """
+        if not reserve_head_index or self.gate is not None or self.bias_k is not None:
+            raise ValueError(
+                "fairseq's _adaptive_prune_heads keeps one head or more of an attention without gates "
+                "and without add_bias_kv: remove heads from the checkpoint with 'fairseq-entmax prune'"
+            )
+        assert self.mapping is not None
+        width = vars(self)["embed_dim"]
+        super()._adaptive_prune_heads(reserve_head_index)
+        # fairseq makes it the width of the heads; here it stays that of queries and output
+        self.embed_dim = width
+        self.out_proj.in_features = self.num_heads * self.head_dim
+        self.mapping.keep_heads([first // self.head_dim for first, _ in reserve_head_index])
 
     @contextmanager
     def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
@@ -282,7 +319,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
         """Whether fairseq's own attention does all that this one would, and just that.
 
         It has no gates, gives NaN to a query without keys, and reads the weights of the
-        projections past quantisation noise.
+        projections past quantisation noise, which a quantised projection does not have.
         """
         projections = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
         return bool(
@@ -291,7 +328,7 @@ class MultiheadAttention(FairseqMultiheadAttention):
             and self.gate is None
             and self.num_heads * self.head_dim == self.embed_dim
             and not self._is_watched()
-            and not any(map(has_hook, projections))
+            and not any(map(_is_changed, projections))
             and masks.leave_each_query_a_key(key_padding_mask, attn_mask)
         )
 
@@ -326,6 +363,11 @@ class MultiheadAttention(FairseqMultiheadAttention):
         learned = [] if self.mapping is None else self.mapping.named_parameters(f"{prefix}mapping")
         self.filled = compat.fill_in(state_dict, learned)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
+
+
+def _is_changed(projection: Any) -> bool:
+    """Whether a projection is more, or other, than its weights."""
+    return has_hook(projection) or not isinstance(projection.weight, nn.Parameter)
 
 
 def _asked(probs: Tensor | None, averaged: bool, of_heads: bool) -> Tensor | None:

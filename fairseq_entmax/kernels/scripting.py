@@ -1,0 +1,74 @@
+"""Alpha-entmax in operations that TorchScript and ONNX have, for inference alone.
+
+:mod:`fairseq_entmax.kernels.torch_ops` writes into memory that it has, and chooses by types of
+Python, which neither knows. What is scripted from here needs nothing of this package where it is
+loaded.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import Tensor
+
+from fairseq_entmax.kernels.torch_ops import MOST_ITERATIONS
+
+
+def softmax_rows(scores: Tensor) -> Tensor:
+    """Softmax along the last dimension; zeros where every key is masked.
+
+    Args:
+        scores: floating point, ``-inf`` at masked keys.
+
+    Returns:
+        The same shape and dtype.
+    """
+    is_masked = scores.amax(-1, keepdim=True) == -math.inf
+    return torch.softmax(scores, -1).masked_fill(is_masked, 0.0)
+
+
+def entmax_rows(scores: Tensor, epsilon: Tensor, steps: int = MOST_ITERATIONS) -> Tensor:
+    """Alpha-entmax along the last dimension, by Newton's method on the threshold.
+
+    It is the iteration of :func:`fairseq_entmax.kernels.torch_ops.probabilities`. Traced, it makes
+    all of its steps, as what is traced is for other scores too.
+
+    Args:
+        scores: float32 or float64, one key or more, ``-inf`` at masked keys.
+        epsilon: alpha - 1, above 0, which broadcasts with a last dimension of size 1.
+        steps: the most that are made, 1 or more.
+
+    Returns:
+        The same shape and dtype, zeros where every key is masked.
+    """
+    top = scores.amax(-1, keepdim=True)
+    # A row that is masked as a whole has no top to be measured from
+    scaled = (scores - top.masked_fill(top == -math.inf, 0.0)) * epsilon
+    tolerance = 1e-12 if scores.dtype == torch.float64 else 1e-6
+    tau = torch.zeros_like(top)
+    probs = torch.zeros_like(scaled)
+    total = torch.zeros_like(top)
+    for step in range(steps):
+        base = (scaled - tau).clamp(min=-1.0)
+        # log1p, not log: its rounding error is divided by epsilon
+        probs = torch.exp(torch.log1p(base) / epsilon)
+        total = probs.sum(-1, keepdim=True)
+        excess = total.clamp(min=1.0)
+        if step == steps - 1 or _is_solved(excess, tolerance):
+            break
+        slope = (probs / (base + 1.0).clamp(min=1e-30)).sum(-1, keepdim=True).clamp(min=1e-30)
+        # expm1, which ONNX has not: e**x - 1 = (e**x + 1) tanh(x / 2)
+        power = epsilon * torch.log(excess)
+        moved = (torch.exp(-power) + 1.0) * torch.tanh(power / 2.0)
+        tau = tau + moved * excess / slope
+    return probs / torch.where(total == 0.0, torch.ones_like(total), total)
+
+
+def _is_solved(excess: Tensor, tolerance: float) -> bool:
+    """Whether every row sums to 1; never where operations are recorded, or a GPU waited for."""
+    # A scripted loop stays one where it is traced
+    if not torch.jit.is_scripting():  # noqa: SIM102 - TorchScript leaves out what stands below this
+        if torch.jit.is_tracing() or torch.compiler.is_compiling():
+            return False
+    return not excess.is_cuda and bool((excess <= 1.0 + tolerance).all())

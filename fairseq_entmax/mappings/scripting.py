@@ -1,0 +1,77 @@
+"""Mappings as modules that ``torch.jit.script`` and ONNX take, whose numbers stay.
+
+:meth:`fairseq_entmax.mappings.Mapping.scriptable` makes them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import torch
+from torch import Tensor, nn
+
+from fairseq_entmax.kernels.scripting import entmax_rows, softmax_rows
+from fairseq_entmax.kernels.torch_ops import SMALLEST_EPSILON
+
+
+class ScriptableSoftmax(nn.Module):
+    """Softmax, zeros where every key is masked."""
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
+        return softmax_rows(scores)
+
+
+class ScriptableEntmax(nn.Module):
+    """Alpha-entmax, whose alphas are constants.
+
+    Args:
+        alpha: a number from 1 to 2, or ``(heads,)``, or ``(1,)`` for all heads.
+    """
+
+    epsilon: Tensor
+
+    def __init__(self, alpha: float | Tensor) -> None:
+        super().__init__()
+        alphas = torch.as_tensor(alpha).detach().view(-1, 1, 1)
+        epsilon = (alphas - 1.0).clamp(min=SMALLEST_EPSILON)
+        self.register_buffer("epsilon", epsilon, persistent=False)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
+        return entmax_rows(scores, self.epsilon.to(scores.dtype))
+
+
+class ScriptableHeadsApart(nn.Module):
+    """Heads of one layer, each with the mapping of its part.
+
+    Args:
+        parts: scriptable, each for as many heads as ``part_of`` says.
+        part_of: for each head the number of its part.
+    """
+
+    heads: Tensor
+    places: Tensor
+
+    def __init__(self, parts: Iterable[nn.Module], part_of: Sequence[int]) -> None:
+        super().__init__()
+        self.parts = nn.ModuleList(parts)
+        self.sizes = [part_of.count(number) for number in range(len(self.parts))]
+        heads = torch.tensor(sorted(range(len(part_of)), key=part_of.__getitem__))
+        self.register_buffer("heads", heads, persistent=False)
+        self.register_buffer("places", heads.argsort(), persistent=False)
+
+    def forward(self, scores: Tensor) -> Tensor:
+        """Map ``(batch, heads, queries, keys)`` to probabilities of the same shape."""
+        pieces = scores.index_select(1, self.heads).split(self.sizes, 1)
+        probs = []
+        for number, part in enumerate(self.parts):
+            probs.append(part(pieces[number]))
+        return torch.cat(probs, 1).index_select(1, self.places)
+
+
+def refusal(name: str) -> ValueError:
+    """What says that a mapping of this name has no such module."""
+    return ValueError(
+        f"the mapping {name} cannot be scripted or exported: softmax, sparsemax, entmax15 and entmax "
+        f"without a penalty can, and a mapping of your own that writes the method scriptable(); "
+        f"without torch.jit and ONNX every mapping works"
+    )

@@ -1,0 +1,41 @@
+"""Moving averages of models, ``--store-ema``, that start from a checkpoint without any."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
+    """Load a checkpoint, and its moving average, or the model as it was loaded for one.
+
+    fairseq's own ``load_checkpoint`` deletes the model's parameters before it starts the average from
+    them, and ends in a ``KeyError`` where the checkpoint has no average.
+
+    Args:
+        load: fairseq's ``Trainer.load_checkpoint``.
+        trainer: of a model of this package.
+        *args, **kwargs: those of ``load``.
+
+    Returns:
+        As ``load``: what the checkpoint says beside the model, or None.
+    """
+    config = trainer.cfg.ema
+    if not config.store_ema:
+        return load(trainer, *args, **kwargs)
+    config.store_ema = False
+    try:
+        extra_state = load(trainer, *args, **kwargs)
+    finally:
+        config.store_ema = True
+    if extra_state is None:
+        return None
+    average = extra_state.get("ema")
+    if average is None:
+        model = trainer.get_model().state_dict()
+        trainer.ema.restore(model, build_fp32_params=config.ema_fp32)
+        return extra_state
+    trainer.ema.restore(average, build_fp32_params=False)
+    if config.ema_fp32:
+        trainer.ema.build_fp32_params(extra_state.get("ema_fp32_params"))
+    return extra_state

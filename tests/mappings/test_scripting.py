@@ -1,0 +1,95 @@
+"""Mappings as modules that TorchScript takes: the same numbers, or one sentence."""
+
+import math
+
+import entmax as reference
+import pytest
+import torch
+
+from fairseq_entmax.kernels.scripting import entmax_rows
+from fairseq_entmax.mappings import Entmax, Mapping, parse_mapping, parse_mappings
+
+
+def scores(dtype=torch.float32, spread=3.0):
+    """``(2, 4, 5, 11)`` with padding, and a query without any key."""
+    values = torch.randn(2, 4, 5, 11, generator=torch.Generator().manual_seed(1)) * spread
+    values[1, ..., 8:] = -math.inf
+    values[0, 0, 0] = -math.inf
+    return values.to(dtype)
+
+
+@pytest.fixture(scope="module")
+def scripted_rows():
+    return torch.jit.script(entmax_rows)
+
+
+@pytest.mark.parametrize("spread", [0.1, 3.0, 200.0])
+@pytest.mark.parametrize("alpha", [1.01, 1.2, 1.9])
+def test_scripted_rows_are_those_of_bisection(scripted_rows, alpha, spread):
+    values = scores(torch.float64, spread)[1]
+    epsilon = torch.tensor([alpha - 1], dtype=torch.float64)
+    expected = reference.entmax_bisect(values, alpha, n_iter=100)
+    torch.testing.assert_close(scripted_rows(values, epsilon), expected, atol=1e-9, rtol=0)
+    in_python = entmax_rows(values.float(), epsilon.float())
+    torch.testing.assert_close(in_python, expected.float(), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    "text", ["softmax", "sparsemax", "entmax15", "entmax", "entmax:share=layer", "entmax:tv=0"]
+)
+def test_a_mapping_gives_the_same_scripted(text):
+    mapping = parse_mapping(text).build(4, torch.Generator().manual_seed(2))
+    found = torch.jit.script(mapping.scriptable())(scores())
+    torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
+    assert (found[0, 0, 0] == 0).all()
+
+
+def test_heads_apart_keep_their_places():
+    (spec,) = parse_mappings("entmax|softmax|entmax|sparsemax")
+    mapping = spec.build(4, torch.Generator().manual_seed(2))
+    found = torch.jit.script(mapping.scriptable())(scores())
+    torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
+
+
+def test_alpha_is_a_constant_of_what_is_scripted():
+    mapping = Entmax(alpha_init=1.5)
+    scripted = torch.jit.script(mapping.scriptable())
+    before = scripted(scores())
+    with torch.no_grad():
+        mapping.alpha_logit.fill_(3.0)
+    assert torch.equal(scripted(scores()), before)
+    assert not list(scripted.parameters())
+
+
+def test_an_alpha_at_the_ends_of_its_range_is_a_number_all_the_same():
+    mapping = Entmax(num_alphas=4)
+    with torch.no_grad():
+        mapping.alpha_logit.copy_(torch.tensor([-200.0, -20.0, 20.0, 200.0]))
+    found = mapping.scriptable()(scores())
+    torch.testing.assert_close(found, mapping(scores()), atol=1e-6, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("fusedmax", "fusedmax"),
+        ("entmax:oscar=learned", "oscarmax"),
+        ("sqpnormmax", "sqpnormmax"),
+        ("softmax|fusedmax|softmax*2", "fusedmax"),
+    ],
+)
+def test_a_mapping_with_structure_is_refused_by_name(text, name):
+    (spec,) = parse_mappings(text)
+    with pytest.raises(ValueError, match=f"the mapping {name}.* cannot be scripted or exported"):
+        spec.build(4).scriptable()
+
+
+def test_a_mapping_of_ones_own_says_what_it_lacks():
+    class Uniform(Mapping):
+        def forward(self, scores):
+            return torch.softmax(scores * 0, -1)
+
+    with pytest.raises(
+        ValueError, match=r"the mapping Uniform .* writes the method scriptable\(\)"
+    ):
+        Uniform().scriptable()

@@ -1,0 +1,212 @@
+"""Models in TorchScript, quantised, traced for ONNX, and with dropout in inference."""
+
+import pytest
+import torch
+from fairseq.modules import FairseqDropout
+from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
+from torch import nn
+
+from fairseq_entmax.modules import MultiheadAttention
+from tests.language_models import ADAPTIVE, build_text_model, text_batch
+from tests.support import batch, build_classifier, build_model, padded, spread_scores, tiny_task
+
+# Per-head alphas, mappings of heads apart, heads that are gone, gates, a layer without heads
+SHAPES = {
+    "learned": {"attn_mapping": "entmax"},
+    "all kinds": {
+        "encoder_self_attn_mapping": "softmax|sparsemax",
+        "decoder_self_attn_mapping": "entmax15",
+        "cross_attn_mapping": "entmax|softmax|entmax:alpha=1.3|entmax",
+        "encoder_self_attn_heads": "2",
+        "head_gates": "encoder-self,cross",
+        "decoder_normalize_before": True,
+    },
+    "without heads": {"attn_mapping": "sparsemax", "decoder_self_attn_heads": "0"},
+}
+SMALL = {"encoder_layers": 1, "decoder_layers": 1}
+
+
+def model_of(shape):
+    model = spread_scores(build_model(**SMALL, **SHAPES[shape]))
+    with torch.no_grad():
+        for layers in model.head_gates().values():
+            for gate in layers.values():
+                gate.weight.copy_(torch.linspace(-0.1, 0.1, gate.num_heads))
+    return model
+
+
+@pytest.fixture(scope="module", params=SHAPES)
+def pair(request):
+    """A model, and what ``torch.jit.script`` makes of it."""
+    model = model_of(request.param)
+    return model, torch.jit.script(model)
+
+
+def sources(sample):
+    inputs = sample["net_input"]
+    return {name: inputs[name] for name in ("src_tokens", "src_lengths")}
+
+
+def inputs_of(sample):
+    return *sources(sample).values(), sample["net_input"]["prev_output_tokens"]
+
+
+def generator(*models):
+    words = tiny_task().target_dictionary
+    return SequenceGenerator(models, words, beam_size=3, max_len_b=8)
+
+
+@torch.no_grad()
+def test_a_scripted_model_gives_the_same_scores(pair):
+    model, scripted = pair
+    inputs = inputs_of(batch([9, 7, 4], [6, 8, 3]))
+    output, extra = scripted(*inputs)
+    expected, expected_extra = model(*inputs)
+    torch.testing.assert_close(output, expected, atol=1e-5, rtol=0)
+    torch.testing.assert_close(extra["attn"][0], expected_extra["attn"][0], atol=1e-5, rtol=0)
+    probs = scripted.get_normalized_probs((output, extra), True)
+    expected = model.get_normalized_probs((expected, expected_extra), True)
+    torch.testing.assert_close(probs, expected, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_a_scripted_beam_search_finds_the_same(pair):
+    model, _ = pair
+    sample = {"net_input": sources(batch([9, 7, 4], [6, 8, 3]))}
+    expected = generator(model).generate([model], sample)
+    found = torch.jit.script(generator(model))(sample)
+    for ours, theirs in zip(found, expected, strict=True):
+        assert len(ours) == len(theirs) == 3
+        for one, other in zip(ours, theirs, strict=True):
+            assert torch.equal(one["tokens"], other["tokens"])
+            torch.testing.assert_close(one["score"], other["score"], atol=1e-5, rtol=0)
+            torch.testing.assert_close(one["attention"], other["attention"], atol=1e-5, rtol=0)
+
+
+def test_scripting_leaves_a_model_as_it_is_to_train_on():
+    model = model_of("all kinds").train()
+    before = {name: type(part) for name, part in model.named_modules()}
+    torch.jit.script(EnsembleModel([model]))
+    assert {name: type(part) for name, part in model.named_modules()} == before
+    model(*inputs_of(batch([4], [3])))[0].sum().backward()
+    assert all(
+        gate.weight.grad is not None
+        for layers in model.head_gates().values()
+        for gate in layers.values()
+    )
+
+
+def test_a_model_with_checkpointed_activations_can_be_scripted():
+    model = build_model(**SMALL, attn_mapping="sparsemax", checkpoint_activations=True)
+    inputs = inputs_of(batch([5], [4]))
+    with torch.no_grad():
+        found = torch.jit.script(model)(*inputs)[0]
+        torch.testing.assert_close(found, model(*inputs)[0], atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
+def test_a_quantised_model_runs_and_gives_the_same_scripted(mapping):
+    model = build_model(**SMALL, attn_mapping=mapping)
+    quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
+    inputs = inputs_of(batch([9, 4], [6, 3]))
+    output = quantised(*inputs)[0]
+    assert 0 < (output - model(*inputs)[0]).abs().max() < 0.5
+    torch.testing.assert_close(torch.jit.script(quantised)(*inputs)[0], output, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_a_scripted_language_model_gives_the_same_probabilities():
+    model = build_text_model(decoder_layers=1, attn_mapping="entmax")
+    scripted = torch.jit.script(model)
+    tokens = text_batch()["net_input"]["src_tokens"]
+    found = scripted.get_normalized_probs(scripted(tokens), False)
+    expected = model.get_normalized_probs(model(tokens), False)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+@torch.no_grad()
+def test_the_encoder_of_a_classifier_can_be_scripted():
+    encoder = build_classifier(attn_mapping="entmax").encoder
+    tokens = padded([[5, 6, 7, 2], [5, 8, 2]])
+    found = torch.jit.script(encoder)(tokens)["encoder_out"][0]
+    torch.testing.assert_close(found, encoder(tokens)["encoder_out"][0], atol=1e-5, rtol=0)
+
+
+@pytest.mark.parametrize(
+    ("build", "sentence"),
+    [
+        (lambda: build_model(attn_mapping="fusedmax"), "mapping fusedmax .* cannot be scripted"),
+        (lambda: build_model(output_alpha=1.5), "--output-alpha 1.5 cannot .* model.decoder"),
+        (lambda: build_model("entmax_copy_transformer"), "copies cannot .* fairseq-generate"),
+        (build_classifier, "classifier cannot be .* model.encoder"),
+        (lambda: build_text_model(**ADAPTIVE), "--adaptive-input.* cannot be scripted"),
+    ],
+    ids=["structured", "sparse output", "copying", "classifier", "adaptive"],
+)
+def test_what_cannot_be_scripted_says_so_in_one_sentence(build, sentence):
+    model = build()
+    with pytest.raises(ValueError, match=sentence) as refusal:
+        torch.jit.script(model)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(ValueError, match=sentence):
+        model.prepare_for_onnx_export_()
+
+
+class Encoder(nn.Module):
+    """What an encoder gives as tensors, which a tracer knows."""
+
+    def __init__(self, encoder):
+        super().__init__()
+        self.encoder = encoder
+
+    def forward(self, tokens, lengths):
+        return self.encoder(tokens, lengths)["encoder_out"][0]
+
+
+@torch.no_grad()
+def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths():
+    model = model_of("all kinds")
+    long, short = (tuple(sources(batch(sizes, sizes)).values()) for sizes in ([9, 7, 4], [3, 2]))
+    expected = model.encoder(*short)["encoder_out"][0]
+    model.prepare_for_onnx_export_()
+    assert not any(isinstance(part, MultiheadAttention) for part in model.modules())
+    traced = torch.jit.trace(Encoder(model.encoder), long)
+    assert "fairseq_entmax::" not in str(traced.inlined_graph)
+    torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
+
+
+def test_an_export_to_onnx_of_a_model_that_is_not_prepared_says_what_to_do(monkeypatch):
+    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+    encoder = Encoder(build_model(attn_mapping="entmax").requires_grad_(False).encoder)
+    inputs = tuple(sources(batch([4, 3], [2, 2])).values())
+    with pytest.raises(
+        RuntimeError, match=r"prepare_for_onnx_export_\(\) before torch.onnx.export"
+    ):
+        torch.jit.trace(lambda *tensors: encoder(*tensors), inputs)
+
+
+def retained(model):
+    """The modules whose dropout stays in inference."""
+    return {
+        type(module).__name__
+        for module in model.modules()
+        for child in module.children()
+        if isinstance(child, FairseqDropout) and child.apply_during_inference
+    }
+
+
+@pytest.mark.parametrize(
+    ("name", "found"),
+    [
+        ("TransformerEncoder", {"EntmaxTransformerEncoder"}),
+        ("EntmaxTransformerEncoder", {"EntmaxTransformerEncoder"}),
+        ("TransformerDecoderLayer", {"TransformerDecoderLayerBase"}),
+        ("MultiheadAttention", {"MultiheadAttention"}),
+        ("LSTM", set()),
+    ],
+)
+def test_dropout_is_retained_by_the_names_of_fairseqs_classes(name, found):
+    model = build_model(dropout=0.1)
+    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=[name])
+    assert retained(model) == found
