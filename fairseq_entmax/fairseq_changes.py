@@ -45,6 +45,7 @@ from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
+from fairseq_entmax.loaders import LoaderLostError, naming_lost_loaders
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
 
@@ -167,12 +168,17 @@ def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) 
     """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
 
     Without it a traceback of torch's follows their one sentence, for the process that started
-    them.
+    them. And where a process that loads batches was lost, the last line is an ``EOFError``, or a
+    connection that broke.
     """
     # Which says at the level of warnings that it ends the other processes
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
-        _stop_without_kernel(run, *args, **kwargs)
+        with naming_lost_loaders():
+            _stop_without_kernel(run, *args, **kwargs)
+    except LoaderLostError as error:
+        compat.stop_command(error)
+        raise
     except ProcessExitedException as error:
         if error.exit_code != compat.STOPPED:
             raise

@@ -154,11 +154,13 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
         )
     check_types(settings, model_class, args.arch, path)
     sides = {PLACES[attention][0] for attention in model_class.attentions}
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    check_sides(args, sides, path)
     try:
+        ARCH_CONFIG_REGISTRY[args.arch](args)
+        check_sides(args, sides, path)
         options = model_class.attention_options_of(args)
         check_heads_apart(options, args)
+    except MalformedCheckpointError:
+        raise
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
     attentions = _attentions(state["model"], options, args, path)

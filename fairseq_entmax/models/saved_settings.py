@@ -60,6 +60,8 @@ def check_types(
         wanted = _fault(name, settings[name], option)
         if wanted is not None:
             raise malformed(path, f"setting {name}", shortened(settings[name]), wanted)
+    for side in ("encoder", "decoder"):
+        _check_kept(settings.get(f"{side}_layers_to_keep"), side, path)
 
 
 def check_sides(args: Namespace, sides: set[str], path: str) -> None:
@@ -82,11 +84,10 @@ def check_sides(args: Namespace, sides: set[str], path: str) -> None:
         if width % heads:
             wanted = f"a divisor of {side}_embed_dim, {width:,}"
             raise malformed(path, f"setting {side}_attention_heads", f"{heads:,}", wanted)
-        _check_kept(getattr(args, f"{side}_layers_to_keep", None), side, path)
 
 
 def _check_kept(kept: Any, side: str, path: str) -> None:
-    if not kept:
+    if kept is None or kept == "":
         return
     numbers = kept.split(",") if isinstance(kept, str) else kept
     is_read = isinstance(numbers, list | tuple) and all(
@@ -130,6 +131,8 @@ def _fault(name: str, value: Any, option: _Option) -> str | None:
         return None if is_number else "a number, finite"
     if type(value) is not option.kind:
         return _WORDS[option.kind]
+    if name.endswith(_SIZES) and name.startswith(("encoder_", "decoder_")) and value < 1:
+        return "a whole number of 1 or more"
     if option.choices and value not in option.choices:
         return f"one of {', '.join(map(str, option.choices))}"
     return None

@@ -104,8 +104,8 @@ def check_attention(
     if not heads:
         return
     for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
-        is_there = any(name.startswith(f"{part}.") for name in weights)
-        # Where an old fairseq has them together
+        # Quantised ones have other names, and an old fairseq has them together
+        is_there = any(name.startswith(f"{part}.") and name != f"{part}.bias" for name in weights)
         if not is_there and not any(name.startswith("in_proj") for name in weights):
             raise _missing(f"{module}.{part}.weight", path)
     # A bias is there with every projection, or with none

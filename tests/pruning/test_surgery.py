@@ -486,11 +486,12 @@ def test_a_gate_is_folded_in_float32_where_the_checkpoint_is_in_half_precision()
 
 
 def test_a_gate_at_half_is_half_of_its_columns():
-    gated = build_model(attn_mapping="softmax", head_gates="cross")
+    options = {"attn_mapping": "softmax", "head_gates": "cross"}
+    gated = build_model(**options)
     gate = gated.head_gates()["cross"][1]
     with torch.no_grad():
         gate.weight[2] = 0.0  # sigmoid(0) = 1/2, and so is the gate
-    pruned, report = prune_state(state_of(gated, head_gates="cross"), "some.pt")
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
     assert report.undecided == {Head("cross", 1, 2): pytest.approx(0.5)}
     name = "decoder.layers.1.encoder_attn.out_proj.weight"
     expected = gated.state_dict()[name].clone()
