@@ -131,7 +131,8 @@ def _fault(name: str, value: Any, option: _Option) -> str | None:
         return None if is_number else "a number, finite"
     if type(value) is not option.kind:
         return _WORDS[option.kind]
-    if name.endswith(_SIZES) and name.startswith(("encoder_", "decoder_")) and value < 1:
+    is_size = name.endswith(_SIZES) and name.startswith(("encoder_", "decoder_"))
+    if is_size and isinstance(value, int) and value < 1:
         return "a whole number of 1 or more"
     if option.choices and value not in option.choices:
         return f"one of {', '.join(map(str, option.choices))}"

@@ -25,9 +25,6 @@ from tests.security import good
 from tests.support import TINY, build_classifier, build_model
 
 NUMBER = int(os.environ.get("FAIRSEQ_ENTMAX_MUTATIONS", "50"))
-# Some commands for each, those that take long for few
-FEW = (("alpha", "prune"), ("alpha --json", "prune closed"), ("alpha", "prune --print-config"))
-SOME = (*FEW * 3, ("analyze",), ("ablate",))
 # More than a run of these commands takes, less than any of the sizes that are asked for
 MOST_MEMORY = 2**30
 QUERY = "encoder.layers.0.self_attn.q_proj.weight"
@@ -78,7 +75,7 @@ def test_a_mutated_checkpoint_gives_a_success_or_one_sentence_and_leaves_nothing
         database=None,
         suppress_health_check=list(HealthCheck),
     )
-    @given(mutations.mutations(state, outcomes.USED), st.sampled_from(SOME))
+    @given(mutations.mutations(state, outcomes.USED), st.sampled_from(outcomes.SOME))
     def tried(mutation, commands):
         place = folder / "case" / "place"
         shutil.rmtree(folder / "case", ignore_errors=True)
@@ -105,7 +102,10 @@ FAULTS = [
     (setting("decoder_embed_dim", "None"), "setting decoder_embed_dim is None"),
     (setting("dropout", "4.0"), "setting dropout is 4.0, and has to be a number from 0 to 1"),
     (setting("activation_fn", "'x'"), "activation_fn is 'x', and has to be one of relu, gelu"),
-    (setting("encoder_layers_to_keep", "'x'"), "encoder_layers_to_keep is 'x', .*numbers of layers"),
+    (
+        setting("encoder_layers_to_keep", "'x'"),
+        "encoder_layers_to_keep is 'x', .*numbers of layers",
+    ),
     (setting("encoder_layers_to_keep", "-1"), "encoder_layers_to_keep"),
     (setting("attn_mapping", "3"), "no model can be made: .*a mapping must be a text"),
     (setting("encoder_layers", "10000"), "encoder_layers = 10000 asks for a model much larger"),
@@ -125,7 +125,10 @@ FAULTS = [
     ((("model", QUERY), ("drop", "")), f"has no weight {QUERY}"),
     ((("model", "decoder.layers.1.fc1.weight"), ("drop", "")), "no weight decoder.layers.1.fc1.w"),
     ((("model", "decoder.layers.1.fc1.bias"), ("tensor", "a row less")), r"has to be \(24,\)"),
-    ((("model", "encoder.layers.0.self_attn.mapping.alpha_logit"), ("drop", "")), "not all weights"),
+    (
+        (("model", "encoder.layers.0.self_attn.mapping.alpha_logit"), ("drop", "")),
+        "not all weights",
+    ),
     (
         (("model", "encoder.layers.0.self_attn.mapping.alpha_logit"), ("tensor", "a row less")),
         r"alpha_logit is float32 \(3,\), and has to be like float32 \(4,\)",
@@ -151,7 +154,7 @@ def test_the_sentence_names_the_file_the_field_what_it_is_and_what_it_has_to_be(
 
 
 def test_what_is_malformed_is_refused_where_a_state_is_handed_in_too(state):
-    with pytest.raises(MalformedCheckpointError, match="some.pt is malformed: its extra_state"):
+    with pytest.raises(MalformedCheckpointError, match=r"some\.pt is malformed: its extra_state"):
         prune_state({**state, "extra_state": 3}, "some.pt")
 
 
