@@ -52,6 +52,9 @@ def check_contents(state: Dictionary[str, Any], path: str) -> None:
         settings = cfg.get(group) if isinstance(cfg, dict) else None
         if not isinstance(settings, dict | argparse.Namespace | None):
             raise malformed(path, f"cfg.{group}", shortened(settings), "a group of settings")
+        values = vars(settings) if isinstance(settings, argparse.Namespace) else settings or {}
+        if not isinstance(values.get("_name"), str | None):
+            raise malformed(path, f"cfg.{group}._name", shortened(values["_name"]), "a text")
     iterator = (state.get("extra_state") or {}).get("train_iterator")
     if not isinstance(iterator, Dictionary | None):
         raise malformed(path, "extra_state['train_iterator']", shortened(iterator), "a dictionary")

@@ -112,6 +112,11 @@ class SavedModel:
                 f"{self.path} is malformed: it has gates on heads of {attention.path}, which has "
                 f"none by its settings; take another checkpoint of the training"
             )
+        if "weight" not in state:
+            raise MalformedCheckpointError(
+                f"{self.path} is malformed: it has no weight {attention.path}.gate.weight beside "
+                f"what else it has of these gates; take another checkpoint of the training"
+            )
         gate = self.options.build_gate(attention.attention, attention.layer)
         load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
@@ -164,7 +169,9 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
     attentions = _attentions(state["model"], options, args, path)
-    check_rest(state["model"], args, sides, path)
+    # Those of others may have another way in
+    has_words = model_class.__module__.startswith("fairseq_entmax.")
+    check_rest(state["model"], args, sides, has_words, path)
     check_finite(state["model"], path)
     model = SavedModel(path, state, named, model_class, args, options, attentions)
     for attention in attentions:

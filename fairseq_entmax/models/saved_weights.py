@@ -101,23 +101,38 @@ def check_attention(
             shapes[f"{part}_proj.weight"] = (rows, columns)
             shapes[f"{part}_proj.bias"] = (rows,)
     _check_shapes(weights, shapes, f"{module}.", path)
+    if "" in weights:
+        raise malformed(
+            path, f"weight {module}", _shape_text(weights[""]), "named like a parameter"
+        )
     if not heads:
         return
+    if "q_proj.weight" in weights and "in_proj_weight" in weights:
+        wanted = "left out, where q_proj.weight and its like are there"
+        what = _shape_text(weights["in_proj_weight"])
+        raise malformed(path, f"weight {module}.in_proj_weight", what, wanted)
     for part in ("q_proj", "k_proj", "v_proj", "out_proj"):
         # Quantised ones have other names, and an old fairseq has them together
         is_there = any(name.startswith(f"{part}.") and name != f"{part}.bias" for name in weights)
         if not is_there and not any(name.startswith("in_proj") for name in weights):
             raise _missing(f"{module}.{part}.weight", path)
     # A bias is there with every projection, or with none
-    biases = {f"{part}_proj.bias" for part in ("q", "k", "v")}
+    biases = {f"{part}_proj.bias" for part in ("q", "k", "v", "out")}
     if 0 < len(biases & weights.keys()) < len(biases):
         raise _missing(f"{module}.{min(biases - weights.keys())}", path)
 
 
 def check_rest(
-    weights: Dictionary[str, Tensor], args: Namespace, sides: set[str], path: str
+    weights: Dictionary[str, Tensor], args: Namespace, sides: set[str], has_words: bool, path: str
 ) -> None:
     """Refuse other weights of a Transformer of fairseq's that have other shapes, or that are missing.
+
+    Args:
+        weights: all of the checkpoint.
+        args: settings, with the defaults of the architecture.
+        sides: which of ``encoder`` and ``decoder`` the model has.
+        has_words: whether each side is known to have an embedding of words.
+        path: the file, for the message.
 
     Raises:
         MalformedCheckpointError: names the weight, its shape, and the one that it has to have.
@@ -139,18 +154,27 @@ def check_rest(
         names = {
             layer: {name for name in own if "_attn" not in name} for layer, own in of_layers.items()
         }
+        # But not one half of what norms them
+        for layer, own in of_layers.items():
+            for name in {name.rpartition(".")[0] for name in own if "_attn_layer_norm." in name}:
+                for half in ("weight", "bias"):
+                    if f"{name}.{half}" not in own:
+                        raise _missing(f"{side}.layers.{layer}.{name}.{half}", path)
         every = set[str]().union(*names.values())
         for layer in sorted(names):
             for name in sorted(every - names[layer]):
                 raise _missing(f"{side}.layers.{layer}.{name}", path)
         of_side: dict[str, _Shape] = {
-            "embed_tokens.weight": (None, width if side == "encoder" else None),
+            "embed_tokens.weight": (None, _word_width(weights, args, side)),
+            "version": (1,),
             "embed_positions.weight": (None, None),
             "output_projection.weight": (None, None),
             **{f"layer_norm.{name}": (width,) for name in ("weight", "bias")},
         }
         own = {k.removeprefix(f"{side}."): v for k, v in weights.items() if k.startswith(side)}
         _check_shapes(own, of_side, f"{side}.", path)
+        if has_words and not any(name.startswith("embed_tokens.") for name in own):
+            raise _missing(f"{side}.embed_tokens.weight", path)
     state = {k.removeprefix(_STATE): v for k, v in weights.items() if k.startswith(_STATE)}
     shapes = {name: tuple(buffer.shape) for name, buffer in PruningState().named_buffers()}
     _check_shapes(state, shapes, _STATE, path, floats=False)
@@ -173,10 +197,11 @@ def load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: 
         wanted = own.get(name)
         if wanted is None:
             continue
+        is_float = wanted.is_floating_point()
         if (
             value.shape != wanted.shape
-            or value.is_floating_point() != wanted.is_floating_point()
-            or value.is_complex()
+            # Half and double precision are stored as such, whole numbers as they are
+            or (value.dtype != wanted.dtype and not (value.is_floating_point() and is_float))
         ):
             raise malformed(
                 path, f"weight {prefix}{name}", _shape_text(value), f"like {_shape_text(wanted)}"
@@ -195,6 +220,14 @@ def load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: 
         ) from error
     except ValueError as error:
         raise MalformedCheckpointError(f"{path} is malformed: {error}") from error
+
+
+def _word_width(weights: Dictionary[str, Tensor], args: Namespace, side: str) -> int:
+    """The width of the embedding of words, which may be projected to that of the layers."""
+    width: int = getattr(args, f"{side}_embed_dim")
+    words = getattr(args, f"{side}_input_dim", None)
+    is_projected = f"{side}.project_in_dim.weight" in weights
+    return words if is_projected and isinstance(words, int) else width
 
 
 def _shape_text(value: Tensor) -> str:
