@@ -514,6 +514,11 @@ def test_the_printed_options_build_the_same_heads(arch):
     assert shapes(new.state_dict()) == shapes(pruned["model"])
 
 
+def quantise(weights, module):
+    """Names of a product quantisation in the place of a weight's."""
+    weights[f"{module}.centroids"] = weights.pop(f"{module}.weight")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -524,6 +529,10 @@ def test_the_printed_options_build_the_same_heads(arch):
         (lambda state: state.update(cfg=None), r"neither 'cfg' nor 'args'"),
         (
             lambda state: state["model"].pop("encoder.layers.0.self_attn.q_proj.weight"),
+            r"it has no weight encoder\.layers\.0\.self_attn\.q_proj\.weight",
+        ),
+        (
+            lambda state: quantise(state["model"], "encoder.layers.0.self_attn.q_proj"),
             r"no encoder.layers.0.self_attn.q_proj.weight: .*cannot be pruned",
         ),
     ],
