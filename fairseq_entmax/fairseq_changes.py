@@ -39,12 +39,13 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import early_checks, moving_averages, unread_weights
+from fairseq_entmax import early_checks, kernels, moving_averages, unread_weights
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
+from fairseq_entmax.loaders import LoaderLostError, naming_lost_loaders
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
 
@@ -83,7 +84,8 @@ def install() -> None:
     # For models of this package
     _replace(Trainer, "__init__", _check_and_follow)
     _replace(Trainer, "load_checkpoint", _restore_grown_model)
-    _replace(Trainer, "train_step", unread_weights.step_without)
+    _replace(Trainer, "train_step", _train_step)
+    _replace(Trainer, "valid_step", _stop_without_kernel)
     _replace(EMA, "__init__", _average_no_whole_numbers)
     # For models that give words probability zero: fairseq's search fails, or finds fewer
     _replace(SequenceGenerator, "generate", search_with_zeros)
@@ -166,16 +168,39 @@ def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) 
     """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
 
     Without it a traceback of torch's follows their one sentence, for the process that started
-    them.
+    them. And where a process that loads batches was lost, the last line is an ``EOFError``, or a
+    connection that broke.
     """
     # Which says at the level of warnings that it ends the other processes
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
-        run(*args, **kwargs)
+        with naming_lost_loaders():
+            _stop_without_kernel(run, *args, **kwargs)
+    except LoaderLostError as error:
+        compat.stop_command(error)
+        raise
     except ProcessExitedException as error:
         if error.exit_code != compat.STOPPED:
             raise
         sys.exit(compat.STOPPED)
+
+
+def _stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """A function of fairseq's that ends a command with a sentence on a kernel that cannot be had.
+
+    Without it the compiler's failure, or a wrong ``FAIRSEQ_ENTMAX_KERNEL``, is the last line of a
+    traceback through the first batch.
+    """
+    try:
+        return run(*args, **kwargs)
+    except kernels.ERRORS as error:
+        compat.stop_command(error)
+        raise
+
+
+def _train_step(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
+    """``Trainer.train_step`` as :mod:`unread_weights` has it; see :func:`_stop_without_kernel`."""
+    return _stop_without_kernel(unread_weights.step_without, step, trainer, *args, **kwargs)
 
 
 def _check_and_follow(
@@ -209,12 +234,38 @@ def _restore_grown_model(
     """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
 
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
-    gates or learned alphas, and ``--store-ema`` cannot start from a checkpoint without an average.
+    gates or learned alphas; ``--store-ema`` cannot start from a checkpoint without an average; and a training that goes on with the penalty on gates, or without,
+    ends in an assertion of fairseq's.
     """
     if not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)
-    with restoring_grown_models(trainer):
-        return moving_averages.restore(load, trainer, *args, **kwargs)
+    try:
+        with restoring_grown_models(trainer):
+            return moving_averages.restore(load, trainer, *args, **kwargs)
+    except AssertionError as error:
+        with compat.stopping_command():
+            _refuse_other_training(trainer, error, *args, **kwargs)
+        raise
+
+
+def _refuse_other_training(
+    trainer: Trainer, error: AssertionError, filename: str = "the checkpoint", *_: Any, **__: Any
+) -> None:
+    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about.
+
+    Raises:
+        ValueError: names both, and the remedy.
+    """
+    last = trainer._optim_history[-1] if trainer._optim_history else {}
+    present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
+    for name, own in present.items():
+        theirs = last.get(f"{name}_name")
+        if theirs != type(own).__name__:
+            raise ValueError(
+                f"{filename} was trained with the {name} {theirs}, and this training has "
+                f"{type(own).__name__}, which the state of its optimizer does not belong to: "
+                f"{_REMEDY}"
+            ) from error
 
 
 @contextmanager

@@ -17,9 +17,10 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
-from fairseq_entmax import compat, fairseq_changes
+from fairseq_entmax import compat, fairseq_changes, kernels
+from fairseq_entmax.kernels.native.compiler import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
-from tests.support import build_model
+from tests.support import batch, build_model
 from tests.training import make_trainer, save, train
 
 GATED = "--criterion=cross_entropy_with_head_l0"
@@ -105,6 +106,79 @@ def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_m
     assert not any(state.get(value) for value in new)
     train(grown)
     assert all("exp_avg" in state[value] for value in new)
+
+
+@pytest.fixture
+def as_command(monkeypatch):
+    """In a command of fairseq's, a sentence ends the process; call it after the options are read."""
+
+    def start():
+        monkeypatch.setattr("sys.argv", ["fairseq-train"])
+        monkeypatch.setattr("threading.active_count", lambda: 1)
+
+    return start
+
+
+@pytest.mark.parametrize(
+    ("kernel", "sentence"),
+    [
+        (kernels.NATIVE, "FAIRSEQ_ENTMAX_KERNEL=native: there is no C compiler"),
+        ("fast", "FAIRSEQ_ENTMAX_KERNEL must be one of auto, torch, native, triton, not 'fast'"),
+    ],
+)
+@pytest.mark.parametrize("is_training", [True, False])
+def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
+    kernel, sentence, is_training, as_command, monkeypatch, capsys
+):
+    trainer = make_trainer(build_model())
+    monkeypatch.setenv(kernels.VARIABLE, kernel)
+    monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
+    as_command()
+    with pytest.raises(SystemExit) as stop:
+        train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
+    assert stop.value.code == compat.STOPPED
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"fairseq-train: error: {sentence}")
+
+
+def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(as_command, capsys):
+    def run(*_):
+        raise CannotBuild("the compiler cc failed")
+
+    as_command()
+    with pytest.raises(SystemExit) as stop:
+        fairseq_changes._end_without_traceback(run)
+    assert stop.value.code == compat.STOPPED
+    assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
+
+
+def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
+    as_command, tmp_path, capsys
+):
+    gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
+    train(gated)
+    path = save(gated, tmp_path / "gated.pt")
+    other = make_trainer(build_model(head_gates="cross"))
+    with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
+        other.load_checkpoint(path)
+    as_command()
+    with pytest.raises(SystemExit) as stop:
+        other.load_checkpoint(path)
+    assert stop.value.code == compat.STOPPED
+    line = capsys.readouterr().err.splitlines()[-1]
+    assert line.startswith(f"fairseq-train: error: {path} was trained with the criterion Cross")
+    assert "and this training has CrossEntropyCriterion" in line
+    assert "continue it with --reset-optimizer" in line
+    other.load_checkpoint(path, reset_optimizer=True)  # the remedy
+    assert other.get_num_updates() == 0
+
+
+def test_an_assertion_of_fairseq_about_a_stock_model_stays_one(tmp_path):
+    stock = make_trainer(build_model("transformer"), "--criterion=label_smoothed_cross_entropy")
+    train(stock)
+    path = save(stock, tmp_path / "stock.pt")
+    with pytest.raises(AssertionError, match="Criterion does not match"):
+        make_trainer(build_model("transformer")).load_checkpoint(path)
 
 
 def restored_with_a_frozen_decoder(arch, path):

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
+from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.models.classifier_config import ClassifierOptions
 from fairseq_entmax.models.saved import SavedModel, read_model
 
@@ -66,7 +67,7 @@ def model_values(model: SavedModel) -> list[LayerValues]:
         pooling = model.options.pooling
         mappings += [
             (name, 0, str(pooling.specs[name]), pooling.heads, mapping)
-            for name, mapping in pooling.of_checkpoint(model.state["model"]).items()
+            for name, mapping in pooling.of_checkpoint(model.state["model"], model.path).items()
         ]
     for attention, layer, text, heads, mapping in mappings:
         learned = () if mapping is None else mapping.learned
@@ -93,7 +94,7 @@ def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
         model: whose ``path`` is that of its checkpoint.
         rows: what :func:`model_values` made of it.
     """
-    update = (model.state.get("optimizer_history") or [{}])[-1].get("num_updates")
+    update = updates_of(model.state)
     lines = {}
     for name in dict.fromkeys(name for row in rows for name in row.learned):
         present: dict[str, dict[str, list[float | None]]] = {}

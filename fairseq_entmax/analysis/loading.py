@@ -18,6 +18,7 @@ from fairseq.tasks import TASK_REGISTRY
 
 from fairseq_entmax.analysis import kinds
 from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
+from fairseq_entmax.loaders import Batches
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 
@@ -223,7 +224,7 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
             raise
         # fairseq's own for a sentence that is too long; it says what to do
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
-    return iterator.next_epoch_itr(shuffle=False)
+    return Batches(iterator.next_epoch_itr(shuffle=False))
 
 
 def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:

@@ -13,6 +13,7 @@ import torch
 
 from fairseq_entmax.analysis.kinds import check_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
+from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.models.saved import read_model
 
 
@@ -95,13 +96,19 @@ def load_model(path: str, task: Any) -> LoadedModel:
         model = kind.build_model(saved, task)
     except ValueError as error:
         raise ValueError(f"--path: {path}: {error}") from error
+    except (AssertionError, RuntimeError, TypeError, KeyError, AttributeError) as error:
+        # Of settings that the reader of checkpoints does not know, and fairseq does not check
+        reason = " ".join(str(error).split())[:300] or "it says nothing more"
+        raise ValueError(
+            f"--path: {path} has settings of which fairseq makes no model: {reason}"
+        ) from error
     try:
         model.load_state_dict(state["model"], strict=True)
-    except RuntimeError as error:
-        reason = " ".join(str(error).split())[:300]
+    except (RuntimeError, ValueError, IndexError, TypeError, KeyError) as error:
+        reason = " ".join(str(error).split())[:600]
         raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
     model.eval().requires_grad_(False)
-    updates = (state.get("optimizer_history") or [{}])[-1].get("num_updates")
+    updates = updates_of(state)
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)
 
 

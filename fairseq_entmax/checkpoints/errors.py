@@ -14,6 +14,10 @@ class NoCheckpointError(ValueError):
     """A file is no checkpoint, or is damaged; the message says what is wrong with it."""
 
 
+class MalformedCheckpointError(NoCheckpointError):
+    """A checkpoint is whole and safe, and makes no sense; the message says what and why."""
+
+
 def shortened(value: object) -> str:
     """A value for a message: texts and numbers as Python writes them, and not too long.
 

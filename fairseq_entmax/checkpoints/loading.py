@@ -7,6 +7,7 @@ import errno
 import os
 import pickle
 import re
+import zipfile
 from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
 from contextlib import contextmanager
@@ -16,9 +17,15 @@ from typing import Any
 import torch
 
 from fairseq_entmax import compat
-from fairseq_entmax.checkpoints.errors import TRUST, NoCheckpointError, UnsafeCheckpointError
+from fairseq_entmax.checkpoints.contents import check_contents, malformed
+from fairseq_entmax.checkpoints.errors import (
+    TRUST,
+    NoCheckpointError,
+    UnsafeCheckpointError,
+    shortened,
+)
 from fairseq_entmax.checkpoints.pickles import check_pickles
-from fairseq_entmax.checkpoints.settings import check_settings
+from fairseq_entmax.checkpoints.settings import check_settings, referred
 
 
 def load_checkpoint(path: str) -> dict[str, Any]:
@@ -32,7 +39,7 @@ def load_checkpoint(path: str) -> dict[str, Any]:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: the file is not a fairseq checkpoint.
+        ValueError: the file is not a fairseq checkpoint, or is malformed.
         UnsafeCheckpointError: it holds something that could run code, or that would fill the
             memory.
     """
@@ -46,15 +53,21 @@ def load_checkpoint(path: str) -> dict[str, Any]:
 def model_settings(state: Dictionary[str, Any], name: str) -> dict[str, Any]:
     """The options of the model that a loaded checkpoint is of.
 
+    One that stands for another setting, ``${task.max_target_positions}``, has that one's value.
+
     Raises:
-        ValueError: it has none.
+        ValueError: it has none, or is malformed.
     """
     cfg = state.get("cfg")
+    for part, kind in (("cfg", dict), ("args", argparse.Namespace)):
+        if not isinstance(state.get(part), kind | None):
+            raise malformed(name, part, shortened(state[part]), "a group of settings")
     settings = cfg.get("model") if cfg is not None else state.get("args")
     if isinstance(settings, argparse.Namespace):
-        return dict(vars(settings))
+        settings = vars(settings)
     if isinstance(settings, dict):
-        return dict(settings)
+        root = cfg if cfg is not None else settings
+        return {option: referred(value, root)[0] for option, value in settings.items()}
     raise ValueError(f"{name} does not say what model it is of: it has neither 'cfg' nor 'args'")
 
 
@@ -81,6 +94,7 @@ def _load(file: Any, path: str, *args: Any, **kwargs: Any) -> Any:
         state = torch.load(file, *args, **kwargs)
         if isinstance(state, Dictionary):
             check_settings(state, path)
+            check_contents(state, path)
     return state
 
 
@@ -110,8 +124,15 @@ def explained(path: str) -> Iterator[None]:
         if isinstance(error, OSError) and not is_of_content:
             raise
         raise NoCheckpointError(
-            f"{path} is not a checkpoint, or is damaged: {type(error).__name__}: {_reason(error)}"
+            f"{path} is not a checkpoint, or is damaged: {_what_failed(error)}; take another "
+            f"checkpoint of the training"
         ) from None
+
+
+def _what_failed(error: BaseException) -> str:
+    """The same, without what only a programmer of torch could use."""
+    is_told = isinstance(error, EOFError | OSError | RuntimeError | ValueError | zipfile.BadZipFile)
+    return _reason(error) if is_told else "what it holds cannot be read"
 
 
 def _reason(error: BaseException) -> str:

@@ -76,7 +76,7 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
         model = group.get("model") if isinstance(group, dict) else group
         model = vars(model) if isinstance(model, argparse.Namespace) else model
         if isinstance(model, dict):
-            model = {name: _referred(value, group)[0] for name, value in model.items()}
+            model = {name: referred(value, group)[0] for name, value in model.items()}
             check_transformer(model, state.get("model"), path)
 
 
@@ -91,7 +91,7 @@ def _checked(name: str, value: Any, group: Any, path: str) -> Any:
     """The value of a setting, or what it refers to, which is allowed."""
     reason = _fault(name, value)
     if reason is None:
-        value, reason = _referred(value, group)
+        value, reason = referred(value, group)
         reason = reason or _fault(name, value)
     if reason is not None:
         raise _refusal(path, name, value, reason)
@@ -170,7 +170,7 @@ def _is_literal(text: str) -> bool:
     return True
 
 
-def _referred(value: Any, group: Any) -> tuple[Any, str | None]:
+def referred(value: Any, group: Any) -> tuple[Any, str | None]:
     """What fairseq's settings library puts in a value's place, or the value with its fault.
 
     ``${optimization.lr}`` stands for another setting; ``${oc.env:HOME}`` calls a function.

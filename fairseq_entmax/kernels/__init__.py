@@ -62,6 +62,18 @@ INSTEAD_OF = {
 }
 
 
+class NoKernelError(RuntimeError):
+    """The kernel that the environment asks for cannot be had; says why and what to do."""
+
+
+class UnknownKernelError(ValueError):
+    """The environment asks for a kernel that there is not."""
+
+
+# Of a user, who is to read one sentence
+ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
+
+
 @dataclass(frozen=True)
 class FusedEntmax:
     """Alpha-entmax as a kernel for the whole of attention takes it.
@@ -80,11 +92,11 @@ def chosen() -> str:
     """What the environment asks for.
 
     Raises:
-        ValueError: it is none of :data:`CHOICES`.
+        UnknownKernelError: it is none of :data:`CHOICES`.
     """
     name = os.environ.get(VARIABLE, AUTO) or AUTO
     if name not in CHOICES:
-        raise ValueError(f"{VARIABLE} must be one of {', '.join(CHOICES)}, not {name!r}")
+        raise UnknownKernelError(f"{VARIABLE} must be one of {', '.join(CHOICES)}, not {name!r}")
     return name
 
 
@@ -96,8 +108,8 @@ def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
         epsilon: alpha - 1. At the number 0 torch has its own fast kernel, whatever is asked for.
 
     Raises:
-        ValueError: the environment asks for an unknown backend.
-        RuntimeError: it asks for one that cannot be had here.
+        UnknownKernelError: the environment asks for an unknown backend.
+        NoKernelError: it asks for one that cannot be had here.
     """
     is_softmax = isinstance(epsilon, float) and epsilon == 0.0
     if is_softmax:
@@ -116,7 +128,7 @@ def structured_for(
         kind, epsilon, strength: as of :class:`fairseq_entmax.kernels.structure.Structure`.
 
     Raises:
-        ValueError, RuntimeError: as :func:`backend_for`.
+        UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
     backend: StructuredRows | None = _kernel(STRUCTURED, scores, kind)
     return torch_structured if backend is None else backend
@@ -152,7 +164,7 @@ def attention_for(
         scores, mapping and weighted sum are to be computed apart.
 
     Raises:
-        ValueError, RuntimeError: as :func:`backend_for`.
+        UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
     name = "structured_attention" if isinstance(formula, Structure) else "attention"
     found = _find_attention(query.device, dtype, head_dim, name, drops)
@@ -173,7 +185,7 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
         :func:`fairseq_entmax.kernels.native.decoding.step`, or None: there is one in C alone.
 
     Raises:
-        ValueError, RuntimeError: as :func:`backend_for`.
+        UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
     if query.device.type != "cpu" or chosen() == TRITON:
         return None
@@ -195,7 +207,7 @@ def whole_step_for(
         Triton alone.
 
     Raises:
-        ValueError, RuntimeError: as :func:`backend_for`.
+        UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
     if chosen() == NATIVE or (query.device.type == "cpu" and chosen() != TRITON):
         return None
@@ -244,7 +256,9 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
         return None
     missing = _why_no_native() if name == NATIVE else _why_no_triton(tensor.device)
     if missing and asked == name:
-        raise RuntimeError(f"{VARIABLE}={name}: {missing}")
+        raise NoKernelError(
+            f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which does without it"
+        )
     if missing:
         _say(INSTEAD_OF[name], missing, level=logging.WARNING)
         return None
@@ -253,7 +267,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
         return NATIVE_PARTS[part]
     kernels = importlib.import_module(f"{__name__}.triton.{part}")
     if not (tensor.is_cuda or kernels.INTERPRETED):
-        raise RuntimeError(
+        raise NoKernelError(
             f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )

@@ -47,8 +47,9 @@ from fairseq_entmax.models.options import (
     seed_of_its_own,
 )
 from fairseq_entmax.models.output import SOFTMAX
-from fairseq_entmax.models.saved import heads_of_start, start_of_heads
+from fairseq_entmax.models.saved_weights import check_tensors
 from fairseq_entmax.models.scripting import ForInference
+from fairseq_entmax.models.start import heads_of_start, start_of_heads
 from fairseq_entmax.modules import (
     HardConcreteGate,
     MultiheadAttention,
@@ -292,7 +293,7 @@ class AdaptiveModel(ForInference, nn.Module):
 
         Raises:
             ValueError: the checkpoint has head gates where the model has none, other numbers of
-                heads, or NaN in a mapping.
+                heads, NaN in a mapping, or other weights than the model.
         """
         if _places(state_dict) == _places(self.state_dict()):
             # fairseq would take --encoder-layers-to-keep out of the layers kept once more
@@ -303,25 +304,12 @@ class AdaptiveModel(ForInference, nn.Module):
             try:
                 result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
             except RuntimeError as error:
-                others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', str(error))
-                others = [name for name in others if not name.endswith(f".{RATIO}")]
-                if others and "Unexpected key" in str(error):
-                    raise ValueError(
-                        f"the checkpoint has learned {', '.join(others)} of other mappings than the "
-                        f"model has: give the --attn-mapping and its like that it was trained with, "
-                        f"which 'fairseq-entmax alpha CHECKPOINT' shows"
-                    ) from error
-                if "size mismatch" not in str(error) or "_proj.weight" not in str(error):
-                    raise
-                raise ValueError(
-                    "the checkpoint has other numbers of heads, or another width, than the model: "
-                    "give the options that 'fairseq-entmax prune CHECKPOINT --print-config' prints "
-                    f"({error})"
-                ) from error
+                raise _does_not_fit(error) from error
         self._say_what_is_new()
         return result
 
     def _check_state(self, state_dict: dict[str, Any]) -> None:
+        check_tensors(state_dict, "the checkpoint")
         no_numbers = [
             name
             for name, value in state_dict.items()
@@ -417,6 +405,28 @@ class AdaptiveModel(ForInference, nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
+
+
+def _does_not_fit(error: RuntimeError) -> ValueError:
+    """What torch says against the weights of a checkpoint, in one sentence with the remedy."""
+    said = " ".join(str(error).split())
+    others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', said)
+    others = [name for name in others if not name.endswith(f".{RATIO}")]
+    if others and "Unexpected key" in said:
+        return ValueError(
+            f"the checkpoint has learned {', '.join(others)} of other mappings than the model has: "
+            f"give the --attn-mapping and its like that it was trained with, which "
+            f"'fairseq-entmax alpha CHECKPOINT' shows"
+        )
+    if "size mismatch" in said and "_proj.weight" in said:
+        return ValueError(
+            "the checkpoint has other numbers of heads, or another width, than the model: give the "
+            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints ({said:.600})"
+        )
+    return ValueError(
+        f"the checkpoint does not hold the weights of the model: give the options that it was "
+        f"trained with, or another checkpoint ({said:.600})"
+    )
 
 
 def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:

@@ -18,6 +18,7 @@ from fairseq_entmax.models.config import (
     parse_mapping_option,
 )
 from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.saved_weights import load_part
 
 
 def parse_pooling_mapping(value: Any) -> LayerSpec:
@@ -101,15 +102,22 @@ class PoolingOptions:
         """
         return self.specs[name].build(self.heads, generator, self.mapping_defaults)
 
-    def of_checkpoint(self, weights: dict[str, Any]) -> dict[str, Mapping]:
-        """The mappings with what a checkpoint's weights say that they learned, in float64."""
+    def of_checkpoint(self, weights: dict[str, Any], path: str) -> dict[str, Mapping]:
+        """The mappings with what a checkpoint's weights say that they learned, in float64.
+
+        Args:
+            weights: of the checkpoint, by name.
+            path: the file, for a message.
+
+        Raises:
+            ValueError: they are those of other mappings.
+        """
         mappings = {}
         for name in self.specs:
             start = f"poolings.{name}.mapping."
             own = {k.removeprefix(start): v for k, v in weights.items() if k.startswith(start)}
-            mapping = self.build(name)
-            if own:
-                mapping.load_state_dict(own)
+            mapping = self.build(name, torch.Generator())
+            load_part(mapping, own, start, path)
             mappings[name] = mapping.double()
         return mappings
 
@@ -133,6 +141,9 @@ class ClassifierOptions(AttentionOptions):
 
     # With a default, as fields before it have one
     pooling: PoolingOptions = PoolingOptions({}, 0, {})
+
+    def check_weights(self, weights: dict[str, Any], path: str) -> None:
+        self.pooling.of_checkpoint(weights, path)
 
 
 def read_classifier(options: AttentionOptions, args: Any) -> ClassifierOptions:

@@ -40,7 +40,7 @@ from fairseq_entmax.models.options import (
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.saved import heads_of_start, start_of_heads
+from fairseq_entmax.models.start import heads_of_start, start_of_heads
 from fairseq_entmax.modules import mark_future_mask
 from fairseq_entmax.modules.scripting import Scriptable
 

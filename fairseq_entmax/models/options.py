@@ -95,6 +95,17 @@ class AttentionOptions:
         number, protected = self.heads[attention][layer], self.protected(attention, layer)
         return HardConcreteGate(number, **self.gate, protected=protected)
 
+    def check_weights(self, weights: dict[str, Any], path: str) -> None:
+        """Refuse weights in a checkpoint that are not of these options, beside its attentions.
+
+        Args:
+            weights: of the checkpoint, by name.
+            path: the file, for the message.
+
+        Raises:
+            ValueError: names the weight, what it is, and what it has to be.
+        """
+
     def gated_heads(self) -> dict[str, GatedHeads]:
         """For each attention with gates, the numbers of its heads in all layers."""
         return {

@@ -8,22 +8,24 @@ from argparse import Namespace
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from torch import Tensor
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, PLACES, Place, place_of
+from fairseq_entmax.checkpoints import MalformedCheckpointError, malformed, shortened
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
-from fairseq_entmax.models.config import (
-    HEADS_OPTIONS,
-    MAPPING_OPTIONS,
-    heads_options,
-    mapping_text,
-    parse_mapping_option,
-)
-from fairseq_entmax.models.copy_config import CopyConfig, copy_options
+from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
+from fairseq_entmax.models.saved_settings import check_sides, check_types
+from fairseq_entmax.models.saved_weights import (
+    check_attention,
+    check_finite,
+    check_rest,
+    check_tensors,
+    load_part,
+)
 
 PREFIX = "entmax_"
 
@@ -95,10 +97,9 @@ class SavedModel:
         if attention.heads == 0:
             return None
         defaults = self.options.mapping_defaults
-        mapping = attention.mapping.build(attention.heads, defaults=defaults)
-        learned = attention.part("mapping")
-        if learned:
-            mapping.load_state_dict(learned)
+        # Not with torch's own random numbers: training reads the checkpoint that it starts from
+        mapping = attention.mapping.build(attention.heads, torch.Generator(), defaults)
+        load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
         return mapping.double()
 
     def gates(self, attention: SavedAttention) -> list[float]:
@@ -106,8 +107,18 @@ class SavedModel:
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
+        if not attention.heads:
+            raise MalformedCheckpointError(
+                f"{self.path} is malformed: it has gates on heads of {attention.path}, which has "
+                f"none by its settings; take another checkpoint of the training"
+            )
+        if "weight" not in state:
+            raise MalformedCheckpointError(
+                f"{self.path} is malformed: it has no weight {attention.path}.gate.weight beside "
+                f"what else it has of these gates; take another checkpoint of the training"
+            )
         gate = self.options.build_gate(attention.attention, attention.layer)
-        gate.load_state_dict(state)
+        load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
 
 
@@ -116,7 +127,7 @@ def read_model(path: str) -> SavedModel:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no checkpoint, or one of a model that has no counterpart here.
+        ValueError: it is no checkpoint, is malformed, or of a model that has no counterpart here.
         UnsafeCheckpointError: it holds something that could run code.
     """
     if not os.path.isfile(path):
@@ -126,23 +137,48 @@ def read_model(path: str) -> SavedModel:
 
 
 def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
-    """The same for a checkpoint that is loaded already."""
+    """The same for a checkpoint that is loaded already.
+
+    Settings are held against the options of the model, weights against the settings, before
+    anything is built of them: who has a :class:`SavedModel` need not look again.
+    """
+    checkpoints.check_contents(state, path)
+    check_tensors(state.get("model"), path)
     settings = checkpoints.model_settings(state, path)
-    architecture = str(settings.get("arch") or settings.get("_name"))
+    named = settings.get("arch") or settings.get("_name")
+    if not isinstance(named, str):
+        raise malformed(path, "setting arch", shortened(named), "the name of a model")
     # Not in training, whatever the settings were saved in
     args = Namespace(**{**copy.deepcopy(settings), "save_dir": None, "no_save": True})
     as_ours(args)
     model_class = ARCH_MODEL_REGISTRY.get(args.arch)
     if not hasattr(model_class, "attention_options_of"):
         raise ValueError(
-            f"{path} is of the model {architecture}: only those of fairseq-entmax, and fairseq's "
+            f"{path} is of the model {named}: only those of fairseq-entmax, and fairseq's "
             f"own that they have as a counterpart, such as transformer, can be read"
         )
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    options = model_class.attention_options_of(args)
-    check_heads_apart(options, args)
-    attentions = _attentions(state["model"], options, path)
-    return SavedModel(path, state, architecture, model_class, args, options, attentions)
+    check_types(settings, model_class, args.arch, path)
+    sides = {PLACES[attention][0] for attention in model_class.attentions}
+    try:
+        ARCH_CONFIG_REGISTRY[args.arch](args)
+        check_sides(args, sides, path)
+        options = model_class.attention_options_of(args)
+        check_heads_apart(options, args)
+    except MalformedCheckpointError:
+        raise
+    except ValueError as error:
+        raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
+    attentions = _attentions(state["model"], options, args, path)
+    # Those of others may have another way in
+    has_words = model_class.__module__.startswith("fairseq_entmax.")
+    check_rest(state["model"], args, sides, has_words, path)
+    check_finite(state["model"], path)
+    model = SavedModel(path, state, named, model_class, args, options, attentions)
+    for attention in attentions:
+        model.mapping(attention)
+        model.gates(attention)
+    options.check_weights(state["model"], path)
+    return model
 
 
 def as_ours(settings: Any) -> None:
@@ -159,7 +195,7 @@ def as_ours(settings: Any) -> None:
 
 
 def _attentions(
-    weights: dict[str, Tensor], options: AttentionOptions, path: str
+    weights: dict[str, Tensor], options: AttentionOptions, args: Namespace, path: str
 ) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, value in weights.items():
@@ -171,97 +207,31 @@ def _attentions(
     for (place, module), own in parts.items():
         heads = options.heads.get(place.attention, [])
         if place.layer >= len(heads):
-            raise ValueError(
+            raise MalformedCheckpointError(
                 f"{path} does not hold the model that it names: it has weights of layer "
-                f"{place.layer} of {place.attention} attention, which has {len(heads)} layers"
+                f"{place.layer} of {place.attention} attention, which has {len(heads)} layers; "
+                f"take another checkpoint of the training"
             )
+        check_attention(own, module, place.attention, heads[place.layer], args, path)
         spec = options.specs[place.attention][place.layer]
         attentions.append(SavedAttention(*place, module, heads[place.layer], spec, own))
     if not attentions:
         raise ValueError(f"{path} holds no attention of a Transformer")
+    _check_complete({place for place, _ in parts}, options, args, path)
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
 
 
-def heads_of_start(args: Any) -> dict[str, str]:
-    """The heads of the pruned checkpoint from which training starts, as options.
-
-    Where its heads are apart, so are the mappings of those that are left, if ``--attn-mapping`` is
-    that of the model which was pruned. Where both models copy, so are the heads to copy by, and
-    their mapping if no option names one: heads that are left have other numbers than before. Unless
-    ``--copy-layer`` names another layer than that of the checkpoint.
-
-    Nothing where options say how many heads there are, and where training starts from
-    nothing, from a checkpoint that was not pruned, or from one that cannot be read (fairseq
-    says so when it loads it).
-
-    Raises:
-        ValueError: options say that other heads are to be copied by than those of the checkpoint.
-    """
-    path = start_of_heads(args)
-    if path is None:
-        return {}
-    try:
-        start = read_model(path)
-    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
-        return {}
-    if not start.is_pruned:
-        return {}
-    return {
-        **_mappings_of_start(args, start),
-        **heads_options(start.options.heads),
-        **_copy_of_start(args, start),
-    }
-
-
-def _copy_of_start(args: Any, start: SavedModel) -> dict[str, str]:
-    if start.options.copy is None or getattr(args, "copy_heads", None) is None:
-        return {}
-    of_start, default, given = start.options.copy, CopyConfig(), CopyConfig.of(args)
-    own = copy_options(of_start, CopyConfig.of(start.args))
-    same_layer = of_start.layer, of_start.layer - len(start.options.heads[CROSS])
-    if given.checked("copy_layer") not in (default.checked("copy_layer"), *same_layer):
-        return {}  # another layer, whose heads are as they are numbered in the start
-    heads = given.checked("copy_heads")
-    if heads not in (default.checked("copy_heads"), of_start.heads):
-        raise ValueError(
-            f"--copy-heads {','.join(map(str, heads))}: {start.path} was pruned, and copies by "
-            f"{own['copy_heads']} of the heads left: leave --copy-heads out, or say how many heads "
-            f"there are too, as 'fairseq-entmax prune {start.path} --print-config' prints it"
-        )
-    if given.checked("copy_mapping") is not None:
-        own.pop("copy_mapping", None)
-    return own
-
-
-def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
-    text = getattr(args, "attn_mapping", None)
-    if text != start.args.attn_mapping or not any(
-        isinstance(spec, HeadsSpec) for spec in parse_mapping_option(text)
-    ):
-        return {}
-    left = {option: getattr(start.args, option, None) for option in MAPPING_OPTIONS.values()}
-    return {
-        option: mapping_text(value)
-        for option, value in left.items()
-        if value is not None and getattr(args, option, None) is None
-    }
-
-
-def start_of_heads(args: Any) -> str | None:
-    """The checkpoint whose heads training may have to take; None where options say how many."""
-    if any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values()):
-        return None
-    return _start_of(args)
-
-
-def _start_of(args: Any) -> str | None:
-    """The checkpoint that fairseq will load first, if there is one: its own rules."""
-    if getattr(args, "save_dir", None) is None:  # no training
-        return None
-    restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
-    last = os.path.join(args.save_dir, restore)
-    for path in (last, getattr(args, "finetune_from_model", None), restore):
-        if path and os.path.isfile(path):
-            return str(path)
-    return None
+def _check_complete(
+    present: set[Place], options: AttentionOptions, args: Namespace, path: str
+) -> None:
+    for attention, heads in options.heads.items():
+        if attention == CROSS and getattr(args, "no_cross_attention", False):
+            continue
+        for layer, number in enumerate(heads):
+            if number and Place(attention, layer) not in present:
+                raise MalformedCheckpointError(
+                    f"{path} does not hold the model that it names: it has no weights of layer "
+                    f"{layer} of {attention} attention, which has {number} heads; take another "
+                    f"checkpoint of the training"
+                )

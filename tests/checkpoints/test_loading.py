@@ -198,7 +198,9 @@ def test_an_alpha_that_is_no_number_is_refused_by_name():
 def test_a_missing_weight_is_still_an_error():
     state = build_model("transformer").state_dict()
     del state["encoder.layers.0.fc1.weight"]
-    with pytest.raises(RuntimeError, match=r"Missing key.*encoder\.layers\.0\.fc1\.weight"):
+    with pytest.raises(
+        ValueError, match=r"does not hold .*Missing key.*encoder\.layers\.0\.fc1\.weight"
+    ):
         build_model().load_state_dict(state)
 
 

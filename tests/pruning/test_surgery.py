@@ -486,11 +486,12 @@ def test_a_gate_is_folded_in_float32_where_the_checkpoint_is_in_half_precision()
 
 
 def test_a_gate_at_half_is_half_of_its_columns():
-    gated = build_model(attn_mapping="softmax", head_gates="cross")
+    options = {"attn_mapping": "softmax", "head_gates": "cross"}
+    gated = build_model(**options)
     gate = gated.head_gates()["cross"][1]
     with torch.no_grad():
         gate.weight[2] = 0.0  # sigmoid(0) = 1/2, and so is the gate
-    pruned, report = prune_state(state_of(gated, head_gates="cross"), "some.pt")
+    pruned, report = prune_state(state_of(gated, **options), "some.pt")
     assert report.undecided == {Head("cross", 1, 2): pytest.approx(0.5)}
     name = "decoder.layers.1.encoder_attn.out_proj.weight"
     expected = gated.state_dict()[name].clone()
@@ -513,6 +514,11 @@ def test_the_printed_options_build_the_same_heads(arch):
     assert shapes(new.state_dict()) == shapes(pruned["model"])
 
 
+def quantise(weights, module):
+    """Names of a product quantisation in the place of a weight's."""
+    weights[f"{module}.centroids"] = weights.pop(f"{module}.weight")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
@@ -523,6 +529,10 @@ def test_the_printed_options_build_the_same_heads(arch):
         (lambda state: state.update(cfg=None), r"neither 'cfg' nor 'args'"),
         (
             lambda state: state["model"].pop("encoder.layers.0.self_attn.q_proj.weight"),
+            r"it has no weight encoder\.layers\.0\.self_attn\.q_proj\.weight",
+        ),
+        (
+            lambda state: quantise(state["model"], "encoder.layers.0.self_attn.q_proj"),
             r"no encoder.layers.0.self_attn.q_proj.weight: .*cannot be pruned",
         ),
     ],

@@ -42,11 +42,16 @@ def write_data(folder):
             builder.finalize(f"{prefix}.idx")
 
 
-def harmless(data):
-    """A checkpoint as fairseq's trainer saves one, of a model that was not trained."""
+def harmless(data, *others):
+    """A checkpoint as fairseq's trainer saves one, of a model that was not trained.
+
+    Args:
+        data: the folder of :func:`write_data`.
+        *others: further options of ``fairseq-train``.
+    """
     parser = options.get_training_parser()
     given = [f"--{name.replace('_', '-')}={value}" for name, value in SIZES.items()]
-    arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given]
+    arguments = [str(data), "--arch=entmax_transformer", *LANGUAGES, *given, *others]
     cfg = convert_namespace_to_omegaconf(options.parse_args_and_arch(parser, arguments))
     model = tasks.setup_task(cfg.task).build_model(cfg.model)
     return {

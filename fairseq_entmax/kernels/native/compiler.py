@@ -87,9 +87,16 @@ def _command() -> list[str]:
     """The command of the compiler.
 
     Raises:
-        CannotBuild: there is none.
+        CannotBuild: there is none, or ``CC`` cannot be read.
     """
-    command = shlex.split(os.environ.get("CC", ""))
+    named = os.environ.get("CC", "")
+    try:
+        command = shlex.split(named)
+    except ValueError as error:
+        raise CannotBuild(
+            f"CC got {named!r}, which a shell could not read ({str(error).lower()}): name a compiler "
+            f"in it, such as CC='gcc -O2'"
+        ) from None
     if command:
         return command
     for name in COMPILERS:

@@ -71,6 +71,16 @@ def test_a_compiler_that_fails_is_named(fresh, tmp_path, compiler, message):
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("compiler", ["gcc '-O2", 'gcc "-O2', "gcc \\"])
+def test_an_unbalanced_quote_in_cc_is_said_to_be_in_cc(fresh, tmp_path, compiler):
+    fresh.setenv("CC", compiler)
+    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path))
+    with pytest.raises(library.CannotBuild) as refusal:
+        library.load()
+    assert str(refusal.value).startswith(f"CC got {compiler!r}, which a shell could not read (no ")
+    assert "such as CC='gcc -O2'" in str(refusal.value)
+
+
 def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(fresh, tmp_path):
     (tmp_path / "file").touch()
     fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path / "file" / "cache"))
@@ -100,13 +110,22 @@ def test_the_cache_may_be_named_by_a_relative_path(fresh, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("variable", "value"), [("CC", 'gcc "'), ("FAIRSEQ_ENTMAX_CACHE", "~nobody-of-that-name/x")]
+    ("variable", "value", "remedy"),
+    [
+        ("CC", 'gcc "', "name a compiler in it, such as CC='gcc -O2'"),
+        (
+            *("FAIRSEQ_ENTMAX_CACHE", "~nobody-of-that-name/x"),
+            "FAIRSEQ_ENTMAX_CACHE names another folder, CC a compiler",
+        ),
+    ],
 )
-def test_settings_that_cannot_be_read_leave_the_work_to_torch(fresh, caplog, variable, value):
+def test_settings_that_cannot_be_read_leave_the_work_to_torch(
+    fresh, caplog, variable, value, remedy
+):
     fresh.setenv(variable, value)
     with caplog.at_level(logging.INFO):
         assert kernels.backend_for(torch.zeros(3), 0.5) is torch_ops
-    assert "FAIRSEQ_ENTMAX_CACHE names another folder, CC a compiler" in caplog.text
+    assert remedy in caplog.text
 
 
 def test_without_a_home_folder_the_message_names_the_remedy(fresh):
