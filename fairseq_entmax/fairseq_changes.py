@@ -17,7 +17,7 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from importlib.machinery import ModuleSpec, PathFinder
 from types import ModuleType
 from typing import Any
@@ -39,7 +39,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import early_checks, unread_weights
+from fairseq_entmax import averages, early_checks, unread_weights
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import read_literal
@@ -209,9 +209,11 @@ def _restore_grown_model(
     """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
 
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
-    gates or learned alphas.
+    gates or learned alphas, and ``--store-ema`` a checkpoint without averages.
     """
-    with restoring_grown_models(trainer) if is_ours(trainer.get_model()) else nullcontext():
+    if not is_ours(trainer.get_model()):
+        return load(trainer, *args, **kwargs)
+    with restoring_grown_models(trainer), averages.starting_from_weights(trainer):
         return load(trainer, *args, **kwargs)
 
 
@@ -298,9 +300,7 @@ def _average_no_whole_numbers(
     """
     init(ema, model, *args, **kwargs)
     if is_ours(model):
-        buffers = model.named_buffers(remove_duplicate=False)
-        whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
-        ema.skip_keys = set(ema.skip_keys or ()) | whole
+        averages.copy_whole_numbers(ema, model)
 
 
 def _copy_whole(
