@@ -1,7 +1,7 @@
 """fairseq's training and generation in this process, for tests with many short ones.
 
-The functions that the installed commands call, with the same options: what a command takes to
-start, and the process for each, is saved. A refusal is raised instead of ending a command.
+They call the functions that the installed commands call, with the same options, and spare what a
+command takes to start. A refusal is raised, where a command would print it and end.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from torch import Tensor
 
 from tests.commands import USER_DIR
 
-USER = f"--user-dir={USER_DIR}"
+COMMANDS = ("fairseq_cli.train", "fairseq_cli.generate")
 
 
 @dataclass
@@ -32,48 +32,31 @@ class Training:
     """What a training left.
 
     Attributes:
-        losses: of each update, per sentence or token, in nats.
-        model: as it stands after the last update.
-        trainer: of fairseq's.
-        before: the parameters before the first update, by name.
-        path: of the checkpoint written last.
+        losses: of each update, in bits.
+        before, after: the loss of the first batch in evaluation, before and after all updates.
+        first: the first batch.
+        start: the parameters before the first update, by name.
+        trainer: fairseq's.
+        path: the checkpoint that was written last.
     """
 
+    path: Path
     losses: list[float] = field(default_factory=list)
-    model: Any = None
+    before: float = 0.0
+    after: float = 0.0
+    first: Any = None
+    start: dict[str, Tensor] = field(default_factory=dict)
     trainer: Any = None
-    before: dict[str, Tensor] = field(default_factory=dict)
-    path: Path = Path()
 
-    def moved(self) -> dict[str, Tensor]:
-        """The parameters that updates have changed, as they are now."""
-        return {
-            name: value
-            for name, value in self.model.named_parameters()
-            if not torch.equal(value.detach().float(), self.before[name].float())
-        }
+    @property
+    def model(self) -> Any:
+        """As it stands after the last update."""
+        return self.trainer.get_model()
 
-
-@contextlib.contextmanager
-def _as_it_was() -> Iterator[None]:
-    """Undo what fairseq's commands leave in a process: their log level, records, best losses."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    loggers = [logging.getLogger(name) for name in ("fairseq_cli.train", "fairseq_cli.generate")]
-    levels = [logger.level for logger in loggers]
-    numbers = torch.random.get_rng_state()
-    try:
-        yield
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        for logger, before in zip(loggers, levels, strict=True):
-            logger.setLevel(before)
-        torch.random.set_rng_state(numbers)
-        metrics.reset()
-        for name in ("best",):
-            if hasattr(checkpoint_utils.save_checkpoint, name):
-                delattr(checkpoint_utils.save_checkpoint, name)
+    def still(self) -> set[str]:
+        """The names of the parameters that no update has changed."""
+        named = self.model.named_parameters()
+        return {name for name, value in named if torch.equal(value.detach(), self.start[name])}
 
 
 def train(folder: Path, save_dir: Path, given: Sequence[str]) -> Training:
@@ -86,38 +69,57 @@ def train(folder: Path, save_dir: Path, given: Sequence[str]) -> Training:
     """
     from fairseq_cli import train as command
 
-    done = Training(path=save_dir / "checkpoint_last.pt")
+    done = Training(save_dir / "checkpoint_last.pt")
     step = Trainer.train_step
 
-    def recording(trainer: Trainer, samples: Any, raise_oom: bool = False) -> Any:
+    def watched(trainer: Trainer, samples: Any, raise_oom: bool = False) -> Any:
         if done.trainer is None:
-            done.trainer, done.model = trainer, trainer.get_model()
+            done.trainer, done.first = trainer, samples[0]
             named = done.model.named_parameters()
-            done.before = {name: value.detach().clone() for name, value in named}
+            done.start = {name: value.detach().clone() for name, value in named}
+            done.before = float(trainer.valid_step(done.first)["loss"])
         output = step(trainer, samples, raise_oom)
         if output is not None:
             done.losses.append(float(output["loss"]))
         return output
 
-    with _as_it_was(), mock.patch.object(Trainer, "train_step", recording):
-        parser = options.get_training_parser()
-        words = [str(folder), USER, f"--save-dir={save_dir}", "--cpu", *given]
-        # fairseq looks for the user's folder among the words of the command
-        with mock.patch("sys.argv", ["pytest", *words]):
-            args = options.parse_args_and_arch(parser, words)
-            command.main(convert_namespace_to_omegaconf(args))
+    with mock.patch.object(Trainer, "train_step", watched):
+        _run(command, options.get_training_parser(), [folder, f"--save-dir={save_dir}", *given])
+    with _as_it_was():
+        done.after = float(done.trainer.valid_step(done.first)["loss"])
     return done
 
 
-def generate(folder: Path, checkpoint: Path, given: Sequence[str]) -> str:
+def generate(folder: Path, checkpoint: Any, given: Sequence[str]) -> str:
     """Translate as ``fairseq-generate`` does; what it prints."""
     from fairseq_cli import generate as command
 
     printed = io.StringIO()
-    with _as_it_was(), contextlib.redirect_stdout(printed):
-        parser = options.get_generation_parser()
-        words = [str(folder), USER, f"--path={checkpoint}", "--cpu", *given]
-        with mock.patch("sys.argv", ["pytest", *words]):
-            args = options.parse_args_and_arch(parser, words)
-            command.main(convert_namespace_to_omegaconf(args))
+    with contextlib.redirect_stdout(printed):
+        _run(command, options.get_generation_parser(), [folder, f"--path={checkpoint}", *given])
     return printed.getvalue()
+
+
+def _run(command: Any, parser: Any, given: Sequence[Any]) -> None:
+    words = [*map(str, given), f"--user-dir={USER_DIR}", "--cpu"]
+    # fairseq looks for the user's folder, and for settings of its trainer, in the words themselves
+    with _as_it_was(), mock.patch("sys.argv", ["pytest", *words]):
+        args = options.parse_args_and_arch(parser, words)
+        command.main(convert_namespace_to_omegaconf(args))
+
+
+@contextlib.contextmanager
+def _as_it_was() -> Iterator[None]:
+    """Undo what fairseq's commands leave in a process: handlers, numbers drawn, meters, best losses."""
+    loggers = [logging.getLogger(name) for name in ("", *COMMANDS)]
+    kept = [(logger, list(logger.handlers), logger.level) for logger in loggers]
+    numbers = torch.random.get_rng_state()
+    try:
+        yield
+    finally:
+        for logger, handlers, level in kept:
+            logger.handlers[:] = handlers
+            logger.setLevel(level)
+        torch.random.set_rng_state(numbers)
+        metrics.reset()
+        vars(checkpoint_utils.save_checkpoint).pop("best", None)
