@@ -9,6 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from fairseq_entmax.modules.attention import XFORMERS
+
 COLUMNS = ("α-entmax", "head gates", "after pruning")
 
 
@@ -19,7 +21,7 @@ class Works:
     note: str = ""
 
     def __str__(self) -> str:
-        return f"works: {self.note}" if self.note else "works"
+        return f"works, {self.note}" if self.note else "works"
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,9 @@ _INFINITE = Refused(
     f"'entmax*5,softmax' for six layers, or --criterion label_smoothed_cross_entropy"
 )
 _NO_PENALTY = NotApplicable("no penalty is registered for this loss")
-_ON_A_CPU = AsFairseq("which ends in an error on a CPU")
-_TWO_ON_CPUS = AsFairseq("which takes each of several processes to have a GPU")
-_NO_FAIRSCALE = AsFairseq("`ImportError` without fairscale")
+_ON_A_CPU = AsFairseq("an error on a CPU")
+_TWO_ON_CPUS = AsFairseq("`ValueError`, it takes each process to have a GPU")
+_NO_FAIRSCALE = AsFairseq("`ImportError: … Please install fairscale with: pip install fairscale`")
 _HALF = "--memory-efficient-fp16"
 
 RUNS: dict[str, Run] = {
@@ -225,10 +227,18 @@ RUNS: dict[str, Run] = {
             ),
         ),
     ),
-    "quantisation noise": Run(
-        rows=(
-            _row("`--quant-noise-pq`", "--quant-noise-pq=0.2", "--quant-noise-pq-block-size=4"),
+    "xFormers": Run(
+        rows=tuple(
+            _row(
+                f"`--{side}-xformers-att-config`",
+                f"--{side}-xformers-att-config={{}}",
+                claims=_all(Refused(XFORMERS)),
+            )
+            for side in ("encoder", "decoder")
         ),
+    ),
+    "quantisation noise": Run(
+        rows=(_row("`--quant-noise-pq`", "--quant-noise-pq=0.2", "--quant-noise-pq-block-size=4"),),
     ),
     "embeddings": Run(
         rows=(
@@ -271,7 +281,9 @@ RUNS: dict[str, Run] = {
         rows=(
             _row(
                 "`--task translation_from_pretrained_bart`",
-                claims=_all(AsFairseq("`AttributeError`, as the task looks for settings it lacks")),
+                claims=_all(
+                    AsFairseq("`AttributeError`, its task looks for settings that it lacks")
+                ),
             ),
         ),
         task="bart",
@@ -292,9 +304,7 @@ RUNS: dict[str, Run] = {
         ),
         start="bart",
     ),
-    "stock": Run(
-        rows=(_row("`--finetune-from-model` of an `--arch transformer`"),), start="stock"
-    ),
+    "stock": Run(rows=(_row("`--finetune-from-model` of an `--arch transformer`"),), start="stock"),
     "again": Run(
         rows=(
             _row(
@@ -380,7 +390,7 @@ BACKENDS = (
     _row(
         "`--ddp-backend pytorch_ddp` where each process has a GPU, without "
         "`--find-unused-parameters`",
-        claims=_all(Works("every parameter has a gradient in every update")),
+        claims=_all(Works("every parameter has a gradient in every pass")),
     ),
 )
 
@@ -394,7 +404,7 @@ GENERATION = (
     _row("`--score-reference`", "--score-reference"),
     _row("`--sampling`", "--sampling", "--sampling-topk=5", "--nbest=2"),
     _row("`--diverse-beam-groups`", "--diverse-beam-groups=2"),
-    _row("`--memory-efficient-fp16`, `--fp16`", "--memory-efficient-fp16"),
+    _row("`--fp16`", "--fp16"),
     _row("`--path` of several checkpoints"),
     _row(
         "`--model-overrides` with `encoder_layers_to_keep` and `decoder_layers_to_keep`",
@@ -403,6 +413,6 @@ GENERATION = (
     _row(
         "`--model-overrides` with one of them alone",
         '--model-overrides={"decoder_layers_to_keep": "1"}',
-        claims=_all(Works("in fairseq an error of missing keys")),
+        claims=_all(Works("in fairseq a `RuntimeError` on missing keys")),
     ),
 )

@@ -159,13 +159,15 @@ def pruned_of(training, folder, is_gated):
 
 
 def some_heads(model):
-    """Two heads of the first layer; and of the decoder all that the first layer has across."""
+    """Two heads of the first layer; across to the encoder all, where another layer has some."""
     layers = {"decoder-self": model.decoder.layers}
     if getattr(model, "encoder", None) is not None:
         layers["encoder-self"] = model.encoder.layers
     gone = [Head(attention, 0, head) for attention in layers for head in (1, 3)]
     if model.decoder.layers[0].encoder_attn is not None:
-        gone += [Head("cross", 0, head) for head in range(4)]
+        gone += [
+            Head("cross", 0, head) for head in range(4 if len(model.decoder.layers) > 1 else 2)
+        ]
     return gone
 
 
