@@ -238,7 +238,9 @@ RUNS: dict[str, Run] = {
         ),
     ),
     "quantisation noise": Run(
-        rows=(_row("`--quant-noise-pq`", "--quant-noise-pq=0.2", "--quant-noise-pq-block-size=4"),),
+        rows=(
+            _row("`--quant-noise-pq`", "--quant-noise-pq=0.05", "--quant-noise-pq-block-size=4"),
+        ),
     ),
     "embeddings": Run(
         rows=(
@@ -362,7 +364,7 @@ RUNS: dict[str, Run] = {
             _row("language model: `--decoder-learned-pos`", "--decoder-learned-pos"),
             _row(
                 "language model: `--quant-noise-pq`",
-                "--quant-noise-pq=0.2",
+                "--quant-noise-pq=0.05",
                 "--quant-noise-pq-block-size=4",
             ),
             _row(
@@ -403,7 +405,10 @@ GENERATION = (
     _row("`--num-workers 2`", "--num-workers=2"),
     _row("`--score-reference`", "--score-reference"),
     _row("`--sampling`", "--sampling", "--sampling-topk=5", "--nbest=2"),
-    _row("`--diverse-beam-groups`", "--diverse-beam-groups=2"),
+    _row(
+        "`--diverse-beam-groups`",
+        *("--diverse-beam-groups=2", "--diverse-beam-strength=50", "--nbest=2"),
+    ),
     _row("`--fp16`", "--fp16"),
     _row("`--path` of several checkpoints"),
     _row(
