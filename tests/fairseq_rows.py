@@ -148,6 +148,8 @@ RUNS: dict[str, Run] = {
             _row("`--num-workers 2`", "--num-workers=2"),
             _row("`--ddp-backend slowmo` of one process", "--ddp-backend=slowmo"),
             _row("`--fixed-validation-seed`", "--fixed-validation-seed=7"),
+            _row("`--store-ema`", "--store-ema", "--ema-decay=0.9"),
+            _row("`--ema-fp32`", "--ema-fp32"),
         ),
         changes_nothing=True,
     ),
@@ -192,6 +194,7 @@ RUNS: dict[str, Run] = {
         rows=(
             _row("`--cross-self-attention`", "--cross-self-attention"),
             _row("`--activation-fn gelu_accurate`", "--activation-fn=gelu_accurate"),
+            _row("`--quant-noise-pq`", "--quant-noise-pq=0.05", "--quant-noise-pq-block-size=4"),
         ),
     ),
     "no cross": Run(
@@ -237,11 +240,6 @@ RUNS: dict[str, Run] = {
             for side in ("encoder", "decoder")
         ),
     ),
-    "quantisation noise": Run(
-        rows=(
-            _row("`--quant-noise-pq`", "--quant-noise-pq=0.05", "--quant-noise-pq-block-size=4"),
-        ),
-    ),
     "embeddings": Run(
         rows=(
             _row("`--layernorm-embedding`", "--layernorm-embedding"),
@@ -268,13 +266,6 @@ RUNS: dict[str, Run] = {
             _row("no shared embeddings"),
         ),
         shares=False,
-    ),
-    "averages": Run(
-        rows=(
-            _row("`--store-ema`", "--store-ema", "--ema-decay=0.9"),
-            _row("`--ema-fp32`", "--ema-fp32"),
-        ),
-        changes_nothing=True,
     ),
     "multilingual": Run(
         rows=(_row("`--task translation_multi_simple_epoch`"),), task="multilingual"
@@ -396,13 +387,16 @@ BACKENDS = (
     ),
 )
 
-# Of fairseq-generate
-GENERATION = (
-    _row("`--prefix-size`", "--prefix-size=2"),
+# Of fairseq-generate, which change nothing in the best translations: together
+_ALSO_PRINTED = (
     _row("`--nbest`", "--nbest=2"),
     _row("`--print-alignment soft`", "--print-alignment=soft"),
     _row("`--max-tokens` with `--batch-size`", "--max-tokens=300", "--batch-size=3"),
     _row("`--num-workers 2`", "--num-workers=2"),
+)
+# Each alone
+_OTHERS = (
+    _row("`--prefix-size`", "--prefix-size=2"),
     _row("`--score-reference`", "--score-reference"),
     _row("`--sampling`", "--sampling", "--sampling-topk=5", "--nbest=2"),
     _row(
@@ -420,4 +414,9 @@ GENERATION = (
         '--model-overrides={"decoder_layers_to_keep": "1"}',
         claims=_all(Works("in fairseq a `RuntimeError` on missing keys")),
     ),
+)
+GENERATION = (*_ALSO_PRINTED, *_OTHERS)
+GENERATED = (
+    _row("together", *(option for row in _ALSO_PRINTED for option in row.options)),
+    *_OTHERS,
 )

@@ -25,6 +25,7 @@ from tests.commands import ROOT, SIZES, SMALL_MODEL, hypotheses
 from tests.fairseq_rows import (
     BACKENDS,
     COLUMNS,
+    GENERATED,
     GENERATION,
     RUNS,
     AsFairseq,
@@ -178,12 +179,10 @@ def some_heads(model):
     return gone
 
 
-def start_of(run, column, folder, save_dir, base):
-    """The option by which a run starts from a checkpoint, if it does."""
-    if not run.start:
+def start_of(run, folder, save_dir):
+    """The option by which a run starts from a checkpoint of fairseq's, if it does."""
+    if run.start not in ("stock", "bart"):
         return []
-    if run.start == "entmax":
-        return [f"--restore-file={base.trained[column].path}"]
     arch = "transformer" if run.start == "stock" else "bart_base"
     words = [*options_of(PLAIN, (), ENTMAX, "transformer"), f"--arch={arch}"]
     return [f"--finetune-from-model={in_process.train(folder, save_dir, words).path}"]
@@ -211,19 +210,22 @@ def base(folder, tmp_path_factory):
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", [name for name in RUNS if claimed(RUNS[name], ENTMAX, Works)])
 def test_options_train_with_entmax_gates_and_after_pruning(name, folder, base, tmp_path):
     run = RUNS[name]
-    trainings = {}
+    trainings, of_fairseq = {}, start_of(run, folder, tmp_path / "start")
     for column in (ENTMAX, GATES, PRUNED):
         rows = claimed(run, column, Works)
         if not rows or (column == GATES and len(rows) < len(run.rows)):
             continue
-        start = start_of(run, column, folder, tmp_path / f"start{column}", base)
+        start, option = of_fairseq, "--finetune-from-model"
+        if run.start == "entmax":
+            option = "--restore-file"
+            start = [f"{option}={base.trained[column].path}"]
         if column == PRUNED:
             of = trainings.get(GATES) or trainings[ENTMAX]
             pruned = pruned_of(of, tmp_path, GATES in trainings)
-            option = "--restore-file" if run.start == "entmax" else "--finetune-from-model"
             start = [f"{option}={pruned}"]
         words = [*options_of(run, rows, column), *start]
         training = in_process.train(data_of(run, folder), tmp_path / f"{column}", words)
@@ -248,6 +250,7 @@ def single(kind):
     ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("run", "row", "column"), single(Refused))
 def test_options_that_do_not_fit_are_refused_in_one_sentence(
     run, row, column, folder, base, tmp_path
@@ -259,6 +262,7 @@ def test_options_that_do_not_fit_are_refused_in_one_sentence(
     assert not list(tmp_path.rglob("*.pt"))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("run", "row"), [(run, row) for run in RUNS.values() for row in claimed(run, ENTMAX, AsFairseq)]
 )
@@ -284,14 +288,15 @@ def test_where_fairseq_fails_these_models_fail_as_it_does(run, row, folder, tmp_
     [
         ("layers to keep", "'list' object has no attribute 'split'"),
         ("adaptive softmax", "Cannot load model parameters from checkpoint"),
-        ("averages", "model"),
+        ("as without", "model"),
     ],
 )
 def test_fairseq_fails_where_the_chapter_says_that_these_models_do_not(
     name, message, folder, tmp_path
 ):
     run = RUNS[name]
-    words = options_of(run, run.rows, ENTMAX, "transformer")
+    rows = [row for row in run.rows if name != "as without" or "--store-ema" in row.options]
+    words = options_of(run, rows, ENTMAX, "transformer")
     if name != "layers to keep":
         first = (
             words if name == "adaptive softmax" else options_of(PLAIN, (), ENTMAX, "transformer")
@@ -319,6 +324,7 @@ def two_passes(model, sample):
         model(**sample["net_input"])[0].sum().backward()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("row", BACKENDS, ids=[row.name for row in BACKENDS])
 def test_workers_are_held_together_as_those_of_fairseq(row, base, group):
     for training, path, claim in zip(base.trained, base.paths, row.claims, strict=True):
@@ -340,7 +346,7 @@ def test_workers_are_held_together_as_those_of_fairseq(row, base, group):
         assert torch.stack([p.grad.abs().sum() for p in model.parameters()]).isfinite().all()
 
 
-GENERATED = [
+PLAINLY = [
     *("--gen-subset=test", "--beam=2", "--max-len-b=6", "--max-tokens=2000"),
     *("--required-batch-size-multiple=1", "--num-workers=0"),
 ]
@@ -384,7 +390,7 @@ def seen(row, output, plain, targets):
 @pytest.fixture(scope="module")
 def plain(folder, base):
     """What is generated without options, from each checkpoint; and the reference."""
-    outputs = [in_process.generate(folder, path, GENERATED) for path in base.paths]
+    outputs = [in_process.generate(folder, path, PLAINLY) for path in base.paths]
     return [hypothesised(output) for output in outputs], dict(lines(outputs[0], "T"))
 
 
@@ -392,13 +398,14 @@ def hypothesised(output):
     return {name.partition("-")[2]: text for name, text in hypotheses(output).items()}
 
 
-@pytest.mark.parametrize("row", GENERATION, ids=[row.name for row in GENERATION])
+@pytest.mark.slow
+@pytest.mark.parametrize("row", GENERATED, ids=[row.name for row in GENERATED])
 def test_options_generate_with_entmax_gates_and_after_pruning(row, folder, base, plain):
     without, targets = plain
     found = []
     for path, of_path in zip(base.paths, without, strict=True):
         paths = path if row.options else f"{path}:{base.trained[PRUNED].path}"
-        output = in_process.generate(folder, paths, [*GENERATED, *row.options])
+        output = in_process.generate(folder, paths, [*PLAINLY, *row.options])
         found.append(seen(row, output, of_path, targets))
     # The gated one and that which pruning made of it
     assert found[GATES] == found[PRUNED]

@@ -448,6 +448,8 @@ def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
     Where only one of encoder and decoder has such an option, fairseq takes all layers of the other.
     """
     is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
+    if not any(is_cut.values()):
+        return state_dict
     kept = checkpoint_utils.prune_state_dict(state_dict, cfg)
     whole = {
         name: value
