@@ -234,8 +234,8 @@ def _restore_grown_model(
     """``Trainer.load_checkpoint`` for a model with parameters that the checkpoint lacks.
 
     Without it torch refuses the state of the optimizer of a checkpoint from before a model had
-    gates or learned alphas; ``--store-ema`` cannot start from a checkpoint without an average; and a training that goes on with the penalty on gates, or without,
-    ends in an assertion of fairseq's.
+    gates or learned alphas; ``--store-ema`` cannot start from a checkpoint without averages; and a
+    training that goes on with the penalty on gates, or without, ends in an assertion of fairseq's.
     """
     if not is_ours(trainer.get_model()):
         return load(trainer, *args, **kwargs)
@@ -351,9 +351,7 @@ def _average_no_whole_numbers(
     """
     init(ema, model, *args, **kwargs)
     if is_ours(model):
-        buffers = model.named_buffers(remove_duplicate=False)
-        whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
-        ema.skip_keys = set(ema.skip_keys or ()) | whole
+        moving_averages.copy_whole_numbers(ema, model)
 
 
 def _copy_whole(

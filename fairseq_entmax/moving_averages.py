@@ -1,9 +1,22 @@
-"""Moving averages of models, ``--store-ema``, that start from a checkpoint without any."""
+"""Moving averages of parameters, fairseq's ``--store-ema``, for models of this package."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import Any
+
+from fairseq.models.ema.ema import EMA
+from torch import nn
+
+logger = logging.getLogger(__name__)
+
+
+def copy_whole_numbers(average: EMA, model: nn.Module) -> None:
+    """Have a moving average of a model copy the whole numbers in it, such as decisions of gates."""
+    buffers = model.named_buffers(remove_duplicate=False)
+    whole = {name for name, buffer in buffers if not buffer.is_floating_point()}
+    average.skip_keys = set(average.skip_keys or ()) | whole
 
 
 def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
@@ -32,6 +45,7 @@ def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -
         return None
     average = extra_state.get("ema")
     if average is None:
+        logger.warning("the checkpoint has no moving averages: they start from its weights")
         model = trainer.get_model().state_dict()
         trainer.ema.restore(model, build_fp32_params=config.ema_fp32)
         return extra_state

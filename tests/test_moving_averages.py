@@ -50,3 +50,8 @@ def test_without_a_checkpoint_the_average_starts_at_the_model(tmp_path):
     assert torch.equal(
         *(m.encoder.embed_tokens.weight for m in (trainer.get_model(), trainer.ema.model))
     )
+
+
+def test_a_stock_model_is_left_to_fairseq(stock):
+    with pytest.raises(KeyError, match="model"):
+        make_trainer(build_model("transformer"), "--store-ema").load_checkpoint(stock)

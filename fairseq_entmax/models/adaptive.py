@@ -16,6 +16,7 @@ from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
+from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf, open_dict
@@ -298,6 +299,8 @@ class AdaptiveModel(ForInference, nn.Module):
         if _places(state_dict) == _places(self.state_dict()):
             # fairseq would take --encoder-layers-to-keep out of the layers kept once more
             model_cfg = args = None
+        elif model_cfg is not None:
+            state_dict, model_cfg = _layers_kept(state_dict, model_cfg), None
         with compat.stopping_command():
             self._check_state(state_dict)
             self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
@@ -307,6 +310,15 @@ class AdaptiveModel(ForInference, nn.Module):
                 raise _does_not_fit(error) from error
         self._say_what_is_new()
         return result
+
+    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
+        """As fairseq's, which gives a decoder with shared embeddings the weights of a projection.
+
+        An adaptive softmax has none, and fairseq could not load such a checkpoint again.
+        """
+        super().upgrade_state_dict_named(state_dict, name)  # type: ignore[misc]
+        if getattr(getattr(self, "decoder", None), "adaptive_softmax", None) is not None:
+            state_dict.pop("decoder.output_projection.weight", None)
 
     def _check_state(self, state_dict: dict[str, Any]) -> None:
         check_tensors(state_dict, "the checkpoint")
@@ -439,6 +451,23 @@ def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:
         if is_in_both and pair[0].tolist() != pair[1].tolist():
             return True
     return False
+
+
+def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
+    """A state dict without the layers that ``--encoder-layers-to-keep`` and its like leave out.
+
+    Where only one of encoder and decoder has such an option, fairseq takes all layers of the other.
+    """
+    is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
+    if not any(is_cut.values()):
+        return state_dict
+    kept = checkpoint_utils.prune_state_dict(state_dict, cfg)
+    whole = {
+        name: value
+        for name, value in state_dict.items()
+        if not is_cut.get(name.partition(".")[0], True)
+    }
+    return {**kept, **whole}
 
 
 def _places(state_dict: Collection[str]) -> set[Place]:

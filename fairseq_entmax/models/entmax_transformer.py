@@ -29,6 +29,9 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
+from fairseq_entmax.attentions import CROSS
+from fairseq_entmax.criterions.adaptive_softmax import check_for_cutoffs
+from fairseq_entmax.criterions.alignment import check_for_alignments
 from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.kernels import operators
@@ -41,7 +44,7 @@ from fairseq_entmax.models.options import (
     seed_of_its_own,
 )
 from fairseq_entmax.models.start import heads_of_start, start_of_heads
-from fairseq_entmax.modules import mark_future_mask
+from fairseq_entmax.modules import attention_modules, mark_future_mask
 from fairseq_entmax.modules.scripting import Scriptable
 
 fairseq_changes.install()
@@ -151,6 +154,7 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     weights_may_be_unread: ClassVar[bool] = True
     encoder_class: ClassVar[type[EntmaxTransformerEncoder]] = EntmaxTransformerEncoder
     cfg: Any
+    decoder: Any
 
     @classmethod
     def hub_models(cls) -> dict[str, Any]:
@@ -180,6 +184,13 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
 
+    def check_criterion(self, criterion: Any) -> None:
+        super().check_criterion(criterion)
+        check_for_cutoffs(type(criterion), self.decoder.adaptive_softmax is not None)
+        across = [module for name, _, module in attention_modules(self) if name == CROSS]
+        if across:
+            check_for_alignments(type(criterion), across[-1].mapping)
+
     def head_seed(self) -> int:
         return int(self.cfg.head_seed)
 
@@ -207,6 +218,8 @@ def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
     criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
     check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
     check_for_zeros(criterion, options.output_alpha)
+    has_adaptive_softmax = bool(getattr(args, "adaptive_softmax_cutoff", None))
+    check_for_cutoffs(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
     dictionaries = data_bin.check_training_data(args)

@@ -8,16 +8,13 @@ from __future__ import annotations
 import ast
 from typing import Any
 
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.composite_loss import CompositeLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 
+from fairseq_entmax.criterions.adaptive_softmax import check_for_cutoffs, criterion_name
 from fairseq_entmax.models.config import option_name
-
-# By name, which fairseq's loss refuses
-_BACKENDS = ("c10d", "pytorch_ddp")
 
 
 def check_language_options(args: Any) -> None:
@@ -136,28 +133,15 @@ def check_loss(criterion: Any, has_adaptive_softmax: bool, ddp_backend: str | No
     stock = getattr(criterion, "stock", criterion)
     if not isinstance(stock, type):
         return
-    name = next(
-        (name for name, known in CRITERION_REGISTRY.items() if known is criterion), stock.__name__
-    )
+    name = criterion_name(criterion)
     penalty = "" if stock is criterion else "_with_head_l0"
-    if issubclass(stock, AdaptiveLoss):
-        if not has_adaptive_softmax:
-            raise ValueError(
-                f"--criterion {name} needs a model with --adaptive-softmax-cutoff, such as "
-                f"20000,60000: give it, or --criterion cross_entropy{penalty}"
-            )
-        if ddp_backend in _BACKENDS:
-            raise ValueError(
-                f"--criterion {name} does not work with --ddp-backend {ddp_backend}: give "
-                f"--ddp-backend legacy_ddp"
-            )
-    elif issubclass(stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion):
-        if has_adaptive_softmax:
-            raise ValueError(
-                f"--criterion {name} does not train a model with --adaptive-softmax-cutoff: give "
-                f"--criterion adaptive_loss{penalty}, or leave the cutoffs out"
-            )
-    elif stock.__module__.startswith("fairseq.criterions.") and stock is not CompositeLoss:
+    check_for_cutoffs(criterion, has_adaptive_softmax, ddp_backend)
+    is_fitting = issubclass(
+        stock, AdaptiveLoss | CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion
+    )
+    if is_fitting or stock is CompositeLoss:
+        return
+    if stock.__module__.startswith("fairseq.criterions."):
         loss = "adaptive_loss" if has_adaptive_softmax else "cross_entropy"
         raise ValueError(
             f"--criterion {name} is not for --task language_modeling: give --criterion "
