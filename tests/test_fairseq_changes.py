@@ -128,9 +128,10 @@ def as_command(monkeypatch):
 )
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
-    kernel, sentence, is_training, as_command, monkeypatch, capsys
+    kernel, sentence, is_training, as_command, monkeypatch, capsys, tmp_path
 ):
-    trainer = make_trainer(build_model())
+    # Where fairseq keeps the model of a training that breaks off
+    trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
     monkeypatch.setenv(kernels.VARIABLE, kernel)
     monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
     as_command()
