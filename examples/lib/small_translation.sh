@@ -1,10 +1,13 @@
 # What the recipes with 30,000 pairs have in common, so that their models differ in the data alone:
 # small Transformers that a CPU trains in minutes, a larger one to prune. A dataset.sh sets LENGTH,
-# in epochs, and EPOCH_UPDATES, how many updates one has, and sources this.
+# in epochs, and EPOCH_UPDATES, how many updates of 625 tokens one has, and sources this.
 #
 # shellcheck shell=bash disable=SC2034
 
-BATCH_TOKENS=625 MOST_TOKENS=625
+BATCH_TOKENS=${BATCH_TOKENS:-625}
+require_positive_integer BATCH_TOKENS "$BATCH_TOKENS"
+MOST_TOKENS=$BATCH_TOKENS
+EPOCH_UPDATES=$((EPOCH_UPDATES * 625 / BATCH_TOKENS))
 LENGTH_UNIT=epochs
 MODEL=(--arch entmax_transformer --encoder-layers 2 --decoder-layers 2
     --encoder-embed-dim 128 --decoder-embed-dim 128

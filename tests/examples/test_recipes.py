@@ -761,11 +761,12 @@ def test_every_archive_of_a_recipe_has_a_line_in_the_table():
 # --- configs for fairseq-hydra-train -------------------------------------------
 
 
-def options_of(recipe, *arrays, given=""):
+def options_of(recipe, *arrays, given="", **further):
     """The options of fairseq-train in some arrays of a recipe's dataset.sh.
 
     Args:
         given: a user's own, behind the mapping.
+        **further: of the environment.
     """
     script = (
         f"set -eu; REST=({given}); ROOT={ROOT} RECIPE={EXAMPLES / recipe}; source $ROOT/examples/lib/common.sh; "
@@ -775,7 +776,8 @@ def options_of(recipe, *arrays, given=""):
         'if declare -F prune_schedules >/dev/null; then prune_schedules; fi; printf "%s\\n" '
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
     )
-    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True)
+    env = {**os.environ, **further}
+    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=env)
     found, name = {}, None
     for word in shown.stdout.splitlines():
         if word.startswith("--"):
@@ -790,6 +792,9 @@ def options_of(recipe, *arrays, given=""):
 def test_the_rate_falls_to_0_at_the_end_unless_another_schedule_is_given(recipe):
     assert int(options_of(recipe, "TRAINING")["total_num_update"]) > 1000
     assert "total_num_update" in options_of(recipe, "TRAINING", given="--lr 0.001")
+    total = int(options_of(recipe, "TRAINING")["total_num_update"])
+    halved = int(options_of(recipe, "TRAINING", BATCH_TOKENS="1250")["total_num_update"])
+    assert halved == pytest.approx(total / 2, rel=0.01)
     # fairseq takes the option of none of the other schedules
     for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
         assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
