@@ -237,6 +237,8 @@ def _import_user_dir(path: str | None) -> None:
 
 def _require_checkpoint(path: str) -> None:
     """Refuse a file that is not there before torch and fairseq are imported."""
+    if not path:
+        raise ValueError("CHECKPOINT got '': give a file that fairseq-train wrote")
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     if Path(path).is_dir():

@@ -97,7 +97,7 @@ def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
     if outcome.status == 0:
         return
     assert outcome.status in (1, 2), outcome
-    lines = [line for line in structure.splitlines() if line.strip()]
+    lines = [line for line in structure.split("\n") if line.strip()]
     assert lines, "it failed without a word"
     assert _SENTENCE.match(lines[-1]), outcome.said
     assert len(lines[-1]) < MOST_SAID + sum(map(len, secrets)), lines[-1]

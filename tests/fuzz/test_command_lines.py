@@ -6,9 +6,9 @@ import argparse
 
 import pytest
 from fairseq import options
+from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -78,7 +78,22 @@ GOOD = {
         [*DATA, "--output", "new", "--measures", "density", "--conllu", "parses.conllu", *SMALL],
     ],
     "ablate": [[*DATA, "--output", "new", "--heads", "cross:0.1", "--scores", "loss", *SMALL]],
-    "look": [["plain.pt", "--text", "w1 w2", "--data", "whole-words", "--beam", "1", "--cpu"]],
+    "look": [
+        [
+            "plain.pt",
+            "--text",
+            "w1 w2",
+            "--data",
+            "whole-words",
+            "--source-lang",
+            "a",
+            "--target-lang",
+            "b",
+            "--beam",
+            "1",
+            "--cpu",
+        ]
+    ],
 }
 # Beside those of its lines
 MORE = {
@@ -91,6 +106,8 @@ MORE = {
     "ablate": ["--sets", "--bootstrap", "--sacrebleu-tokenize", "--rouge-bytes", "--overwrite"],
     "look": ["--translation", "--layer", "--head", "--top", "--words", "--json", "--output"],
 }
+# Of those that load a model or draw
+HEAVY = ("analyze", "ablate", "look", "report")
 # A journal is kept for the next call
 JOURNALS = ("removals.jsonl",)
 
@@ -134,7 +151,7 @@ def test_a_command_line_succeeds_or_is_refused_in_one_sentence(command, place):
         lambda words: changed([*words], MORE.get(command, ()))
     )
 
-    @examples(10)
+    @examples(4 if command in HEAVY else 10)
     @given(lines)
     def tried(words):
         with place.entered():
@@ -221,7 +238,7 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
 
         return command
 
-    @examples(12)
+    @examples(6)
     @given(training(own))
     def tried(words):
         with place.entered(), as_program("fairseq-train"), pytest.MonkeyPatch.context() as patch:

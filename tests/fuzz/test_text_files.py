@@ -106,9 +106,12 @@ def value_changed(draw, document: Any) -> bytes:
 @st.composite
 def json_changed(draw, content: bytes) -> bytes:
     """A document, or each of its lines, with other values, and now and then no JSON."""
-    if draw(st.integers(0, 4)) == 0:
+    if draw(st.integers(0, 2)) == 0:
         return draw(lines_changed(content))
-    lines = content.decode().splitlines()
+    try:
+        return value_changed(draw, json.loads(content))
+    except ValueError:  # a document on each line
+        lines = content.decode().splitlines()
     at = draw(st.integers(0, len(lines) - 1))
     lines[at] = value_changed(draw, json.loads(lines[at])).decode()
     return ("\n".join(lines) + "\n").encode()
@@ -160,8 +163,8 @@ def reading(read: Callable[[], Any]) -> Callable[[], Outcome]:
         try:
             read()
         except (ValueError, OSError) as error:
+            assert str(error).count("\n") == 0, str(error)  # noqa: PT017
             print(f"reader: {error}", file=sys.stderr)
-            assert str(error).count("\n") == 0, str(error)
             return 1
         return 0
 
@@ -174,13 +177,13 @@ def test_parses_in_conllu(place):
         for number in range(len(parses)):
             assert len(parses[number].tokens) <= len(parses[number].words)
 
-    try_changed(place, "parses.conllu", lines_changed, reading(read), 40)
+    try_changed(place, "parses.conllu", lines_changed, reading(read), 15)
 
 
 def test_parses_that_do_not_fit_the_data(place):
     words = ["analyze", "bin", "--path=plain.pt", "--conllu=parses.conllu", "--measures=density"]
     words += ["--output=new", "--sentences=", "--cpu", "--num-workers=0"]
-    try_changed(place, "parses.conllu", lines_changed, lambda: entmax(words), 4)
+    try_changed(place, "parses.conllu", lines_changed, lambda: entmax(words), 2)
 
 
 def test_dictionaries_of_data(place):
@@ -188,12 +191,12 @@ def test_dictionaries_of_data(place):
         dictionary = data_bin.check_dictionary("bin/dict.a.txt")
         assert len(dictionary) >= dictionary.nspecial
 
-    try_changed(place, "bin/dict.a.txt", lines_changed, reading(read), 40)
+    try_changed(place, "bin/dict.a.txt", lines_changed, reading(read), 15)
 
 
 def test_dictionaries_with_markers(place):
     words = ["oov", "mark", "--source=source.txt", "--vocab=vocab.txt", "--output-source=new"]
-    try_changed(place, "vocab.txt", lines_changed, lambda: entmax(words), 40)
+    try_changed(place, "vocab.txt", lines_changed, lambda: entmax(words), 15)
 
 
 def test_dictionaries_that_analyze_reads(place):
@@ -205,28 +208,28 @@ def test_dictionaries_that_analyze_reads(place):
 def test_generated_text(place):
     words = ["oov", "restore", "generated.txt", "--source=source.txt", "--vocab=vocab.txt"]
     words += ["--output=new"]
-    try_changed(place, "generated.txt", lines_changed, lambda: entmax(words), 30)
+    try_changed(place, "generated.txt", lines_changed, lambda: entmax(words), 12)
 
 
 def test_generated_text_that_is_scored(place):
     words = ["rouge", "generated.txt", "--reference=target.txt", "--bootstrap=9", "--output=new"]
-    try_changed(place, "generated.txt", lines_changed, lambda: entmax(words), 10)
+    try_changed(place, "generated.txt", lines_changed, lambda: entmax(words), 3)
 
 
 @pytest.mark.parametrize("change", [json_changed, lines_changed], ids=["values", "text"])
 def test_analyses(change, place):
     words = ["report", "analysis.json", "--output=new"]
-    try_changed(place, "analysis.json", change, lambda: entmax(words), 8)
+    try_changed(place, "analysis.json", change, lambda: entmax(words), 3)
 
 
 def test_tables_of_pruning(place):
     words = ["report", "analysis.json", "--output=new", "--pruning=pruning.tsv"]
-    try_changed(place, "pruning.tsv", lines_changed, lambda: entmax(words), 6)
+    try_changed(place, "pruning.tsv", lines_changed, lambda: entmax(words), 3)
 
 
 def test_ablations(place):
     words = ["report", "analysis.json", "--output=new", "--ablation=ablated/ablation.json"]
-    try_changed(place, "ablated/ablation.json", json_changed, lambda: entmax(words), 8)
+    try_changed(place, "ablated/ablation.json", json_changed, lambda: entmax(words), 3)
 
 
 def test_journals_of_ablations(place):
@@ -236,7 +239,7 @@ def test_journals_of_ablations(place):
     original = (place.folder / name).read_bytes()
     results = (place.folder / "ablated" / "ablation.json").read_bytes()
 
-    @examples(6)
+    @examples(3)
     @given(json_changed(original))
     def tried(content):
         (place.folder / name).write_bytes(content)
@@ -261,13 +264,13 @@ def test_records_of_training(change, place):
         for record in read_record(Path("alpha.jsonl")):
             assert record["update"] >= 0
 
-    try_changed(place, "alpha.jsonl", change, reading(read), 40)
+    try_changed(place, "alpha.jsonl", change, reading(read), 15)
 
 
 def test_records_of_training_that_analyze_reads(place):
     words = ["analyze", "bin", "--path=plain.pt", "--measures=density", "--output=new"]
     words += ["--sentences=", "--cpu", "--num-workers=0"]
-    try_changed(place, "alpha.jsonl", json_changed, lambda: entmax(words), 4)
+    try_changed(place, "alpha.jsonl", json_changed, lambda: entmax(words), 2)
 
 
 # --- examples/tools/claims ------------------------------------------------------------------------
@@ -294,7 +297,7 @@ def test_records_of_claims(name, record, tmp_path):
 
     from claims.__main__ import main
 
-    (path,) = record.rglob(f"{name}*")
+    path = sorted(record.rglob(f"{name}*"))[0]
     packed = path.suffix == ".xz"
     original = path.read_bytes()
     text = json.dumps(json.loads(lzma.decompress(original) if packed else original)).encode()
