@@ -187,7 +187,7 @@ def soak(options: argparse.Namespace) -> int:
     shutil.rmtree(options.output / "killed", ignore_errors=True)
     shutil.rmtree(options.output / "undisturbed", ignore_errors=True)
     shutil.rmtree(options.output / "base", ignore_errors=True)
-    base = Base(options.output / "base", run)
+    base = Base(options.output / "base", options.output / "undisturbed", run)
     state = Soak(options.output, options.kills, float("inf"), base)
     for kind in kinds:
         state.measure(kind)
