@@ -16,7 +16,7 @@ import fairseq_entmax.criterions
 import fairseq_entmax.models
 import fairseq_entmax.tasks  # noqa: F401
 from tests.commands import USER_DIR
-from tests.fuzz.support import CODE, as_program, attempt, check_sentence, entmax, examples
+from tests.fuzz.support import CODE, MARK, as_program, attempt, check_sentence, entmax, examples
 from tests.support import TINY, tiny_task
 
 HUGE = "9" * 400
@@ -95,10 +95,10 @@ GOOD = {
         ]
     ],
 }
-# Beside those of its lines
+# Beside those of its lines. Not --user-dir: its code runs, and stays imported, which is what it is for
 MORE = {
-    "prune": ["--overwrite", "--undecided", "--copy-heads-too", "--user-dir"],
-    "alpha": ["--user-dir", "--json"],
+    "prune": ["--overwrite", "--undecided", "--copy-heads-too"],
+    "alpha": ["--json", "--version"],
     "oov": ["--cut-target", "--cut-source", "--overwrite"],
     "rouge": ["--sentences", "--compare", "--json", "--no-stem", "--overwrite"],
     "report": ["--measure", "--overwrite", "--heads-table", "--pruning", "--ablation"],
@@ -249,3 +249,16 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
         place.check(outcome, False)
 
     tried()
+
+
+@pytest.mark.parametrize("command", ["alpha", "prune"])
+def test_a_user_directory_without_a_name_is_not_the_folder_that_one_is_in(command, place):
+    (place.folder / "__init__.py").write_text(f"open('{MARK}', 'w').close()\n")
+    place.before = place.files()
+    with place.entered():
+        outcome = entmax(
+            [command, "plain.pt", "--user-dir", "", *["--print-config"][: command == "prune"]]
+        )
+    check_sentence(outcome)
+    assert outcome.status == 1
+    assert place.files() == place.before
