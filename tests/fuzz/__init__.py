@@ -8,5 +8,5 @@ the same number gives the same examples each time. With 1000 of each, as before 
 
     FAIRSEQ_ENTMAX_FUZZ_EXAMPLES=1000 python -m pytest tests/fuzz/test_command_lines.py tests/fuzz/test_text_files.py
 
-takes a quarter of an hour on one core.
+takes some hours on one core: half a second for each example of what loads a model or draws.
 """
