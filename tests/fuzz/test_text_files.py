@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import shutil
 import sys
@@ -88,7 +89,8 @@ def value_changed(draw, document: Any) -> bytes:
         how = draw(st.sampled_from(("value", "value", "value", "out", "name", "of-another")))
         try:
             if how == "value":
-                container[key] = draw(st.sampled_from(ODD_VALUES))
+                # A copy: the next change may be in it
+                container[key] = copy.deepcopy(draw(st.sampled_from(ODD_VALUES)))
             elif how == "out":
                 del container[key]
             elif how == "of-another":
