@@ -222,8 +222,8 @@ def _import_user_dir(path: str | None) -> None:
     """Import a folder of Python that registers mappings or models, as fairseq's commands do."""
     if path is None:
         return
-    if not Path(path).is_dir():
-        raise FileNotFoundError(f"--user-dir: there is no folder {path}")
+    if not path or not Path(path).is_dir():  # '' would be the folder that one is in
+        raise FileNotFoundError(f"--user-dir: there is no folder '{path}'")
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq.utils import import_user_module
 
@@ -237,6 +237,8 @@ def _import_user_dir(path: str | None) -> None:
 
 def _require_checkpoint(path: str) -> None:
     """Refuse a file that is not there before torch and fairseq are imported."""
+    if not path:
+        raise ValueError("CHECKPOINT got '': give a file that fairseq-train wrote")
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     if Path(path).is_dir():

@@ -18,6 +18,8 @@ from typing import Any
 import numpy
 from fairseq.data import Dictionary, data_utils
 
+from fairseq_entmax.reasons import reason
+
 MAGIC = b"MMIDIDX\x00\x00"
 # Those of older and of compressed data, which fairseq reads on its own
 OTHER_MAGICS = (b"TNTIDX\x00\x00", b"HUFFIDX\x00")
@@ -73,7 +75,7 @@ def check_dictionary(path: str, if_missing: str = _REMEDY) -> Dictionary:
         dictionary = Dictionary.load(path)
     except Exception as error:  # fairseq raises plain Exception, too
         raise ValueError(
-            f"the dictionary {path} cannot be read: {_short(error)}; {_REMEDY}"
+            f"the dictionary {path} cannot be read: {reason(error)}; {_REMEDY}"
         ) from None
     if not all(0 <= count < 1 << 62 for count in dictionary.count):
         raise ValueError(f"the dictionary {path} has a count that is none: {_REMEDY}")
@@ -137,7 +139,7 @@ def check_items(sides: Mapping[str, Any], sizes: Sequence[int], what: str) -> No
                     raise ValueError("it is empty, or has tokens that the dictionary has not")
         except Exception as error:
             raise ValueError(
-                f"{what}: sentence {number} of the {side} cannot be read: {_short(error)}; "
+                f"{what}: sentence {number} of the {side} cannot be read: {reason(error)}; "
                 f"{_REMEDY}"
             ) from None
 
@@ -268,8 +270,3 @@ def _check_tokens(path: str, kind: numpy.dtype, size: int, ends: numpy.ndarray) 
                 f"{path} has the token {tokens[place]} in sentence {sentence}, and the dictionary "
                 f"has {size}: it is damaged, or the dictionary is of other data; {_REMEDY}"
             )
-
-
-def _short(error: Exception) -> str:
-    text = " ".join(str(error).split())
-    return f"{type(error).__name__}: {text[:200]}" if text else type(error).__name__

@@ -17,6 +17,7 @@ from fairseq_entmax.files import (
     whole_set,
     write_together,
 )
+from fairseq_entmax.files.folders import temporary_folder
 
 DEAD = 4194304 + 1  # above the largest process id of Linux
 
@@ -335,3 +336,30 @@ def test_figures_that_a_kill_left_half_replaced_are_completed_by_the_same_comman
     assert all(name.endswith(".svg") for name in figures)
     subprocess.run([*again, "--overwrite"], cwd=tmp_path, check=True, capture_output=True)
     assert figures == {path.name: path.read_bytes() for path in (tmp_path / "f").iterdir()}
+
+
+KILLED_WITH_A_FOLDER = """
+import os, signal, sys
+from pathlib import Path
+from fairseq_entmax.files.folders import temporary_folder
+with temporary_folder(Path(sys.argv[1]), ".extracted-") as folder:
+    (folder / "half").write_text("half")
+    if sys.argv[2] == "kill":
+        os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+def test_a_temporary_folder_of_a_killed_process_goes_with_the_next_and_others_stay(tmp_path):
+    def call(how):
+        return subprocess.run(
+            [sys.executable, "-c", KILLED_WITH_A_FOLDER, str(tmp_path), how], check=False
+        )
+
+    (tmp_path / ".extracted-by-hand").mkdir()
+    assert call("kill").returncode == -signal.SIGKILL
+    assert len(names(tmp_path)) == 2
+    with temporary_folder(tmp_path, ".extracted-") as held:
+        assert names(tmp_path) == sorted([".extracted-by-hand", held.name])
+        assert call("end").returncode == 0
+        assert held.exists()
+    assert names(tmp_path) == [".extracted-by-hand"]

@@ -177,6 +177,7 @@ hold_lock() {
     exec 9>>"$dir/.lock"
     "$python" "$TOOLS/locks.py" 9 "$dir" || exit
     export RECIPE_LOCK=$dir
+    clear_leftovers "$dir"
 }
 
 # hold_another_lock DIR: as hold_lock, beside the lock that this process holds. What is started for DIR
@@ -187,6 +188,14 @@ hold_another_lock() {
     write_in "$1" touch "$1/.lock"
     exec {descriptor}>>"$1/.lock"
     python3 "$TOOLS/locks.py" "$descriptor" "$1" || exit
+    clear_leftovers "$1"
+}
+
+# clear_leftovers DIR: what a killed prepare.sh was building in DIR, or had yet to remove. Whoever holds
+# the lock knows that nobody is writing there.
+clear_leftovers() {
+    local name
+    for name in text tok spm bpe words data-bin; do rm -rf "${1:?}/$name.tmp" "$1/$name.old"; done
 }
 
 # --- fingerprints and stamps -------------------------------------------------

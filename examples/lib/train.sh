@@ -134,7 +134,30 @@ if ((NODE_RANK == 0)); then
     make_dir "$checkpoints"
 fi
 
+# has_all_updates: a training that was stopped behind its last update, before it was marked as done.
+# fairseq would make one more.
+has_all_updates() {
+    local made last=$checkpoints/checkpoint_last.pt
+    [[ $LENGTH_UNIT == updates && -f $last ]] || return 1
+    made=$(python3 "$TOOLS/checkpoints.py" updates "$last") || exit
+    ((made >= LENGTH))
+}
+
+finish() {
+    [[ -f $checkpoints/checkpoint_best.pt ]] ||
+        die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a number: lower --lr and see $log"
+    mark_done "$RUN/.train.done" "$step"
+    say "trained: $checkpoints/checkpoint_best.pt"
+}
+
 # --- train, or go on training ------------------------------------------------
+
+log=$RUN/train.log
+if has_all_updates; then
+    say "train $run: it had all its updates when it was stopped"
+    if ((NODE_RANK == 0)); then finish; fi
+    exit 0
+fi
 
 how="$LENGTH $LENGTH_UNIT"
 if [[ -f $checkpoints/checkpoint_last.pt ]]; then how="goes on from its last checkpoint"; fi
@@ -146,7 +169,6 @@ if [[ $device == cpu ]]; then
     log_interval=$CPU_LOG_INTERVAL
 fi
 make_dir "$RUN"
-log=$RUN/train.log
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
 program=(fairseq-train)
 if [[ -f $checkpoints/checkpoint_last.pt && " ${options[*]} ${REST[*]-} " =~ \ --patience[=\ ][1-9] ]]; then
@@ -186,7 +208,4 @@ if ((status != 0)); then
     exit "$status"
 fi
 if ((NODE_RANK > 0)); then exit 0; fi
-[[ -f $checkpoints/checkpoint_best.pt ]] ||
-    die "fairseq-train wrote no checkpoint_best.pt, so the validation loss was never a number: lower --lr and see $log"
-mark_done "$RUN/.train.done" "$step"
-say "trained: $checkpoints/checkpoint_best.pt"
+finish

@@ -84,6 +84,20 @@ def copy(source: Path, target: Path) -> None:
         raise ValueError(f"cannot write {target}: {error.strerror}") from error
 
 
+def updates(path: Path) -> int:
+    """How many updates the model of a checkpoint was trained for.
+
+    Raises:
+        ValueError: it is no checkpoint of a training.
+    """
+    from fairseq_entmax.checkpoints import load_checkpoint
+
+    history = load_checkpoint(f"{path}").get("optimizer_history")
+    if not history:
+        raise ValueError(f"{path} is no checkpoint that fairseq-train wrote")
+    return int(history[-1]["num_updates"])
+
+
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
@@ -91,8 +105,14 @@ def main(arguments: list[str] | None = None) -> None:
     commands.add_parser("mend", help="make a run's fit for resuming").add_argument(
         "path", type=Path
     )
+    commands.add_parser("updates", help="print how many its model has").add_argument(
+        "path", type=Path
+    )
     options = parser.parse_args(arguments)
     with one_sentence(failed=CANNOT_WRITE):
+        if options.command == "updates":
+            print(updates(options.path))
+            return
         fine = is_whole(options.path) if options.command == "whole" else mend(options.path)
     if not fine:
         sys.exit(FAILED)

@@ -12,7 +12,6 @@ from __future__ import annotations
 import argparse
 import copy
 import json
-import os
 import statistics
 import time
 from argparse import Namespace
@@ -21,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from jobs import write_whole
 from messages import one_sentence
 
 BATCH = 32  # sentences that are translated at a time
@@ -192,10 +192,7 @@ def main(arguments: list[str] | None = None) -> None:
             "rounds": options.rounds,
             "models": [model.as_json() for model in models],
         }
-        options.json.parent.mkdir(parents=True, exist_ok=True)
-        unfinished = options.json.with_name(f"{options.json.name}.tmp")
-        unfinished.write_text(f"{json.dumps(content, indent=1)}\n", encoding="utf-8")
-        os.replace(unfinished, options.json)
+        write_whole(options.json, f"{json.dumps(content, indent=1)}\n")
 
 
 if __name__ == "__main__":

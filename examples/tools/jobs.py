@@ -112,6 +112,12 @@ def write_whole(path: Path, text: str) -> None:
     os.replace(unfinished, path)
 
 
+def clear_leftovers(folder: Path) -> None:
+    """Remove what :func:`write_whole` left unfinished in a folder when its process was killed."""
+    for leftover in folder.glob("*.tmp"):
+        leftover.unlink(missing_ok=True)
+
+
 def written_at(path: Path | None) -> int | None:
     """When a file was last written, in nanoseconds; None where there is none."""
     return path.stat().st_mtime_ns if path is not None and path.exists() else None
@@ -200,6 +206,9 @@ class Pool:
     def run(self) -> Outcome:
         """Run what is not done; return how it ended. Signals that stop it end the jobs at work."""
         waiting = list(self.jobs)
+        attempts = {job.attempts for job in self.jobs if job.attempts is not None}
+        for folder in (self.folder / "done", self.folder / "calls", *attempts):
+            clear_leftovers(folder)
         with self._stopped_by_signals(), Guard() as guard:
             sampled = time.monotonic()
             while True:

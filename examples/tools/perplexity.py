@@ -24,6 +24,7 @@ from itertools import compress
 from pathlib import Path
 
 from batches import sizes
+from jobs import write_whole
 from messages import UsageError, one_sentence
 
 # A line of the log: the number of a block, then its subwords, with tabs between them
@@ -206,7 +207,7 @@ def main(arguments: list[str] | None = None) -> None:
                 raise UsageError(f"the log '{given}' has no name: write NAME=LOG")
             measured[name] = measure(log_probs(lines_of(Path(log))), text, subwords, log)
         document = {name: asdict(found) for name, found in measured.items()}
-        options.json.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+        write_whole(options.json, f"{json.dumps(document, indent=2)}\n")
         units = unit(subwords, text)
         print(aligned(table(measured, units)), end="")
         unknown = next(iter(measured.values())).unknown

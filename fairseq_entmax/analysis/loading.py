@@ -21,6 +21,7 @@ from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
 from fairseq_entmax.loaders import Batches
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
+from fairseq_entmax.reasons import reason
 
 logger = logging.getLogger(__name__)
 
@@ -193,8 +194,7 @@ def load_dataset(task: Any, subset: str) -> Any:
         ) from None
     except Exception as error:  # whatever fairseq makes of a damaged file
         raise ValueError(
-            f"--gen-subset got {subset!r}, which cannot be read in {folder}: "
-            f"{type(error).__name__} {error}"
+            f"--gen-subset got {subset!r}, which cannot be read in {folder}: {reason(error)}"
         ) from error
     dataset = task.dataset(subset)
     kind.check_dataset(task, dataset, subset, is_checked)

@@ -11,6 +11,7 @@ from typing import Any
 
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.mappings.registry import parse_mapping
+from fairseq_entmax.reasons import reason
 
 
 def converted(analysis: dict[str, Any], name: str) -> dict[str, Any]:
@@ -41,8 +42,7 @@ def converted(analysis: dict[str, Any], name: str) -> dict[str, Any]:
         analysis["numbers"] = [number.as_json() for number in numbers]
     except (AttributeError, KeyError, TypeError) as error:
         raise ValueError(
-            f"{name} is damaged: it is not in the form of version 1 "
-            f"({type(error).__name__}: {str(error)[:100]})"
+            f"{name} is damaged: it is not in the form of version 1 ({reason(error)})"
         ) from None
     return analysis
 

@@ -9,12 +9,13 @@ import lzma
 import os
 import shutil
 import tarfile
-import tempfile
 import zlib
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.checkpoints.errors import UnsafeCheckpointError, shortened
+from fairseq_entmax.files.folders import temporary_folder
 
 # What an archive may become when it is extracted; weights hardly shrink when they are packed
 MOST_GROWTH = 20
@@ -46,7 +47,7 @@ def replace_by_folder(path: str) -> None:
         ValueError: it is no such archive, or is damaged.
     """
     parent = os.path.dirname(os.path.abspath(path))
-    with tempfile.TemporaryDirectory(prefix=".extracted-", dir=parent) as folder:
+    with temporary_folder(Path(parent), ".extracted-") as folder:
         # The temporary folder itself is for this user's eyes alone, and is removed at the end
         content = os.path.join(folder, "content")
         os.mkdir(content)
@@ -59,8 +60,12 @@ def replace_by_folder(path: str) -> None:
                     raise  # a full disk and the like
                 reason = f"a name in it cannot be that of a file here ({error.strerror})"
             raise ValueError(f"{path} is no archive of a model, or is damaged: {reason}") from None
+        # Out of the temporary folder before the archive goes: what a kill leaves here is not removed
+        whole = f"{path}.extracted"
+        shutil.rmtree(whole, ignore_errors=True)
+        os.rename(top, whole)
         os.remove(path)
-        shutil.move(top, path)
+        os.rename(whole, path)
 
 
 def _extract(path: str, folder: str) -> str:

@@ -156,6 +156,8 @@ def read_lines(path: str, what: str) -> Iterator[str]:
         ValueError: it is no text in UTF-8.
         OSError: it cannot be read.
     """
+    if not path:
+        raise ValueError(f"a file got '' for its name, which should be {what}: give a file")
     if Path(path).is_dir():
         raise ValueError(f"{path} should be {what}, but is a folder: give a file")
     if not Path(path).exists():

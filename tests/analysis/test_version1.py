@@ -87,10 +87,10 @@ def test_it_is_drawn_as_the_release_before_drew_it(tmp_path):
     [
         (lambda old: old["models"][0]["attentions"][0].update(mapping="hardmax"), "hardmax"),
         (lambda old: old["models"][0]["attentions"][0].update(mapping=7), "is damaged"),
-        (lambda old: old["models"][0].pop("alpha_record"), "form of version 1 (KeyError"),
-        (lambda old: old["models"].append(3), "form of version 1 (AttributeError"),
-        (lambda old: old.pop("annotations"), "form of version 1 (KeyError"),
-        (lambda old: old["models"][0].update(attentions=None), "form of version 1 (TypeError"),
+        (lambda old: old["models"][0].pop("alpha_record"), "form of version 1 (it has no"),
+        (lambda old: old["models"].append(3), "form of version 1 (something"),
+        (lambda old: old.pop("annotations"), "form of version 1 (it has no"),
+        (lambda old: old["models"][0].update(attentions=None), "form of version 1 (something"),
         (
             lambda old: old["models"][0]["attentions"][0]["heads"][0].update(alpha=0.9),
             "$.models[0].attentions[0].heads[0].values.alpha",

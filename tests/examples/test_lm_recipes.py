@@ -94,6 +94,19 @@ def test_what_is_prepared_is_not_prepared_again(wiki):
 
 
 @pytest.mark.slow
+def test_a_training_stopped_behind_its_last_update_makes_no_further_one(wiki, trained):
+    folder, _ = trained
+    checkpoints = folder / "checkpoints"
+    before = {path.name: path.read_bytes() for path in checkpoints.iterdir()}
+    (folder / ".train.done").unlink()
+    command = ["--output", wiki, *OPTIONS, "entmax", *ADAPTIVE, *ON_THE_WAY]
+    said = run("wikitext103", "train.sh", *command, **TRIAL).stdout
+    assert "it had all its updates when it was stopped" in said
+    assert {path.name: path.read_bytes() for path in checkpoints.iterdir()} == before
+    assert (folder / ".train.done").exists()
+
+
+@pytest.mark.slow
 def test_a_language_model_has_the_settings_of_fairseqs_example(trained):
     folder, said = trained
     assert "24 x 64 tokens each" in said

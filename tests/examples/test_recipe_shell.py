@@ -68,6 +68,23 @@ def test_a_folder_appears_whole_with_its_stamp_and_without_remains(tmp_path: Pat
     assert shell("is_done data/.done settings", tmp_path).returncode == 0
 
 
+def test_who_holds_the_lock_removes_the_folders_that_a_killed_script_was_building(
+    tmp_path: Path,
+) -> None:
+    here = tmp_path / "here"
+    killed = shell(
+        "mkdir -p here/text; hold_lock $PWD/here; begin_dir $PWD/here/data-bin; "
+        "begin_dir $PWD/here/text; rm() { kill -KILL $BASHPID; }; finish_dir $PWD/here/text done",
+        tmp_path,
+    )
+    assert killed.returncode == -9
+    (here / "mine.tmp").touch()
+    left = {path.name for path in here.iterdir()}
+    assert left == {".lock", "data-bin.tmp", "text", "text.old", "mine.tmp"}
+    assert shell("hold_lock $PWD/here", tmp_path).returncode == 0
+    assert {path.name for path in here.iterdir()} == {".lock", "text", "mine.tmp"}
+
+
 @pytest.mark.parametrize(
     ("stamp", "product", "done"),
     [("same", True, 0), ("other", True, 1), (None, True, 1), ("same", False, 1)],

@@ -777,7 +777,9 @@ def options_of(recipe, *arrays, given="", **further):
         + " ".join(f'"${{{name}[@]}}"' for name in arrays)
     )
     env = {**os.environ, **further}
-    shown = subprocess.run(["bash", "-c", script], capture_output=True, text=True, check=True, env=env)
+    shown = subprocess.run(
+        ["bash", "-c", script], capture_output=True, text=True, check=True, env=env
+    )
     found, name = {}, None
     for word in shown.stdout.splitlines():
         if word.startswith("--"):

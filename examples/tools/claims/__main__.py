@@ -14,6 +14,7 @@ import os
 from importlib.util import find_spec
 from pathlib import Path
 
+from jobs import write_whole
 from messages import PROGRAM, one_sentence
 
 from claims.kept import write_kept
@@ -81,10 +82,9 @@ def main(arguments: list[str] | None = None) -> None:
         if options.check:
             check(folder / TABLE, text)
             return
-        folder.mkdir(parents=True, exist_ok=True)
-        (folder / TABLE).write_text(text, encoding="utf-8")
         document = as_text(claims_document(record, findings))
-        (folder / FINDINGS).write_text(document, encoding="utf-8")
+        write_whole(folder / TABLE, text)
+        write_whole(folder / FINDINGS, document)
         print(folder / TABLE)
 
 

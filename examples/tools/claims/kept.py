@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
+
+from jobs import write_whole
 
 from claims.checks import PACKED, read_object
 
@@ -37,11 +38,8 @@ def write_kept(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
     for path in texts:
         if path.exists():
             raise ValueError(f"option --output: {path} exists: choose another folder")
-    folder.mkdir(parents=True, exist_ok=True)
     for path, content in texts.items():
-        unfinished = path.with_name(f"{path.name}.tmp")
-        unfinished.write_text(f"{json.dumps(content, ensure_ascii=False)}\n", encoding="utf-8")
-        os.replace(unfinished, path)
+        write_whole(path, f"{json.dumps(content, ensure_ascii=False)}\n")
     return list(texts)
 
 

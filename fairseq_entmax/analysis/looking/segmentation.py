@@ -22,6 +22,7 @@ from torch import Tensor
 from fairseq_entmax.analysis.looking.recipes import words_of_recipe
 from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT, subword_kind
 from fairseq_entmax.models.copy_transformer import markers_of
+from fairseq_entmax.reasons import reason
 from fairseq_entmax.summaries.oov import Vocabulary
 
 _CODES = ("codes", "code", "bpecodes", "bpe.codes")
@@ -242,7 +243,7 @@ def built(args: Any, name: str | None) -> Any:
     except ImportError as error:
         raise ModuleNotFoundError(f"{shown}: {error}", name=error.name) from error
     except Exception as error:  # whatever the packages make of a damaged file
-        raise ValueError(f"{shown} cannot be used: {str(error) or type(error).__name__}") from error
+        raise ValueError(f"{shown} cannot be used: {reason(error)}") from error
 
 
 def unknown_said(segmented: Sequence[Segmented]) -> list[str]:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.reasons import reason
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 LARGEST_FILE = 1 << 28
@@ -52,9 +53,7 @@ def read_ablations(
             name = _model_of(content, analysis)
             scores = _scores(content["removals"])
         except (AttributeError, KeyError, TypeError) as error:
-            raise ValueError(
-                f"--ablation {path} is damaged: {type(error).__name__} {error}"
-            ) from None
+            raise ValueError(f"--ablation {path} is damaged: {reason(error)}") from None
         except ValueError as error:
             raise ValueError(f"--ablation {path}: {error}") from None
         if name in (one.model for one in read):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
 from pathlib import Path
@@ -21,10 +22,23 @@ except ModuleNotFoundError as error:
 
 PNG_SCALE = 3
 
+# Entries of one dictionary of a PDF that refer to objects, one below the other
+_REFERENCES = re.compile(rb"(?m)^( +)/[\w.+-]+ \d+ 0 R\n(?:\1/[\w.+-]+ \d+ 0 R\n)+")
+
+
+def _with_sorted_references(pdf: bytes) -> bytes:
+    """The same PDF, byte for byte each time it is drawn.
+
+    Its writer puts the names of a page's parts into a dictionary in the order of a hash table, which
+    differs from process to process. The lines of a dictionary change places, so no offset changes.
+    """
+    return _REFERENCES.sub(lambda found: b"".join(sorted(found[0].splitlines(True))), pdf)
+
+
 _DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=PNG_SCALE),
     "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode("utf-8"),
-    "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec),
+    "pdf": lambda spec: _with_sorted_references(vl_convert.vegalite_to_pdf(spec)),
 }
 FORMATS = tuple(_DRAW)
 

@@ -152,9 +152,9 @@ def test_an_ablation_is_of_the_checkpoint_whatever_its_path_is_written_like(smal
         ({"checkpoint": "other.pt"}, "it is of other.pt, and the analysis of runs/softmax/"),
         ({"format": "x"}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
-        ({"removals": 3}, "is damaged: TypeError"),
+        ({"removals": 3}, "is damaged: something in it has another form"),
         ({"removals": [{"heads": ["cross:x"]}]}, "'x' in 'cross:x' is no head"),
-        ({"data": {}}, "is damaged: KeyError 'subset'"),
+        ({"data": {}}, "is damaged: it has no 'subset'"),
         (
             {"removals": [{"heads": ["cross:0.0"], "bleu": change_of(float("nan"))}]},
             "a bleu has nan where a number is to be",

@@ -1,3 +1,4 @@
+import re
 import xml.etree.ElementTree
 import zlib
 
@@ -121,3 +122,15 @@ def test_an_unknown_format_is_named_with_those_there_are(two, tmp_path):
     with pytest.raises(ValueError, match="'gif': give some of png, svg, pdf"):
         export_figures(two, tmp_path, ["gif"])
     assert names(tmp_path) == []
+
+
+def test_files_have_the_same_bytes_each_time(two, tmp_path):
+    density = [figure for figure in two if figure.name == "density_by_layer"]
+    first, *others = (
+        {p.name: p.read_bytes() for p in export_figures(density, tmp_path / n)} for n in "abc"
+    )
+    assert set(first) == {f"density_by_layer.{form}" for form in ("pdf", "png", "svg")}
+    assert others == [first, first]
+    # Whose order was another each time
+    (names,) = re.findall(rb"/XObject <<((?:\s+/xo\d+ \d+ 0 R)+)", first["density_by_layer.pdf"])
+    assert len(names.split()) > 4 * 3

@@ -195,6 +195,18 @@ def test_an_attempt_that_found_everything_done_is_none(tmp_path: Path) -> None:
 # --- failures --------------------------------------------------------------------------
 
 
+def test_what_a_killed_pool_was_writing_goes_when_the_next_begins(tmp_path: Path) -> None:
+    job = shell("one", "true", attempts=tmp_path / "attempts")
+    names = ("state/done/other.tmp", "state/calls/1.json.tmp", "attempts/2.json.tmp")
+    left = [tmp_path / name for name in names]
+    for path in left:
+        path.parent.mkdir(parents=True)
+        path.write_text("half")
+    Pool([job], tmp_path / "state", 1, tell=lambda line: None).run()
+    assert [path for path in left if path.exists()] == []
+    assert (tmp_path / "state" / "done" / "one").exists()
+
+
 def test_a_failure_leaves_out_what_needs_it_and_nothing_else(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

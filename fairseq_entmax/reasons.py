@@ -1,0 +1,21 @@
+"""What an exception of another package, or of Python, says, as a part of one sentence."""
+
+from __future__ import annotations
+
+MOST = 200
+
+
+def reason(error: BaseException) -> str:
+    """The reason in an exception, in one line, without the name of its class.
+
+    Args:
+        error: of a key that is not there, of values of other kinds, or with a text of its own.
+    """
+    text = " ".join(str(error).split())[:MOST]
+    if isinstance(error, KeyError):
+        return f"it has no {text}"
+    if isinstance(error, IndexError):
+        return "it ends too early"
+    if isinstance(error, AttributeError | TypeError | AssertionError) or not text:
+        return "something in it has another form"
+    return text
