@@ -46,6 +46,15 @@ def _by_attention(entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
     return lambda value: isinstance(value, dict) and all(entry(value.get(a)) for a in ATTENTIONS)
 
 
+def _of_gated(entry: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Of one attention or more, as the others of a search may have no gates."""
+    return lambda value: (
+        isinstance(value, dict)
+        and len(value) > 0
+        and all(name in ATTENTIONS and entry(x) for name, x in value.items())
+    )
+
+
 # Of each field whether a value fits, and what it should be
 Fields = Mapping[str, tuple[Callable[[Any], bool], str]]
 TEXT = (_is(str), "a text")
@@ -100,7 +109,7 @@ SEARCH_FIELDS: Fields = {"search": (_list_of(dict), "a list of objects")}
 SEARCH_POINT_FIELDS: Fields = {
     "updates": _COUNT,
     # Of a part of the course: heads open on average
-    "open": (_by_attention(_SECONDS[0]), "an object of numbers, one for each attention"),
+    "open": (_of_gated(_SECONDS[0]), "an object of numbers, one for each attention with gates"),
 }
 OPTIONAL_ABOUT_FIELDS: Fields = {"models": (_list_of(str), "a list of names")}
 

@@ -13,7 +13,9 @@ from claims.checks import PACKED, read_object
 
 ANALYSIS = "analysis.json"
 # What models of one analysis have in common
-COMMON = ("format", "version", "data", "of", "search", "settings", "annotations")
+COMMON = ("format", "version", "data", "of", "search", "annotations")
+# Of how many sentences: analyze takes as many as make a model's second digit stand
+AS_NEEDED = ("relevance_sentences", "gradient_sentences")
 
 
 def write_kept(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
@@ -55,18 +57,27 @@ def joined(analyses: Sequence[dict[str, Any]], names: Sequence[str]) -> dict[str
     """
     first = analyses[0]
     for one, name in zip(analyses, names, strict=True):
-        for key in COMMON:
-            if one.get(key) != first.get(key):
-                raise ValueError(
-                    f"option --runs: {names[0]} and {name} were analysed with other {key}: "
-                    "give runs of one corpus"
-                )
+        differing = [key for key in COMMON if one.get(key) != first.get(key)]
+        differing += ["settings"] * (_asked(one) != _asked(first))
+        if differing:
+            raise ValueError(
+                f"option --runs: {names[0]} and {name} were analysed with other {differing[0]}: "
+                "give runs of one corpus"
+            )
     models = [
         {**one["models"][0], "name": name.rpartition("/")[2]}
         for one, name in zip(analyses, names, strict=True)
     ]
+    settings = [one["settings"] for one in analyses]
+    least = {key: min(one[key] for one in settings) for key in AS_NEEDED if key in settings[0]}
     numbers = {number["name"]: number for one in analyses for number in one["numbers"]}
-    return {**first, "models": models, "numbers": list(numbers.values())}
+    together = {**first["settings"], **least}
+    return {**first, "settings": together, "models": models, "numbers": list(numbers.values())}
+
+
+def _asked(analysis: dict[str, Any]) -> dict[str, Any]:
+    """The settings but for those that follow from the model."""
+    return {key: value for key, value in analysis["settings"].items() if key not in AS_NEEDED}
 
 
 def _document(record: Path, name: str) -> dict[str, Any]:

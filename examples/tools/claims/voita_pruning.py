@@ -159,6 +159,8 @@ def half_closed(pruned: Run, baseline: Run) -> Mapping[str, int] | None:
     """
     whole = sum(sum(layers) for layers in baseline.heads.values())
     for point in sorted(pruned.search or (), key=lambda point: point["updates"]):
+        if point["open"].keys() != baseline.heads.keys():
+            return None  # the heads of one attention alone had gates
         if 2 * sum(point["open"].values()) <= whole:
             return {attention: round(heads) for attention, heads in point["open"].items()}
     return None

@@ -44,8 +44,15 @@ def test_a_run_that_the_record_lacks_is_named(written, tmp_path, capsys, name):
 
 
 def test_runs_of_other_data_are_not_joined():
-    analyses = [
-        {"data": data, "numbers": [], "models": [{"name": "m"}]} for data in ({"a": 1}, {"a": 2})
-    ]
+    def analysis(data, **settings):
+        one = {"data": data, "numbers": [], "models": [{"name": "m"}]}
+        return {**one, "settings": {"relevance_sentences": 9, "rare_rank": 1, **settings}}
+
+    first = analysis(1)
     with pytest.raises(ValueError, match=r"b/two were analysed with other data"):
-        joined(analyses, ["a/one", "b/two"])
+        joined([first, analysis(2)], ["a/one", "b/two"])
+    with pytest.raises(ValueError, match=r"b/two were analysed with other settings"):
+        joined([first, analysis(1, rare_rank=2)], ["a/one", "b/two"])
+    # How many sentences relevance takes follows from the model
+    both = joined([first, analysis(1, relevance_sentences=7)], ["a/one", "a/two"])
+    assert both["settings"] == {"relevance_sentences": 7, "rare_rank": 1}

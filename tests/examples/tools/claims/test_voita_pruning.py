@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import pytest
 from claims.verdicts import FAILS, HOLDS, UNDECIDED
+from claims.voita_pruning import half_closed
 
 from tests.examples.tools.claims.planted import found, judged, scored
 
@@ -169,3 +172,21 @@ def test_the_test_of_attentions_is_exact():
 )
 def test_where_in_the_decoder_heads_are_left(decoder, cross, expected):
     assert _judged("voita-decoder-layers", _left([2, 2, 2], decoder, cross)).verdict == expected
+
+
+@pytest.mark.parametrize(
+    ("gated", "expected"),
+    [
+        (
+            ("encoder-self", "decoder-self", "cross"),
+            {"encoder-self": 5, "decoder-self": 9, "cross": 22},
+        ),
+        # A search for heads of the encoder alone has no order of the attentions
+        (("encoder-self",), None),
+    ],
+)
+def test_half_of_all_heads_are_closed_where_all_have_gates(gated, expected):
+    counts = {"encoder-self": 5.2, "decoder-self": 8.7, "cross": 22.0}
+    point = {"updates": 3, "open": {name: counts[name] for name in gated}}
+    baseline = SimpleNamespace(heads={name: [8, 8, 8] for name in counts})
+    assert half_closed(SimpleNamespace(search=[point]), baseline) == expected

@@ -1,0 +1,67 @@
+"""The record that comes with the project: every verdict of its table follows from what is kept of each run."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+from claims.__main__ import main
+from claims.checks import PACKED, read_object
+from claims.kept import write_kept
+
+FOLDER = Path(__file__).parents[2] / "examples" / "bible_es_en"
+RECORD = FOLDER / "record"
+TABLE = FOLDER / "claims.md"
+MOST_BYTES = 1_000_000
+
+
+@pytest.fixture(scope="module")
+def runs():
+    """The paths of all runs of the verses."""
+    paths = sorted((RECORD / "bible_es_en").glob(f"*{PACKED}"))
+    assert paths
+    return paths
+
+
+def test_every_verdict_is_that_of_the_record(tmp_path):
+    main([f"{RECORD}", "--output", f"{FOLDER}", "--check"])
+    main([f"{RECORD}", "--output", f"{tmp_path}"])
+    assert (tmp_path / "claims.md").read_text("utf-8") == TABLE.read_text("utf-8")
+
+
+def test_another_record_has_another_table(runs, tmp_path, capsys):
+    """Were the table written by hand, nothing would hold it to the record."""
+    other = shutil.copytree(RECORD, tmp_path / "record")
+    path = other / "bible_es_en" / runs[0].name
+    document = read_object(path)
+    document["translation"]["bleu"] += 1.5
+    path.write_bytes(lzma.compress(json.dumps(document).encode()))
+    with pytest.raises(SystemExit):
+        main([f"{other}", "--output", f"{FOLDER}", "--check"])
+    assert "is not what the record says" in capsys.readouterr().err
+
+
+def test_no_file_is_large(runs):
+    sizes = {path: path.stat().st_size for path in RECORD.rglob("*") if path.is_file()}
+    assert max(sizes.values()) < MOST_BYTES
+    assert len(sizes) > len(runs)  # record.json is there, too
+
+
+def test_the_report_of_kept_runs_is_drawn_again(runs, tmp_path):
+    from fairseq_entmax.cli import main as command
+
+    trained = [
+        path for path in runs if re.fullmatch(r"[a-z0-9]+-large-seed\d+\.json\.xz", path.name)
+    ]
+    names = [f"bible_es_en/{path.name.removesuffix(PACKED)}" for path in trained[:2]]
+    analysis, *ablations = write_kept(RECORD, names, tmp_path / "kept")
+    page = tmp_path / "report.html"
+    given = ["--ablation", *map(str, ablations)] if ablations else []
+    assert command(["report", str(analysis), "--output", str(page), *given]) == 0
+    text = page.read_text("utf-8")
+    for name in names:
+        assert name.rpartition("/")[2] in text
