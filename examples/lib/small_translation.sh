@@ -38,5 +38,5 @@ prune_schedules() {
     two_phases 0.0015 0.003
 }
 
-# Epochs of claims.sh, whose rate falls to 0 by their end
-CLAIMS_LENGTH=6
+# Of claims.sh: its models are the recipe's
+CLAIMS_LENGTH=$LENGTH

@@ -42,7 +42,7 @@ def job(recipe: Path, *arguments: str, **environment: str) -> subprocess.Complet
 def test_a_training_has_a_fixed_length_unless_patience_is_asked_for(recipe: Path) -> None:
     told = job(recipe, "train", "run", "softmax", "large")
     assert "train.sh --output" in told.stdout, told.stderr
-    assert "--epochs 8 --name run --cpu softmax" in told.stdout
+    assert "--epochs 6 --name run --cpu softmax" in told.stdout
     assert "--patience" not in told.stdout
     patient = job(recipe, "train", "run", "softmax", "small", CLAIMS_ASKED_PATIENCE="2")
     assert patient.stdout.rstrip().endswith("--patience 2")
