@@ -30,11 +30,13 @@ class _Option(NamedTuple):
         kind: one of :data:`_WORDS`.
         may_lack: whether None is one of its values.
         choices: the values there are; empty for any.
+        default: that of the architecture, which fits whatever its type is.
     """
 
     kind: type
     may_lack: bool
     choices: tuple[Any, ...]
+    default: Any
 
 
 def check_types(
@@ -116,7 +118,7 @@ def _options(model_class: Any, architecture: str) -> dict[str, _Option]:
             kind = type(default)
         if action.dest not in DEFAULTS and kind in _WORDS:
             may_lack = default is None or is_flag
-            options[action.dest] = _Option(kind, may_lack, tuple(action.choices or ()))
+            options[action.dest] = _Option(kind, may_lack, tuple(action.choices or ()), default)
     return options
 
 
@@ -124,12 +126,16 @@ def _fault(name: str, value: Any, option: _Option) -> str | None:
     """What a value should be; None where it is that."""
     if value is None:
         return None if option.may_lack else _WORDS[option.kind]
+    if type(value) is type(option.default) and value == option.default:
+        return None
     if option.kind is float:
         is_number = type(value) in (int, float) and math.isfinite(value)
         if name.endswith(("dropout", "layerdrop")) and not (is_number and 0 <= value <= 1):
             return "a number from 0 to 1"
         return None if is_number else "a number, finite"
-    if type(value) is not option.kind:
+    # fairseq has False for 0 in places, and 1 for True
+    is_switch = option.kind in (int, bool) and type(value) in (int, bool) and value in (0, 1)
+    if type(value) is not option.kind and not is_switch:
         return _WORDS[option.kind]
     is_size = name.endswith(_SIZES) and name.startswith(("encoder_", "decoder_"))
     if is_size and isinstance(value, int) and value < 1:
