@@ -296,10 +296,13 @@ def test_wrong_options_and_data_are_refused_before_anything_is_made(data, text, 
     empty = tmp_path / "empty"
     empty.mkdir()
     (empty / "dict.txt").write_bytes((text / "dict.txt").read_bytes())
+    cutoff = ["--adaptive-softmax-cutoff=9999"]
+    adaptive = [*cutoff, "--criterion=adaptive_loss", "--ddp-backend=legacy_ddp"]
     cases = [
         (text, ["--freeze-decoder"], "--freeze-decoder leaves a model nothing to train"),
         (text, ["--criterion=adaptive_loss"], "--criterion adaptive_loss needs a model with"),
-        (text, ["--adaptive-softmax-cutoff=9999"], "--adaptive-softmax-cutoff 9999: the dict"),
+        (text, cutoff, "--criterion cross_entropy does not train a model with --adaptive-softmax"),
+        (text, adaptive, f"{cutoff[0].replace('=', ' ')}: the dict"),
         (broken, [], f"{broken}/train.idx is damaged"),
         (empty, [], f"there is no data set {empty}/train.idx: run fairseq-preprocess"),
         (data / "bin", [], f"there is no dictionary {data}/bin/dict.txt, it is missing: run"),

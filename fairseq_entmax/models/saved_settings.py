@@ -135,9 +135,9 @@ def _fault(name: str, value: Any, option: _Option) -> str | None:
         return None if is_number else "a number, finite"
     # fairseq has False for 0 in places, and 1 for True
     is_switch = option.kind in (int, bool) and type(value) in (int, bool) and value in (0, 1)
-    if type(value) is not option.kind and not is_switch:
-        return _WORDS[option.kind]
     is_size = name.endswith(_SIZES) and name.startswith(("encoder_", "decoder_"))
+    if type(value) is not option.kind and (is_size or not is_switch):
+        return _WORDS[option.kind]
     if is_size and isinstance(value, int) and value < 1:
         return "a whole number of 1 or more"
     if option.choices and value not in option.choices:
