@@ -78,7 +78,9 @@ def test_a_command_of_fairseq_ends_with_that_sentence(error, monkeypatch, capsys
         list(loader)
 
     monkeypatch.setattr("sys.argv", ["fairseq-train"])
+    # As in a process of its own: pytest's has threads, and processes of other tests
     monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr("multiprocessing.active_children", lambda: [])
     with pytest.raises(SystemExit) as stop:
         fairseq_changes._end_without_traceback(run)
     assert stop.value.code == compat.STOPPED
