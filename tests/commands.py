@@ -8,6 +8,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 import sentencepiece
 
 import fairseq_entmax
@@ -166,3 +167,14 @@ def train_in_two_processes(data, save_dir, *options):
     Path(f"{save_dir}.meet").unlink(missing_ok=True)
     assert [worker.returncode for worker in workers] == [0, 0], outputs[0][-3000:]
     return outputs
+
+
+def as_command(monkeypatch: pytest.MonkeyPatch, name: str = "fairseq-train") -> None:
+    """From here on, a sentence ends a command of fairseq's as it does in a process of its own.
+
+    pytest's has threads, and processes that other tests left: with these a command is left at
+    once, and pytest with it, which ``tests/test_compat.py`` looks at in a process apart.
+    """
+    monkeypatch.setattr("sys.argv", [name])
+    monkeypatch.setattr("threading.active_count", lambda: 1)
+    monkeypatch.setattr("multiprocessing.active_children", list)

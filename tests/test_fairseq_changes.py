@@ -4,6 +4,7 @@ import ast
 import gc
 import subprocess
 import sys
+from functools import partial
 
 import pytest
 import torch
@@ -20,6 +21,7 @@ from torch.multiprocessing import ProcessExitedException
 from fairseq_entmax import compat, fairseq_changes, kernels
 from fairseq_entmax.kernels.native.compiler import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
+from tests.commands import as_command
 from tests.support import batch, build_model
 from tests.training import make_trainer, save, train
 
@@ -58,8 +60,7 @@ def test_the_updates_that_the_trainer_tells_a_model_before_a_step_are_the_same()
 def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
     command, monkeypatch, capsys
 ):
-    monkeypatch.setattr("sys.argv", [command])
-    monkeypatch.setattr("threading.active_count", lambda: 1)
+    as_command(monkeypatch, command)
     # Which looks at the options that the other commands parse
     monkeypatch.setattr("fairseq_entmax.early_checks.check", lambda *_: None)
     expected = SystemExit if command != "python" else ValueError
@@ -109,14 +110,9 @@ def test_the_state_of_a_stock_checkpoint_is_restored_by_the_trainer_of_a_grown_m
 
 
 @pytest.fixture
-def as_command(monkeypatch):
-    """In a command of fairseq's, a sentence ends the process; call it after the options are read."""
-
-    def start():
-        monkeypatch.setattr("sys.argv", ["fairseq-train"])
-        monkeypatch.setattr("threading.active_count", lambda: 1)
-
-    return start
+def start_command(monkeypatch):
+    """To be called after the options are read, which looks at the command too."""
+    return partial(as_command, monkeypatch)
 
 
 @pytest.mark.parametrize(
@@ -128,13 +124,13 @@ def as_command(monkeypatch):
 )
 @pytest.mark.parametrize("is_training", [True, False])
 def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
-    kernel, sentence, is_training, as_command, monkeypatch, capsys, tmp_path
+    kernel, sentence, is_training, start_command, monkeypatch, capsys, tmp_path
 ):
     # Where fairseq keeps the model of a training that breaks off
     trainer = make_trainer(build_model(), f"--save-dir={tmp_path}")
     monkeypatch.setenv(kernels.VARIABLE, kernel)
     monkeypatch.setattr(kernels, "_why_no_native", lambda: "there is no C compiler")
-    as_command()
+    start_command()
     with pytest.raises(SystemExit) as stop:
         train(trainer) if is_training else trainer.valid_step(batch([9, 7], [6, 8]))
     assert stop.value.code == compat.STOPPED
@@ -142,11 +138,11 @@ def test_a_kernel_that_cannot_be_had_is_one_sentence_in_training_and_validation(
     assert line.startswith(f"fairseq-train: error: {sentence}")
 
 
-def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(as_command, capsys):
+def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(start_command, capsys):
     def run(*_):
         raise CannotBuild("the compiler cc failed")
 
-    as_command()
+    start_command()
     with pytest.raises(SystemExit) as stop:
         fairseq_changes._end_without_traceback(run)
     assert stop.value.code == compat.STOPPED
@@ -154,7 +150,7 @@ def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(as_co
 
 
 def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
-    as_command, tmp_path, capsys
+    start_command, tmp_path, capsys
 ):
     gated = make_trainer(build_model(head_gates="cross"), GATED, "--l0-weight=0.1")
     train(gated)
@@ -162,7 +158,7 @@ def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
     other = make_trainer(build_model(head_gates="cross"))
     with pytest.raises(ValueError, match="was trained with the criterion CrossEntropy"):
         other.load_checkpoint(path)
-    as_command()
+    start_command()
     with pytest.raises(SystemExit) as stop:
         other.load_checkpoint(path)
     assert stop.value.code == compat.STOPPED

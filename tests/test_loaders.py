@@ -8,6 +8,7 @@ from torch.utils.data import DataLoader, Dataset, get_worker_info
 
 from fairseq_entmax import compat, fairseq_changes
 from fairseq_entmax.loaders import Batches, LoaderLostError
+from tests.commands import as_command
 
 SENTENCE = r"a process that loads batches \(--num-workers\) ended .* load with --num-workers 0"
 
@@ -77,10 +78,7 @@ def test_a_command_of_fairseq_ends_with_that_sentence(error, monkeypatch, capsys
         monkeypatch.setattr(Items, "__getitem__", broken)
         list(loader)
 
-    monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    # As in a process of its own: pytest's has threads, and processes of other tests
-    monkeypatch.setattr("threading.active_count", lambda: 1)
-    monkeypatch.setattr("multiprocessing.active_children", lambda: [])
+    as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         fairseq_changes._end_without_traceback(run)
     assert stop.value.code == compat.STOPPED

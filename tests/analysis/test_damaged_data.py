@@ -8,7 +8,7 @@ import pytest
 from fairseq import options
 
 from fairseq_entmax import cli
-from tests.commands import USER_DIR
+from tests.commands import USER_DIR, as_command
 from tests.damage import cut, garbled, sentence_of
 
 HEADER = 26
@@ -223,8 +223,7 @@ TRAINING = [
 def test_training_refuses_damaged_data_when_its_options_are_read(
     file, name, change, folder, capsys, monkeypatch
 ):
-    monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    monkeypatch.setattr("threading.active_count", lambda: 1)
+    as_command(monkeypatch)
     damage(folder / file, change)
     parser = options.get_training_parser()
     given = [str(folder), f"--user-dir={USER_DIR}", "--arch=entmax_transformer", "--max-tokens=9"]

@@ -29,6 +29,7 @@ from fairseq_entmax.criterions.penalty import count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, parse_targets, read_penalty
 from fairseq_entmax.modules import gates as gates_module
 from fairseq_entmax.pruning.surgery import prune_state
+from tests.commands import as_command
 from tests.support import TINY, batch, build_model, tiny_task
 from tests.training import make_trainer, save, train
 
@@ -434,10 +435,7 @@ def test_a_budget_that_the_model_cannot_have_is_refused_before_the_first_batch(t
 
 @pytest.mark.parametrize("command", ["fairseq-train", "python"])
 def test_a_wrong_option_ends_a_command_of_fairseq_in_one_sentence(command, monkeypatch, capsys):
-    monkeypatch.setattr("sys.argv", [command])
-    # Threads that earlier tests left behind, such as that of a progress bar, do not count here:
-    # with threads the process is left at once, which tests/test_compat.py looks at in one apart
-    monkeypatch.setattr("threading.active_count", lambda: 1)
+    as_command(monkeypatch, command)
     expected = SystemExit if command == "fairseq-train" else ValueError
     with pytest.raises(expected):
         criterion(l0_weight=-1)

@@ -8,7 +8,6 @@ import io
 import os
 import re
 import shutil
-import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -171,8 +170,3 @@ class Place:
                 assert not {path for path in left if after[path]}, f"these are left: {left}"
         finally:
             self.restore()
-
-
-def as_program(name: str) -> contextlib.AbstractContextManager[object]:
-    """As if the process were started by a command's name."""
-    return mock.patch.object(sys, "argv", [name])

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 import fairseq_entmax.criterions
 import fairseq_entmax.models
 import fairseq_entmax.tasks  # noqa: F401
-from tests.commands import USER_DIR
-from tests.fuzz.support import CODE, MARK, as_program, attempt, check_sentence, entmax, examples
+from tests.commands import USER_DIR, as_command
+from tests.fuzz.support import CODE, MARK, attempt, check_sentence, entmax, examples
 from tests.support import TINY, tiny_task
 
 HUGE = "9" * 400
@@ -241,9 +241,8 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
     @examples(6)
     @given(training(own))
     def tried(words):
-        with place.entered(), as_program("fairseq-train"), pytest.MonkeyPatch.context() as patch:
-            # Hypothesis and pytest may have threads, which a command would not
-            patch.setattr("threading.active_count", lambda: 1)
+        with place.entered(), pytest.MonkeyPatch.context() as patch:
+            as_command(patch)
             outcome = attempt(train(words))
         check_sentence(outcome, words)
         place.check(outcome, False)

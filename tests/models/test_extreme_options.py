@@ -3,7 +3,7 @@
 import pytest
 from fairseq import options
 
-from tests.commands import SMALL_MODEL, USER_DIR
+from tests.commands import SMALL_MODEL, USER_DIR, as_command
 
 GATES = ["--head-gates=cross", "--criterion=label_smoothed_cross_entropy_with_head_l0"]
 DIGITS = "9" * 400
@@ -90,8 +90,7 @@ def parsed(tmp_path, *given):
 def test_an_option_out_of_all_bounds_is_refused_before_anything_is_made(
     option, tmp_path, capsys, monkeypatch
 ):
-    monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    monkeypatch.setattr("threading.active_count", lambda: 1)
+    as_command(monkeypatch)
     with pytest.raises(SystemExit) as stop:
         parsed(tmp_path, option)
     assert stop.value.code == 2

@@ -9,6 +9,7 @@ from fairseq.logging import metrics
 from fairseq_entmax import compat
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.modules import attention_modules
+from tests.commands import as_command
 from tests.support import batch, build_model
 
 
@@ -264,8 +265,7 @@ def test_a_record_that_is_no_text_is_named(tmp_path):
 
 def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monkeypatch, capsys):
     (tmp_path / "alpha.jsonl").write_text("nonsense\nmore\n")
-    monkeypatch.setattr("sys.argv", ["fairseq-train"])
-    monkeypatch.setattr("threading.active_count", lambda: 1)
+    as_command(monkeypatch)
     with pytest.raises(SystemExit):
         trainer.step(build_model(save_dir=str(tmp_path)))
     said = capsys.readouterr().err
