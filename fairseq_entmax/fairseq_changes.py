@@ -12,18 +12,16 @@ from __future__ import annotations
 import functools
 import importlib
 import importlib.abc
-import itertools
 import logging
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, suppress
-from importlib.machinery import ModuleSpec, PathFinder
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import ModuleType
 from typing import Any
 
 import numpy as np
-from torch import Tensor, nn
+from torch import nn
 from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat  # first, for its message where there is no fairseq
@@ -34,7 +32,6 @@ from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics
 from fairseq.models.ema.ema import EMA
-from fairseq.optim import FairseqOptimizer
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
@@ -42,15 +39,14 @@ from fairseq.trainer import Trainer
 from fairseq_entmax import early_checks, kernels, moving_averages, unread_weights
 from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
-from fairseq_entmax.checkpoints.literals import read_literal
+from fairseq_entmax.checkpoints.evaluation import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
 from fairseq_entmax.loaders import LoaderLostError, naming_lost_loaders
 from fairseq_entmax.modules import MultiheadAttention
+from fairseq_entmax.optimizer_state import refuse_other_training, restoring_grown_models
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
 
-# Whose modules read plain values instead of evaluating
-PACKAGES = ("fairseq", "fairseq_cli")
 # fairseq's modules that read a file which the settings in a checkpoint may name
 LOADING = (
     "fairseq.checkpoint_utils",
@@ -71,9 +67,6 @@ COMMANDS: dict[str, tuple[str, Callable[..., Any]]] = {
 # (--sample-break-mode eos, fairseq-interactive of a language model, its sample and score) and
 # bucketed batches end in an AttributeError of NumPy's
 NUMPY_COMPAT = ("fairseq.data.token_block_dataset", "fairseq.data.language_pair_dataset")
-_REMEDY = (
-    "continue it with --reset-optimizer, or use --finetune-from-model instead of --restore-file"
-)
 
 
 def install() -> None:
@@ -244,102 +237,8 @@ def _restore_grown_model(
             return moving_averages.restore(load, trainer, *args, **kwargs)
     except AssertionError as error:
         with compat.stopping_command():
-            _refuse_other_training(trainer, error, *args, **kwargs)
+            refuse_other_training(trainer, error, *args, **kwargs)
         raise
-
-
-def _refuse_other_training(
-    trainer: Trainer, error: AssertionError, filename: str = "the checkpoint", *_: Any, **__: Any
-) -> None:
-    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about.
-
-    Raises:
-        ValueError: names both, and the remedy.
-    """
-    last = trainer._optim_history[-1] if trainer._optim_history else {}
-    present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
-    for name, own in present.items():
-        theirs = last.get(f"{name}_name")
-        if theirs != type(own).__name__:
-            raise ValueError(
-                f"{filename} was trained with the {name} {theirs}, and this training has "
-                f"{type(own).__name__}, which the state of its optimizer does not belong to: "
-                f"{_REMEDY}"
-            ) from error
-
-
-@contextmanager
-def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
-    """Let optimizers restore their state, in the block, when the model has gained parameters.
-
-    fairseq hands the state of the checkpoint to an optimizer that was built for the present
-    model. Parameters that are :func:`fairseq_entmax.compat.is_new` have no state
-    there: they start without, as in a new optimizer, and the others get theirs.
-
-    Args:
-        trainer: whose model the state is of; where that has another learning rate of alpha than
-            the checkpoint, the log says so.
-    """
-    load = FairseqOptimizer.load_state_dict
-
-    def load_state_dict(self: Any, state_dict: dict[str, Any], *args: Any, **kwargs: Any) -> None:
-        with compat.stopping_command():
-            # In place, as fairseq looks at it again for --memory-efficient-fp16
-            _leave_out_new_parameters(state_dict, self.param_groups)
-            _check_flat_sizes(state_dict, self.param_groups)
-        if trainer is not None and getattr(trainer.get_model(), "has_other_factors", False):
-            logger.warning(
-                "--alpha-lr-factor or --gate-lr-factor is another than in the checkpoint, and the "
-                "optimizer's averages that go on are of gradients by the former: give "
-                "--reset-optimizer and another --save-dir to start them anew"
-            )
-        load(self, state_dict, *args, **kwargs)
-
-    FairseqOptimizer.load_state_dict = load_state_dict
-    try:
-        yield
-    finally:
-        FairseqOptimizer.load_state_dict = load
-
-
-def _leave_out_new_parameters(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Renumber the parameters in an optimizer's state, in place, around the new ones."""
-    saved_groups = state_dict.get("param_groups") or []
-    if len(saved_groups) != len(groups):
-        return
-    renumbered: dict[int, int] = {}
-    new_groups = []
-    numbers = itertools.count()
-    for saved, group in zip(saved_groups, groups, strict=True):
-        is_new = {next(numbers): compat.is_new(parameter) for parameter in group["params"]}
-        old = [number for number, new in is_new.items() if not new]
-        if len(saved["params"]) != len(old):
-            raise ValueError(
-                f"the checkpoint's optimizer state is for {len(saved['params'])} parameters, the "
-                f"model trains {len(old)} of those in the checkpoint (--freeze-decoder and other "
-                f"numbers of heads change this): {_REMEDY}"
-            )
-        renumbered |= dict(zip(saved["params"], old, strict=True))
-        new_groups.append({**saved, "params": list(is_new)})
-    state = {renumbered.get(key, key): value for key, value in state_dict["state"].items()}
-    state_dict.update(state=state, param_groups=new_groups)
-
-
-def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) -> None:
-    """Refuse state of another size, which torch would take and stumble over a step later.
-
-    With ``--fp16`` and ``--bf16`` fairseq keeps all parameters in one flat tensor, in which
-    the state of new parameters has no place.
-    """
-    parameters = [parameter for group in groups for parameter in group["params"]]
-    for position, parameter in enumerate(parameters):
-        for value in state_dict.get("state", {}).get(position, {}).values():
-            is_flat = isinstance(value, Tensor) and value.dim() == 1 == parameter.dim()
-            if is_flat and value.numel() != parameter.numel():
-                raise ValueError(
-                    f"the checkpoint's optimizer state is for {value.numel()} parameters, the "
-                    f"model has {parameter.numel()}: {_REMEDY}"
-                )
 
 
 def _average_no_whole_numbers(
@@ -418,49 +317,3 @@ def _extract_within_folder(load: Callable[..., Any], archive_file: str) -> Any:
     if os.path.isfile(path):
         replace_by_folder(path)
     return load(archive_file)
-
-
-def evaluate_nothing_in_fairseq() -> None:
-    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
-
-    A name in a module comes before the built-in of that name, so nothing of fairseq is
-    rewritten, and code outside fairseq keeps Python's ``eval``. Without it the texts of settings
-    in a checkpoint, such as ``(0.9, 0.98)``, are run as code at many places of fairseq.
-    """
-    for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in PACKAGES and module is not None:
-            _shadow_eval(module)
-    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Finder())
-
-
-def evaluate(text: Any, *scopes: Any) -> Any:
-    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
-    with compat.stopping_command():
-        return read_literal(text, *scopes)
-
-
-def _shadow_eval(module: ModuleType) -> None:
-    vars(module).setdefault("eval", evaluate)
-
-
-class _Finder(importlib.abc.MetaPathFinder):
-    """Finds fairseq's modules as Python does, and shadows ``eval`` before one is run."""
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name.partition(".")[0] not in PACKAGES:
-            return None
-        spec = PathFinder.find_spec(name, path, target)
-        loader: Any = spec and spec.loader
-        if not isinstance(loader, importlib.abc.Loader):
-            return None
-        run = loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            _shadow_eval(module)
-            run(module)
-
-        loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec

@@ -10,23 +10,19 @@ of heads and gates.
 from __future__ import annotations
 
 import logging
-import re
 from argparse import ArgumentParser, Namespace
-from collections.abc import Collection
 from typing import Any, ClassVar
 
 import torch
-from fairseq import checkpoint_utils
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.distributed import utils as distributed_utils
 from omegaconf import OmegaConf, open_dict
-from torch import Tensor, nn
+from torch import nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, Place, place_of
+from fairseq_entmax.attentions import ATTENTIONS, CROSS
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.mappings import Mapping, entmax
-from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -35,7 +31,6 @@ from fairseq_entmax.models.config import (
     add_arguments,
     as_arguments,
     heads_options,
-    option_name,
     refuse_unknown,
     set_defaults,
 )
@@ -48,12 +43,11 @@ from fairseq_entmax.models.options import (
     seed_of_its_own,
 )
 from fairseq_entmax.models.output import SOFTMAX
-from fairseq_entmax.models.saved_weights import check_tensors
+from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
 from fairseq_entmax.models.start import heads_of_start, start_of_heads
 from fairseq_entmax.modules import (
     HardConcreteGate,
-    MultiheadAttention,
     PruningState,
     attention_modules,
     give_heads,
@@ -63,17 +57,8 @@ from fairseq_entmax.modules import gates as gates_module
 
 logger = logging.getLogger(__name__)
 
-# Of what mappings of this package learn: the parameter's name, the option of its start, and what
-# a mapping's text calls that
-_STARTS = (
-    ("alpha_logit", "alpha_init", "init"),
-    ("raw_tv", "tv_init", "tv_init"),
-    ("raw_oscar", "oscar_init", "oscar_init"),
-    ("p_logit", "p_init", "p_init"),
-)
 
-
-class AdaptiveModel(ForInference, nn.Module):
+class AdaptiveModel(ForInference, Restoring, nn.Module):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
     Stands before fairseq's model among the bases of a class.
@@ -276,100 +261,11 @@ class AdaptiveModel(ForInference, nn.Module):
                 gates.setdefault(attention, {})[number] = module.gate
         return gates
 
-    # Whether the checkpoint loaded last stores what heads learn by another --alpha-lr-factor
-    has_other_factors = False
-
     def set_num_updates(self, num_updates: int) -> None:
         """Called by fairseq's trainer before each step, and only by it."""
         super().set_num_updates(num_updates)  # type: ignore[misc]
         if self.monitor is not None:
             self.monitor.is_trained = True
-
-    def load_state_dict(
-        self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
-    ) -> Any:
-        """Load a checkpoint of this model or of its stock counterpart.
-
-        What the checkpoint lacks keeps its starting value; the log names it.
-
-        Raises:
-            ValueError: the checkpoint has head gates where the model has none, other numbers of
-                heads, NaN in a mapping, or other weights than the model.
-        """
-        if _places(state_dict) == _places(self.state_dict()):
-            # fairseq would take --encoder-layers-to-keep out of the layers kept once more
-            model_cfg = args = None
-        elif model_cfg is not None:
-            state_dict, model_cfg = _layers_kept(state_dict, model_cfg), None
-        with compat.stopping_command():
-            self._check_state(state_dict)
-            self.has_other_factors = _has_other_factors(state_dict, self.state_dict())
-            try:
-                result = super().load_state_dict(state_dict, strict, model_cfg, args)  # type: ignore[call-arg]
-            except RuntimeError as error:
-                raise _does_not_fit(error) from error
-        self._say_what_is_new()
-        return result
-
-    def upgrade_state_dict_named(self, state_dict: dict[str, Any], name: str) -> None:
-        """As fairseq's, which gives a decoder with shared embeddings the weights of a projection.
-
-        An adaptive softmax has none, and fairseq could not load such a checkpoint again.
-        """
-        super().upgrade_state_dict_named(state_dict, name)  # type: ignore[misc]
-        if getattr(getattr(self, "decoder", None), "adaptive_softmax", None) is not None:
-            state_dict.pop("decoder.output_projection.weight", None)
-
-    def _check_state(self, state_dict: dict[str, Any]) -> None:
-        check_tensors(state_dict, "the checkpoint")
-        no_numbers = [
-            name
-            for name, value in state_dict.items()
-            if ".mapping." in name and isinstance(value, Tensor) and value.isnan().any()
-        ]
-        if no_numbers:
-            raise ValueError(
-                f"the checkpoint has no number (NaN) for {', '.join(no_numbers)}: its training "
-                f"has diverged, take an earlier checkpoint"
-            )
-        gated = {name.rpartition(".gate.")[0] for name in state_dict if ".gate." in name}
-        for name, module in self.named_modules():
-            if isinstance(module, HardConcreteGate):
-                gated.discard(name.removesuffix(".gate"))
-        if gated:
-            raise ValueError(
-                f"the checkpoint has head gates in {', '.join(sorted(gated))}, the model "
-                f"has none there: give the --head-gates that it was trained with, or take the "
-                f"closed heads out of it with 'fairseq-entmax prune'"
-            )
-
-    def _say_what_is_new(self) -> None:
-        """Log what the checkpoint that was loaded did not have."""
-        modules = list(self.modules())
-        gates = [module for module in modules if isinstance(module, HardConcreteGate)]
-        new_gates = [name for gate in gates for name in gate.filled if name.endswith("weight")]
-        if new_gates:
-            logger.warning(
-                "the checkpoint has no head gates for %s; they start at --gate-init %s",
-                ", ".join(name.removesuffix(".gate.weight") for name in new_gates),
-                self.attention_options.gate["init"],
-            )
-        attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
-        filled = [name for attention in attentions for name in attention.filled]
-        if filled:
-            defaults = self.attention_options.mapping_defaults
-            starts = (
-                f"{option_name(option)} {defaults[key]}"
-                for leaf, option, key in _STARTS
-                if any(name.endswith(f".{leaf}") for name in filled)
-            )
-            logger.warning(
-                "the checkpoint has no value for %d learned parameters; they start as in a new "
-                "model (%s): %s",
-                len(filled),
-                ", ".join(starts) or "as their mapping says",
-                ", ".join(filled),
-            )
 
     def _share_parameters(self) -> None:
         """Make mappings use one parameter together, as far as they say they reach."""
@@ -417,60 +313,3 @@ class AdaptiveModel(ForInference, nn.Module):
         rank = distributed_utils.get_global_rank()
         workers = distributed_utils.get_global_world_size()
         gates_module.draw(gates, self._seed, updates, passes * workers + rank)
-
-
-def _does_not_fit(error: RuntimeError) -> ValueError:
-    """What torch says against the weights of a checkpoint, in one sentence with the remedy."""
-    said = " ".join(str(error).split())
-    others = re.findall(r'"([^"]+\.mapping\.[^"]+)"', said)
-    others = [name for name in others if not name.endswith(f".{RATIO}")]
-    if others and "Unexpected key" in said:
-        return ValueError(
-            f"the checkpoint has learned {', '.join(others)} of other mappings than the model has: "
-            f"give the --attn-mapping and its like that it was trained with, which "
-            f"'fairseq-entmax alpha CHECKPOINT' shows"
-        )
-    if "size mismatch" in said and "_proj.weight" in said:
-        return ValueError(
-            "the checkpoint has other numbers of heads, or another width, than the model: give the "
-            f"options that 'fairseq-entmax prune CHECKPOINT --print-config' prints ({said:.600})"
-        )
-    return ValueError(
-        f"the checkpoint does not hold the weights of the model: give the options that it was "
-        f"trained with, or another checkpoint ({said:.600})"
-    )
-
-
-def _has_other_factors(theirs: dict[str, Any], own: dict[str, Any]) -> bool:
-    """Whether numbers that both have are stored by other factors of learning rates."""
-    ratios = {name for state in (theirs, own) for name in state if name.endswith(f".{RATIO}")}
-    for name in ratios:
-        prefix = name.removesuffix(RATIO)
-        is_in_both = all(any(key.startswith(prefix) for key in state) for state in (theirs, own))
-        pair = [state.get(name, torch.ones(2, dtype=torch.int64)) for state in (theirs, own)]
-        if is_in_both and pair[0].tolist() != pair[1].tolist():
-            return True
-    return False
-
-
-def _layers_kept(state_dict: dict[str, Any], cfg: Any) -> dict[str, Any]:
-    """A state dict without the layers that ``--encoder-layers-to-keep`` and its like leave out.
-
-    Where only one of encoder and decoder has such an option, fairseq takes all layers of the other.
-    """
-    is_cut = {side: getattr(cfg, f"{side}_layers_to_keep", None) for side in ("encoder", "decoder")}
-    if not any(is_cut.values()):
-        return state_dict
-    kept = checkpoint_utils.prune_state_dict(state_dict, cfg)
-    whole = {
-        name: value
-        for name, value in state_dict.items()
-        if not is_cut.get(name.partition(".")[0], True)
-    }
-    return {**kept, **whole}
-
-
-def _places(state_dict: Collection[str]) -> set[Place]:
-    """The attentions that a state dict has weights of."""
-    located = map(place_of, state_dict)
-    return {place for place, _, _ in filter(None, located)}

@@ -12,9 +12,9 @@ from fairseq.models.lstm import LSTMModel
 from fairseq.optim import adam
 
 import fairseq_entmax  # noqa: F401
+from fairseq_entmax.checkpoints.evaluation import evaluate
 from fairseq_entmax.checkpoints.literals import LONGEST_LIST, LONGEST_TEXT, read_literal
 from fairseq_entmax.checkpoints.settings import EVALUATED
-from fairseq_entmax.fairseq_changes import evaluate
 
 VALUES = [
     *("1", "-1", "+2.5", "1e-4", "0.5,0.25", "10000,20000", "(0.9, 0.98)", "[0.1] * 3"),

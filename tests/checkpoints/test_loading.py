@@ -9,8 +9,8 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.fairseq_changes import restoring_grown_models
 from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.optimizer_state import restoring_grown_models
 from tests.support import batch, build_model
 
 

@@ -14,12 +14,12 @@ from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
 from omegaconf import OmegaConf
 
 from fairseq_entmax import compat
-from fairseq_entmax.fairseq_changes import restoring_grown_models
 from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models import config as model_options
 from fairseq_entmax.models import saved as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.modules import attention_modules
+from fairseq_entmax.optimizer_state import restoring_grown_models
 from tests.support import MAPPINGS, STRUCTURED, TINY, batch, build_model, spread_scores, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
