@@ -80,6 +80,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _run(words: list[str]) -> int:
     command = words[0] if words else ""
+    for word in words:
+        name, _, value = word.partition("=")
+        # argparse takes such a value for the end of options, and gives none
+        if name.startswith("--") and value == "--":
+            print(
+                f"fairseq-entmax {command}: error: {name:.80} got '--', no value", file=sys.stderr
+            )
+            return 2
     try:
         if command in MODULES:
             _run_module(command, words[1:])

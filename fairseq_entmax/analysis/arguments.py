@@ -190,7 +190,7 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
     for name in names:
         if name not in SCORES:
             raise ValueError(
-                f"--scores got {text!r}: {name!r} is none of {', '.join(SCORES)}; give some of "
+                f"--scores got {text!r:.80}: {name!r:.80} is none of {', '.join(SCORES)}; give some of "
                 f"these with commas between them"
             )
         if name in OF_TEXT and not has_text:

@@ -20,6 +20,7 @@ from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.schema import fill, schema
 from fairseq_entmax.analysis.version1 import converted
 from fairseq_entmax.files import clear_leftovers, write_together
+from fairseq_entmax.reasons import named
 
 FORMAT = "fairseq-entmax-analysis"
 VERSION = 2
@@ -49,7 +50,7 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(
-            f"{path} does not exist or is no file: give the analysis.json that fairseq-entmax "
+            f"{named(path)} does not exist or is no file: give the analysis.json that fairseq-entmax "
             f"analyze wrote"
         )
     size = file.stat().st_size

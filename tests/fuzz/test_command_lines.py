@@ -261,3 +261,11 @@ def test_a_user_directory_without_a_name_is_not_the_folder_that_one_is_in(comman
     check_sentence(outcome)
     assert outcome.status == 1
     assert place.files() == place.before
+
+
+@pytest.mark.parametrize("words", [["alpha", "--user-dir=--", "x.pt"], ["analyze", "--path=--"]])
+def test_an_option_whose_value_argparse_would_lose_is_named(words):
+    outcome = entmax(words)
+    name = next(word for word in words if "=" in word).partition("=")[0]
+    assert outcome.status == 2
+    assert outcome.said == f"fairseq-entmax {words[0]}: error: {name} got '--', no value\n"

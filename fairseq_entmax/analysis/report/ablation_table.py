@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from fairseq_entmax.head_names import Head, parse_heads
-from fairseq_entmax.reasons import reason
+from fairseq_entmax.reasons import named, reason
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
 LARGEST_FILE = 1 << 28
@@ -66,7 +66,7 @@ def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(
-            f"--ablation {path} does not exist or is no file: give the ablation.json that "
+            f"--ablation {named(path)} does not exist or is no file: give the ablation.json that "
             f"fairseq-entmax ablate wrote"
         )
     content: Any = None

@@ -155,7 +155,9 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     formats = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in formats:
         if name not in known:
-            raise ValueError(f"--formats got '{text}': {name!r} is none of {', '.join(known)}")
+            raise ValueError(
+                f"--formats got {text!r:.80}: {name!r:.80} is none of {', '.join(known)}"
+            )
     return formats
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.attentions import ATTENTIONS
+from fairseq_entmax.reasons import named
 
 COLUMNS = ("mapping", "model", *ATTENTIONS, "BLEU", "parameters", "sentences/s", "speed")
 _MODEL = re.compile(r"baseline|continued|(?:all\d+|encoder\d+|\d+-\d+-\d+)-(?:pruned|scratch)")
@@ -30,7 +31,7 @@ def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
     """
     if not Path(path).is_file():
         raise FileNotFoundError(
-            f"--pruning {path} does not exist or is no file: give the pruning.tsv that a recipe's "
+            f"--pruning {named(path)} does not exist or is no file: give the pruning.tsv that a recipe's "
             "prune.sh wrote"
         )
     try:

@@ -220,7 +220,7 @@ def test_a_measure_that_this_analysis_lacks_is_not_known(folder):
         (["--output", "r.html", "--formats", "png"], "--formats needs --figures"),
         (["--output", "r.html", "--figures", "f", "--formats", "gif"], "'gif' is none of png"),
         (["--output", "r.html", "--pruning", "no.tsv"], r"no\.tsv"),
-        (["--output", "r.html", "--pruning", ""], "--pruning  does not exist"),
+        (["--output", "r.html", "--pruning", ""], "--pruning '' does not exist"),
         (["--output", "r.html", "--figures", ""], "--figures got ''"),
     ],
 )
@@ -234,6 +234,8 @@ def test_wrong_options_are_refused_and_nothing_is_written(folder, monkeypatch, o
 def test_an_analysis_that_is_missing_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"none\.json does not exist.*analyze"):
         run(tmp_path / "none.json", "--output", tmp_path / "r.html")
+    with pytest.raises(FileNotFoundError, match=r"^'' does not exist"):
+        run("", "--output", tmp_path / "r.html")
 
 
 @pytest.mark.parametrize("text", ["", "{", "not JSON", "\x00"])
