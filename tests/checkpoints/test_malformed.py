@@ -16,7 +16,11 @@ from fairseq import checkpoint_utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairseq_entmax.checkpoints import MalformedCheckpointError, load_checkpoint
+from fairseq_entmax.checkpoints import (
+    MalformedCheckpointError,
+    check_contents,
+    load_checkpoint,
+)
 from fairseq_entmax.models.saved import model_of_state, read_model
 from fairseq_entmax.models.start import heads_of_start
 from fairseq_entmax.pruning import prune_state
@@ -164,6 +168,43 @@ def test_fairseq_gets_no_checkpoint_whose_history_is_none(state, tmp_path):
     for load in (load_checkpoint, checkpoint_utils.load_checkpoint_to_cpu):
         with pytest.raises(MalformedCheckpointError, match="optimizer_history is 'x'"):
             load(path)
+
+
+METER = (10, "loss", "AverageMeter", {"val": 1.0, "sum": 2.0, "count": 2, "round": 3})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("previous_training_time", "1"),
+        ("best", [1]),
+        ("val_loss", "x"),
+        ("train_iterator", 3),
+        ("train_iterator", {"epoch": "1", "iterations_in_epoch": 0}),
+        ("train_iterator", {"epoch": 1, "iterations_in_epoch": -1}),
+        ("metrics", [METER]),
+        ("metrics", {"train": [METER[:3]]}),
+        ("metrics", {"train": [("1", *METER[1:])]}),
+        ("metrics", {"train": [(*METER[:2], "x", METER[3])]}),
+    ],
+)
+def test_where_a_training_stood_and_what_it_measured_is_refused_by_name(key, value, state):
+    good = {
+        **{"previous_training_time": 1.5, "best": torch.tensor(2.0), "val_loss": None},
+        **{"metrics": {"train": [METER]}, "train_iterator": {"epoch": 1, "version": 2}},
+    }
+    check_contents({**state, "extra_state": good}, "some.pt")
+    with pytest.raises(MalformedCheckpointError, match=rf"its extra_state\['{key}'\]"):
+        check_contents({**state, "extra_state": {**good, key: value}}, "some.pt")
+
+
+@pytest.mark.parametrize("name", ["state", "param_groups"])
+def test_half_the_state_of_an_optimizer_is_refused_and_that_of_several_is_not(name, state):
+    whole = {"state": {}, "param_groups": [{"params": [0]}]}
+    check_contents({**state, "last_optimizer_state": {"adam": whole}}, "some.pt")
+    half = {key: value for key, value in whole.items() if key != name}
+    with pytest.raises(MalformedCheckpointError, match=rf"\['{name}'\] is missing"):
+        check_contents({**state, "last_optimizer_state": half}, "some.pt")
 
 
 def test_training_does_not_take_heads_from_a_malformed_start(state, tmp_path):
