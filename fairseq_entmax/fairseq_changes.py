@@ -57,9 +57,15 @@ LOADING = (
 )
 logger = logging.getLogger(__name__)
 
+
+def _generate(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """``fairseq-generate``, which alone of fairseq's commands does without ``call_main``."""
+    return _end_without_traceback(reporting, main, *args, **kwargs)
+
+
 # Of fairseq's commands, their functions that search or evaluate, and what these become
 COMMANDS: dict[str, tuple[str, Callable[..., Any]]] = {
-    "fairseq_cli.generate": ("_main", reporting),
+    "fairseq_cli.generate": ("_main", _generate),
     "fairseq_cli.interactive": ("main", reporting),
     EVALUATION: ("eval_lm", evaluate_with_zeros),
 }
@@ -157,7 +163,7 @@ def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return parsed
 
 
-def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) -> None:
+def _end_without_traceback(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
 
     Without it a traceback of torch's follows their one sentence, for the process that started
@@ -168,7 +174,7 @@ def _end_without_traceback(run: Callable[..., None], *args: Any, **kwargs: Any) 
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
         with naming_lost_loaders():
-            _stop_without_kernel(run, *args, **kwargs)
+            return _stop_without_kernel(run, *args, **kwargs)
     except LoaderLostError as error:
         compat.stop_command(error)
         raise

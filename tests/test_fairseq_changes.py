@@ -149,6 +149,23 @@ def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(start
     assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
 
 
+def test_a_search_without_its_kernel_is_one_sentence_though_it_is_no_call_of_main(
+    as_command, capsys
+):
+    def main(cfg):
+        assert cfg == 3
+        raise CannotBuild("the compiler cc failed")
+
+    as_command()
+    name, change = fairseq_changes.COMMANDS["fairseq_cli.generate"]
+    assert name == "_main"
+    with pytest.raises(SystemExit) as stop:
+        change(main, 3)
+    assert stop.value.code == compat.STOPPED
+    assert capsys.readouterr().err == "fairseq-train: error: the compiler cc failed\n"
+    assert change(lambda cfg: cfg, 4) == 4
+
+
 def test_going_on_from_gates_with_another_criterion_is_refused_in_one_sentence(
     start_command, tmp_path, capsys
 ):

@@ -15,6 +15,8 @@ from fairseq import options, utils
 from fairseq.dataclass.configs import CommonEvalConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
+from hydra.errors import HydraException
+from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
 from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
@@ -131,8 +133,19 @@ def _check_data(args: Namespace) -> None:
 
 
 def configuration(args: Namespace) -> Any:
-    """Parsed arguments as fairseq's nested configuration."""
-    return convert_namespace_to_omegaconf(args)
+    """Parsed arguments as fairseq's nested configuration.
+
+    Raises:
+        ValueError: an option, such as one taken from the first checkpoint, is of another type.
+    """
+    try:
+        return convert_namespace_to_omegaconf(args)
+    except (HydraException, OmegaConfBaseException) as error:
+        raise ValueError(
+            f"the options of --task {args.task}, with those that {args.path} was trained with, "
+            f"are not what fairseq takes: {reason(error)}; give that option, or take another "
+            f"checkpoint of the training"
+        ) from error
 
 
 def setup_task(args: Namespace) -> Any:

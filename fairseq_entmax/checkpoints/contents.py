@@ -9,6 +9,8 @@ import argparse
 from collections.abc import Mapping as Dictionary
 from typing import Any
 
+from torch import Tensor
+
 from fairseq_entmax.checkpoints.errors import MalformedCheckpointError, shortened
 
 _COUNT = "the number of updates, a whole number of 0 or more"
@@ -55,9 +57,7 @@ def check_contents(state: Dictionary[str, Any], path: str) -> None:
         values = vars(settings) if isinstance(settings, argparse.Namespace) else settings or {}
         if not isinstance(values.get("_name"), str | None):
             raise malformed(path, f"cfg.{group}._name", shortened(values["_name"]), "a text")
-    iterator = (state.get("extra_state") or {}).get("train_iterator")
-    if not isinstance(iterator, Dictionary | None):
-        raise malformed(path, "extra_state['train_iterator']", shortened(iterator), "a dictionary")
+    _check_extra(state.get("extra_state") or {}, path)
     _check_history(state.get("optimizer_history"), path)
     _check_optimizer(state.get("last_optimizer_state"), path)
 
@@ -67,6 +67,43 @@ def updates_of(state: Dictionary[str, Any]) -> int | None:
     history = state.get("optimizer_history") or [{}]
     number: int | None = history[-1].get("num_updates")
     return number
+
+
+def _check_extra(extra: Dictionary[Any, Any], path: str) -> None:
+    """Refuse where a training stood, and what it measured, that is not as fairseq writes it."""
+    for key in ("previous_training_time", "best", "val_loss"):
+        value = extra.get(key)
+        # A tensor where a criterion's number is not rounded
+        is_one = isinstance(value, Tensor) and value.numel() == 1
+        if type(value) not in (int, float, type(None)) and not is_one:
+            raise malformed(path, f"extra_state['{key}']", shortened(extra[key]), "a number")
+    iterator = extra.get("train_iterator")
+    if not isinstance(iterator, Dictionary | None):
+        raise malformed(path, "extra_state['train_iterator']", shortened(iterator), "a dictionary")
+    for key in ("epoch", "iterations_in_epoch"):
+        value = (iterator or {}).get(key)
+        if value is not None and (type(value) is not int or value < 0):
+            where, wanted = f"extra_state['train_iterator']['{key}']", "a whole number of 0 or more"
+            raise malformed(path, where, shortened(value), wanted)
+    metrics = extra.get("metrics") or {}
+    if not isinstance(metrics, Dictionary) or not all(
+        isinstance(meters, list) and all(map(_is_meter, meters)) for meters in metrics.values()
+    ):
+        wanted = "lists of meters, by name: priority, name, class and state of each"
+        raise malformed(path, "extra_state['metrics']", shortened(metrics), wanted)
+
+
+def _is_meter(meter: Any) -> bool:
+    if not isinstance(meter, list | tuple) or len(meter) != 4:
+        return False
+    priority, name, kind, state = meter
+    return (
+        type(priority) in (int, float)
+        and isinstance(name, str)
+        and isinstance(kind, str)
+        and kind.endswith("Meter")
+        and isinstance(state, Dictionary)
+    )
 
 
 def _check_history(history: Any, path: str) -> None:
@@ -94,6 +131,9 @@ def _check_optimizer(optimizer: Any, path: str) -> None:
     """Refuse the state of one optimizer that is not as torch writes it; others are let through."""
     if optimizer is None:
         return
+    parts = {"state", "param_groups"}
+    for name in sorted(parts - optimizer.keys()) if parts & optimizer.keys() else ():
+        raise malformed(path, f"last_optimizer_state['{name}']", "missing", "there")
     for name, kind in (("state", Dictionary), ("param_groups", list)):
         if not isinstance(optimizer.get(name), kind | None):
             wanted = "a list of groups of parameters" if kind is list else "a dictionary"

@@ -177,7 +177,7 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
     for attention in attentions:
         model.mapping(attention)
         model.gates(attention)
-    options.check_weights(state["model"], path)
+    options.check_weights(state["model"], args, path)
     return model
 
 

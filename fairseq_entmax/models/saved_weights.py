@@ -168,7 +168,10 @@ def check_rest(
             "embed_tokens.weight": (None, _word_width(weights, args, side)),
             "version": (1,),
             "embed_positions.weight": (None, None),
-            "output_projection.weight": (None, None),
+            # A row for each word, as the embedding of this side has
+            "output_projection.weight": (_rows(weights, f"{side}.embed_tokens.weight"), None),
+            "project_in_dim.weight": (width, None),
+            "project_out_dim.weight": (None, width),
             **{f"layer_norm.{name}": (width,) for name in ("weight", "bias")},
         }
         own = {k.removeprefix(f"{side}."): v for k, v in weights.items() if k.startswith(side)}
@@ -176,8 +179,32 @@ def check_rest(
         if has_words and not any(name.startswith("embed_tokens.") for name in own):
             raise _missing(f"{side}.embed_tokens.weight", path)
     state = {k.removeprefix(_STATE): v for k, v in weights.items() if k.startswith(_STATE)}
-    shapes = {name: tuple(buffer.shape) for name, buffer in PruningState().named_buffers()}
-    _check_shapes(state, shapes, _STATE, path, floats=False)
+    for name, buffer in PruningState().named_buffers():
+        is_float, shape = buffer.is_floating_point(), {name: tuple(buffer.shape)}
+        _check_shapes(state, shape, _STATE, path, floats=is_float)
+        value = state.get(name)
+        if not is_float and value is not None and value.dtype != buffer.dtype:
+            wanted = f"like {_shape_text(buffer)}"
+            raise malformed(path, f"weight {_STATE}{name}", _shape_text(value), wanted)
+
+
+def check_others(
+    weights: Dictionary[str, Tensor], shapes: Dictionary[str, _Shape], path: str
+) -> None:
+    """Refuse a model's own weights, beside its Transformer's, that are missing or of other shapes.
+
+    Args:
+        weights: all of the checkpoint.
+        shapes: of the weights that have to be there, by name; None in one stands for any number.
+        path: the file, for the message.
+
+    Raises:
+        MalformedCheckpointError: names the weight, its shape, and the one that it has to have.
+    """
+    for name in shapes:
+        if name not in weights:
+            raise _missing(name, path)
+    _check_shapes(weights, shapes, "", path)
 
 
 def load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:
@@ -228,6 +255,12 @@ def _word_width(weights: Dictionary[str, Tensor], args: Namespace, side: str) ->
     words = getattr(args, f"{side}_input_dim", None)
     is_projected = f"{side}.project_in_dim.weight" in weights
     return words if is_projected and isinstance(words, int) else width
+
+
+def _rows(weights: Dictionary[str, Tensor], name: str) -> int | None:
+    """How many rows a weight has; None where it is not there, or has none."""
+    value = weights.get(name)
+    return value.size(0) if value is not None and value.dim() else None
 
 
 def _shape_text(value: Tensor) -> str:

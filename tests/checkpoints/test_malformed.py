@@ -16,11 +16,16 @@ from fairseq import checkpoint_utils
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairseq_entmax.checkpoints import MalformedCheckpointError, load_checkpoint
+from fairseq_entmax.checkpoints import (
+    MalformedCheckpointError,
+    check_contents,
+    load_checkpoint,
+)
 from fairseq_entmax.models.saved import model_of_state, read_model
 from fairseq_entmax.models.start import heads_of_start
 from fairseq_entmax.pruning import prune_state
 from tests.checkpoints import mutations, outcomes
+from tests.language_models import TINY_LM, build_text_model
 from tests.security import good
 from tests.support import TINY, build_classifier, build_model
 
@@ -165,6 +170,43 @@ def test_fairseq_gets_no_checkpoint_whose_history_is_none(state, tmp_path):
             load(path)
 
 
+METER = (10, "loss", "AverageMeter", {"val": 1.0, "sum": 2.0, "count": 2, "round": 3})
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("previous_training_time", "1"),
+        ("best", [1]),
+        ("val_loss", "x"),
+        ("train_iterator", 3),
+        ("train_iterator", {"epoch": "1", "iterations_in_epoch": 0}),
+        ("train_iterator", {"epoch": 1, "iterations_in_epoch": -1}),
+        ("metrics", [METER]),
+        ("metrics", {"train": [METER[:3]]}),
+        ("metrics", {"train": [("1", *METER[1:])]}),
+        ("metrics", {"train": [(*METER[:2], "x", METER[3])]}),
+    ],
+)
+def test_where_a_training_stood_and_what_it_measured_is_refused_by_name(key, value, state):
+    good = {
+        **{"previous_training_time": 1.5, "best": torch.tensor(2.0), "val_loss": None},
+        **{"metrics": {"train": [METER]}, "train_iterator": {"epoch": 1, "version": 2}},
+    }
+    check_contents({**state, "extra_state": good}, "some.pt")
+    with pytest.raises(MalformedCheckpointError, match=rf"its extra_state\['{key}'\]"):
+        check_contents({**state, "extra_state": {**good, key: value}}, "some.pt")
+
+
+@pytest.mark.parametrize("name", ["state", "param_groups"])
+def test_half_the_state_of_an_optimizer_is_refused_and_that_of_several_is_not(name, state):
+    whole = {"state": {}, "param_groups": [{"params": [0]}]}
+    check_contents({**state, "last_optimizer_state": {"adam": whole}}, "some.pt")
+    half = {key: value for key, value in whole.items() if key != name}
+    with pytest.raises(MalformedCheckpointError, match=rf"\['{name}'\] is missing"):
+        check_contents({**state, "last_optimizer_state": half}, "some.pt")
+
+
 def test_training_does_not_take_heads_from_a_malformed_start(state, tmp_path):
     path = changed(state, (("model", QUERY), ("tensor", "flat")), tmp_path / "bad.pt")
     args = Namespace(save_dir=str(tmp_path), restore_file="x.pt", finetune_from_model=path)
@@ -196,3 +238,56 @@ def test_the_weights_of_what_pools_are_held_against_its_mapping():
     assert model_of_state(state, "some.pt").attentions
     with pytest.raises(MalformedCheckpointError, match=f"weight {name} is"):
         model_of_state({**state, "model": {**weights, name: torch.ones(7)}}, "some.pt")
+
+
+def own_weights_of(kind):
+    """A checkpoint of a model that has weights of its own beside its Transformer's, and theirs."""
+    if kind == "copying":
+        settings, model = (
+            {"arch": "entmax_copy_transformer"},
+            build_model("entmax_copy_transformer"),
+        )
+    elif kind == "pair":
+        settings = {"arch": "entmax_classifier", "pair_attention": True}
+        model = build_classifier(pair_attention=True)
+    else:
+        settings = {**TINY_LM, "arch": "entmax_transformer_lm", "decoder_input_dim": 8}
+        model = build_text_model(decoder_input_dim=8)
+    weights = model.state_dict()
+    parts = ("copy_switch", "poolings", "classification_heads", "combine", "project_in_dim")
+    own = [name for name in weights if any(part in name for part in parts)]
+    return {"cfg": {"model": {**TINY, **settings}}, "model": weights}, own
+
+
+@pytest.mark.parametrize("kind", ["copying", "pair", "text"])
+def test_what_a_model_has_beside_its_transformer_is_held_against_its_settings_too(kind):
+    state, own = own_weights_of(kind)
+    assert model_of_state(state, "some.pt").attentions
+    assert own
+    for name in own:
+        value = state["model"][name]
+        for other in (value.reshape(-1)[0], torch.cat([value] * 2, -1)[None], value.long()):
+            with pytest.raises(MalformedCheckpointError, match=f"weight {name} is"):
+                model_of_state({**state, "model": {**state["model"], name: other}}, "some.pt")
+
+
+@pytest.mark.parametrize("kind", ["copying", "pair"])
+def test_what_copies_and_pools_has_to_be_there(kind):
+    state, own = own_weights_of(kind)
+    for name in own:
+        if "classification_heads" in name or ".mapping." in name:
+            continue
+        weights = {key: value for key, value in state["model"].items() if key != name}
+        with pytest.raises(MalformedCheckpointError, match=f"no weight {name}"):
+            model_of_state({**state, "model": weights}, "some.pt")
+
+
+def test_an_output_has_a_row_for_each_word_and_the_state_of_pruning_numbers_of_its_type(state):
+    for name, change in (
+        ("decoder.output_projection.weight", lambda w: w[:-1].clone()),
+        ("pruning_state.multipliers", lambda w: w.to(torch.complex64)),
+        ("pruning_state.num_updates", lambda w: w.bool()),
+    ):
+        weights = {**state["model"], name: change(state["model"][name])}
+        with pytest.raises(MalformedCheckpointError, match=f"weight {name} is"):
+            model_of_state({**state, "model": weights}, "some.pt")
