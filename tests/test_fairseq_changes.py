@@ -2,6 +2,7 @@
 
 import ast
 import gc
+import os
 import subprocess
 import sys
 from functools import partial
@@ -259,6 +260,22 @@ def test_a_copy_to_a_link_is_written_where_that_leads(tmp_path):
     assert PathManager.copy(str(new), str(last), overwrite=True)
     assert last.is_symlink()
     assert elsewhere.read_text() == "the new one"
+
+
+def test_a_copy_to_what_is_no_ordinary_file_does_not_replace_it(tmp_path):
+    # A pipe in the place of a device, to which a checkpoint that nobody wants is linked
+    new, pipe, last = (tmp_path / name for name in ("new.pt", "pipe", "last.pt"))
+    os.mkfifo(pipe)
+    last.symlink_to(pipe)
+    copied = []
+
+    def copy(src, dst, overwrite):
+        copied.append(dst)
+        return True
+
+    assert fairseq_changes._copy_whole(copy, str(new), str(last), overwrite=True)
+    assert copied == [str(pipe)]
+    assert pipe.is_fifo()
 
 
 def test_installing_again_changes_nothing_more():

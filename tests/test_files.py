@@ -363,3 +363,14 @@ def test_a_temporary_folder_of_a_killed_process_goes_with_the_next_and_others_st
         assert call("end").returncode == 0
         assert held.exists()
     assert names(tmp_path) == [".extracted-by-hand"]
+
+
+def test_what_is_no_ordinary_file_is_not_replaced_and_neither_is_what_belongs_to_it(tmp_path):
+    pipe, other = tmp_path / "pipe", tmp_path / "other"
+    os.mkfifo(pipe)
+    with pytest.raises(OSError, match="pipe, nothing was changed: it is no ordinary file"):
+        write_together({other: b"new", pipe: b"new"})
+    with pytest.raises(OSError, match="no ordinary file"), whole_file(pipe):
+        pytest.fail("it was opened")
+    assert pipe.is_fifo()
+    assert names(tmp_path) == ["pipe"]

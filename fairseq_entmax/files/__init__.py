@@ -39,9 +39,12 @@ def check_output(output: str, overwrite: bool) -> None:
         IsADirectoryError: it is a folder.
         FileExistsError: it is there.
         FileNotFoundError: there is no folder for it.
+        ValueError: it is a device, or something else that is no ordinary file.
     """
     if os.path.isdir(output):
         raise IsADirectoryError(f"the output {output} is a folder: name a file in it")
+    if os.path.exists(output) and not os.path.isfile(output):
+        raise ValueError(f"the output {output} is no ordinary file: name another")
     clear_leftovers([Path(output)])
     if os.path.lexists(output) and not overwrite:
         raise FileExistsError(

@@ -6,6 +6,7 @@ import contextlib
 import fcntl
 import os
 import random
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 from typing import BinaryIO
@@ -16,6 +17,7 @@ class TemporaryFile:
 
     def __init__(self, target: Path) -> None:
         self.target = target
+        self._refuse_device()
         self.number = os.getpid()
         while True:
             self.path = temporary_path(target, self.number)
@@ -31,6 +33,17 @@ class TemporaryFile:
             if is_still(self.path, self.file):
                 return
             self.file.close()  # taken for a leftover, between opening and locking
+
+    def _refuse_device(self) -> None:
+        """A device that is replaced, such as /dev/null, is gone for every process of the system."""
+        try:
+            mode = os.lstat(self.target).st_mode
+        except OSError:  # as a rule it is not there; what else there is, opening says
+            return
+        if not (stat.S_ISREG(mode) or stat.S_ISLNK(mode) or stat.S_ISDIR(mode)):
+            raise OSError(
+                f"cannot write {self.target}, nothing was changed: it is no ordinary file"
+            )
 
     def write(self, content: bytes) -> None:
         try:

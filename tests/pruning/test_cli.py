@@ -225,6 +225,16 @@ def test_an_error_is_one_sentence_and_leaves_everything_as_it_was(
     assert list((folder / "sub").iterdir()) == []
 
 
+def test_what_is_no_ordinary_file_is_not_replaced(folder, tmp_path, capsys):
+    # A pipe, which is refused as a device is, and of which no other process knows
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    assert prune(folder, "@gated.pt", "--output", str(pipe), "--overwrite") == 1
+    assert "pipe is no ordinary file: name another" in capsys.readouterr().err
+    assert pipe.is_fifo()
+    assert list(tmp_path.glob("pipe*")) == [pipe]
+
+
 class Killed(BaseException):
     """Nothing catches it by mistake."""
 
