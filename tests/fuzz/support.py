@@ -9,7 +9,7 @@ import os
 import re
 import shutil
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from unittest import mock
@@ -107,6 +107,11 @@ def check_sentence(outcome: Outcome, secrets: Sequence[str] = ()) -> None:
     )
 
 
+def within(path: Path, folders: Iterable[str]) -> bool:
+    """Whether a path is one of these, or in one of these."""
+    return any(str(parent) in folders for parent in (path, *path.parents))
+
+
 class Place:
     """A folder with inputs, deep among others, which is the working folder of what is tried.
 
@@ -144,11 +149,13 @@ class Place:
         finally:
             os.chdir(before)
 
-    def check(self, outcome: Outcome, may_replace: bool, may_leave: Sequence[str] = ()) -> None:
+    def check(
+        self, outcome: Outcome, may_replace: Sequence[str] = (), may_leave: Sequence[str] = ()
+    ) -> None:
         """Hold what there is now against what there was, and make it as it was.
 
         Args:
-            may_replace: whether ``--overwrite`` was among the words.
+            may_replace: what was named as an output, with ``--overwrite``.
             may_leave: names of files and folders that a command that failed may leave, such as a
                 journal.
         """
@@ -160,7 +167,9 @@ class Place:
             gone = self.before.keys() - after.keys()
             assert not gone, f"these are gone: {gone}"
             changed = {path for path in self.before if self.before[path] != after[path]}
-            assert may_replace or not changed, f"these were there, and are others: {changed}"
+            outputs = {os.path.normpath(self.folder / output) for output in may_replace}
+            other = {path for path in changed if not within(self.top / path, outputs)}
+            assert not other, f"these were there, and are others: {other}"
             new = after.keys() - self.before.keys()
             half = [path for path in new if re.search(r"\.tmp\d*$|unfinished|\.old$", path)]
             assert not half, f"these are half written: {half}"

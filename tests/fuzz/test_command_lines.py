@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import os
+import stat
 
 import pytest
 from fairseq import options
@@ -146,6 +148,16 @@ def changed(draw, words, further=()):
     return words
 
 
+def outputs_of(words):
+    """What is named behind an option that says where to write."""
+    outputs = []
+    for word, following in zip(words, [*words[1:], ""], strict=True):
+        option, equals, value = word.partition("=")
+        if option.startswith(("--o", "--figures", "--heads-table", "--per-")):
+            outputs.append(value if equals else following)
+    return outputs
+
+
 @pytest.mark.parametrize("command", GOOD)
 def test_a_command_line_succeeds_or_is_refused_in_one_sentence(command, place):
     lines = st.sampled_from(GOOD[command]).flatmap(
@@ -159,7 +171,8 @@ def test_a_command_line_succeeds_or_is_refused_in_one_sentence(command, place):
             outcome = entmax([command, *words])
         check_sentence(outcome, words)
         overwrites = any("--over".startswith(w[:6]) and len(w) > 5 for w in words)
-        place.check(outcome, overwrites, JOURNALS if command == "ablate" else ())
+        outputs = outputs_of(words) if overwrites else ()
+        place.check(outcome, outputs, JOURNALS if command == "ablate" else ())
 
     tried()
 
@@ -172,7 +185,49 @@ def test_each_good_line_succeeds(command, place):
         with place.entered():
             outcome = entmax([command, *words])
         assert outcome.status == 0, (words, outcome.said)
-        place.check(outcome, False)
+        place.check(outcome)
+
+
+OUTPUTS = [
+    (command, number, at)
+    for command, lines in GOOD.items()
+    for number, words in enumerate(lines)
+    for at, word in enumerate(words)
+    if word.startswith("new")
+]
+
+
+@pytest.mark.parametrize(("command", "number", "at"), OUTPUTS)
+def test_no_output_replaces_what_is_there(command, number, at, place):
+    present = ("source.txt", "plain.pt", "analysis.json", "bin")
+    for existing in present[:2] if command in HEAVY else present:
+        words = [*GOOD[command][number]]
+        words[at] = existing
+        with place.entered():
+            outcome = entmax([command, *words])
+        check_sentence(outcome, words)
+        place.check(outcome)
+
+
+@pytest.mark.parametrize("options", [[], ["--overwrite"]], ids=["", "overwrite"])
+@pytest.mark.parametrize(("command", "number", "at"), OUTPUTS)
+def test_what_is_no_ordinary_file_is_no_output(command, number, at, options, place):
+    pipe = place.folder / "pipe"
+    os.mkfifo(pipe)
+    words = [*GOOD[command][number]]
+    words[at] = "pipe"
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)  # so that no writer waits for one
+    try:
+        with place.entered():
+            outcome = entmax([command, *words, *options])
+        assert stat.S_ISFIFO(pipe.lstat().st_mode)
+        assert os.read(reader, 1) == b""
+    finally:
+        os.close(reader)
+        pipe.unlink()
+    assert outcome.status
+    check_sentence(outcome, words)
+    place.check(outcome)
 
 
 # --- fairseq-train --------------------------------------------------------------------------------
@@ -246,7 +301,7 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
             as_command(patch)
             outcome = attempt(train(words))
         check_sentence(outcome, words)
-        place.check(outcome, False)
+        place.check(outcome)
 
     tried()
 

@@ -82,7 +82,9 @@ def places_of(value: Any) -> list[tuple[Any, Any]]:
 
 
 def value_changed(draw, document: Any) -> bytes:
-    """Values of other kinds, left out, twice, or under other names."""
+    """Values of other kinds, left out, twice, or under other names; or another document."""
+    if draw(st.integers(0, 11)) == 0:
+        return json.dumps(draw(st.sampled_from(ODD_VALUES))).encode()
     document = json.loads(json.dumps(document))
     for _ in range(draw(st.integers(1, 2))):
         container, key = draw(st.sampled_from(places_of(document) or [(document, None)]))
