@@ -134,7 +134,7 @@ def _old_torch(monkeypatch):
 STATE = {
     "model": {"weight": torch.arange(6.0).reshape(2, 3), "half": torch.ones(2).half()},
     "args": Namespace(arch="transformer", lr=[0.1]),
-    "last_optimizer_state": {"state": {0: {"step": torch.tensor(1)}}},
+    "last_optimizer_state": {"state": {0: {"step": torch.tensor(1)}}, "param_groups": []},
 }
 
 

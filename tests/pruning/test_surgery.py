@@ -82,7 +82,7 @@ def state_of(model, arch="entmax_transformer", **options):
             "metrics": {"train": []},
             "best": 2.5,
         },
-        "last_optimizer_state": {"state": {0: torch.ones(3)}},
+        "last_optimizer_state": {"state": {0: torch.ones(3)}, "param_groups": []},
     }
 
 
