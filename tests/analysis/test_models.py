@@ -111,3 +111,13 @@ def test_models_are_called_by_what_tells_them_apart(paths, mappings, names):
 def test_the_same_checkpoint_twice_is_refused():
     with pytest.raises(ValueError, match="the same checkpoint twice"):
         named("a.pt", "a.pt")
+
+
+def test_what_fairseq_raises_of_an_old_output_is_one_sentence(tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise Exception("This version of the model is no longer supported")
+
+    path = save(tmp_path / "m.pt", build_model())
+    monkeypatch.setattr("fairseq_entmax.models.EntmaxTransformerModel.load_state_dict", refuse)
+    with pytest.raises(ValueError, match=r"m\.pt does not hold the model it names: .*no longer"):
+        load_model(path, tiny_task())

@@ -53,6 +53,22 @@ def model_of(analysis, name):
     return next(model for model in analysis["models"] if model["name"] == name)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"), [("init_token", "0,1"), ("separator_token", "x"), ("max_positions", ())]
+)
+def test_options_of_another_type_in_the_checkpoint_are_refused_in_one_sentence(
+    labelled, tmp_path, name, value
+):
+    state = torch.load(labelled / "sparse.pt", weights_only=False)
+    task = state["cfg"]["task"]
+    (task if isinstance(task, dict) else vars(task))[name] = value
+    torch.save(state, tmp_path / "bad.pt")
+    with pytest.raises(ValueError, match=r"options of --task .*bad\.pt.* not what") as refusal:
+        load_task(str(labelled / "bin"), task=CLASSES, checkpoint=str(tmp_path / "bad.pt"))
+    assert "object at" not in str(refusal.value)
+    assert "\n" not in str(refusal.value)
+
+
 def test_texts_with_labels_are_said_to_be_such(of_labelled):
     data = of_labelled["data"]
     assert (data["kind"], data["labels"]) == ("labelled", list(made.LABELS))
