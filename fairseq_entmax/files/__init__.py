@@ -52,7 +52,9 @@ def check_output(output: str, overwrite: bool) -> None:
         )
     folder = os.path.dirname(output) or "."
     if not os.path.isdir(folder):
-        raise FileNotFoundError(f"there is no folder {folder:.900} for the output {output:.900}: make it")
+        raise FileNotFoundError(
+            f"there is no folder {folder:.900} for the output {output:.900}: make it"
+        )
 
 
 @contextlib.contextmanager
