@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import re
 import stat
 
 import pytest
@@ -19,7 +20,7 @@ import fairseq_entmax.models
 import fairseq_entmax.tasks  # noqa: F401
 from tests.commands import USER_DIR, as_command
 from tests.fuzz.support import CODE, MARK, attempt, check_sentence, entmax, examples
-from tests.support import TINY, tiny_task
+from tests.support import TINY, classification_task, tiny_task
 
 HUGE = "9" * 400
 # No device: a command that replaced one would take it from every process of the system
@@ -237,20 +238,21 @@ ARCHITECTURES = {
     "entmax_transformer": CRITERION,
     "entmax_copy_transformer": "copy_cross_entropy",
     "entmax_transformer_lm": "entmax_loss",
+    "entmax_classifier": "sentence_prediction",
 }
 TRAINED = [f"--user-dir={USER_DIR}", "--max-tokens=100", "--max-update=50", "--optimizer=adam"]
 
 
 def own_options(architecture):
     """The options of a model and its criterion that fairseq does not have: name to whether it has a value."""
-    stock = {"entmax_transformer_lm": "transformer_lm"}.get(architecture, "transformer")
-    parsers = [argparse.ArgumentParser(allow_abbrev=False) for _ in range(2)]
-    for parser, name in zip(parsers, (architecture, stock), strict=True):
+    parsers = [argparse.ArgumentParser(allow_abbrev=False) for _ in range(3)]
+    for parser, name in zip(parsers, (architecture, "transformer", "transformer_lm"), strict=True):
         ARCH_MODEL_REGISTRY[name].add_args(parser)
     gen_parser_from_dataclass(
         parsers[0], CRITERION_DATACLASS_REGISTRY[ARCHITECTURES[architecture]]()
     )
-    known = {option for action in parsers[1]._actions for option in action.option_strings}
+    stock = [*parsers[1]._actions, *parsers[2]._actions]
+    known = {option for action in stock for option in action.option_strings}
     return {
         option: action.nargs != 0
         for action in parsers[0]._actions
@@ -278,28 +280,44 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
     if architecture.endswith("lm"):
         sizes = [size for size in sizes if "encoder" not in size and "positions" not in size]
     always = [f"--arch={architecture}", f"--criterion={ARCHITECTURES[architecture]}", *TRAINED]
+    if ARCHITECTURES[architecture] == CRITERION:
+        always += ["--head-gates=cross"]
     if architecture.endswith("lm"):
         always += ["--task=language_modeling", "--tokens-per-sample=32"]
+    is_classifier = architecture == "entmax_classifier"
+    if is_classifier:
+        sizes = [size for size in sizes if not re.search("decoder|positions", size)]
+        always += ["--task=sentence_prediction", "--num-classes=3", "--max-positions=32"]
+    task = classification_task() if is_classifier else tiny_task()
 
     def train(words):
         def command():
             parser = options.get_training_parser()
-            given_words = [".", *always, *sizes, "--save-dir=new", *words]
+            given_words = ["bin", *always, *sizes, "--save-dir=new", *words]
             args = options.parse_args_and_arch(parser, given_words)
             cfg = convert_namespace_to_omegaconf(args)
             ARCH_MODEL_REGISTRY[architecture].build_model(
-                args if not architecture.endswith("lm") else cfg.model, tiny_task()
+                args if not architecture.endswith("lm") else cfg.model, task
             )
             return 0
 
         return command
 
+    def outcome_of(words):
+        with place.entered(), pytest.MonkeyPatch.context() as patch:
+            as_command(patch)
+            # Of data there are none: what is said of them is for tests/analysis/test_damaged_data.py
+            patch.setattr("fairseq_entmax.data_bin.check_training_data", lambda _: None)
+            patch.setattr("fairseq_entmax.models.classifier.check_training", lambda _: None)
+            return attempt(train(words))
+
+    unchanged = outcome_of([])
+    assert unchanged.status == 0, unchanged.said
+
     @examples(6)
     @given(training(own))
     def tried(words):
-        with place.entered(), pytest.MonkeyPatch.context() as patch:
-            as_command(patch)
-            outcome = attempt(train(words))
+        outcome = outcome_of(words)
         check_sentence(outcome, words)
         place.check(outcome)
 
