@@ -151,13 +151,13 @@ def test_a_compiler_that_fails_is_one_sentence_wherever_a_command_meets_it(start
 
 
 def test_a_search_without_its_kernel_is_one_sentence_though_it_is_no_call_of_main(
-    as_command, capsys
+    start_command, capsys
 ):
     def main(cfg):
         assert cfg == 3
         raise CannotBuild("the compiler cc failed")
 
-    as_command()
+    start_command()
     name, change = fairseq_changes.COMMANDS["fairseq_cli.generate"]
     assert name == "_main"
     with pytest.raises(SystemExit) as stop:
