@@ -60,7 +60,6 @@ def program(path: Path) -> ModuleType:
     return module
 
 
-sys.path.append(str(EXAMPLES / "tools"))  # where programs of recipes find what they share
 lists = importlib.import_module("debian_lists")
 
 

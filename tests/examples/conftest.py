@@ -3,4 +3,4 @@
 import sys
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).resolve().parents[3] / "examples" / "tools"))
+sys.path.append(str(Path(__file__).resolve().parents[2] / "examples" / "tools"))
