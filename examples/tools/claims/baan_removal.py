@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy
 
-from claims.heads import BLEU, LOSS, encoder_roles, removals, role_score
+from claims.heads import BLEU, LOSS, encoder_roles, removals, role_score, without_roles
 from claims.judging import (
     PERMUTED,
     SMALL_CORRELATION,
@@ -20,12 +20,13 @@ from claims.judging import (
     existing,
     numbers_of,
     over_heads,
+    p_of_sides,
 )
 from claims.pruned import ALL, BUDGETS, is_left, pruned_with_baseline, survivors
 from claims.record import ATTENTIONS, CROSS, ENCODER_SELF, LARGE, SMALL, TRAINED, Corpus, Head, Run
 from claims.strata import HeadStatistic, Stratum, rank_correlation, strata_of
 from claims.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Claim, Decision, Finding, more_than
-from claims.words import name_of, p_value
+from claims.words import name_of, number
 
 PAPER = "Baan et al. 2019"
 # From here on section 5.3 names a head of the encoder by its relative position
@@ -60,12 +61,20 @@ def _no_head_matters(corpus: Corpus, model: str, size: str, score: str) -> Findi
         f"heads whose removal alone changes {'the loss' if score == LOSS else score.upper()} of the "
         f"test set; {name_of(model)}, {size}",
         f"share of heads {as_share(shares)}; "
-        + ", ".join(f"{name} {share:.2f}" for name, share in by_attention.items()),
+        + ", ".join(f"{name} {share:.2f}" for name, share in by_attention.items())
+        + f"; the most harmful costs {_most_harmful(runs, score)}",
         f"of each head the {'paired t-test' if score == LOSS else 'paired bootstrap'} over sentences, "
         f"after Holm: p < {LEVEL}",
         *_none_matters(shares, _least_p(runs, score)),
         {"share": float(numpy.mean(shares))},
     )
+
+
+def _most_harmful(runs: list[Run], score: str) -> str:
+    """What the model of each seed loses most by one head, with its unit."""
+    losses = [max(harm.loss for harm in removals(run, score).values()) for run in runs]
+    unit = "nats a token" if score == LOSS else score.upper()
+    return f"{', '.join(number(loss) for loss in losses)} {unit}"
 
 
 def _least_p(runs: list[Run], score: str) -> float:
@@ -144,14 +153,14 @@ def _interpretable_heads(corpus: Corpus, model: str) -> Finding:
     )
     more = over_heads(tested, SMALL_CORRELATION)
     if not any(map(encoder_roles, runs)):
-        more = Decision(UNDECIDED, "no head of the encoder has a role")
+        more = Decision(UNDECIDED, without_roles(runs))
     # The claim denies what is tested
     verdict = {HOLDS: FAILS, FAILS: HOLDS}.get(more.verdict, more.verdict)
     return Finding(
         "Spearman's correlation of the loss without a head with how near the head is to its nearest "
         f"role (1: it has one); encoder-self, {name_of(model)}, {LARGE}",
         as_correlation(tested.values),
-        f"of a correlation above 0, one-sided; {PERMUTED}: {p_value(tested.greater)}",
+        f"of a correlation above 0, one-sided; {PERMUTED}: {p_of_sides(tested)}",
         verdict,
         f"of the correlation: {more.why}",
         numbers_of(tested),
@@ -199,7 +208,7 @@ def _relative_position_matters(corpus: Corpus, model: str) -> Finding:
         f"within encoder-self and cross, mean of both; {name_of(model)}, {LARGE}",
         f"{as_correlation(tested.values)}; {number} heads of {len(runs)} models "
         f"do so for {100 * RELATIVE_POSITION:.0f} % of the queries",
-        f"one-sided; {PERMUTED}: {p_value(tested.greater)}",
+        f"one-sided; {PERMUTED}: {p_of_sides(tested)}",
         decision.verdict,
         decision.why,
         {**numbers_of(tested), "heads": float(number)},
@@ -230,7 +239,7 @@ def _relative_position_kept(corpus: Corpus, model: str) -> Finding:
         f"removed (AUC), within encoder-self and cross; {BUDGETS[ALL]}, {name_of(model)}",
         f"{as_share(tested.values)}; {remaining} of {having} heads are left that did so "
         f"for {100 * RELATIVE_POSITION:.0f} % of the queries",
-        f"Mann-Whitney statistic, one-sided; {PERMUTED}: {p_value(tested.greater)}",
+        f"Mann-Whitney statistic, one-sided; {PERMUTED}: {p_of_sides(tested)}",
         decision.verdict,
         decision.why,
         {**numbers_of(tested), "heads": float(having), "left": float(remaining)},

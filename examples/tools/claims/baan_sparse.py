@@ -19,6 +19,7 @@ from claims.judging import (
     loses_at_most,
     numbers_of,
     over_heads,
+    p_of_sides,
 )
 from claims.pruned import ALL, BUDGETS, compare_pruned
 from claims.record import (
@@ -34,7 +35,7 @@ from claims.record import (
 )
 from claims.strata import Draw, chosen_more_often
 from claims.verdicts import LEVEL, Claim, Finding, claim, more_than
-from claims.words import of_bootstrap, over_seeds, p_value
+from claims.words import of_bootstrap, over_seeds
 
 PAPER = "Baan et al. 2019"
 SPARSE_ENCODER = "sparse-encoder"
@@ -117,7 +118,7 @@ def _sparse_removal(corpus: Corpus) -> Finding:
         f"{over_seeds(tested.values, signed=True)}; learned α "
         f"{', '.join(f'{draw.both} of {draw.marked}' for draw in draws)}; softmax "
         f"{', '.join(f'{draw.chosen - draw.both} of {draw.heads - draw.marked}' for draw in draws)}",
-        f"Fisher's exact test, one-sided, counts of seeds added up: {p_value(tested.greater)}",
+        f"Fisher's exact test, one-sided, counts of seeds added up: {p_of_sides(tested)}",
         decision.verdict,
         decision.why,
         numbers_of(tested),

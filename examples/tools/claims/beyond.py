@@ -9,6 +9,7 @@ import numpy
 from claims import words
 from claims.bleu import difference, difference_of_differences
 from claims.correia import FIXED, LEARNED, PLAIN, SOFTMAX, trajectories
+from claims.judging import as_correlation
 from claims.pruned import EQUAL_UPDATES
 from claims.record import (
     ATTENTIONS,
@@ -153,8 +154,8 @@ def _check_equal_updates(pairs: Sequence[tuple[Run, Run]]) -> None:
 @claim(
     Claim(
         "beyond-alpha-start",
-        f"{HERE}; Correia et al. 2019, 5.1, say it does not",
-        "Which heads have the higher α at the end follows from where α started at random.",
+        f"{HERE}; Correia et al. 2019, 5.1, say that the start does not predetermine it",
+        "Which heads have the higher α at the end depends on where α started at random.",
     )
 )
 def alpha_follows_its_start(corpus: Corpus) -> Finding:
@@ -182,8 +183,8 @@ def alpha_follows_its_start(corpus: Corpus) -> Finding:
     return finding(
         "Spearman's correlation of a head's α at the start and at the end, mean over attentions; up to "
         f"{UNIMPORTANT_RANKS:g} is of no importance",
-        f"{words.over_seeds(means)}; "
-        + words.listed({a: words.over_seeds(each) for a, each in correlations.items()}),
+        f"{as_correlation(means)}; "
+        + words.listed({a: as_correlation(each) for a, each in correlations.items()}),
         f"interval over seeds; over heads, seeds combined, {words.p_value(p_all)}; of each attention, "
         f"Holm: {words.listed(tests)}",
         decision,

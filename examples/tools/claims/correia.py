@@ -252,9 +252,9 @@ def most_fall_first(corpus: Corpus) -> Finding:
         shares.append(float(numpy.mean([way[at] < way[0] for way in ways.values()])))
     above = [share - 0.5 for share in shares]
     return finding(
-        f"share of heads whose α is lower after {FIRST:.0%} of the updates, less one half",
-        words.over_seeds(above, signed=True),
-        f"interval over {len(runs)} seeds",
+        f"share of heads whose α is lower after {FIRST:.0%} of the updates than at the start",
+        f"{words.over_seeds(shares)}; less one half {words.over_seeds(above, signed=True)}",
+        f"interval of the share less one half, over {len(runs)} seeds",
         more_than(above),
         words.interval_numbers("share", shares),
     )

@@ -2,14 +2,14 @@
 
 Roles are decided as in the analysis' report: positional where 90 % of the queries look at one
 offset and more than half of all do (Voita et al. 2019, section 5.1), rare words where the largest
-weight is on one of the two rarest words in half of the sentences that have one (section 5.3),
+weight of half of the queries is on one of the two rarest words, in sentences that have a rare one (section 5.3),
 syntactic where the accuracy on a relation is ten points above that of its most frequent offset
 (section 5.2).
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,13 +72,16 @@ def is_positional(head: Head) -> bool:
 
 
 def rare_word_share(head: Head) -> float | None:
-    """How often its largest weight is on one of the two rarest words of a sentence."""
+    """Of which share of the queries the largest weight is on one of its sentence's two rarest words.
+
+    Queries of sentences without a rare word are left out.
+    """
     value = _within(head.measures, "rare_word", "two_rarest")
     return None if value is None else float(value)
 
 
 def is_rare_word(head: Head) -> bool:
-    """Whether that is so in half of the sentences (Voita et al. 2019, section 5.3)."""
+    """Whether that is so of half of the queries (Voita et al. 2019, section 5.3)."""
     return (rare_word_share(head) or 0.0) >= RARE_WORDS - _ROUNDING
 
 
@@ -113,11 +116,22 @@ def encoder_roles(run: Run) -> dict[str, list[Head]]:
     return roles
 
 
+def without_roles(runs: Sequence[Run]) -> str:
+    """That no head of their encoders has a role, and of which roles that can be said."""
+    parsed = all(accuracies(head, run) for run in runs for head in run.each_head(ENCODER_SELF))
+    if parsed:
+        return "no head of the encoder has a role"
+    return (
+        "no head of the encoder is positional or looks at rare words, and without parses it is not "
+        "known which are syntactic"
+    )
+
+
 def role_score(head: Head, run: Run) -> float:
     """How near an encoder head is to its nearest role: from 0 to 1, where it has one.
 
     Each measure counts as a share of what its role asks for: of 90 % at one neighbour (and of
-    half of all queries there), of half of the sentences, of ten points above the baseline.
+    half of all queries there), of half of the queries, of ten points above the baseline.
     """
     share, offset = adjacent_share(head)
     overall = _within(head.measures, "offsets", "maximum", offset) or 0.0

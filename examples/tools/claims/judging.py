@@ -26,7 +26,7 @@ from claims.verdicts import (
     exists,
     more_than,
 )
-from claims.words import interval_numbers, name_of, number, of_bootstrap, over_seeds
+from claims.words import interval_numbers, name_of, number, of_bootstrap, over_seeds, p_value
 
 SOFTMAX, ENTMAX, SPARSEMAX = "softmax", "entmax", "sparsemax"
 OF_EACH = (SOFTMAX, ENTMAX)  # the models that are pruned and ablated
@@ -145,10 +145,15 @@ def over_heads(
     low, high = seed_interval(differences)
     if len(differences) < 2:
         return more_than(differences)
+    together = f", and p of all together is below {LEVEL:g}"
     if greater < LEVEL and min(differences) > 0:
-        return Decision(HOLDS, f"it is more than chance in each of {len(differences)} seeds")
+        return Decision(
+            HOLDS, f"it lies above chance in each of {len(differences)} seeds{together}"
+        )
     if less < LEVEL and max(differences) < 0:
-        return Decision(FAILS, f"it is less than chance in each of {len(differences)} seeds")
+        return Decision(
+            FAILS, f"it lies below chance in each of {len(differences)} seeds{together}"
+        )
     if margin and -margin <= low and high <= margin:
         return Decision(FAILS, f"it is within {margin:g} of chance, which is of no importance")
     if greater < LEVEL or less < LEVEL:
@@ -199,13 +204,25 @@ def where(model: str) -> str:
     return f"{name_of(model)}, {LARGE}, {ENCODER_SELF}"
 
 
+def p_of_sides(tested: HeadStatistic, corrected: float | None = None) -> str:
+    """p of the side that a claim is of, and that of the other side where it is the one that decides.
+
+    Args:
+        corrected: instead of the former, after Holm's correction.
+    """
+    greater = p_value(tested.greater if corrected is None else corrected)
+    if tested.less >= LEVEL:
+        return greater
+    return f"{greater}; of the other side {p_value(tested.less)}"
+
+
 def as_share(values: Sequence[float]) -> str:
-    """As :func:`words.over_seeds`, the interval cut off at 0 and 1, where such values end."""
+    """As :func:`words.over_seeds`, with each seed's, the interval cut off at 0 and 1."""
     return _between(values, 0.0, signed=False)
 
 
 def as_correlation(values: Sequence[float]) -> str:
-    """As :func:`words.over_seeds`, the interval cut off at -1 and 1, where such values end."""
+    """As :func:`words.over_seeds`, with each seed's, the interval cut off at -1 and 1."""
     return _between(values, -1.0, signed=True)
 
 
@@ -215,7 +232,12 @@ def _between(values: Sequence[float], least: float, signed: bool) -> str:
         return over_seeds(values, signed=signed)
     ends = (float(numpy.mean(values)), max(low, least), min(high, 1.0))
     mean, low_text, high_text = (number(value, signed=signed) for value in ends)
-    return f"{mean} [{low_text}, {high_text}]"
+    return f"{mean} [{low_text}, {high_text}] {each_seed(values, signed)}"
+
+
+def each_seed(values: Sequence[float], signed: bool = False) -> str:
+    """What a statistic over heads is of each seed, which its rule asks for: ``(0.37, 0.43)``."""
+    return f"({', '.join(number(value, signed=signed) for value in values)})"
 
 
 def numbers_of(tested: HeadStatistic, name: str = "value") -> dict[str, float]:

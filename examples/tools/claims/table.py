@@ -121,7 +121,7 @@ def markdown(record: Record, findings: Findings) -> str:
         "## How a verdict is reached",
         RULES,
         "## What was found",
-        "Behind a mean stands, in brackets, its interval of 95 % over seeds.",
+        "Behind a mean stands, in brackets, its interval of 95 % over seeds, and of some numbers each seed's.",
         *_details(findings),
         "## The runs",
         "Means over seeds; BLEU with each seed's. CPU hours are of all attempts, also those that were cut off. A training "
@@ -173,9 +173,9 @@ def by_chance(record: Record, findings: Findings) -> str:
         tested = [one for one in own if one.tested and one.test != "–"]
         decided = sum(1 for one in tested if one.verdict != UNDECIDED)
         said.append(
-            f"of {corpus.name}, {decided} of {len(tested)} rows that were tested are decided: "
-            f"{words.number(LEVEL * decided, 1)} false verdicts are to be expected among them, and up to "
-            f"{words.number(LEVEL * len(tested), 1)} if nothing of what the rows ask were so"
+            f"of {corpus.name}, {decided} of {len(tested)} rows that were tested are decided, and chance "
+            f"alone is to be expected to decide about {words.number(LEVEL * len(tested), 1)} if nothing of "
+            "what the rows ask were so, and fewer the more of it is"
         )
     return (
         f"Rows are not corrected for one another. With tests at {LEVEL:g}, {'; '.join(said)}. Rows that count "

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy
 
-from claims.judging import SMALL_SHARE, claim_of_each, existing, numbers_of, over_heads
+from claims.judging import (
+    SMALL_SHARE,
+    claim_of_each,
+    each_seed,
+    numbers_of,
+    over_heads,
+    p_of_sides,
+)
 from claims.pruned import ALL, BUDGETS, HALF, compare_pruned, loss_by_pruning, pruned_with_baseline
 from claims.record import (
     ATTENTIONS,
@@ -22,8 +29,8 @@ from claims.record import (
     Run,
 )
 from claims.strata import Draw, HeadStatistic, chosen_more_often
-from claims.verdicts import FAILS, UNDECIDED, Claim, Finding, more_than
-from claims.words import name_of, over_seeds, p_value
+from claims.verdicts import FAILS, UNDECIDED, Claim, Finding, combined, more_than
+from claims.words import name_of, over_seeds
 
 PAPER = "Voita et al. 2019"
 # Of no importance: between a decoder's attentions, so many layers of difference in where heads are
@@ -82,36 +89,49 @@ def _scratch(corpus: Corpus, model: str) -> Finding:
     )
 
 
-def _draw(baseline: Run, left: Mapping[str, int], attention: str) -> Draw:
-    """Which of the baseline's heads are of an attention, and which are left, by attention."""
-    return Draw(
-        baseline.seed,
-        sum(sum(layers) for layers in baseline.heads.values()),
-        sum(baseline.heads[attention]),
-        sum(left[name] for name in ATTENTIONS),
-        left[attention],
-    )
+Left = Mapping[str, int]  # of each attention, how many heads
 
 
-def _left_of(
-    corpus: Corpus, model: str, attention: str
-) -> tuple[list[tuple[Run, Run]], HeadStatistic]:
-    """How much more often the heads of one attention are left than those of the others."""
-    pairs = pruned_with_baseline(corpus, model, ALL)
-    draws = [
-        _draw(baseline, {name: sum(pruned.heads[name]) for name in ATTENTIONS}, attention)
-        for pruned, baseline in pairs
-    ]
-    return pairs, existing(chosen_more_often(draws), "the models have one attention alone")
+def _left(run: Run) -> Left:
+    """How many heads of each attention a model has."""
+    return {name: sum(run.heads[name]) for name in ATTENTIONS}
 
 
-def _shares_left(pairs: list[tuple[Run, Run]]) -> str:
-    """Such as ``encoder-self 6, 5, 7; decoder-self 9, 9, 8; cross 9, 10, 9 heads left``."""
-    counts = (
-        f"{attention} {', '.join(str(sum(pruned.heads[attention])) for pruned, _ in pairs)}"
-        for attention in ATTENTIONS
-    )
-    return f"{'; '.join(counts)} heads left"
+def _against_each(
+    baselines: Sequence[Run], left: Sequence[Left], attention: str
+) -> dict[str, HeadStatistic]:
+    """How much more often heads of one attention are left than those of each of the others.
+
+    To be more than the others together says little: where one of them has lost nearly all, each of
+    the rest is.
+
+    Raises:
+        NotInRecord: there are no others.
+    """
+    found = {}
+    for other in ATTENTIONS:
+        draws = [
+            Draw(
+                baseline.seed,
+                sum(baseline.heads[attention]) + sum(baseline.heads[other]),
+                sum(baseline.heads[attention]),
+                own[attention] + own[other],
+                own[attention],
+            )
+            for baseline, own in zip(baselines, left, strict=True)
+        ]
+        tested = chosen_more_often(draws) if other != attention else None
+        if tested is not None:
+            found[other] = tested
+    if not found:
+        raise NotInRecord("the models have one attention alone")
+    return found
+
+
+def _counted(left: Sequence[Left]) -> str:
+    """Such as ``encoder-self 6, 5, 7; decoder-self 9, 9, 8; cross 9, 10, 9 heads``."""
+    counts = (f"{name} {', '.join(str(own[name]) for own in left)}" for name in ATTENTIONS)
+    return f"{'; '.join(counts)} heads"
 
 
 @claim_of_each(
@@ -123,39 +143,30 @@ def _shares_left(pairs: list[tuple[Run, Run]]) -> str:
 )
 def _encoder_first(corpus: Corpus, model: str) -> Finding:
     """By the course of the search where it was kept, else by which heads are left at its end."""
-    pairs, more = _left_of(corpus, model, ENCODER_SELF)
-    what = "heads of the encoder are removed more often"
+    pairs = pruned_with_baseline(corpus, model, ALL)
+    baselines = [baseline for _, baseline in pairs]
+    at_end = [_left(pruned) for pruned, _ in pairs]
     halves = [half_closed(pruned, baseline) for pruned, baseline in pairs]
     points = [point for point in halves if point is not None]
-    if len(points) < len(pairs):
-        found = _first_or_last(pairs, _opposite(more), what, model)
+    known = len(points) == len(pairs)
+    tested = _opposite(_against_each(baselines, points if known else at_end, ENCODER_SELF))
+    found = _first_or_last(tested, "heads of the encoder are removed more often", model)
+    if not known:
         measure = f"{found.measure}; the order within the search is not known"
-        return replace(found, measure=measure)
-    draws = [
-        _draw(baseline, point, ENCODER_SELF)
-        for (_, baseline), point in zip(pairs, points, strict=True)
-    ]
-    early = _opposite(existing(chosen_more_often(draws), "the models have one attention alone"))
-    found = _first_or_last(pairs, early, what, model)
-    measure = f"{found.measure}; at the point of the search where half of all heads are closed"
-    open_then = "; ".join(
-        f"{attention} {', '.join(str(point[attention]) for point in points)}"
-        for attention in ATTENTIONS
+        return replace(found, measure=measure, values=f"{_counted(at_end)} left; {found.values}")
+    return replace(
+        found,
+        measure=f"{found.measure}; at the point of the search where half of all heads are closed",
+        values=f"{_counted(points)} open; {found.values}; at the end {_counted(at_end)} left",
     )
-    difference = over_seeds(early.values, signed=True)
-    at_end = over_seeds(_opposite(more).values, signed=True)
-    values = (
-        f"{open_then} heads open; difference {difference}; at the end {_shares_left(pairs)}, "
-        f"difference {at_end}"
-    )
-    return replace(found, measure=measure, values=values)
 
 
 def half_closed(pruned: Run, baseline: Run) -> Mapping[str, int] | None:
     """Of each attention how many heads were open when first half of all were closed, or more.
 
     Half-way the order shows best: at the start none is closed, and at the end the budget decides.
-    The record has means over some updates, which are rounded here to whole heads. None where the course of the search was not kept, or never came so far.
+    The record has means over some updates, which are rounded here to whole heads. None where the
+    course of the search was not kept, or never came so far.
     """
     whole = sum(sum(layers) for layers in baseline.heads.values())
     for point in sorted(pruned.search or (), key=lambda point: point["updates"]):
@@ -166,9 +177,17 @@ def half_closed(pruned: Run, baseline: Run) -> Mapping[str, int] | None:
     return None
 
 
-def _opposite(more: HeadStatistic) -> HeadStatistic:
-    by_seed = {seed: -value for seed, value in more.by_seed.items()}
-    return HeadStatistic(by_seed, -more.chance, more.less, more.greater)
+def _opposite(more: Mapping[str, HeadStatistic]) -> dict[str, HeadStatistic]:
+    """How much less often, of what is more often."""
+    return {
+        name: HeadStatistic(
+            {seed: -value for seed, value in one.by_seed.items()},
+            -one.chance,
+            one.less,
+            one.greater,
+        )
+        for name, one in more.items()
+    }
 
 
 @claim_of_each(
@@ -179,23 +198,32 @@ def _opposite(more: HeadStatistic) -> HeadStatistic:
     )
 )
 def _cross_last(corpus: Corpus, model: str) -> Finding:
-    pairs, more = _left_of(corpus, model, CROSS)
-    return _first_or_last(pairs, more, "heads of cross-attention are left more often", model)
+    pairs = pruned_with_baseline(corpus, model, ALL)
+    at_end = [_left(pruned) for pruned, _ in pairs]
+    tested = _against_each([baseline for _, baseline in pairs], at_end, CROSS)
+    found = _first_or_last(tested, "heads of cross-attention are left more often", model)
+    return replace(found, values=f"{_counted(at_end)} left; {found.values}")
 
 
-def _first_or_last(
-    pairs: list[tuple[Run, Run]], tested: HeadStatistic, what: str, model: str
-) -> Finding:
-    decision = over_heads(tested, SMALL_SHARE)
+def _first_or_last(tested: Mapping[str, HeadStatistic], what: str, model: str) -> Finding:
+    """Whether it is so against each of the other attentions: the claim needs them all."""
+    decision = combined(
+        {f"against {name}": over_heads(one, SMALL_SHARE) for name, one in tested.items()}
+    )
+    differences = (
+        f"{over_seeds(one.values, signed=True)} {each_seed(one.values, signed=True)} against {name}"
+        for name, one in tested.items()
+    )
+    p_values = (f"against {name} {p_of_sides(one)}" for name, one in tested.items())
     return Finding(
-        f"by how much {what} than other heads, as a difference of shares; {BUDGETS[ALL]}, "
-        f"{name_of(model)}",
-        f"{_shares_left(pairs)}; difference {over_seeds(tested.values, signed=True)}",
+        f"by how much {what} than those of each other attention, as a difference of shares; "
+        f"{BUDGETS[ALL]}, {name_of(model)}",
+        f"difference {', '.join(differences)}",
         f"against equal shares: Fisher's exact test, one-sided, counts of seeds added up: "
-        f"{p_value(tested.greater)}",
+        f"{', '.join(p_values)}",
         decision.verdict,
         decision.why,
-        numbers_of(tested),
+        {k: v for name, one in tested.items() for k, v in numbers_of(one, name).items()},
     )
 
 

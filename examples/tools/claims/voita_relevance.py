@@ -16,6 +16,7 @@ from claims.judging import (
     existing,
     numbers_of,
     over_heads,
+    p_of_sides,
     trained,
     where,
 )
@@ -36,26 +37,35 @@ PAPER = "Voita et al. 2019"
 )
 def _few_heads(corpus: Corpus, model: str) -> Finding:
     runs = trained(corpus, model)
-    layers = [
-        (run.seed, _relevances([head for head in encoder_of(run) if head.layer == layer]))
-        for run in runs
-        for layer in sorted({head.layer for head in encoder_of(run)})
-    ]
-    tested = existing(concentration(layers), "no layer of the encoder has two heads")
+    layers = sorted({head.layer for run in runs for head in encoder_of(run)})
+    shares = [one for layer in layers for one in _shares(runs, layer)]
+    tested = existing(concentration(shares), "no layer of the encoder has two heads")
     first = [max(_relevances([h for h in encoder_of(run) if h.layer == 0])) for run in runs]
+    by_layer = [
+        float(numpy.mean(own.values))
+        for layer in layers
+        if (own := concentration(_shares(runs, layer))) is not None
+    ]
     decision = over_heads(tested)
     return Finding(
         f"share of a layer's relevance (LRP) that the most relevant quarter of its heads has, mean "
         f"over layers; {where(model)}",
-        f"{as_share(tested.values)}; by equal heads it would be 0.25, by a stick broken at random "
-        f"{tested.chance:.2f}; the most relevant head of the lowest layer has {numpy.mean(first):.2f}",
+        f"{as_share(tested.values)}; by layer from below {', '.join(map(number, by_layer))}; by equal "
+        f"heads it would be 0.25, by a stick broken at random {tested.chance:.2f}; the most relevant "
+        f"head of the lowest layer has {numpy.mean(first):.2f}",
         f"against sticks broken at random (uniform on the simplex, 10,000 for each seed, combined by "
-        f"Fisher): {p_value(tested.greater)}",
+        f"Fisher): {p_of_sides(tested)}",
         decision.verdict,
-        f"{decision.why}, where chance divides a layer's relevance at random, any division as likely "
-        "as another",
+        f"{decision.why}; chance divides a layer's relevance at random, any division as likely as "
+        "another",
         {**numbers_of(tested), "chance": tested.chance},
     )
+
+
+def _shares(runs: list[Run], layer: int) -> list[tuple[int, list[float]]]:
+    """Of each run that has heads in this layer of the encoder, its seed and their relevance."""
+    heads = {run.seed: [h for h in encoder_of(run) if h.layer == layer] for run in runs}
+    return [(seed, _relevances(own)) for seed, own in heads.items() if own]
 
 
 def _relevances(heads: list[Head]) -> list[float]:
@@ -90,7 +100,7 @@ def _confidence(corpus: Corpus, model: str) -> Finding:
             f"{name} {number(float(numpy.mean(one.values)))} ({p_value(p)} after Holm)"
             for (name, one), p in zip(others, corrected, strict=True)
         ),
-        f"{ONE_SIDED}: {p_value(tested.greater)}",
+        f"{ONE_SIDED}: {p_of_sides(tested)}",
         decision.verdict,
         f"of the agreement in the encoder: {decision.why}",
         numbers_of(tested),

@@ -13,6 +13,7 @@ from claims.heads import (
     is_rare_word,
     rare_word_share,
     role_score,
+    without_roles,
 )
 from claims.judging import (
     ONE_SIDED,
@@ -25,6 +26,7 @@ from claims.judging import (
     existing,
     numbers_of,
     over_heads,
+    p_of_sides,
     role_exists,
     trained,
     where,
@@ -211,8 +213,8 @@ def _syntactic_heads(cases: list[tuple[Accuracy, str]]) -> int:
     Claim(
         "voita-rare-words",
         f"{PAPER}, 5.3",
-        "One head of the lowest layer looks at rare words: in half of the sentences or more, at one "
-        "of the two rarest tokens",
+        "One head of the lowest layer looks at rare words: in half of the cases or more, at one of "
+        "the two rarest tokens",
     )
 )
 def _rare_words(corpus: Corpus, model: str) -> Finding:
@@ -230,8 +232,8 @@ def _rare_words(corpus: Corpus, model: str) -> Finding:
     share, name = max(shares)
     decision = role_exists(found, f"{name}: {100 * share:.0f} %")
     return Finding(
-        "heads of the lowest layer whose largest weight is on one of the two rarest source tokens, "
-        f"of the sentences that have a rare one; {where(model)}",
+        "heads of the lowest layer whose largest weight is on one of the sentence's two rarest tokens, "
+        f"of half of the queries of sentences that have a rare one; {where(model)}",
         f"{counts(list(found.values()))} heads; largest share {100 * share:.0f} % ({name})",
         "counted by the paper's threshold of half, over all test sentences",
         decision.verdict,
@@ -302,12 +304,12 @@ def _roles_relevant(corpus: Corpus, model: str) -> Finding:
     having = [len({h.name for heads in encoder_roles(run).values() for h in heads}) for run in runs]
     decision = over_heads(tested, SMALL_CORRELATION)
     if not any(having):
-        decision = Decision(UNDECIDED, "no head of the encoder has a role")
+        decision = Decision(UNDECIDED, without_roles(runs))
     return Finding(
         "Spearman's correlation of relevance (LRP) with how near a head is to its nearest role (1: "
         f"it has one), within layers, mean over layers; {where(model)}",
         f"{as_correlation(tested.values)}; {', '.join(map(str, having))} heads have a role",
-        f"{ONE_SIDED}: {p_value(tested.greater)}",
+        f"{ONE_SIDED}: {p_of_sides(tested)}",
         decision.verdict,
         decision.why,
         {**numbers_of(tested), "heads_with_role": float(numpy.mean(having))},

@@ -81,10 +81,8 @@ def test_interpretable_heads_that_cost_more_refute_that_they_do_not(sign, expect
 
 def test_without_interpretable_heads_their_cost_is_not_decidable():
     finding = judged("baan-specialised-softmax", _large())
-    assert (finding.verdict, finding.why) == (
-        UNDECIDED,
-        "of the correlation: no head of the encoder has a role",
-    )
+    assert finding.verdict == UNDECIDED
+    assert finding.why.startswith("of the correlation: no head of the encoder ")
 
 
 def _neighbours(sign, most):

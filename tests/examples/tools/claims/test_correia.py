@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import claims.correia
 import claims.correia_heads
 import claims.correia_layers
@@ -57,11 +59,32 @@ def test_what_is_not_planted_does_not_hold(nothing, key):
         "correia-density-mode",
         "correia-positional",
         "correia-merging",
-        "correia-question",
     ],
 )
 def test_what_is_plainly_not_so_is_said_not_to_hold(nothing, key):
     assert judge(key, nothing).verdict == FAILS
+
+
+def test_heads_that_mark_questions_are_not_refuted_by_the_weight_from_all_tokens(nothing):
+    finding = judge("correia-question", nothing)
+    assert finding.verdict == UNDECIDED
+    assert "from interrogative words alone" in finding.why
+
+
+@pytest.mark.parametrize("key", ["correia-positional", "correia-merging"])
+def test_what_is_said_of_each_model_is_refuted_without_one_that_is_missing(documents, nothing, key):
+    without = [run for run in nothing.runs if run.model != "entmax15"]
+    finding = judge(key, replace(nothing, runs=without))
+    assert finding.verdict == FAILS
+    assert "no seed has such a head" in finding.why
+
+
+@pytest.mark.parametrize("key", ["correia-positional", "correia-merging", "correia-question"])
+def test_what_is_said_of_each_model_never_holds_without_one(found, key):
+    without = [run for run in found.runs if run.model != "entmax15"]
+    finding = judge(key, replace(found, runs=without))
+    assert finding.verdict == UNDECIDED
+    assert finding.why.startswith("1.5-entmax: the record has no run with model entmax15")
 
 
 @pytest.mark.parametrize("key", OF_MODELS)

@@ -11,6 +11,7 @@ from claims.judging import (
     as_share,
     loses_at_most,
     over_heads,
+    p_of_sides,
     role_exists,
 )
 from claims.statistics import Bootstrap
@@ -95,9 +96,16 @@ def test_where_no_head_has_a_role_the_nearest_is_named():
 
 
 def test_the_interval_of_a_share_ends_at_zero_and_one():
-    assert as_share([1.0, 0.9, 0.8]) == "0.90 [0.65, 1.00]"
-    assert as_share([0.0, 0.1]) == "0.05 [0.00, 0.69]"
+    assert as_share([1.0, 0.9, 0.8]) == "0.90 [0.65, 1.00] (1.00, 0.90, 0.80)"
+    assert as_share([0.0, 0.1]) == "0.05 [0.00, 0.69] (0.00, 0.10)"
 
 
 def test_the_interval_of_a_correlation_ends_at_minus_one_and_one():
-    assert as_correlation([-0.9, 0.9]) == "0.00 [−1.00, +1.00]"
+    assert as_correlation([-0.9, 0.9]) == "0.00 [−1.00, +1.00] (−0.90, +0.90)"
+
+
+def test_p_of_the_other_side_is_given_where_it_is_the_one_that_decides():
+    assert p_of_sides(of_seeds([0.7, 0.9], greater=0.03, less=0.98)) == "p = 0.030"
+    below = of_seeds([0.1, 0.2], greater=0.99, less=0.002)
+    assert p_of_sides(below) == "p = 0.990; of the other side p = 0.002"
+    assert p_of_sides(below, corrected=1.0) == "p = 1.000; of the other side p = 0.002"

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from types import SimpleNamespace
 
+import numpy
 import pytest
 from claims.verdicts import FAILS, HOLDS, UNDECIDED
 from claims.voita_pruning import half_closed
+from scipy import stats
 
 from tests.examples.tools.claims.planted import found, judged, scored
 
@@ -97,7 +99,9 @@ def _judged(claim, plant):
     ("encoder", "decoder", "cross", "first", "last"),
     [
         ([1, 1, 1], [4, 4, 4], [3, 3, 3], HOLDS, UNDECIDED),
-        ([1, 1, 1], [1, 1, 1], [6, 6, 6], HOLDS, HOLDS),
+        # More than the others together, as the encoder has few, but hardly more than decoder-self
+        ([1, 0, 0], [7, 2, 1], [1, 4, 8], HOLDS, UNDECIDED),
+        ([1, 1, 1], [1, 1, 1], [6, 6, 6], FAILS, HOLDS),
         ([3, 3, 2], [3, 3, 2], [3, 3, 2], FAILS, FAILS),
         ([6, 6, 6], [1, 1, 1], [1, 1, 1], FAILS, FAILS),
     ],
@@ -128,7 +132,9 @@ def _search(*opened):
         ((2, 17, 17), HOLDS),
         ((24, 6, 6), FAILS),
         ((12, 12, 12), FAILS),
-        ((11, 13, 12), UNDECIDED),
+        ((10, 13, 13), UNDECIDED),
+        # Fewer than of cross, but as many as of decoder-self
+        ((6, 6, 24), FAILS),
     ],
 )
 def test_which_heads_go_first_is_what_the_search_says_where_half_are_closed(half, expected):
@@ -157,8 +163,12 @@ def test_a_search_that_closes_fewer_than_half_says_nothing_of_the_order():
 
 def test_the_test_of_attentions_is_exact():
     plant = _left([1, 1, 1], [1, 1, 1], [6, 6, 6])
-    # Three times 3 of 24 marked heads, or fewer, among 24 of 72: far below one in a thousand
-    assert _judged("voita-encoder-first", plant).numbers["value p"] < 1e-4
+    assert _judged("voita-cross-last", plant).numbers["encoder-self p"] < 1e-4
+    # 18 of 24 and 3 of 24, three times
+    chances = stats.hypergeom.pmf(numpy.arange(22), 48, 24, 21)
+    whole = numpy.convolve(numpy.convolve(chances, chances), chances)
+    p = _judged("voita-cross-last", plant).numbers["decoder-self p"]
+    assert p == pytest.approx(whole[54:].sum())
 
 
 @pytest.mark.parametrize(
