@@ -6,7 +6,6 @@ import pytest
 from claims.verdicts import FAILS, HOLDS, UNDECIDED
 
 from tests.examples.tools.claims.planted import found, heads, judged, nothing
-from tests.examples.tools.claims.synthetic import changed
 
 # Of the encoder the planted pruning leaves heads 0, 1, 2 and 7 of layer 0, and head 0 of others
 LEFT = {(0, 0), (0, 1), (0, 2), (0, 7), (1, 0), (2, 0)}
@@ -35,33 +34,6 @@ def test_heads_with_roles_that_are_left_are_found(claim, model):
 )
 def test_of_roles_nothing_is_decided_where_no_head_has_one(claim):
     assert judged(f"{claim}-entmax", nothing(model="entmax", size="large")).verdict == UNDECIDED
-
-
-def test_confidence_that_is_of_the_layer_alone_is_said_to_be():
-    """Heads of layers of which more are left are more confident, those of one layer alike."""
-
-    def plant(document):
-        for attention in ("encoder-self", "decoder-self", "cross"):
-            left = {0: 0.9, 1: 0.5, 2: 0.1} if attention != "cross" else {0: 0.1, 1: 0.5, 2: 0.9}
-            for layer, confidence in left.items():
-                for head in heads(document, attention, layer):
-                    head["confidence"] = confidence
-
-    def leave(document):
-        document["kept"] |= {
-            "decoder-self": [[0, 1, 2, 3, 4, 5, 6], [0, 1], []],
-            "cross": [[], [0, 1], [0, 1, 2, 3, 4, 5, 6]],
-        }
-        document["heads"] |= {
-            name: [len(layer) for layer in document["kept"][name]]
-            for name in ("decoder-self", "cross")
-        }
-
-    runs = changed(entmax(), plant, role="trained")
-    finding = judged("voita-confidence-survives-entmax", runs, leave, role="pruned", budget="all24")
-    assert finding.verdict == HOLDS
-    assert "of heads of the same layer 0.50" in finding.values
-    assert "but chance alone might do as much of heads of the same layer" in finding.why
 
 
 def _removed(document):
