@@ -108,6 +108,24 @@ def test_what_the_heads_that_are_left_had_more_of_is_found(measure, sign, expect
     assert finding.numbers["value"] == (1 if sign == 1 else 0)
 
 
+def test_confidence_that_is_of_the_layer_alone_is_said_to_be():
+    """Of the lowest layer more heads are left, and all of its heads are more confident."""
+
+    def plant(document):
+        for attention in ("encoder-self", "decoder-self", "cross"):
+            for layer in range(3):
+                for head in heads(document, attention, layer):
+                    lowest = attention == "encoder-self" and layer == 0
+                    head["confidence"] = 0.9 if lowest else 0.1
+
+    finding = judged("voita-confidence-survives-entmax", entmax(), plant, role="trained")
+    assert finding.verdict == HOLDS
+    assert (
+        "; of heads of the same layer 0.50 [0.50, 0.50] (0.50, 0.50, 0.50), p = " in finding.values
+    )
+    assert "but chance alone might do as much of heads of the same layer" in finding.why
+
+
 def test_runs_without_the_heads_that_they_kept_are_not_decidable():
     def forget(document):
         document["kept"] = None
