@@ -219,8 +219,8 @@ def test_a_file_of_27_megabytes_that_inflates_to_20_gigabytes_is_refused(tmp_pat
     before = resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 1
-    assert len(result.stderr.splitlines()) == 1, result.stderr[-500:]
-    assert (
-        "analysis.json is damaged at $.maps[0].models[0][0]: weights of the shape" in result.stderr
-    )
+    # On a busy machine it is said what takes so long, too
+    *before_it, sentence = result.stderr.splitlines()
+    assert set(before_it) <= {"the page and the figures are drawn"}, result.stderr[-500:]
+    assert "analysis.json is damaged at $.maps[0].models[0][0]: weights of the shape" in sentence
     assert max(before, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss) < 3 << 20  # KiB
