@@ -7,12 +7,11 @@ plotting library.
 
 from __future__ import annotations
 
-import json
-import re
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from typing import Any
 
+from fairseq_entmax.analysis.report.labels import LETTER, in_lines, in_places
 from fairseq_entmax.attentions import ATTENTIONS
 
 Spec = dict[str, Any]
@@ -25,8 +24,6 @@ WEIGHT = 16
 TOKENS = 80
 # Of a weight in the maps of every head, which have no tokens
 SMALL_WEIGHT = 5
-# A letter of a panel's title, on average
-_LETTER = 7.2
 # How high a row of panels is at least that has its title turned, and how long a title is that
 # lies flat, in one line where it can
 ROW, FLAT = 90, 200
@@ -74,30 +71,6 @@ def filled(template: Any, values: Dictionary[str, Any]) -> Any:
     if isinstance(template, str) and template.startswith("$"):
         return values.get(template[1:], template)
     return template
-
-
-def lines_of(name: str, length: float, letter: float = _LETTER) -> list[str]:
-    """A name in lines that are no longer than so many pixels, broken behind signs such as ``+``.
-
-    Args:
-        name: of a model, such as ``entmax:tv=learned+softmax``.
-        length: in pixels; ten letters have room whatever it is.
-        letter: the width of a letter in pixels.
-    """
-    most = max(10, int(length / letter))
-    lines = [""]
-    for part in re.findall(r"[^-_+:=./,; ]*[-_+:=./,; ]?", name):
-        if lines[-1] and len(lines[-1]) + len(part.rstrip()) > most:
-            lines.append("")
-        lines[-1] += part
-        while len(lines[-1]) > most and len(lines[-1].rstrip()) > most:
-            lines[-1:] = [lines[-1][:most], lines[-1][most:]]
-    return [line.strip() for line in lines if line.strip()] or [name]
-
-
-def in_lines(names: Sequence[str], length: float) -> str:
-    """The ``labelExpr`` of a header whose names are broken into lines."""
-    return f"({json.dumps({name: lines_of(name, length) for name in names})})[datum.value]"
 
 
 def header(names: Sequence[str], length: float, is_row: bool = False) -> Spec:
@@ -157,7 +130,7 @@ def for_page(analysis: dict[str, Any]) -> dict[str, Any]:
         "everyHead": every_head_template(),
         "paper": PAPER,
         "lightInkFrom": LIGHT_INK_FROM,
-        "letter": _LETTER,
+        "letter": LETTER,
         "width": WIDTH,
         "tokens": TOKENS,
         "weight": WEIGHT,
@@ -426,10 +399,5 @@ def _axis_values(side: str, tokens: Sequence[str]) -> dict[str, Any]:
     return {
         f"{side}Domain": [0, len(tokens)],
         f"{side}Values": [place + 0.5 for place in range(len(tokens))],
-        f"{side}Tokens": f"{json.dumps([printed(token) for token in tokens])}[floor(datum.value)]",
+        f"{side}Tokens": in_places(tokens),
     }
-
-
-def printed(token: str) -> str:
-    """A token as figures write it: SentencePiece's mark of a word's start is in few fonts."""
-    return token.replace("▁", "_")

@@ -20,10 +20,10 @@ from fairseq_entmax.analysis.report.drawings import (
     SMALL_WEIGHT,
     every_head_template,
     filled,
-    in_lines,
     map_template,
     map_values,
 )
+from fairseq_entmax.analysis.report.labels import in_lines
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 
 

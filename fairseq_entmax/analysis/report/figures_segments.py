@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -12,7 +11,7 @@ from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import LONGEST, decoded
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Figure, Panel, Row, alt
-from fairseq_entmax.analysis.report.drawings import printed
+from fairseq_entmax.analysis.report.labels import in_places
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF
 
 CELL = 16  # pixels
@@ -163,10 +162,9 @@ def _chart(rows: list[Row], queries: list[str], keys: list[str]) -> Panel:
 
 def _tokens(tokens: list[str], is_falling: bool = False, **axis: Any) -> dict[str, Any]:
     """An axis with a token in the middle of each unit."""
-    names = json.dumps([printed(token) for token in tokens])
     labels = alt.Axis(
         values=[place + 0.5 for place in range(len(tokens))],
-        labelExpr=f"{names}[floor(datum.value)]",
+        labelExpr=in_places(tokens),
         labelOverlap=False,
         labelLimit=110,
         grid=False,

@@ -32,7 +32,7 @@ KINDS: dict[str, list[int | str]] = {
 }
 MODELS = [("softmax", "softmax", 1.0), ("entmax15", "entmax15", 1.5), ("entmax", "entmax", None)]
 WORDS = (
-    "▁Y ▁dijo ▁Je ho vá ▁a ▁Mo is és ▁en ▁el ▁monte ▁de ▁la ▁tierra ▁que ▁no ▁hab la ría is ▁con "
+    "▁Y ▁dijo ▁Je ho vá ▁a ▁Mo is és ▁en ▁el ▁monte ▁de ▁la ▁tierra ▁que ▁no ▁d if iere is ▁con "
     "▁los ▁hijos ▁de ▁Is ra el ▁sobre ▁todo ▁pueblo ▁y ▁sus ▁casas ▁para ▁siempre ▁jamás"
 )
 ENGLISH = (

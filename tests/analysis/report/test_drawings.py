@@ -11,7 +11,6 @@ from fairseq_entmax.analysis.report.drawings import (
     filled,
     grid_template,
     header,
-    lines_of,
     map_values,
     side_by_side,
 )
@@ -21,22 +20,6 @@ def test_places_are_filled_with_values_of_any_type_and_values_are_not_searched_f
     template = {"a": "$rows", "b": [{"c": "$title"}, "$other", "plain"]}
     made = filled(template, {"rows": [{"token": "$title"}], "title": None})
     assert made == {"a": [{"token": "$title"}], "b": [{"c": None}, "$other", "plain"]}
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("softmax", ["softmax"]),
-        ("entmax:tv=learned+softmax", ["entmax:tv=", "learned+", "softmax"]),
-        ("layer 10, head 2", ["layer 10,", "head 2"]),
-        ("averyveryverylongname", ["averyveryv", "erylongnam", "e"]),
-        ("", [""]),
-        ("===========", ["==========", "="]),
-    ],
-)
-def test_a_name_is_broken_behind_signs_and_no_letter_is_lost(name, lines):
-    assert lines_of(name, 72) == lines
-    assert "".join(lines).replace(" ", "") == name.replace(" ", "")
 
 
 def test_a_title_beside_a_low_row_lies_flat_and_one_above_never():

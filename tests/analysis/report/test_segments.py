@@ -11,8 +11,8 @@ import vl_convert
 
 from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.groups import decoded_groups
-from fairseq_entmax.analysis.report.drawings import printed
 from fairseq_entmax.analysis.report.figures import figures
+from fairseq_entmax.analysis.report.labels import printed
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis import brute_force
 from tests.analysis.report.exporting import export_figures

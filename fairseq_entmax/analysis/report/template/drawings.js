@@ -147,7 +147,7 @@ function axisValues(side, tokens) {
   return {
     [`${side}Domain`]: [0, tokens.length],
     [`${side}Values`]: tokens.map((_, place) => place + 0.5),
-    [`${side}Tokens`]: `${JSON.stringify(printed)}[floor(datum.value)]`,
+    [`${side}Tokens`]: `${expressionOf(printed)}[floor(datum.value)]`,
   };
 }
 

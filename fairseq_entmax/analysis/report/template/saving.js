@@ -39,10 +39,23 @@ function linesOf(name, length, letter) {
   return kept.length ? kept : [name];
 }
 
+/* Strings, in lists and objects or alone, as an expression of Vega: JSON, but for the string "if", which
+   Vega (vega-expression 6.1) takes for its function. */
+function expressionOf(value) {
+  if (Array.isArray(value)) {
+    return `[${value.map(expressionOf).join(",")}]`;
+  }
+  if (typeof value === "object") {
+    const entries = Object.entries(value).map(([key, one]) => `${JSON.stringify(key)}:${expressionOf(one)}`);
+    return `{${entries.join(",")}}`;
+  }
+  return value === "if" ? '"i"+"f"' : JSON.stringify(value);
+}
+
 /* The labelExpr of a header whose names are broken into lines. */
 function labelsInLines(names, length, letter = drawings.letter) {
   const lines = Object.fromEntries(names.map((name) => [name, linesOf(name, length, letter)]));
-  return `(${JSON.stringify(lines)})[datum.value]`;
+  return `(${expressionOf(lines)})[datum.value]`;
 }
 
 /* "Save", and a button for each format; `save` is told which. */
