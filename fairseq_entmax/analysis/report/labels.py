@@ -33,7 +33,7 @@ def lines_of(name: str, length: float, letter: float = LETTER) -> list[str]:
 def expression_of(value: str | Sequence[Any] | Mapping[str, Any]) -> str:
     """Strings, in lists and objects or alone, as an expression of Vega.
 
-    As JSON, but for the string "if": Vega (vega-expression 6.1) takes it for its function, and then
+    As JSON, but for the string "if": Vega 6 takes it for its function, and then
     looks for a signal of that name. As a key it does not.
     """
     if isinstance(value, str):

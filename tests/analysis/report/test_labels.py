@@ -29,13 +29,21 @@ def test_strings_are_an_expression_that_is_not_taken_for_the_function_if():
     assert expression_of({"if": ["if", 'an "if"']}) == '{"if": ["i"+"f", "an \\"if\\""]}'
 
 
-@pytest.mark.parametrize(
-    "expression", [in_places(["▁if", "if", "s"]), in_lines(["if", "a model-if", "else"], 20)]
-)
-def test_vega_draws_what_is_called_if(expression):
-    axis = {"labelExpr": expression, "values": [0.5, 1.5, 2.5]}
+def axis_drawn(expression, values):
+    """An axis with labels at such values, as SVG."""
+    axis = {"labelExpr": expression, "values": values}
     x = {"field": "place", "type": "quantitative", "axis": axis}
-    rows = {"values": [{"place": 0.5}, {"place": 2.5}]}
-    drawn = vl_convert.vegalite_to_svg({"data": rows, "mark": "point", "encoding": {"x": x}})
-    if "floor" in expression:
-        assert [drawn.count(f">{token}<") for token in ("_if", "if", "s")] == [1, 1, 1]
+    rows = {"values": [{"place": values[0]}, {"place": values[-1]}]}
+    return vl_convert.vegalite_to_svg({"data": rows, "mark": "point", "encoding": {"x": x}})
+
+
+def test_vega_draws_tokens_of_which_one_is_if():
+    drawn = axis_drawn(in_places(["▁if", "if", "s"]), [0.5, 1.5, 2.5])
+    assert [drawn.count(f">{token}<") for token in ("_if", "if", "s")] == [1, 1, 1]
+
+
+def test_vega_draws_names_of_which_a_line_is_if():
+    drawn = axis_drawn(
+        in_lines(["0", "1"], 20).replace('["1"]', expression_of(["if", "x"])), [0, 1]
+    )
+    assert [drawn.count(f">{line}<") for line in ("0", "if", "x")] == [1, 1, 1]

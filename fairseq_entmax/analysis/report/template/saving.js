@@ -40,7 +40,7 @@ function linesOf(name, length, letter) {
 }
 
 /* Strings, in lists and objects or alone, as an expression of Vega: JSON, but for the string "if", which
-   Vega (vega-expression 6.1) takes for its function. */
+   Vega 6 takes for its function. */
 function expressionOf(value) {
   if (Array.isArray(value)) {
     return `[${value.map(expressionOf).join(",")}]`;
