@@ -30,8 +30,8 @@ claims_help() {
                    cross-fusedmax, cross-oscarmax, cross-sqpnormmax, sparse-encoder (default: all)
   --sizes LIST     small (the recipe's model), large (that of its prune.sh) (default: both)
   --epochs N       how long a model is trained from scratch (default: as the recipe says, here
-                   ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 by then; the record says how much the
-                   validation loss fell in the last quarter, which tells whether it had converged
+                   ${CLAIMS_LENGTH:-8}). The learning rate falls to 0 by then; the table says how much the
+                   validation loss still fell in the last epoch, the record in the last quarter
   --patience N     end a training after N validations without a lower loss (default: 0, never: an
                    end before the rate is 0 makes schedules differ)
   --quick          a trial of all of it, with few verses and updates, in minutes: nothing can be

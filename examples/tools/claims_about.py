@@ -13,6 +13,7 @@ import re
 from pathlib import Path
 from typing import Any
 
+from claims.checks import read_object
 from claims_added import SAME, together
 from claims_scope import MODELS, SIZES
 from jobs import write_whole
@@ -106,7 +107,7 @@ def write_about(options: argparse.Namespace) -> None:
         "history": [*preparations, *calls],
     }
     if options.add and path.exists():
-        content = together(json.loads(path.read_text("utf-8")), content)
+        content = together(read_object(path), content)
     made = content["history"]
     for name in ("hours", "core_hours"):
         content[name] = round(sum(one[name] for one in made), 3)

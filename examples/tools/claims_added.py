@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from jobs import Job
-from messages import UsageError
+from messages import UsageError, say
 
 LISTS = ("seeds", "more_seeds", "corpora", "models", "sizes")
 SAME = ("epochs", "patience")  # of which a record has one kind
@@ -21,16 +21,25 @@ SAME = ("epochs", "patience")  # of which a record has one kind
 def left_to_do(jobs: Sequence[Job], record: Path) -> list[Job]:
     """The jobs that have to run for what the record has not, in their order.
 
+    What is measured of models of recorded runs, such as speed, is left out, and said, where they
+    are not here.
+
     Args:
         jobs: a whole plan; those that write to the record have their files of it as products.
         record: its folder.
     """
+    jobs = list(jobs)
     by_name = {job.name: job for job in jobs}
 
+    def writes(job: Job) -> bool:
+        return any(path.is_relative_to(record) for path in job.products)
+
     def is_recorded(job: Job) -> bool:
-        return bool(job.products) and all(
-            path.is_relative_to(record) and path.exists() for path in job.products
-        )
+        return writes(job) and all(path.exists() for path in job.products)
+
+    def training(job: Job) -> Job:
+        """That of a run which was recorded: the first that the run waits for."""
+        return by_name[job.after[0]]
 
     wanted: set[str] = set()
 
@@ -40,9 +49,20 @@ def left_to_do(jobs: Sequence[Job], record: Path) -> list[Job]:
             for name in job.after:
                 want(by_name[name])
 
-    for job in jobs:
-        if any(path.is_relative_to(record) for path in job.products) and not is_recorded(job):
-            want(job)
+    for number, job in enumerate(jobs):
+        if not writes(job) or is_recorded(job):
+            continue
+        # What is measured of several runs, such as speed, needs the models of those that the record has
+        trained = {
+            name: training(by_name[name]) for name in job.after if is_recorded(by_name[name])
+        }
+        gone = [one.name for one in trained.values() if not _has_products(one)]
+        if gone:
+            say(f"{job.name} is left out, as models are not here any more: {', '.join(gone)}")
+            continue
+        after = (trained[name].name if name in trained else name for name in job.after)
+        jobs[number] = replace(job, after=tuple(after))
+        want(jobs[number])
     kept: list[Job] = []
     for job in jobs:
         # A table between seeds, of the runs that are made now
@@ -50,6 +70,10 @@ def left_to_do(jobs: Sequence[Job], record: Path) -> list[Job]:
         if job.name in wanted or tells:
             kept.append(replace(job, after=tuple(name for name in job.after if name in wanted)))
     return kept
+
+
+def _has_products(job: Job) -> bool:
+    return all(path.exists() for path in job.products)
 
 
 def check_addable(about: Mapping[str, Any], asked: Mapping[str, Any], record: Path) -> None:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import hashlib
-import json
 import os
 import re
 import shutil
@@ -21,6 +20,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
+from claims.checks import read_object
 from claims_about import ABOUT, asked_for, today, write_about
 from claims_added import check_addable, left_to_do
 from claims_plan import CorpusJobs, Setting, plan
@@ -67,6 +67,22 @@ def check_more_seeds(options: argparse.Namespace) -> None:
         raise UsageError(
             f"option --more-seeds is for {MORE_CORPUS}, which --corpora leaves out: add it there"
         )
+
+
+def check_corpora(options: argparse.Namespace) -> None:
+    """Do nothing where each corpus is there once, and has something to train of what was chosen.
+
+    Raises:
+        UsageError: one is there twice, or has nothing; or a model or a size is unknown.
+    """
+    given = options.corpora
+    if len(set(given)) < len(given):
+        raise UsageError(f"option --corpora got '{','.join(given)}': give each corpus once")
+    chosen = (options.models, options.sizes)
+    for corpus in given:
+        scope_of(corpus, options.quick, *chosen)
+    if options.more_seeds:
+        scope_of(MORE_CORPUS, options.quick, *chosen, more=True)
 
 
 def fingerprint(recipe: Path, output: Path) -> str:
@@ -140,11 +156,12 @@ def check_record(options: argparse.Namespace) -> None:
 
     Raises:
         UsageError: it is of a trial, and this is none, or the reverse.
+        ValueError: it is damaged.
     """
     path = options.record / ABOUT
     if not path.exists():
         return
-    about = json.loads(path.read_text("utf-8"))
+    about = read_object(path)
     if about.get("quick") != options.quick:
         which = "of a whole call, and this one is" if options.quick else "of a call"
         raise UsageError(
@@ -240,8 +257,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         options.more_seeds = numbers(more, "--more-seeds") if more else []
         check_more_seeds(options)
         check_record(options)
-        for corpus in options.corpora:
-            scope_of(corpus, options.quick, options.models, options.sizes)
+        check_corpora(options)
         if options.command == "run":
             sys.exit(run(options))
 

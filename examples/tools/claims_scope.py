@@ -99,7 +99,7 @@ def scope_of(
         more: whether it is of further seeds.
 
     Raises:
-        UsageError: a name is none of `MODELS`, or a size none of `SIZES`.
+        UsageError: a name is none of `MODELS`, or a size none of `SIZES`; or they leave nothing.
     """
     for name in models:
         if name not in MODELS:
@@ -114,6 +114,17 @@ def scope_of(
         for size, names in scope.models.items()
         if size in (sizes or SIZES)
     }
+    if not any(of_sizes.values()):
+        options = " and ".join(
+            f"option --{name} with '{','.join(given)}'"
+            for name, given in (("models", models), ("sizes", sizes))
+            if given
+        )
+        has = "; ".join(
+            f"{', '.join(names)} at size {size}" for size, names in scope.models.items()
+        )
+        what = f"further seeds of {corpus}" if more else corpus
+        raise UsageError(f"{options} leaves nothing of {what}, of which is made: {has}")
     large = of_sizes.get(LARGE, ())
     return replace(
         scope,

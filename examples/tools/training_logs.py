@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import re
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from messages import one_sentence
@@ -21,7 +22,7 @@ BEGINS = re.compile(r"\| begin training epoch \d+")
 # Behind some updates, on a line of its own kind, "loss=1.5, num_updates=50" in place of "loss 1.5 | ..."
 INNER = re.compile(r"\| train_inner \| .*?(\w+=.*)$")
 HEADS_OPEN = "heads_open_"
-LAST_PART = 3 / 4  # of a training: whether its loss still fell since tells whether it has converged
+LAST_PART = 3 / 4  # of a training: how much its loss fell since tells how far it was from its end
 PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
@@ -64,10 +65,15 @@ class Course:
     def last_fall(self) -> float | None:
         """By how much the validation loss fell in the last quarter of the updates, in bits.
 
-        None where no validation is before.
+        Between two validations it is taken to fall evenly. None where the first is in that quarter.
         """
-        before = [one for one in self.epochs if one.updates <= self.updates * LAST_PART]
-        return before[-1].valid_loss - self.epochs[-1].valid_loss if before else None
+        begin = self.updates * LAST_PART
+        for one, other in pairwise(self.epochs):
+            if one.updates <= begin <= other.updates:
+                part = (begin - one.updates) / (other.updates - one.updates)
+                loss = one.valid_loss + part * (other.valid_loss - one.valid_loss)
+                return loss - self.epochs[-1].valid_loss
+        return None
 
 
 def _values(text: str) -> dict[str, str]:

@@ -38,6 +38,10 @@ def claims(*arguments: str | Path) -> subprocess.CompletedProcess[str]:
         ),
         (["--corpora", "bible"], "option --corpora got 'bible', which is no recipe"),
         (["--models", "softmix"], "option --models got 'softmix': give any of softmax"),
+        (
+            ["--corpora", "debian_en_de,debian_en_de"],
+            "option --corpora got 'debian_en_de,debian_en_de': give each corpus once",
+        ),
         (["--sizes", "huge"], "option --sizes got 'huge': give any of large, small"),
         (["--jobs", "0"], "option --jobs got '0': give a whole number of at least 1"),
         (["--patience"], "option --patience needs a value"),

@@ -61,6 +61,52 @@ def test_what_a_missing_run_needs_is_trained_again(tmp_path: Path) -> None:
     ]
 
 
+def test_speed_alone_is_measured_of_models_that_are_here(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record(tmp_path, *OF_SEED)
+    jobs = planned(tmp_path, [1, 2])
+    record(tmp_path, *(name.replace("seed1", "seed2") for name in OF_SEED))
+    assert left_to_do(jobs, tmp_path / "record") == []
+    said = capsys.readouterr().out
+    assert (
+        "a/speed is left out, as models are not here any more: a/softmax-large-seed1/train" in said
+    )
+    for job in jobs:
+        if "seed1" in job.name and job.name.endswith(("/train", "/search", "/recover")):
+            for path in job.products:
+                path.parent.mkdir(parents=True)
+                path.touch()
+    left = {job.name: job for job in left_to_do(jobs, tmp_path / "record")}
+    assert not capsys.readouterr().out
+    # Trainings that are there find themselves done; what is recorded is neither measured nor kept anew
+    assert list(left) == [
+        *(f"a/{model}-large-seed1/train" for model in ("softmax", "entmax15")),
+        *(f"a/softmax-large-seed1-all24-pruned/{kind}" for kind in ("search", "recover")),
+        "a/speed",
+    ]
+    assert left["a/speed"].after == (
+        *(f"a/{model}-large-seed1/train" for model in ("softmax", "entmax15")),
+        "a/softmax-large-seed1-all24-pruned/recover",
+    )
+
+
+def test_speed_waits_for_runs_that_are_made_and_models_that_are_here(tmp_path: Path) -> None:
+    record(tmp_path, *OF_SEED[1:])
+    jobs = planned(tmp_path, [1])
+    for job in jobs:
+        if job.name.endswith(("/train", "/search", "/recover")):
+            for path in job.products:
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.touch()
+    left = {job.name: job for job in left_to_do(jobs, tmp_path / "record")}
+    assert left["a/speed"].after == (
+        "a/softmax-large-seed1/keep",
+        "a/entmax15-large-seed1/train",
+        "a/softmax-large-seed1-all24-pruned/recover",
+    )
+
+
 def test_a_table_between_seeds_waits_for_what_is_made(tmp_path: Path) -> None:
     record(tmp_path, *OF_SEED[1:], "speed.json")
     jobs = {job.name: job for job in left_to_do(planned(tmp_path, [1, 2]), tmp_path / "record")}

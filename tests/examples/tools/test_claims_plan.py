@@ -206,6 +206,12 @@ def test_a_trial_has_every_kind_of_job() -> None:
     [
         (("softmix",), (), "option --models got 'softmix': give any of softmax, entmax"),
         ((), ("huge",), "option --sizes got 'huge': give any of large, small"),
+        (
+            ("cross-fusedmax", "sparse-encoder"),
+            ("large",),
+            "option --models with 'cross-fusedmax,sparse-encoder' and option --sizes with 'large' leaves "
+            "nothing of bible_es_en, of which is made: softmax, entmax, entmax15, sparsemax at size large; ",
+        ),
     ],
 )
 def test_an_unknown_choice_is_named(
@@ -213,3 +219,12 @@ def test_an_unknown_choice_is_named(
 ) -> None:
     with pytest.raises(UsageError, match=message):
         scope_of("bible_es_en", False, models, sizes)
+
+
+def test_a_corpus_that_a_choice_leaves_nothing_of_is_named() -> None:
+    with pytest.raises(
+        UsageError, match=r"--sizes with 'small' leaves nothing of debian_en_de, of which is made: "
+    ):
+        scope_of("debian_en_de", False, (), ("small",))
+    with pytest.raises(UsageError, match="leaves nothing of further seeds of bible_es_en"):
+        scope_of("bible_es_en", False, ("sparsemax",), (), more=True)

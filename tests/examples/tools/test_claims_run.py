@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,20 @@ def test_other_settings_of_a_recipe_are_told_from_the_earlier_ones(tmp_path: Pat
     assert fingerprint(tmp_path, tmp_path) == before
     (tmp_path / "dataset.sh").write_text("LENGTH=8\n")
     assert fingerprint(tmp_path, tmp_path) != before
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [("{", r"record\.json is damaged \(Expecting"), ("[]", r"record\.json has no JSON object")],
+)
+def test_a_damaged_record_is_named(
+    text: str, message: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "record.json").write_text(text)
+    options = ("--corpora", "bible_es_en", "--output", str(tmp_path), "--record", str(tmp_path))
+    with pytest.raises(SystemExit):
+        main(["check", *options])
+    assert re.search(message, capsys.readouterr().err)
 
 
 def test_failed_jobs_are_named_with_what_was_left_out() -> None:

@@ -77,6 +77,8 @@ def test_the_fall_of_the_loss_in_the_last_quarter_tells_of_convergence(tmp_path:
     lines = [valid(epoch, 100 * epoch, loss) for epoch, loss in enumerate(losses, 1)]
     assert read_course(log(tmp_path, *lines)).last_fall == pytest.approx(4.0625 - 4.0)
     assert read_course(log(tmp_path, lines[0])).last_fall is None
+    # After 450 of 600 updates it was half way between the fourth validation and the fifth
+    assert read_course(log(tmp_path, *lines[:6])).last_fall == pytest.approx(4.1875 - 4.0625)
 
 
 def test_a_log_without_a_validation_is_named(tmp_path: Path) -> None:
