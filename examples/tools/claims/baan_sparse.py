@@ -81,7 +81,7 @@ def _zeros(corpus: Corpus) -> Finding:
         1 - float(numpy.mean([head.value("density") for head in run.each_head(ENCODER_SELF)]))
         for run in runs
     ]
-    decision = more_than([value - ZEROS for value in zeros])
+    decision = more_than([value - ZEROS for value in zeros], against=f"{ZEROS:g}")
     return Finding(
         "share of weights of exactly zero in encoder-self, mean over heads and sentences; sparsemax "
         "there, softmax elsewhere; small models",

@@ -20,6 +20,7 @@ from claims.record import (
     SMALL,
     TRAINED,
     Corpus,
+    NothingToJudge,
     NotInRecord,
     Run,
 )
@@ -65,7 +66,7 @@ def check_equal_time(corpus: Corpus, pairs: Sequence[tuple[Run, Run]]) -> None:
     By the speed of training that was measured; where it was not, the record is believed.
 
     Raises:
-        NotInRecord: it had more or fewer by a tenth.
+        NothingToJudge: it had more or fewer by a tenth.
     """
     learned, fixed = (corpus.of(model=model, **PLAIN) for model in (LEARNED, FIXED))
     try:
@@ -75,7 +76,7 @@ def check_equal_time(corpus: Corpus, pairs: Sequence[tuple[Run, Run]]) -> None:
     for one, other in pairs:
         expected = ratio * other.updates
         if _differ(one.updates, expected, EQUAL_TIME):
-            raise NotInRecord(
+            raise NothingToJudge(
                 f"{one.run} had {one.updates} updates, and in the time of {other.run} it would have "
                 f"had {expected:.0f}"
             )
@@ -145,7 +146,7 @@ def better_at_equal_updates(corpus: Corpus) -> Finding:
 def _check_equal_updates(pairs: Sequence[tuple[Run, Run]]) -> None:
     for one, other in pairs:
         if _differ(one.updates, other.updates, EQUAL_UPDATES):
-            raise NotInRecord(
+            raise NothingToJudge(
                 f"{one.run} had {one.updates} updates and {other.run} {other.updates}: what they "
                 "differ in may be that"
             )

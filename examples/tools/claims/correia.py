@@ -20,6 +20,7 @@ from claims.record import (
     LARGE,
     TRAINED,
     Corpus,
+    NothingToJudge,
     NotInRecord,
     Run,
 )
@@ -92,7 +93,9 @@ def _distribution(
     """
     values = [alpha for run in runs for alpha in alphas(run, attention)]
     if len(values) < FEWEST_HEADS or len(set(values)) < 2:
-        raise NotInRecord(f"{len(values)} heads of {attention} are too few to tell a distribution")
+        raise NothingToJudge(
+            f"{len(values)} heads of {attention} are too few to tell a distribution"
+        )
     found, p = dip_test(values)
     fit = mixture_fit(values)
     gain, power = fit.bic_one - fit.bic_two, math.nan

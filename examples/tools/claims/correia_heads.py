@@ -59,10 +59,13 @@ def _by_model(corpus: Corpus) -> tuple[dict[str, list[Run]], dict[str, Decision]
 
 
 def _nearest(run: Run, offset: int) -> tuple[float, str]:
-    """The largest share of the queries that look there most, over the heads of the encoder."""
+    """The largest share of the queries that look there most, over the heads of self-attention.
+
+    The decoder does not see the tokens that follow.
+    """
     return max(
         (head.value("offsets", "share", str(offset)), head.name)
-        for head in run.each_head(ENCODER_SELF)
+        for head in run.each_head(ENCODER_SELF, *([DECODER_SELF] if offset < 0 else []))
     )
 
 
@@ -92,7 +95,7 @@ def positional_heads(corpus: Corpus) -> Finding:
         "heads of encoder-self and decoder-self whose largest weight is at one offset in 90 % of the "
         "queries, of each seed",
         words.listed(values),
-        f"each seed has one; the encoder's nearest: {words.listed(nearest) or '–'}",
+        f"each seed has one; the nearest: {words.listed(nearest) or '–'}",
         combined(decisions),
         numbers,
         tested=False,

@@ -12,7 +12,16 @@ import numpy
 
 from claims import words
 from claims.correia import FIXED, LEARNED, PLAIN, SOFTMAX, SPARSE
-from claims.record import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, Corpus, NotInRecord, Run
+from claims.record import (
+    ATTENTIONS,
+    CROSS,
+    DECODER_SELF,
+    ENCODER_SELF,
+    Corpus,
+    NothingToJudge,
+    NotInRecord,
+    Run,
+)
 from claims.verdicts import (
     FAILS,
     HOLDS,
@@ -78,7 +87,7 @@ def dense_mode(corpus: Corpus) -> Finding:
     elif decision.verdict == HOLDS and of_fixed[-1] > of_fixed[-2] + IMPORTANT_SHARE:
         decision = Decision(FAILS, "there are more, but 1.5-entmax has such a mode, too")
     return finding(
-        "share of pairs of head and verse with a density of 0.95 or more",
+        "share of pairs of head and sentence with a density of 0.95 or more",
         f"learned α {words.over_seeds(learned, 3)}, 1.5-entmax {words.over_seeds(fixed, 3)}",
         f"difference {words.over_seeds(each, 3, signed=True)}",
         decision,
@@ -229,5 +238,5 @@ def diversity_peaks_in_the_middle(corpus: Corpus) -> Finding:
 def _height(run: Run, attention: str) -> float:
     values = _diversities(run, attention)
     if len(values) < 3:
-        raise NotInRecord(f"{run.run} has no three layers of {attention} with a diversity")
+        raise NothingToJudge(f"{run.run} has no three layers of {attention} with a diversity")
     return float(numpy.mean(values[1:-1])) - max(values[0], values[-1])

@@ -11,7 +11,7 @@ from typing import Any
 import numpy
 
 from claims.bleu import difference
-from claims.record import ENCODER_SELF, LARGE, TRAINED, Corpus, Head, NotInRecord, Run
+from claims.record import ENCODER_SELF, LARGE, TRAINED, Corpus, Head, NothingToJudge, Run
 from claims.statistics import Bootstrap, seed_interval
 from claims.strata import HeadStatistic
 from claims.verdicts import (
@@ -178,10 +178,10 @@ def existing(tested: HeadStatistic | None, reason: str) -> HeadStatistic:
     """A statistic that there is.
 
     Raises:
-        NotInRecord: there is none, for this reason.
+        NothingToJudge: there is none, for this reason.
     """
     if tested is None:
-        raise NotInRecord(reason)
+        raise NothingToJudge(reason)
     return tested
 
 

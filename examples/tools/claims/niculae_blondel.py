@@ -21,6 +21,7 @@ MAPPINGS = {
     CROSS_SPARSEMAX: "sparsemax",
 }
 WITHIN = 1.0  # BLEU
+SMALL_WEIGHT = 0.01  # of a step's attention
 _WHERE = "small models; each mapping in cross-attention alone, as in the paper, softmax elsewhere"
 
 
@@ -120,7 +121,7 @@ def _more_than_others(
         values[name] = [number(second) for _, second in pairs]
         gaps = [a - b for a, b in zip(values[MAPPINGS[model]], values[name], strict=True)]
         differences.append(f"against {name} {over_seeds(gaps, signed=True)}")
-        decisions.append(more_than(gaps, margin=SMALL_SHARE))
+        decisions.append(more_than(gaps, margin=SMALL_WEIGHT))
     words = "; ".join(f"{name} {numpy.mean(found):.3f}" for name, found in values.items())
     return words, "; ".join(differences), decisions
 
@@ -135,7 +136,7 @@ def _groups(corpus: Corpus, model: str, number: str, what: str) -> Finding:
         f"share of a step's attention on {what} of exactly equal weight, mean over heads of "
         "cross-attention; small models",
         f"{values}; {differences}",
-        f"t intervals over seeds; up to {SMALL_SHARE:g} is of no importance",
+        f"t intervals over seeds; up to {SMALL_WEIGHT:g} is of no importance",
         combine(decisions),
         "; ".join(
             f"against {name}: {decision.why}"

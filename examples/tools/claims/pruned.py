@@ -5,7 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Mapping, Sequence
 
 from claims.judging import Compared, compare_bleu, existing, loses_at_most
-from claims.record import CONTINUED, LARGE, PRUNED, TRAINED, Corpus, Head, NotInRecord, Run
+from claims.record import (
+    CONTINUED,
+    LARGE,
+    PRUNED,
+    TRAINED,
+    Corpus,
+    Head,
+    NothingToJudge,
+    NotInRecord,
+    Run,
+)
 from claims.strata import HeadStatistic, Stratum, strata_of, superiority
 from claims.verdicts import Finding
 from claims.words import name_of
@@ -45,13 +55,14 @@ def compare_pruned(corpus: Corpus, model: str, budget: str, against: Mapping[str
         against: what :meth:`Corpus.of` takes, such as ``{"role": CONTINUED}``.
 
     Raises:
-        NotInRecord: no seed has both, or the numbers of updates differ.
+        NotInRecord: no seed has both.
+        NothingToJudge: the numbers of updates differ.
     """
     pruned = {"role": PRUNED, "budget": budget}
     compared = compare_bleu(corpus, pruned, against, model=model, size=LARGE)
     for first, second in compared.pairs:
         if abs(first.updates - second.updates) > EQUAL_UPDATES * second.updates:
-            raise NotInRecord(
+            raise NothingToJudge(
                 f"{first.run} had {first.updates} updates and {second.run} {second.updates}: what "
                 "they differ in may be that"
             )
@@ -73,7 +84,7 @@ def survivors(
         score: of a head and its run, the baseline.
 
     Raises:
-        NotInRecord: of each stratum, all heads are left, or none.
+        NothingToJudge: of each stratum, all heads are left, or none.
     """
     strata: list[Stratum] = []
     for pruned, baseline in pairs:

@@ -46,6 +46,10 @@ class NotInRecord(LookupError):
     """What a claim needs is not in the record: the message says what, as the reason of a verdict."""
 
 
+class NothingToJudge(NotInRecord):
+    """The record has the runs, and they have nothing of what the claim speaks of, or cannot be compared."""
+
+
 @dataclass(frozen=True)
 class Head:
     """One head of a run.
@@ -131,6 +135,18 @@ class Run:
     def bleu(self) -> float:
         """Of the test set, in percent."""
         return float(self.translation["bleu"])
+
+    @property
+    def last_fall(self) -> float:
+        """By how much the validation loss without label smoothing fell in the last epoch, as a share of it.
+
+        Raises:
+            NotInRecord: the run has no two validations.
+        """
+        losses = [float(loss) for point in self.curve if (loss := point.get(LOSS)) is not None]
+        if len(losses) < 2:
+            raise NotInRecord(f"{self.run} has no two validations")
+        return losses[-2] / losses[-1] - 1
 
     @property
     def least_validation_loss(self) -> float:

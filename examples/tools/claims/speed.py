@@ -6,7 +6,7 @@ rounds. The verdicts are of this machine and of the software's versions.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from claims import words
@@ -51,11 +51,11 @@ def ratios(corpus: Corpus, what: str, one: Run, other: Run) -> list[float]:
     return [float(a) / float(b) for a, b in zip(*rounds, strict=True)]
 
 
-def _against_softmax(corpus: Corpus, what: str) -> dict[str, list[float]]:
+def _against_softmax(corpus: Corpus, what: str, models: Iterable[str]) -> dict[str, list[float]]:
     softmax = _timed_run(corpus, model=SOFTMAX, role=TRAINED)
     return {
         model: ratios(corpus, what, _timed_run(corpus, model=model, role=TRAINED), softmax)
-        for model in SPARSE
+        for model in models
     }
 
 
@@ -75,9 +75,11 @@ def _timing(decision: Decision) -> Decision:
 
 
 def _sparse_is_faster(corpus: Corpus, what: str, unit: str) -> Finding:
-    found = _against_softmax(corpus, what)
+    found = _against_softmax(corpus, what, SPARSE)
     decisions = {
-        words.name_of(model): _timing(more_than([r - 1 for r in each], margin=UNIMPORTANT))
+        words.name_of(model): _timing(
+            more_than([r - 1 for r in each], margin=UNIMPORTANT, against="1")
+        )
         for model, each in found.items()
     }
     return _finding(
@@ -107,14 +109,15 @@ def _finding(
 )
 def published_overhead(corpus: Corpus) -> Finding:
     """The paper's were GPUs."""
-    found = _against_softmax(corpus, TRAINING)
+    found = _against_softmax(corpus, TRAINING, PUBLISHED)
     decisions = {
-        words.name_of(model): _timing(more_than([r - share for r in found[model]]))
+        words.name_of(model): _timing(
+            more_than([r - share for r in found[model]], against=f"{share:g}")
+        )
         for model, share in PUBLISHED.items()
     }
-    chosen = {model: found[model] for model in PUBLISHED}
     measure = "updates a second, those of softmax being 1"
-    return _finding(measure, chosen, "interval over rounds", combined(decisions))
+    return _finding(measure, found, "interval over rounds", combined(decisions))
 
 
 @claim(
@@ -155,7 +158,8 @@ def pruned_translates_faster(corpus: Corpus) -> Finding:
         pruned = _timed_run(corpus, model=model, role=PRUNED, budget=BUDGET)
         whole = _timed_run(corpus, model=model, role=TRAINED)
         found[model] = ratios(corpus, TRANSLATION, pruned, whole)
-        decision = more_than([ratio - 1 for ratio in found[model]], margin=UNIMPORTANT)
+        faster = [ratio - 1 for ratio in found[model]]
+        decision = more_than(faster, margin=UNIMPORTANT, against="1")
         decisions[words.name_of(model)] = _timing(decision)
     measure = f"sentences a second, those of the whole model being 1; {UNIMPORTANT:.0%} is of no importance"
     return _finding(measure, found, "interval over rounds", combined(decisions))

@@ -25,7 +25,7 @@ from claims.record import (
     Record,
     Run,
 )
-from claims.verdicts import CLAIMS, LEVEL, RULES, UNDECIDED, Claim, Finding, judge
+from claims.verdicts import CLAIMS, LEVEL, OPEN, RULES, Claim, Finding, judge
 
 FORMAT, VERSION = "fairseq-entmax-findings", 1
 # In the order of the table
@@ -125,8 +125,10 @@ def markdown(record: Record, findings: Findings) -> str:
         *_details(findings),
         "## The runs",
         "Means over seeds; BLEU with each seed's. CPU hours are of all attempts, also those that were cut off. A training "
-        "was ended by its length, or by patience: its loss fell no more. The loss is of the test set, in nats a token; density and α are means "
-        "over heads of the encoder, of the decoder's self-attention, and of the cross-attention.",
+        "was ended by its length, or by patience: its loss fell no more. The loss is of the test set, in nats a token. How much the "
+        "validation's fell in the last epoch tells how far from its end a training was only among those of one schedule, as the "
+        "loss falls with the rate, which ends at 0. Density and α are means over heads of the encoder, of the decoder's self-attention, and of the "
+        "cross-attention.",
         *_runs(record),
     ]
     return "\n\n".join(parts) + "\n"
@@ -142,8 +144,7 @@ def _how(record: Record) -> str:
         "Versions": f"{versions}{commit}",
         "Processor": f"{about['processor']}, {about['cores']} cores",
         "Time": f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours, in {calls}",
-        "Seeds": ", ".join(map(str, about["seeds"])),
-        "Corpora": ", ".join(f"{c.name} ({len(c.runs)} runs)" for c in record.corpora),
+        "Corpora": "; ".join(map(_extent, record.corpora)),
     }
     for corpus in record.corpora:
         if corpus.left_out:
@@ -151,6 +152,15 @@ def _how(record: Record) -> str:
                 f"Left out of {corpus.name}, being of other seeds or models than the record names"
             ] = ", ".join(corpus.left_out)
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
+
+
+def _extent(corpus: Corpus) -> str:
+    """How many runs and which seeds a corpus has."""
+    seeds = sorted({run.seed for run in corpus.runs})
+    if not seeds:
+        return f"{corpus.name} (no runs)"
+    which = "seed" if len(seeds) == 1 else "seeds"
+    return f"{corpus.name} ({len(corpus.runs)} runs, {which} {', '.join(map(str, seeds))})"
 
 
 def _overview(record: Record, findings: Findings) -> str:
@@ -169,9 +179,12 @@ def by_chance(record: Record, findings: Findings) -> str:
     """How many of the verdicts chance alone is to be expected to have made."""
     said = []
     for corpus in record.corpora:
+        if len({run.seed for run in corpus.runs}) < 2:
+            said.append(f"of {corpus.name}, no row can be decided without a second seed")
+            continue
         own = [each[corpus.name] for each in findings.values()]
         tested = [one for one in own if one.tested and one.test != "–"]
-        decided = sum(1 for one in tested if one.verdict != UNDECIDED)
+        decided = sum(1 for one in tested if one.verdict not in OPEN)
         said.append(
             f"of {corpus.name}, {decided} of {len(tested)} rows that were tested are decided, and chance "
             f"alone is to be expected to decide about {words.number(LEVEL * len(tested), 1)} if nothing of "
@@ -185,7 +198,7 @@ def by_chance(record: Record, findings: Findings) -> str:
 
 def _agreement(verdicts: Sequence[str]) -> str:
     """Whether corpora that decide say the same; a dash where fewer than two decide."""
-    decided = [verdict for verdict in verdicts if verdict != UNDECIDED]
+    decided = [verdict for verdict in verdicts if verdict not in OPEN]
     if len(decided) < 2:
         return "–"
     return "yes" if len(set(decided)) == 1 else "no"
@@ -229,7 +242,8 @@ def _runs(record: Record) -> list[str]:
 
 
 def _run_rows(corpus: Corpus) -> list[list[str]]:
-    titles = ["model", "size", "role", "BLEU", "chrF", "loss", "updates", "epochs", "ended by"]
+    titles = ["model", "size", "role", "BLEU", "chrF", "loss", "last epoch"]
+    titles += ["updates", "epochs", "ended by"]
     rows = [[*titles, "CPU hours", "parameters", "density", "α"]]
 
     def kind(run: Run) -> tuple[str, str, str]:
@@ -256,6 +270,7 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
                     [float(loss) for run in runs if (loss := run.analyzed.get("loss")) is not None],
                     3,
                 ),
+                _last_fall(runs),
                 _mean([run.updates for run in runs], 0),
                 _mean([run.epochs for run in runs], 1),
                 ", ".join(dict.fromkeys(run.ended_by for run in runs)),
@@ -270,6 +285,14 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
 
 def _mean(values: Sequence[float], digits: int = 2) -> str:
     return words.number(float(numpy.mean(values)), digits) if values else "–"
+
+
+def _last_fall(runs: Sequence[Run]) -> str:
+    """By how much the validation loss fell in the last epoch; a dash where that is not known."""
+    try:
+        return f"{words.number(-100 * float(numpy.mean([run.last_fall for run in runs])), 1)} %"
+    except NotInRecord:
+        return "–"
 
 
 def _each(values: Sequence[float]) -> str:

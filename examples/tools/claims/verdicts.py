@@ -6,18 +6,22 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from claims.record import Corpus, NotInRecord
+from claims.record import Corpus, NothingToJudge, NotInRecord
 from claims.statistics import Bootstrap, seed_interval
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
+UNMEASURED = "not measured"  # the record lacks the runs
+OPEN = (UNDECIDED, UNMEASURED)
 LEVEL = 0.05  # of all tests
 
 RULES = """\
 - *A has more than B* **holds** where the 95 % interval (Student's t, over seeds) of the difference of
-  runs with the same seed lies above 0, and **does not hold** where it lies below 0, or wholly within a margin
-  that is stated as being of no importance. Of what is measured on the test set, the paired bootstrap over sentences
+  runs with the same seed lies above 0, and **does not hold** where it lies below 0, or has 0 and lies wholly within a
+  margin that is stated as being of no importance. (Above 0 and within the margin it holds, and the reason says how
+  little it is.) Of BLEU, the paired bootstrap over sentences
   (of the difference's mean over seeds) has to say so too: p < 0.05, or its 95 % interval within the margin. Else it is
-  **not decidable here**. Its p is two-sided: the share of samples whose difference is as far from the samples' mean, on
+  **not decidable here**. Of what is a mean over heads and all words of the test set, such as density, the
+  values of each sentence are not kept: its intervals are over seeds alone, and do not say what other sentences would. Its p is two-sided: the share of samples whose difference is as far from the samples' mean, on
   either side, as the difference itself is from 0. That is not sacreBLEU's p, which is about half of it.
 - *Within d of each other* **holds** where both intervals lie in [−d, d], and **does not hold** where both lie wholly
   above d, or both wholly below −d. *Loses no more than d* **holds** where both lie above −d, and **does not hold** where
@@ -40,7 +44,9 @@ RULES = """\
 - That heads with some role exist is asked of trainings, whether they make such heads, and not of one model: it **holds**
   where the model of each seed has one, and **does not hold** where that of none has; between them, and of one seed,
   whether its model has such a head or not, it is **not decidable here**. So is what is said of heads with a role that
-  none has, and what the record has no runs for."""
+  none has.
+- What the record has no runs for was **not measured**. Of several corpora, *agree* says whether those that decide say the
+  same; – where fewer than two do."""
 
 
 @dataclass(frozen=True)
@@ -66,7 +72,7 @@ class Finding:
         measure: what was measured, of which runs.
         values: in words, with intervals.
         test: which, and p.
-        verdict: `HOLDS`, `FAILS` or `UNDECIDED`.
+        verdict: `HOLDS`, `FAILS`, `UNDECIDED` or `UNMEASURED`.
         why: one sentence.
         numbers: what ``values`` and ``test`` say, for programs.
         tested: whether a test or an interval at 0.05 decides; else heads are counted.
@@ -108,7 +114,8 @@ CLAIMS: dict[str, tuple[Claim, Judge]] = {}
 def claim(what: Claim) -> Callable[[Judge], Judge]:
     """Register the function that judges a claim.
 
-    What it raises as ``NotInRecord`` becomes the reason why the claim is not decidable.
+    What it raises as ``NotInRecord`` becomes the reason why the claim was not measured, or, as
+    ``NothingToJudge``, why it is not decidable.
 
     Raises:
         ValueError: there is a claim of that key.
@@ -127,8 +134,10 @@ def judge(key: str, corpus: Corpus) -> Finding:
     """What a corpus says of a claim, by its key."""
     try:
         return CLAIMS[key][1](corpus)
+    except NothingToJudge as nothing:
+        return undecided("–", f"{nothing}")
     except NotInRecord as missing:
-        return undecided("–", f"{missing}")
+        return Finding("–", "–", "–", UNMEASURED, f"{missing}")
 
 
 def undecided(measure: str, why: str) -> Finding:
@@ -137,7 +146,10 @@ def undecided(measure: str, why: str) -> Finding:
 
 
 def more_than(
-    differences: Sequence[float], bootstrap: Bootstrap | None = None, margin: float = 0.0
+    differences: Sequence[float],
+    bootstrap: Bootstrap | None = None,
+    margin: float = 0.0,
+    against: str = "0",
 ) -> Decision:
     """Decide whether A has more than B.
 
@@ -145,6 +157,7 @@ def more_than(
         differences: A's less B's, of each seed.
         bootstrap: of the same over test sentences, where that is what was measured on.
         margin: a difference that is of no importance.
+        against: B where it is a number, and the values that are shown are A's own, for the reason.
     """
     low, high = seed_interval(differences)
     if math.isnan(low):
@@ -154,15 +167,21 @@ def more_than(
         small = (
             f", though by less than {margin:g}, which is of no importance" if high < margin else ""
         )
-        return Decision(HOLDS, f"every value of the interval is above 0{small}")
+        return Decision(HOLDS, f"every value of the interval is above {against}{small}")
     if high < 0 and sampled:
-        return Decision(FAILS, "it is the other way round: every value of the interval is below 0")
+        return Decision(
+            FAILS, f"it is the other way round: every value of the interval is below {against}"
+        )
     alike = bootstrap is None or (-margin <= bootstrap.low and bootstrap.high <= margin)
     if margin and -margin <= low and high <= margin and alike:
         return Decision(FAILS, f"the difference is at most {margin:g}, which is of no importance")
     if not low <= 0 <= high:
         return Decision(UNDECIDED, "seeds agree, but other test sentences might say otherwise")
-    return Decision(UNDECIDED, "the interval has 0 and differences that matter")
+    if margin and -margin <= low and high <= margin:
+        return Decision(
+            UNDECIDED, "seeds differ little, but other test sentences might say otherwise"
+        )
+    return Decision(UNDECIDED, f"the interval has {against} and differences that matter")
 
 
 def within(

@@ -25,7 +25,7 @@ from claims.record import (
     PRUNED,
     SCRATCH,
     Corpus,
-    NotInRecord,
+    NothingToJudge,
     Run,
 )
 from claims.strata import Draw, HeadStatistic, chosen_more_often
@@ -106,7 +106,7 @@ def _against_each(
     the rest is.
 
     Raises:
-        NotInRecord: there are no others.
+        NothingToJudge: there are no others.
     """
     found = {}
     for other in ATTENTIONS:
@@ -124,7 +124,7 @@ def _against_each(
         if tested is not None:
             found[other] = tested
     if not found:
-        raise NotInRecord("the models have one attention alone")
+        raise NothingToJudge("the models have one attention alone")
     return found
 
 
@@ -259,9 +259,9 @@ def _mean_layer(run: Run, attention: str) -> float:
     """Of the heads of a model.
 
     Raises:
-        NotInRecord: it has none.
+        NothingToJudge: it has none.
     """
     counts = run.heads[attention]
     if not sum(counts):
-        raise NotInRecord(f"{run.run} has no head of {attention} left")
+        raise NothingToJudge(f"{run.run} has no head of {attention} left")
     return sum(layer * count for layer, count in enumerate(counts)) / sum(counts)

@@ -31,7 +31,7 @@ from claims.judging import (
     trained,
     where,
 )
-from claims.record import Corpus, NotInRecord
+from claims.record import Corpus, NothingToJudge, NotInRecord
 from claims.statistics import binomial
 from claims.strata import rank_correlation, strata_of, superiority
 from claims.verdicts import (
@@ -141,7 +141,7 @@ def _positional_confident(corpus: Corpus, model: str) -> Finding:
     runs = trained(corpus, model)
     values = [h.value("confidence") for run in runs for h in encoder_of(run) if is_positional(h)]
     if not values:
-        raise NotInRecord(f"no head of the encoder of {name_of(model)} is positional")
+        raise NothingToJudge(f"no head of the encoder of {name_of(model)} is positional")
     above = sum(value > CONFIDENT for value in values)
     if len(runs) < 2:
         decision = more_than([1.0])
@@ -262,7 +262,7 @@ def _rare_words_relevant(corpus: Corpus, model: str) -> Finding:
             # One of them is the first by chance with the probability that they are a share of
             p_values.append(len(rare) / len(heads) if is_first else 1.0)
     if not firsts:
-        raise NotInRecord(f"no head of the lowest layer of {name_of(model)} looks at rare words")
+        raise NothingToJudge(f"no head of the lowest layer of {name_of(model)} looks at rare words")
     # The seeds are independent; where one of them says no, chance alone does as much
     p = float(numpy.prod(p_values)) if all(firsts) else 1.0
     if len(firsts) < 2:

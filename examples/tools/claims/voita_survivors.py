@@ -26,7 +26,7 @@ from claims.pruned import (
     pruned_with_baseline,
     survivors,
 )
-from claims.record import ATTENTIONS, ENCODER_SELF, Corpus, Head, NotInRecord
+from claims.record import ATTENTIONS, ENCODER_SELF, Corpus, Head, NothingToJudge, NotInRecord
 from claims.strata import Draw, HeadStatistic, chosen_more_often
 from claims.verdicts import FAILS, HOLDS, LEVEL, UNDECIDED, Claim, Decision, Finding, more_than
 from claims.words import name_of, over_seeds
@@ -62,7 +62,7 @@ def _roles_left(corpus: Corpus, model: str) -> Finding:
             after.append(len(roles & set(encoder_roles(pruned))))
     if not before:
         baselines = [baseline for _, baseline in pruned_with_baseline(corpus, model, ALL)]
-        raise NotInRecord(f"before pruning {without_roles(baselines)}")
+        raise NothingToJudge(f"before pruning {without_roles(baselines)}")
     whole = [had == has for had, has in zip(before, after, strict=True)]
     if len(whole) < 2:
         decision = more_than([1.0])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from claims.verdicts import FAILS, HOLDS, UNDECIDED
+from claims.verdicts import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from tests.examples.tools.claims.planted import changed, found, heads, judged, nothing, scored
 
@@ -74,7 +74,7 @@ def test_parts_of_speech_are_not_decidable_without_parses():
 
     finding = judged("baan-sparse-tags", found(size="large"), unparsed)
     assert (finding.verdict, finding.why) == (
-        UNDECIDED,
+        UNMEASURED,
         "the analysis has no pos_kl of encoder-self:0.0",
     )
 

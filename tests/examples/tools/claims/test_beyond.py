@@ -8,7 +8,7 @@ import numpy
 import pytest
 from claims.beyond import loss_gained
 from claims.bleu import difference, difference_of_differences
-from claims.verdicts import FAILS, HOLDS, UNDECIDED, judge
+from claims.verdicts import FAILS, HOLDS, UNDECIDED, UNMEASURED, judge
 
 from tests.examples.tools.claims import synthetic
 
@@ -48,7 +48,7 @@ def test_at_equal_time_bleu_has_to_say_so_too():
 def test_without_a_run_of_equal_time_nothing_is_said_of_it(documents):
     runs = [d for d in documents if d["role"] != "equaltime"]
     finding = judge("beyond-equal-time", synthetic.corpus_of(runs))
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "role equaltime" in finding.why
 
 
@@ -102,6 +102,16 @@ def test_sparse_models_that_are_faster_are_found():
     assert finding.numbers["sparsemax"] == pytest.approx(1.3)
 
 
+def test_what_training_costs_needs_no_speed_of_sparsemax():
+    speed = synthetic.speed_of(synthetic.Effects(speed={"entmax15": 1.2, "entmax": 1.1}))
+    speed["models"] = [one for one in speed["models"] if "sparsemax" not in one["run"]]
+    corpus = synthetic.corpus_of(synthetic.documents(synthetic.FOUND), speed)
+    finding = judge("correia-speed", corpus)
+    assert finding.verdict == HOLDS
+    assert "1.5-entmax: every value of the interval is above 0.9" in finding.why
+    assert judge("beyond-speed-training", corpus).verdict == UNMEASURED
+
+
 def test_a_pruned_model_that_is_faster_is_found(found):
     finding = judge("beyond-speed-pruned", found)
     assert (finding.verdict, finding.numbers["softmax"]) == (HOLDS, pytest.approx(1.3))
@@ -109,7 +119,7 @@ def test_a_pruned_model_that_is_faster_is_found(found):
 
 def test_without_measurements_nothing_is_said_of_speed(documents):
     finding = judge("beyond-speed-training", synthetic.corpus_of(documents))
-    assert (finding.verdict, finding.why) == (UNDECIDED, "speed was not measured")
+    assert (finding.verdict, finding.why) == (UNMEASURED, "speed was not measured")
 
 
 def test_pruning_that_costs_one_mapping_more_is_found(documents):

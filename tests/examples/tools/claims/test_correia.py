@@ -12,7 +12,7 @@ import numpy
 import pytest
 from claims.correia import trajectories
 from claims.correia_layers import histogram
-from claims.verdicts import CLAIMS, FAILS, HOLDS, UNDECIDED, judge
+from claims.verdicts import CLAIMS, FAILS, HOLDS, UNDECIDED, UNMEASURED, judge
 from scipy.stats import gamma, norm
 
 from tests.examples.tools.claims import synthetic
@@ -94,10 +94,10 @@ def test_one_seed_decides_nothing(documents, key):
 
 
 @pytest.mark.parametrize("key", [*OF_MODELS, "correia-speed"])
-def test_without_large_models_nothing_is_decidable_and_the_reason_says_so(documents, key):
+def test_without_large_models_nothing_is_measured_and_the_reason_says_so(documents, key):
     corpus = synthetic.corpus_of([d for d in documents if d["size"] == "small"])
     finding = judge(key, corpus)
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "the record has no run with" in finding.why or "speed was not measured" in finding.why
 
 
@@ -187,7 +187,7 @@ def test_models_without_records_of_alpha_have_no_trajectories(documents):
         document["analysis"]["models"][0]["records"] = {}
 
     finding = judge("correia-trajectories-fall", _changed(documents, forget, model="entmax"))
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "has no trajectories of α" in finding.why
 
 
@@ -255,6 +255,30 @@ def test_where_no_head_is_positional_the_nearest_is_named(nothing):
     assert judge("correia-positional-confidence", nothing).verdict == UNDECIDED
 
 
+def test_of_the_token_that_follows_the_decoder_has_no_share(documents):
+    def masked(document):
+        for head in _each_head(document, "decoder-self"):
+            head["offsets"]["share"]["1"] = None
+            head["offsets"]["share"]["-1"] = 0.5
+
+    finding = judge("correia-positional", _changed(documents, masked))
+    assert finding.verdict == HOLDS
+
+
+def test_the_nearest_head_may_be_the_decoders():
+    documents = synthetic.documents(synthetic.NOTHING)
+
+    def nearer(document):
+        for head in _each_head(document, "decoder-self"):
+            head["offsets"]["share"]["1"] = None
+            head["offsets"]["share"]["-1"] = 0.5
+
+    finding = judge("correia-positional", _changed(documents, nearer))
+    assert finding.verdict == FAILS
+    assert "softmax at −1 50% (decoder-self:" in finding.test
+    assert "softmax at +1 7% (encoder-self:" in finding.test
+
+
 def test_positional_heads_that_are_as_confident_are_not_said_to_be_more(documents):
     corpus = synthetic.corpus(synthetic.Effects(confident=False))
     assert judge("correia-positional-confidence", corpus).verdict != HOLDS
@@ -290,7 +314,7 @@ def test_the_published_speed_is_judged_over_rounds():
         "values",
     ],
 )
-def test_an_analysis_without_a_measure_leaves_claims_undecided_or_negative(documents, measure):
+def test_an_analysis_without_a_measure_leaves_claims_open(documents, measure):
     def forget(document):
         for attention in ("encoder-self", "decoder-self", "cross"):
             for head in _each_head(document, attention):
@@ -309,5 +333,5 @@ def test_an_analysis_without_a_measure_leaves_claims_undecided_or_negative(docum
     }[measure]
     for key in keys:
         finding = judge(key, corpus)
-        assert finding.verdict == UNDECIDED, key
+        assert finding.verdict == (UNDECIDED if measure == "positional" else UNMEASURED), key
         assert "the analysis" in finding.why or "no seed has such heads" in finding.why

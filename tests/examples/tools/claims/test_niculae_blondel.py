@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from claims.verdicts import FAILS, HOLDS, UNDECIDED
+from claims.verdicts import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from tests.examples.tools.claims.planted import found, heads, judged, scored
 
@@ -54,15 +54,15 @@ def test_sparsemax_in_all_attentions_is_not_what_is_compared():
     assert judged("niculae-bleu-sparsemax", runs).verdict == HOLDS
     runs = [run for run in found(size="small") if run["model"] != "cross-sparsemax"]
     finding = judged("niculae-bleu-sparsemax", runs)
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "model cross-sparsemax" in finding.why
 
 
-def test_a_mechanism_that_is_missing_leaves_the_best_undecided():
+def test_a_mechanism_that_is_missing_leaves_the_best_unmeasured():
     runs = [run for run in found(size="small") if run["model"] != "cross-oscarmax"]
     finding = judged("niculae-best", runs)
     assert (finding.verdict, finding.why) == (
-        UNDECIDED,
+        UNMEASURED,
         "the record has no run with model cross-oscarmax, size small, role trained",
     )
 
@@ -88,8 +88,15 @@ def test_groups_of_equal_weight_are_found(claim, model, weight, expected):
 
 
 def test_a_small_share_of_groups_is_called_small():
-    plant = _groups("cross-fusedmax", 0.03)
+    plant = _groups("cross-fusedmax", 0.008)
     assert "of no importance" in judged("niculae-segments", found(size="small"), plant).why
+
+
+def test_a_share_of_groups_that_differs_between_seeds_is_undecided():
+    def plant(document):
+        _groups("cross-oscarmax", (0.012, 0.022, 0.008)[document["seed"] - 1])(document)
+
+    assert judged("niculae-clusters", found(size="small"), plant).verdict == UNDECIDED
 
 
 def test_mappings_that_leave_words_out_are_found():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from claims.verdicts import CLAIMS, FAILS, HOLDS, UNDECIDED
+from claims.verdicts import CLAIMS, FAILS, HOLDS, UNMEASURED
 
 from tests.examples.tools.claims.planted import changed, found, heads, judged, nothing
 
@@ -20,16 +20,16 @@ def test_each_paper_has_claims_of_its_own():
     assert sources == set(PAPERS)
 
 
-def test_an_empty_corpus_decides_nothing_and_says_why():
+def test_an_empty_corpus_has_nothing_measured_and_says_why():
     for key, finding in verdicts([]).items():
-        assert finding.verdict == UNDECIDED, key
+        assert finding.verdict == UNMEASURED, key
         assert finding.why.startswith("the record has no run with "), key
 
 
-def test_large_models_alone_leave_what_is_of_small_ones_undecided():
+def test_large_models_alone_leave_what_is_of_small_ones_unmeasured():
     runs = [run for run in found(size="large") if run["budget"] not in ("all36", "encoder4")]
-    undecided = {key for key, one in verdicts(runs).items() if "no run with" in one.why}
-    assert undecided == {
+    unmeasured = {key for key, one in verdicts(runs).items() if one.verdict == UNMEASURED}
+    assert unmeasured == {
         key
         for key in KEYS
         if key.startswith(("niculae-", "baan-removal-bleu", "baan-zeros", "baan-sparse-encoder"))

@@ -10,6 +10,7 @@ from claims.verdicts import (
     FAILS,
     HOLDS,
     UNDECIDED,
+    UNMEASURED,
     Claim,
     Decision,
     claim,
@@ -116,10 +117,10 @@ def test_two_claims_of_one_name_are_refused(registered):
         registered(Claim("test-one", "nobody", "Something else."))
 
 
-def test_what_the_record_lacks_is_the_reason_why_a_claim_is_not_decidable(registered):
+def test_what_the_record_lacks_was_not_measured_and_the_reason_says_what(registered):
     def lacking(corpus):
         raise NotInRecord("the record has no run with model entmax")
 
     registered(Claim("test-two", "nobody", "Something."))(lacking)
     found = judge("test-two", synthetic.corpus_of([]))
-    assert (found.verdict, found.why) == (UNDECIDED, "the record has no run with model entmax")
+    assert (found.verdict, found.why) == (UNMEASURED, "the record has no run with model entmax")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from claims.verdicts import FAILS, HOLDS, UNDECIDED
+from claims.verdicts import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from tests.examples.tools.claims.planted import found, heads, judged, nothing
 
@@ -112,7 +112,7 @@ def test_without_parses_syntactic_heads_are_not_decidable():
             head["dependencies"] = None
 
     finding = judged("voita-syntactic-softmax", softmax(), unparsed)
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "parses of the source were not given" in finding.why
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from claims.verdicts import FAILS, HOLDS, UNDECIDED
+from claims.verdicts import FAILS, HOLDS, UNDECIDED, UNMEASURED
 
 from tests.examples.tools.claims.planted import found, heads, judged, nothing
 
@@ -131,5 +131,5 @@ def test_runs_without_the_heads_that_they_kept_are_not_decidable():
         document["kept"] = None
 
     finding = judged("voita-roles-survive-entmax", entmax(), forget, role="pruned")
-    assert finding.verdict == UNDECIDED
+    assert finding.verdict == UNMEASURED
     assert "does not say which heads entmax-large-seed1-all24-pruned kept" in finding.why
