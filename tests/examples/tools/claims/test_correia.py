@@ -255,25 +255,21 @@ def test_where_no_head_is_positional_the_nearest_is_named(nothing):
     assert judge("correia-positional-confidence", nothing).verdict == UNDECIDED
 
 
-def test_of_the_token_that_follows_the_decoder_has_no_share(documents):
-    def masked(document):
-        for head in _each_head(document, "decoder-self"):
-            head["offsets"]["share"]["1"] = None
-            head["offsets"]["share"]["-1"] = 0.5
+def _without_the_tokens_that_follow(document):
+    """As an analysis has the decoder, whose heads look at the token before in half of the cases."""
+    for head in _each_head(document, "decoder-self"):
+        head["offsets"]["share"]["1"] = None
+        head["offsets"]["share"]["-1"] = 0.5
 
-    finding = judge("correia-positional", _changed(documents, masked))
-    assert finding.verdict == HOLDS
+
+def test_of_the_token_that_follows_the_decoder_has_no_share(documents):
+    changed = _changed(documents, _without_the_tokens_that_follow)
+    assert judge("correia-positional", changed).verdict == HOLDS
 
 
 def test_the_nearest_head_may_be_the_decoders():
     documents = synthetic.documents(synthetic.NOTHING)
-
-    def nearer(document):
-        for head in _each_head(document, "decoder-self"):
-            head["offsets"]["share"]["1"] = None
-            head["offsets"]["share"]["-1"] = 0.5
-
-    finding = judge("correia-positional", _changed(documents, nearer))
+    finding = judge("correia-positional", _changed(documents, _without_the_tokens_that_follow))
     assert finding.verdict == FAILS
     assert "softmax at −1 50% (decoder-self:" in finding.test
     assert "softmax at +1 7% (encoder-self:" in finding.test
