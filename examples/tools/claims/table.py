@@ -180,7 +180,9 @@ def by_chance(record: Record, findings: Findings) -> str:
     said = []
     for corpus in record.corpora:
         if len({run.seed for run in corpus.runs}) < 2:
-            said.append(f"of {corpus.name}, no row can be decided without a second seed")
+            said.append(
+                f"of {corpus.name}, no row but those of speed can be decided without a second seed"
+            )
             continue
         own = [each[corpus.name] for each in findings.values()]
         tested = [one for one in own if one.tested and one.test != "–"]
