@@ -4,12 +4,15 @@ import csv
 import json
 import lzma
 import os
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
 import sentencepiece
+import torch
 
 import fairseq_entmax
 from tests import preloaded
@@ -47,6 +50,12 @@ TRAINING = [
     "--seed=3",
 ]
 
+GATED = [
+    "--criterion=label_smoothed_cross_entropy_with_head_l0",
+    "--head-gates=encoder-self,decoder-self,cross",
+]
+# Fewer than the six attentions of the model, so one at least loses all its heads
+BUDGET = 5
 
 # Or with a name of their own for it
 WITHOUT_DEVICE = ("fairseq-preprocess", "fairseq-entmax", "fairseq-score", "fairseq-hydra-train")
@@ -109,9 +118,20 @@ def train(data, save_dir, *options, arch="entmax_transformer", check=True):
     )
 
 
+def keep_log(result, folder):
+    """Write what a command printed into a folder, for :func:`logged`."""
+    (folder / "log.txt").write_text(result.stdout + result.stderr, encoding="utf-8")
+
+
 def logged(result, kind):
-    """The numbers that fairseq's JSON log shows under ``train_inner``, ``train`` or ``valid``."""
-    lines = (result.stdout + result.stderr).splitlines()
+    """The numbers that fairseq's JSON log shows under ``train_inner``, ``train`` or ``valid``.
+
+    ``result`` is a finished process, or a folder with what :func:`keep_log` has kept.
+    """
+    if isinstance(result, Path):
+        lines = (result / "log.txt").read_text(encoding="utf-8").splitlines()
+    else:
+        lines = (result.stdout + result.stderr).splitlines()
     found = [line.split(" | ")[-1] for line in lines if f"| {kind} | " in line]
     return [json.loads(line) for line in found if line.startswith("{")]
 
@@ -133,6 +153,42 @@ def generate(data, checkpoint, *options, check=True):
 def hypotheses(output):
     lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
     return {line[0]: line[2] for line in lines}
+
+
+def hydra_train(data, save_dir, *overrides, check=True):
+    """Train from the YAML file of the recipe of the verses, by ``fairseq-hydra-train``."""
+    return run(
+        "fairseq-hydra-train",
+        *("--config-dir", ROOT / "examples" / "bible_es_en" / "configs"),
+        *("--config-name", "entmax", f"common.user_dir={USER_DIR}", "common.cpu=true"),
+        *(f"task.data={data / 'bin'}", f"checkpoint.save_dir={save_dir}", *overrides),
+        cwd=save_dir.parent,
+        check=check,
+    )
+
+
+def killed_at(update, data, save_dir, *options):
+    """Train, kill the process behind its checkpoint of an update, and go back to that checkpoint."""
+    command = [
+        *(COMMANDS / "fairseq-train", data / "bin", f"--user-dir={USER_DIR}"),
+        *("--arch=entmax_transformer", f"--save-dir={save_dir}", *SMALL_MODEL, *TRAINING),
+        *(*options, "--cpu"),
+    ]
+    silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+    process = subprocess.Popen(command, env={**os.environ, "OMP_NUM_THREADS": "1"}, **silent)
+    deadline = time.monotonic() + 300
+    while not list(save_dir.glob(f"checkpoint_*_{update}.pt")):
+        assert process.poll() is None, "the training ended before it could be killed"
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    (middle,) = save_dir.glob(f"checkpoint_*_{update}.pt")
+    middle.replace(save_dir / "checkpoint_last.pt")
+
+
+def weights(path):
+    return torch.load(path)["model"]
 
 
 def train_in_two_processes(data, save_dir, *options):

@@ -8,6 +8,8 @@ os.environ.setdefault("TORCH_COMPILE_FORCE_DISABLE_CACHES", "1")
 import pytest
 import torch
 
+from tests.shared import made_once
+
 # Read when Triton is first imported: without a GPU its kernels run in its interpreter
 if not torch.cuda.is_available():
     os.environ.setdefault("TRITON_INTERPRET", "1")
@@ -26,6 +28,50 @@ def data(tmp_path_factory):
     """A binarised slice of the corpus, its plain text, and its BPE model."""
     from tests import commands  # only where it is used: it needs fairseq
 
-    folder = tmp_path_factory.mktemp("data")
-    commands.prepare(folder)
-    return folder
+    return made_once(tmp_path_factory, "data", commands.prepare)
+
+
+@pytest.fixture(scope="session")
+def trained(data, tmp_path_factory):
+    """An α-entmax model after two epochs; ``log.json`` has what the training printed."""
+    from tests import commands
+
+    def make(folder):
+        boards = f"--tensorboard-logdir={folder}/boards"
+        result = commands.train(data, folder, "--max-epoch=2", boards)
+        commands.keep_log(result, folder)
+
+    return made_once(tmp_path_factory, "trained", make)
+
+
+@pytest.fixture(scope="session")
+def pruned(data, trained, tmp_path_factory):
+    """``gated``: that model fine-tuned to :data:`tests.commands.BUDGET` heads; ``small.pt``: pruned."""
+    from tests import commands
+
+    def make(folder):
+        start = f"--finetune-from-model={trained / 'checkpoint_best.pt'}"
+        budget = [f"--target-heads={commands.BUDGET}", "--max-update=24"]
+        more = [start, *budget, "--validate-interval-updates=6"]
+        result = commands.train(data, folder / "gated", *commands.GATED, *more)
+        commands.keep_log(result, folder / "gated")
+        gated = folder / "gated" / "checkpoint_best.pt"
+        report = commands.run("fairseq-entmax", "prune", gated, "--output", folder / "small.pt")
+        (folder / "report.txt").write_text(report.stdout, encoding="utf-8")
+
+    return made_once(tmp_path_factory, "pruned", make)
+
+
+@pytest.fixture(scope="session")
+def text(data, tmp_path_factory):
+    """The English side in fairseq's form for language models, with the dictionary of both."""
+    from tests import commands
+
+    def make(folder):
+        prefixes = [f"--{split}pref={data}/{split}.bpe.en" for split in commands.SIZES]
+        dictionary = f"--srcdict={data}/bin/dict.en.txt"
+        commands.run(
+            "fairseq-preprocess", "--only-source", *prefixes, dictionary, f"--destdir={folder}"
+        )
+
+    return made_once(tmp_path_factory, "text", make)

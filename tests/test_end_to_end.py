@@ -10,29 +10,24 @@ import pytest
 import torch
 from tensorboardX.proto import event_pb2
 
+from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.head_record import read_record
 from tests.commands import (
-    COMMANDS,
-    ROOT,
     SIZES,
     USER_DIR,
     generate,
+    hydra_train,
     hypotheses,
     logged,
     run,
     train,
     train_in_two_processes,
+    weights,
 )
 
 pytestmark = pytest.mark.slow
 
-
-@pytest.fixture(scope="session")
-def trained(data, tmp_path_factory):
-    """An α-entmax model after two epochs, with the log of its training."""
-    save_dir = tmp_path_factory.mktemp("trained")
-    boards = f"--tensorboard-logdir={save_dir}/boards"
-    return save_dir, train(data, save_dir, "--max-epoch=2", boards)
+ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 
 
 def board_values(folder):
@@ -49,51 +44,47 @@ def board_values(folder):
     return values
 
 
-def test_tensorboard_shows_alpha(trained):
-    save_dir, _ = trained
-    for split in ("train", "valid"):
-        values = board_values(save_dir / "boards" / split)
-        for attention in ("encoder_self", "decoder_self", "cross"):
-            low, mean, high = (values[f"alpha_{attention}_{n}"] for n in ("min", "mean", "max"))
-            assert len(mean) >= 1
-            assert all(1 < a < b < c < 2 for a, b, c in zip(low, mean, high, strict=True))
+def lines(folder, name="alpha"):
+    return read_record(folder / f"{name}.jsonl", name)
 
 
-def test_training_lowers_the_loss_and_logs_alpha(trained):
-    _, result = trained
-    epochs = logged(result, "train")
+def numbers(values):
+    """All numbers of one line of a record."""
+    return [value for layers in values.values() for heads in layers.values() for value in heads]
+
+
+def test_training_lowers_the_loss_and_shows_alpha_in_its_log_and_in_tensorboard(trained):
+    epochs = logged(trained, "train")
     assert len(epochs) == 2
     assert float(epochs[1]["train_loss"]) < float(epochs[0]["train_loss"])
-    for record, prefix in ((epochs[1], "train"), (logged(result, "valid")[1], "valid")):
-        for attention in ("encoder_self", "decoder_self", "cross"):
-            low, mean, high = (
-                float(record[f"{prefix}_alpha_{attention}_{name}"])
-                for name in ("min", "mean", "max")
-            )
+    for split, record in (("train", epochs[1]), ("valid", logged(trained, "valid")[1])):
+        board = board_values(trained / "boards" / split)
+        for attention in ATTENTIONS:
+            names = [f"alpha_{attention}_{name}" for name in ("min", "mean", "max")]
+            low, mean, high = (float(record[f"{split}_{name}"]) for name in names)
             assert 1 < low < mean < high < 2
+            assert all(1 < value < 2 for name in names for value in board[name])
 
 
 def test_the_record_of_alpha_ends_with_the_alphas_of_the_last_checkpoint(trained):
-    save_dir, _ = trained
-    records = read_record(save_dir / "alpha.jsonl")
+    records = lines(trained)
     updates = [record["update"] for record in records]
     assert updates[0] == 0
     assert updates == sorted(set(updates))
     assert set(range(0, updates[-1], 10)) <= set(updates)
-    table = run("fairseq-entmax", "alpha", "--json", save_dir / "checkpoint_last.pt")
+    table = run("fairseq-entmax", "alpha", "--json", trained / "checkpoint_last.pt")
     for row in json.loads(table.stdout):
         last = records[-1]["alpha"][row["attention"]][str(row["layer"])]
         assert row["alpha"] == pytest.approx(last, abs=1e-5)
 
 
 def test_a_resumed_training_ends_like_one_that_was_never_stopped(data, trained, tmp_path):
-    save_dir, straight = trained
     train(data, tmp_path, "--max-epoch=1")
     resumed = train(data, tmp_path, "--max-epoch=2")
-    states = [torch.load(folder / "checkpoint_last.pt")["model"] for folder in (save_dir, tmp_path)]
+    states = [weights(folder / "checkpoint_last.pt") for folder in (trained, tmp_path)]
     assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
-    assert (tmp_path / "alpha.jsonl").read_text() == (save_dir / "alpha.jsonl").read_text()
-    assert logged(resumed, "valid")[-1]["valid_loss"] == logged(straight, "valid")[-1]["valid_loss"]
+    assert (tmp_path / "alpha.jsonl").read_text() == (trained / "alpha.jsonl").read_text()
+    assert logged(resumed, "valid")[-1]["valid_loss"] == logged(trained, "valid")[-1]["valid_loss"]
 
 
 def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_stopped(
@@ -109,51 +100,41 @@ def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_sto
     (broken / "checkpoint_1_3.pt").replace(broken / "checkpoint_last.pt")
     train(data, broken, *options, "--max-update=9")
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
-    updates = [record["update"] for record in read_record(straight / "alpha.jsonl")]
+    updates = [record["update"] for record in lines(straight)]
     assert updates == [0, 2, 3, 4, 6, 8, 9]
 
 
 def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tmp_path):
-    checkpoint = trained[0] / "checkpoint_best.pt"
-    result = generate(data, checkpoint, "--remove-bpe=sentencepiece")
+    checkpoint = trained / "checkpoint_best.pt"
+    options = ["--remove-bpe=sentencepiece", "--print-alignment=soft"]
+    result = generate(data, checkpoint, *options)
     translated = hypotheses(result.stdout)
     assert len(translated) == SIZES["test"]
     assert re.search(r"Generate test with beam=3: BLEU4 = [\d.]+", result.stdout + result.stderr)
+    # Alignments have exact zeros, and sum to one for each word
+    rows = [line.partition("\t")[2] for line in result.stdout.splitlines() if line[:2] == "A-"]
+    shares = [float(number) for row in rows for number in re.split(r"[ ,]", row)]
+    assert min(shares) == 0.0
+    assert sum(shares) == pytest.approx(sum(len(row.split()) for row in rows), rel=1e-3)
 
     system, reference = tmp_path / "system", tmp_path / "reference"
     system.write_text("\n".join(translated.values()) + "\n", encoding="utf-8")
     reference.write_text((data / "test.en").read_text(encoding="utf-8"), encoding="utf-8")
-    scored = run("fairseq-score", "--sys", system, "--ref", reference)
-    assert "BLEU4" in scored.stdout
+    assert "BLEU4" in run("fairseq-score", "--sys", system, "--ref", reference).stdout
 
     first = (data / "test.bpe.es").read_text(encoding="utf-8").splitlines()[0]
+    given = [f"--path={checkpoint}", "--beam=3", "--max-len-b=30", "--remove-bpe=sentencepiece"]
     interactive = run(
-        "fairseq-interactive",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--path={checkpoint}",
-        "--beam=3",
-        "--max-len-b=30",
-        "--remove-bpe=sentencepiece",
-        stdin=first + "\n",
+        "fairseq-interactive", data / "bin", f"--user-dir={USER_DIR}", *given, stdin=first + "\n"
     )
     assert list(hypotheses(interactive.stdout).values()) == [translated["H-0"]]
-
-
-def test_alignments_of_exact_zeros_can_be_printed(data, trained):
-    result = generate(data, trained[0] / "checkpoint_best.pt", "--print-alignment=soft")
-    rows = [line.partition("\t")[2] for line in result.stdout.splitlines() if line[:2] == "A-"]
-    assert len(rows) == SIZES["test"]
-    weights = [float(number) for row in rows for number in re.split(r"[ ,]", row)]
-    assert min(weights) == 0.0
-    assert sum(weights) == pytest.approx(sum(len(row.split()) for row in rows), rel=1e-3)
 
 
 def test_from_pretrained_translates_plain_text(data, trained):
     code = f"""
 from fairseq_entmax.models import EntmaxTransformerModel
 model = EntmaxTransformerModel.from_pretrained(
-    {str(trained[0])!r},
+    {str(trained)!r},
     checkpoint_file="checkpoint_best.pt",
     data_name_or_path={str(data / "bin")!r},
     bpe="sentencepiece",
@@ -169,22 +150,19 @@ print("translation:", model.translate("En el principio crió Dios los cielos y l
 
 
 def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
-    results = {}
+    results = []
     for arch, options in (
         ("transformer", []),
         ("entmax_transformer", ["--attn-mapping=softmax"]),
     ):
         folder = tmp_path / arch
         result = train(data, folder, *options, "--max-epoch=1", "--dropout=0.1", arch=arch)
-        losses = [float(record["loss"]) for record in logged(result, "train_inner")]
+        losses = [record["loss"] for record in logged(result, "train_inner")]
         assert len(losses) > 3
-        valid = float(logged(result, "valid")[-1]["valid_loss"])
+        valid = logged(result, "valid")[-1]["valid_loss"]
         translated = hypotheses(generate(data, folder / "checkpoint_best.pt").stdout)
-        results[arch] = losses, valid, translated
-    stock, ours = results["transformer"], results["entmax_transformer"]
-    assert ours[0] == pytest.approx(stock[0], abs=2e-3)  # the log rounds to three decimals
-    assert ours[1] == pytest.approx(stock[1], abs=2e-3)
-    assert ours[2] == stock[2]
+        results.append((losses, valid, translated))
+    assert results[0] == results[1]
 
 
 @pytest.mark.parametrize("option", ["--finetune-from-model", "--restore-file"])
@@ -196,71 +174,48 @@ def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(
         train(data, stock, "--max-epoch=1", arch="transformer")
     checkpoint = stock / "checkpoint_best.pt"
     result = train(data, tmp_path, f"{option}={checkpoint}", "--max-epoch=2", "--alpha-init=1.2")
-    output = result.stdout + result.stderr
     assert (
         "has no value for 6 learned parameters; they start as in a new model (--alpha-init 1.2)"
-        in output
+        in result.stdout + result.stderr
     )
     first = float(logged(result, "train_inner")[0]["loss"])
-    fresh = float(
-        logged(train(data, tmp_path / "fresh", "--max-update=5"), "train_inner")[0]["loss"]
-    )
-    assert first < fresh
-    start = read_record(tmp_path / "alpha.jsonl")[0]
+    fresh = train(data, tmp_path / "fresh", "--max-update=5")
+    assert first < float(logged(fresh, "train_inner")[0]["loss"])
+    start = lines(tmp_path)[0]
     assert start["alpha"]["encoder-self"]["0"] == [1.2] * 4
-    # with --restore-file the updates of the stock training count on
+    # With --restore-file the updates of the stock training count on
     assert (start["update"] > 0) == (option == "--restore-file")
 
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
-    result = subprocess.run(
-        [
-            COMMANDS / "fairseq-hydra-train",
-            "--config-dir",
-            ROOT / "examples" / "bible_es_en" / "configs",
-            "--config-name",
-            "entmax",
-            f"common.user_dir={USER_DIR}",
-            "common.cpu=true",
-            f"task.data={data / 'bin'}",
-            f"checkpoint.save_dir={tmp_path / 'hydra'}",
-            "optimization.max_epoch=1",
-            "model.attn_mapping='entmax,entmax15'",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    record = read_record(tmp_path / "hydra" / "alpha.jsonl")[-1]
-    assert {name: sorted(layers) for name, layers in record["alpha"].items()} == {
-        "encoder-self": ["0"],
-        "decoder-self": ["0"],
-        "cross": ["0"],
-    }
-    assert len(hypotheses(generate(data, tmp_path / "hydra" / "checkpoint_best.pt").stdout)) == 24
+    options = ["model.attn_mapping='entmax,entmax15'", "model.alpha_lr_factor=30"]
+    loss = ["criterion._name=entmax_loss", "+criterion.loss_alpha=1.7"]
+    hydra_train(data, tmp_path / "hydra", "optimization.max_epoch=1", *options, *loss)
+    layers = {name: list(heads) for name, heads in lines(tmp_path / "hydra")[-1]["alpha"].items()}
+    assert layers == {"encoder-self": ["0"], "decoder-self": ["0"], "cross": ["0"]}
+    checkpoint = tmp_path / "hydra" / "checkpoint_best.pt"
+    assert len(hypotheses(generate(data, checkpoint).stdout)) == SIZES["test"]
+    model = EntmaxTransformerModel.from_pretrained(
+        str(checkpoint.parent), checkpoint.name, str(data / "bin"), source_lang="es"
+    ).models[0]
+    assert model.encoder.layers[0].self_attn.mapping.lr_factor == 30
+    assert model.output_alpha == 1.7
 
 
 @pytest.mark.parametrize(
-    ("option", "message"),
+    ("options", "message"),
     [
-        ("--attn-mapping=hardmax", "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
-        ("--attn-mapping=softmax*3", "'softmax*3' names 3 layers, the model has 2"),
-        ("--alpha-init=1", "must lie strictly between 1 and 2"),
+        (["--attn-mapping=hardmax"], "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
+        (["--alpha-lr-factor=fast"], "argument --alpha-lr-factor: the factor must be a number"),
         (
-            "--attn-mapping=sparsemax|softmax*9",
-            "--attn-mapping (encoder-self attention, layer 0): 'sparsemax|softmax*9' names 10 heads, "
-            "the layer has 4",
+            ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"],
+            "needs a model with head gates: add --head-gates",
         ),
-        (
-            "--attn-mapping=fusedmax:tv=-1",
-            "tv must be a number, 0 or more, not -1.0; or tv=learned",
-        ),
+        (["--criterion=entmax_loss", "--loss-alpha=3"], "--loss-alpha must be from 1"),
     ],
 )
-def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, option, message):
-    result = train(data, tmp_path / "never", option, check=False)
+def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, options, message):
+    result = train(data, tmp_path / "never", *options, check=False)
     assert result.returncode == 2
     assert message in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
@@ -276,48 +231,129 @@ def test_an_unknown_kernel_stops_training_at_once_with_one_sentence(data, tmp_pa
     assert not (tmp_path / "never").exists()
 
 
-class Malice:
-    def __init__(self, path):
-        self.path = str(path)
+# -- heads with structure, and heads apart ------------------------------------------------------
 
-    def __reduce__(self):
-        return (open, (self.path, "w"))
+APART = "entmax:tv=learned|softmax|sqpnormmax:p=learned|fusedmax"
+STRUCTURED = [
+    f"--encoder-self-attn-mapping=({APART})*2",
+    "--decoder-self-attn-mapping=fusedmax:tv=learned,oscarmax",
+    "--cross-attn-mapping=entmax:oscar=learned,sqpnormmax:p=learned",
+    "--tv-init=0.05",
+    "--p-init=1.7",
+]
 
 
-def test_a_checkpoint_with_code_in_its_settings_stops_the_command_and_does_not_run(
-    data, trained, tmp_path
+@pytest.fixture(scope="module")
+def structured(data, tmp_path_factory):
+    """A model that two processes trained, and ``small.pt``, the same without three of its heads."""
+    folder = tmp_path_factory.mktemp("structured")
+    train_in_two_processes(
+        data, folder / "run", *STRUCTURED, "--max-update=12", "--alpha-log-interval=4"
+    )
+    checkpoint, gone = folder / "run" / "checkpoint_last.pt", "encoder-self:0.0,0.3;cross:1.2"
+    small = folder / "small.pt"
+    run("fairseq-entmax", "prune", checkpoint, "--heads", gone, "--output", small)
+    return folder
+
+
+def test_every_strength_moves_and_is_recorded_with_null_where_there_is_none(structured):
+    for name, attention, layer, missing in (
+        ("alpha", "encoder-self", "1", [False, False, True, False]),
+        ("tv", "encoder-self", "0", [False, True, True, False]),
+        ("tv", "decoder-self", "0", [False] * 4),
+        ("oscar", "cross", "0", [False] * 4),
+        ("p", "cross", "1", [False] * 4),
+        ("p", "encoder-self", "0", [True, True, False, True]),
+    ):
+        records = lines(structured / "run", name)
+        assert [record["update"] for record in records] == [0, 4, 8, 12]
+        first, last = (record[name][attention][layer] for record in (records[0], records[-1]))
+        assert [value is None for value in last] == missing
+        assert first != last
+    rows = run("fairseq-entmax", "alpha", "--json", structured / "run" / "checkpoint_last.pt")
+    row = next(row for row in json.loads(rows.stdout) if row["attention"] == "encoder-self")
+    assert row["mapping"] == APART
+    assert row["tv"][1:3] == [None, None]
+    expected = lines(structured / "run", "tv")[-1]["tv"]["encoder-self"]["0"][0]
+    assert row["tv"][0] == pytest.approx(expected, abs=1e-5)
+
+
+def test_structured_models_translate_with_all_heads_and_without_some(data, structured):
+    for path in (structured / "run" / "checkpoint_last.pt", structured / "small.pt"):
+        assert len(hypotheses(generate(data, path).stdout)) == SIZES["test"]
+    settings = torch.load(structured / "small.pt")["cfg"]["model"]
+    assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({APART})"
+
+
+def test_what_is_left_is_trained_on_in_half_precision(data, structured, tmp_path):
+    small = structured / "small.pt"
+    printed = run("fairseq-entmax", "prune", "--print-config", small).stdout
+    assert "--encoder-self-attn-mapping '(softmax|sqpnormmax:p=learned)" in printed
+    mapping = f"--encoder-self-attn-mapping=(softmax|sqpnormmax:p=learned),({APART})"
+    start = [f"--finetune-from-model={small}", "--max-update=2", "--memory-efficient-fp16"]
+    train(data, tmp_path, *STRUCTURED[1:], mapping, *start)
+    after, before = weights(tmp_path / "checkpoint_last.pt"), weights(small)
+    assert {k: v.shape for k, v in after.items()} == {k: v.shape for k, v in before.items()}
+    assert all(value.isfinite().all() for value in after.values())
+
+
+def test_the_analysis_and_its_report_are_of_all_heads(data, structured, tmp_path):
+    paths = f"--path={structured / 'run' / 'checkpoint_last.pt'}:{structured / 'small.pt'}"
+    run("fairseq-entmax", "analyze", data / "bin", paths, f"--output={tmp_path}", "--cpu")
+    analysis = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
+    whole, small = (model["attentions"][0] for model in analysis["models"])
+    assert [head["values"]["p"] is None for head in whole["heads"]] == [True, True, False, True]
+    assert small["mapping"] == "softmax|sqpnormmax:p=learned"
+    assert set(analysis["models"][0]["records"]) == {"alpha", "tv", "oscar", "p"}
+    page = tmp_path / "report.html"
+    run("fairseq-entmax", "report", tmp_path / "analysis.json", "--output", page)
+    assert "softmax|sqpnormmax:p=learned" in page.read_text(encoding="utf-8")
+
+
+# -- --alpha-lr-factor ----------------------------------------------------------------------------
+
+FAST = ["--attn-mapping=entmax:tv=learned", "--cross-attn-mapping=sqpnormmax:p=learned"]
+
+
+@pytest.fixture(scope="module")
+def fast(data, tmp_path_factory):
+    """A model whose heads learn 20 times as fast as its other parameters."""
+    folder = tmp_path_factory.mktemp("fast")
+    train(data, folder, *FAST, "--alpha-lr-factor=20", "--max-update=20")
+    return folder
+
+
+def test_alpha_goes_further_than_without_the_factor(data, fast, tmp_path):
+    train(data, tmp_path, *FAST, "--max-update=20")
+    ways = []
+    for folder in (fast, tmp_path):
+        first, last = (numbers(lines(folder)[at]["alpha"]) for at in (0, -1))
+        ways.append((first, sum(abs(b - a) for a, b in zip(first, last, strict=True))))
+    assert ways[0][0] == pytest.approx(ways[1][0], abs=2e-6)
+    assert ways[0][1] > 3 * ways[1][1] > 0
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--finetune-from-model={}", "--alpha-lr-factor=300"],
+        ["--restore-file={}", "--reset-optimizer", "--alpha-lr-factor=1"],
+    ],
+)
+def test_a_training_with_another_factor_goes_on_from_the_same_values(data, fast, tmp_path, options):
+    start = [option.format(fast / "checkpoint_last.pt") for option in options]
+    train(data, tmp_path, *FAST, *start, "--max-update=21")
+    for name in ("alpha", "tv", "p"):
+        old, new = numbers(lines(fast, name)[-1][name]), numbers(lines(tmp_path, name)[0][name])
+        assert new == pytest.approx(old, abs=2e-6)
+
+
+@pytest.mark.parametrize(("factor", "warns"), [("20", False), ("10", True)])
+def test_a_factor_that_changes_below_the_optimizer_is_said_in_the_log(
+    data, fast, tmp_path, factor, warns
 ):
-    state = torch.load(trained[0] / "checkpoint_best.pt")
-    model = state["cfg"]["model"]
-    model._name = model.arch = "transformer"
-    model.adaptive_softmax_cutoff = f"[open({str(tmp_path / 'ran')!r}, 'w').close() or 1]"
-    path = tmp_path / "evil.pt"
-    torch.save(state, path)
-    result = generate(data, path, check=False)
-    assert result.returncode != 0
-    assert f"refused to load {path}" in result.stderr
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("command", ["generate", "train"])
-def test_a_checkpoint_that_carries_code_stops_the_command_and_does_not_run(
-    data, trained, tmp_path, command
-):
-    state = torch.load(trained[0] / "checkpoint_best.pt")
-    state["extra_state"]["surprise"] = Malice(tmp_path / "ran")
-    path = tmp_path / "malicious.pt"
-    torch.save(state, path)
-    if command == "generate":
-        result = generate(data, path, check=False)
-    else:
-        result = train(data, tmp_path / "new", f"--restore-file={path}", check=False)
-    assert result.returncode != 0
-    assert f"refused to load {path}" in result.stderr
-    assert not (tmp_path / "ran").exists()
-
-
-def test_two_workers_train_and_write_one_record(data, tmp_path):
-    save_dir = tmp_path / "two"
-    train_in_two_processes(data, save_dir, "--max-update=6", "--alpha-log-interval=2")
-    updates = [record["update"] for record in read_record(save_dir / "alpha.jsonl")]
-    assert updates == [0, 2, 4, 6]
+    start = f"--restore-file={fast / 'checkpoint_last.pt'}"
+    done = train(data, tmp_path, *FAST, start, f"--alpha-lr-factor={factor}", "--max-update=21")
+    said = [line for line in (done.stdout + done.stderr).splitlines() if "lr-factor or" in line]
+    assert len(said) == warns
+    assert all("--reset-optimizer and another --save-dir" in line for line in said)
