@@ -3,8 +3,6 @@
 import itertools
 import logging
 import math
-import subprocess
-import sys
 from argparse import Namespace
 from functools import cache
 
@@ -15,7 +13,7 @@ from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
 from fairseq_entmax import mappings
 from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
-from tests.brute_force_search import Toys, every_sequence, search
+from tests.brute_force_search import Toys, search
 from tests.sparse_toys import EOS, NUM_WORDS, PAD, Toy, toy_batch, toy_dictionary
 from tests.support import batch, build_model, tiny_task
 
@@ -119,12 +117,6 @@ def test_every_sample_that_cannot_end_is_cut_off():
     assert all(sample["unfinished"] and len(sample["tokens"]) == 4 for sample in samples)
 
 
-def test_no_end_before_the_least_length_cuts_off_what_has_no_other_word():
-    (best,) = find(told({(): {A: 1.0}, (A,): {EOS: 1.0}}), min_len=3)
-    assert words_of(best) == [[A]]
-    assert best[0]["unfinished"]
-
-
 def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     table = {**THREE, (B,): {D: 0.2, C: 0.8}, (B, D): {EOS: 1.0}, (B, C): {EOS: 1.0}}
     (best,) = find(told(table), prefix=[[B]], unnormalized=True)
@@ -157,15 +149,6 @@ def test_sentences_of_a_batch_do_not_disturb_each_other(options):
         assert words_of(alone) == words_of(hypotheses)
         scores = [[each["score"].item() for each in best] for best in (alone, hypotheses)]
         assert scores[0] == pytest.approx(scores[1], abs=1e-5)
-
-
-def test_a_diverse_search_punishes_no_word_that_another_group_does_not_have():
-    # The first group has one word; what else its beam might hold is impossible
-    table = {(): {A: 1.0}, (A,): {EOS: 0.4, B: 0.6}, (A, B): {EOS: 1.0}}
-    model = told(table)
-    (best,) = find(model, beam=4, diverse_beam_groups=2, diverse_beam_strength=0.5)
-    assert sorted(words_of(best)) == [[A], [A, B]]
-    assert all(math.isfinite(hypothesis["score"]) for hypothesis in best)
 
 
 def test_a_language_model_of_weight_zero_says_nothing():
@@ -203,25 +186,6 @@ def test_alignments_are_made_of_the_hypotheses_that_there_are():
         assert words_of(hypotheses) == [[A, B], [C], [A]]
         assert all(len(hypothesis["alignment"]) for hypothesis in hypotheses)
         assert not any("is_filler" in hypothesis for hypothesis in hypotheses)
-
-
-@pytest.mark.parametrize("size", [10, 11, 14])
-@pytest.mark.parametrize("beam", [4, 8, 13])
-def test_a_beam_as_wide_as_the_dictionary_ends_well(size, beam):
-    model = Toy(6, longest=4, size=size)
-    dictionary = toy_dictionary(size)
-    small = TranslationTask(
-        TranslationConfig(source_lang="a", target_lang="b"), dictionary, dictionary
-    )
-    arguments = Namespace(beam=beam, max_len_b=6)
-    generator = small.build_generator([model], arguments)
-    (best,) = small.inference_step(generator, [model], toy_batch([[A, B]]))
-    toys = Toys([model.table], (A, B, EOS), max_len=6)
-    found = {tuple(hypothesis["tokens"].tolist()) for hypothesis in best}
-    everything = {words for words, _ in every_sequence(toys)}
-    assert found <= everything
-    assert len(found) == len(best)
-    assert not best[0]["exact_search"] or found == everything
 
 
 # A real model whose output is sparse
@@ -302,16 +266,6 @@ def test_a_generator_is_left_as_it_was():
     assert "forward_decoder" not in vars(generator.model)
 
 
-def test_fairseqs_generator_can_still_be_made_torchscript():
-    generator = tiny_task().build_generator([build_model("transformer")], Namespace(beam=2))
-    together = batch([4, 3], [4, 4])
-    together = {"net_input": {**together["net_input"]}}
-    del together["net_input"]["prev_output_tokens"]
-    scripted = torch.jit.script(generator)(together)
-    found = generator.generate([], together)
-    assert [words_of(best) for best in scripted] == [words_of(best) for best in found]
-
-
 # How many
 
 
@@ -355,23 +309,3 @@ def test_a_command_says_nothing_of_models_without_zeros(caplog):
     with caplog.at_level(logging.INFO):
         reporting(lambda: find(Toy(0, dense=True), [[A], [B]]))
     assert caplog.messages == []
-
-
-@pytest.mark.parametrize(("command", "name"), [("generate", "_main"), ("interactive", "main")])
-def test_fairseqs_commands_report(command, name):
-    script = (
-        f"import fairseq_cli.{command} as command, fairseq_entmax.models;"
-        f"print(command.{name}._is_changed)"
-    )
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.split() == ["True"]
-
-
-def test_the_models_alone_import_no_command_as_that_would_set_up_logging():
-    script = "import fairseq_entmax.models, sys; print('fairseq_cli.interactive' in sys.modules)"
-    result = subprocess.run(
-        [sys.executable, "-c", script], capture_output=True, text=True, check=True
-    )
-    assert result.stdout.split() == ["False"]

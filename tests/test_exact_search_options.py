@@ -24,7 +24,7 @@ from tests.sparse_toys import (
     toy_dictionary,
 )
 
-NUM_DRAWN = 500
+NUM_DRAWN = 200
 # What each hypothesis says beyond fairseq's
 FACTS = {"exact_search", "unfinished", "impossible_prefix"}
 # They search as `tests.brute_force_search.search` does
@@ -220,10 +220,10 @@ def check_against_brute_force(drawn, toys, hypotheses):
     return is_exact, is_cut
 
 
-@pytest.mark.parametrize("part", range(10))
+@pytest.mark.parametrize("part", range(2))
 def test_drawn_searches_end_well_and_find_what_a_brute_force_finds(part):
     seen = []
-    for number in range(part, NUM_DRAWN, 10):
+    for number in range(part, NUM_DRAWN, 2):
         drawn = Drawn(number)
         for toys, hypotheses in zip(drawn.toys, drawn.find(), strict=True):
             try:
@@ -231,7 +231,7 @@ def test_drawn_searches_end_well_and_find_what_a_brute_force_finds(part):
                 seen.append(check_against_brute_force(drawn, toys, hypotheses))
             except AssertionError as error:
                 raise AssertionError(f"search {number}, {drawn.options}") from error
-    assert len(seen) == 3 * NUM_DRAWN // 10
+    assert len(seen) == 3 * NUM_DRAWN // 2
     # Searches that were exact, that were not, and that had no end of their own
     assert {(True, False), (False, False), (False, True)} == set(seen)
 
@@ -250,13 +250,12 @@ def stock_search():
         yield
 
 
-@pytest.mark.parametrize("part", range(2))
-def test_models_without_zeros_are_searched_to_the_bit_as_without_this_package(part):
+def test_models_without_zeros_are_searched_to_the_bit_as_without_this_package():
     def dense(models):
         return [Toy(place, dense=True) for place, _ in enumerate(models)]
 
     num_compared = 0
-    for number in range(part, 120, 2):
+    for number in range(80):
         drawn = Drawn(number, dense)
         if drawn.options["unkpen"] == math.inf or drawn.generator.lm_model is not None:
             continue  # which have zeros
@@ -275,16 +274,3 @@ def test_models_without_zeros_are_searched_to_the_bit_as_without_this_package(pa
                 for name, value in other.items():
                     assert torch.equal(torch.as_tensor(hypothesis[name]), torch.as_tensor(value))
     assert num_compared > 30
-
-
-def test_fairseqs_own_search_fails_or_finds_other_hypotheses_in_many_of_them():
-    failures = 0
-    for number in range(60):
-        drawn = Drawn(number)
-        if type(drawn.generator) is SequenceGenerator and drawn.strategy == "beam":
-            try:
-                with stock_search():
-                    drawn.find()
-            except AssertionError:
-                failures += 1
-    assert failures > 5

@@ -2,60 +2,32 @@
 
 import json
 import math
-import os
-import signal
-import subprocess
-import time
-from types import SimpleNamespace
+import re
 
 import pytest
 import torch
-from fairseq.models.transformer import TransformerModel
 
+from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.models.saved import read_model
-from tests.commands import (
-    COMMANDS,
-    ROOT,
-    SMALL_MODEL,
-    TRAINING,
-    USER_DIR,
-    generate,
-    hypotheses,
-    logged,
-    run,
-    train,
-)
+from tests.commands import SIZES, USER_DIR, generate, hypotheses, logged, run, train
 
 pytestmark = pytest.mark.slow
 
 LOSS = ["--criterion=entmax_loss", "--loss-alpha=1.5", "--label-smoothing=0"]
-GATED = [
-    "--criterion=entmax_loss_with_head_l0",
-    "--head-gates=encoder-self,decoder-self,cross",
-    "--target-heads=10",
-    "--max-update=24",
-]
-
-
-def weights(path):
-    return torch.load(path)["model"]
+# An output of many zeros
+SHARP = "--model-overrides={'output_alpha': 2.0}"
+EXACT = re.compile(r"exact search: (\d+) of (\d+) sentences \(\d+\.\d%\)")
 
 
 @pytest.fixture(scope="module")
-def trained(data, tmp_path_factory):
-    """A model after two epochs of the loss, a gated one from there, and that one pruned."""
+def sparse(data, tmp_path_factory):
+    """A model after two epochs of the loss, and what its training printed."""
     folder = tmp_path_factory.mktemp("sparse-output")
-    log = train(data, folder / "full", *LOSS, "--max-epoch=2")
-    full = folder / "full" / "checkpoint_last.pt"
-    start = f"--finetune-from-model={full}"
-    train(data, folder / "gated", *LOSS, *GATED, start)
-    gated, small = folder / "gated" / "checkpoint_last.pt", folder / "small.pt"
-    run("fairseq-entmax", "prune", gated, "--output", small)
-    return SimpleNamespace(log=log, full=full, gated=gated, small=small)
+    return folder / "checkpoint_last.pt", train(data, folder, *LOSS, "--max-epoch=2")
 
 
-def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(trained):
-    epochs = logged(trained.log, "valid")
+def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(sparse):
+    epochs = logged(sparse[1], "valid")
     assert float(epochs[-1]["valid_loss"]) < float(epochs[0]["valid_loss"])
     for numbers in epochs:
         assert 1 <= float(numbers["valid_support"]) <= 504
@@ -63,55 +35,62 @@ def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(trained
         assert not {"valid_ppl", "valid_nll_loss"} & set(numbers)
 
 
-def test_generation_is_sparse_from_the_checkpoint_alone(data, trained):
-    assert read_model(str(trained.full)).options.output_alpha == 1.5
-    output = generate(data, trained.full, "--beam=4", "--nbest=4").stdout
-    lines = [line.split("\t") for line in output.splitlines() if line.startswith("H-")]
-    assert len({line[0] for line in lines}) == 24
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--nbest=3"],
+        ["--beam=40", "--nbest=40", "--print-alignment", "--max-len-b=4"],
+        ["--prefix-size=3", "--min-len=4", "--max-len-b=6"],
+        ["--sampling", "--sampling-topp=0.8", "--nbest=3"],
+        ["--beam=4", "--diverse-beam-groups=2", "--nbest=4"],
+        ["--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=2"],
+    ],
+    ids=" ".join,
+)
+def test_generate_ends_well_and_says_how_many_searches_were_exact(data, sparse, options):
+    result = generate(data, sparse[0], SHARP, "--max-len-b=12", *options)
+    ((_, sentences),) = EXACT.findall(result.stdout + result.stderr)
+    assert int(sentences) == len(hypotheses(result.stdout)) == SIZES["test"]
+    lines = [line.split("\t") for line in result.stdout.splitlines() if line[:2] == "H-"]
     assert all(math.isfinite(float(line[1])) for line in lines)
-    model = TransformerModel.from_pretrained(
-        str(trained.full.parent), "checkpoint_last.pt", str(data / "bin")
+    assert "Generate test with beam=" in result.stdout
+
+
+def test_interactive_and_python_are_sparse_from_the_checkpoint_alone(data, sparse):
+    lines = (data / "test.bpe.es").read_text(encoding="utf-8").splitlines(keepends=True)[:3]
+    options = [f"--user-dir={USER_DIR}", f"--path={sparse[0]}", "--beam=3", "--max-len-b=8"]
+    result = run("fairseq-interactive", data / "bin", SHARP, *options, stdin="".join(lines))
+    assert [int(total) for _, total in EXACT.findall(result.stdout + result.stderr)] == [3]
+    hub = EntmaxTransformerModel.from_pretrained(
+        str(sparse[0].parent), sparse[0].name, data_name_or_path=str(data / "bin")
     )
-    (inner,) = model.models
+    (best, *_) = hub.generate(hub.binarize(lines[0]), beam=3, max_len_b=2)
+    assert best.keys() >= {"exact_search", "unfinished"}
+    (model,) = hub.models
     with torch.no_grad():
         words = torch.tensor([[5, 6, 2]])
-        probs = inner.get_normalized_probs(inner(words, torch.tensor([3]), words), False)
-    assert inner.output_alpha == 1.5
+        probs = model.get_normalized_probs(model(words, torch.tensor([3]), words), False)
+    assert model.output_alpha == 1.5
     assert (probs == 0).any()
 
 
-def test_the_pruned_model_generates_what_the_gated_one_does(data, trained):
-    outputs = [generate(data, path).stdout for path in (trained.gated, trained.small)]
-    assert hypotheses(outputs[1]) == hypotheses(outputs[0])
-    assert read_model(str(trained.small)).options.output_alpha == 1.5
+def test_a_checkpoint_can_be_looked_at_through_another_output(data, trained, sparse):
+    dense = trained / "checkpoint_best.pt"
+    for checkpoint, alpha in ((sparse[0], 1.0), (dense, 2.0)):
+        overrides = f"--model-overrides={{'output_alpha': {alpha}}}"
+        outputs = [generate(data, checkpoint, *options).stdout for options in ([], [overrides])]
+        assert len(hypotheses(outputs[1])) == SIZES["test"]
+        assert outputs[0] != outputs[1]
 
 
-def test_a_checkpoint_can_be_looked_at_through_another_output(data, trained, tmp_path):
-    train(data, tmp_path / "softmax", "--max-update=2")
-    dense = tmp_path / "softmax" / "checkpoint_last.pt"
-    for checkpoint, alphas in ((trained.full, (1.0, 2.0)), (dense, (2.0,))):
-        own = generate(data, checkpoint).stdout
-        for alpha in alphas:
-            other = generate(
-                data, checkpoint, "--model-overrides", f"{{'output_alpha': {alpha}}}"
-            ).stdout
-            assert len(hypotheses(other)) == 24
-            assert other != own
-
-
-def test_validation_repeats_what_training_has_said(data, trained):
+def test_validation_repeats_what_training_has_said(data, sparse):
     result = run(
         "fairseq-validate",
-        data / "bin",
-        f"--user-dir={USER_DIR}",
-        f"--path={trained.full}",
-        "--task=translation",
-        "--valid-subset=valid",
-        "--max-tokens=1500",
-        "--required-batch-size-multiple=1",
+        *(data / "bin", f"--user-dir={USER_DIR}", f"--path={sparse[0]}", "--task=translation"),
+        *("--valid-subset=valid", "--max-tokens=1500", "--required-batch-size-multiple=1"),
         "--log-format=json",
     )
-    last = logged(trained.log, "valid")[-1]
+    last = logged(sparse[1], "valid")[-1]
     (numbers,) = [
         json.loads(line.split(" | ")[-1])
         for line in (result.stdout + result.stderr).splitlines()
@@ -122,67 +101,22 @@ def test_validation_repeats_what_training_has_said(data, trained):
         assert float(said) == pytest.approx(float(last[f"valid_{name}"]), abs=2e-3)
 
 
-def test_a_training_killed_and_resumed_ends_like_one_that_was_not(data, tmp_path):
-    options = [*LOSS, "--save-interval-updates=4", "--keep-interval-updates=9"]
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    train(data, straight, *options, "--max-update=16")
-    command = [
-        *(COMMANDS / "fairseq-train", data / "bin", f"--user-dir={USER_DIR}"),
-        *("--arch=entmax_transformer", f"--save-dir={killed}", *SMALL_MODEL, *TRAINING),
-        *(*options, "--max-update=2000", "--cpu"),
-    ]
-    process = subprocess.Popen(
-        command,
-        env={**os.environ, "OMP_NUM_THREADS": "1"},
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
-    deadline = time.monotonic() + 300
-    while not list(killed.glob("checkpoint_*_8.pt")):
-        assert process.poll() is None, "the training ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    (middle,) = killed.glob("checkpoint_*_8.pt")
-    middle.replace(killed / "checkpoint_last.pt")
-    train(data, killed, *options, "--max-update=16")
-    ends = [weights(folder / "checkpoint_last.pt") for folder in (straight, killed)]
-    for name, value in ends[0].items():
-        torch.testing.assert_close(ends[1][name], value, msg=name)
-
-
-def test_hydra_takes_the_alpha_of_the_output_from_the_criterion(data, tmp_path):
-    result = subprocess.run(
-        [
-            COMMANDS / "fairseq-hydra-train",
-            "--config-dir",
-            ROOT / "examples" / "bible_es_en" / "configs",
-            "--config-name",
-            "entmax",
-            f"common.user_dir={USER_DIR}",
-            "common.cpu=true",
-            f"task.data={data / 'bin'}",
-            f"checkpoint.save_dir={tmp_path / 'hydra'}",
-            "optimization.max_epoch=1",
-            "criterion._name=entmax_loss",
-            "+criterion.loss_alpha=1.7",
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    checkpoint = tmp_path / "hydra" / "checkpoint_last.pt"
-    assert read_model(str(checkpoint)).options.output_alpha == 1.7
-    assert len(hypotheses(generate(data, checkpoint).stdout)) == 24
+def test_a_pruned_model_keeps_its_output_and_generates_what_the_gated_one_does(
+    data, sparse, tmp_path
+):
+    gates = ["--criterion=entmax_loss_with_head_l0", "--head-gates=encoder-self,decoder-self,cross"]
+    options = [*gates, "--target-heads=10", "--max-update=24", f"--finetune-from-model={sparse[0]}"]
+    train(data, tmp_path, *LOSS[1:], *options)
+    gated, small = tmp_path / "checkpoint_last.pt", tmp_path / "small.pt"
+    run("fairseq-entmax", "prune", gated, "--output", small)
+    outputs = [hypotheses(generate(data, path).stdout) for path in (gated, small)]
+    assert outputs[0] == outputs[1]
+    assert read_model(str(small)).options.output_alpha == 1.5
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (["--criterion=entmax_loss", "--loss-alpha=3"], "--loss-alpha must be from 1"),
         (
             ["--criterion=entmax_loss", "--output-alpha=1.2"],
             "--output-alpha 1.2 is not what --loss-alpha 1.5 trains the output for",
@@ -201,7 +135,7 @@ def test_hydra_takes_the_alpha_of_the_output_from_the_criterion(data, tmp_path):
         ),
     ],
 )
-def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path, options, message):
+def test_options_that_do_not_go_together_stop_training(data, tmp_path, options, message):
     result = train(data, tmp_path / "new", *options, check=False)
     assert result.returncode != 0
     said = result.stdout + result.stderr

@@ -8,23 +8,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from fairseq.search import (
-    DiverseBeamSearch,
-    LengthConstrainedBeamSearch,
-    LexicallyConstrainedBeamSearch,
-    Sampling,
-)
+from fairseq.search import DiverseBeamSearch, LengthConstrainedBeamSearch, Sampling
 from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_entmax.exact_search.counts import SearchCounts
 from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness, Step
-from fairseq_entmax.exact_search.strategies import (
-    choose_among_possible,
-    cut_at_source_length,
-    forget_dead_overlap,
-    name_dead_candidates,
-)
 
 Hypotheses = list[list[dict[str, Any]]]
 
@@ -74,11 +63,6 @@ class OneSearch:
         _shadow(search, "step", self._step)
         _shadow(search, "prune_sentences", self._prune)
         _shadow(search, "update_constraints", self._go_on)
-        if isinstance(search, DiverseBeamSearch):
-            search.beam = _copy(search.beam)
-            _shadow(search.beam, "step", name_dead_candidates, self._has_zeros, own.pad)
-        if isinstance(search, LexicallyConstrainedBeamSearch):
-            _shadow(search, "step_sentence", choose_among_possible, search, self._has_zeros)
 
     def _begin(self, num_sentences: int, device: torch.device) -> None:
         beam = self.generator.beam_size
@@ -167,8 +151,6 @@ class OneSearch:
             # fairseq keeps what groups share by numbers of the data set, in a table of the batch
             ids = self.places
         chosen, words, beams = choose(step, lprobs, scores, prev_output_tokens, ids)
-        if is_diverse:
-            forget_dead_overlap(self.search, ids, chosen, zeros)
         chosen = chosen.masked_fill(ended.gather(1, beams), IMPOSSIBLE)
         self.tokens, self.live = tokens, total > IMPOSSIBLE
         self._sort_out(chosen, words, beams, total, lprobs)
@@ -188,7 +170,11 @@ class OneSearch:
         """Change the log probabilities of next words, in place, as the search needs them."""
         eos = self.generator.eos
         if isinstance(self.search, LengthConstrainedBeamSearch):
-            cut_at_source_length(self.search, step, lprobs, self._has_zeros(), eos)
+            # fairseq makes hypotheses longer than the source, with a score of -inf
+            longest = self.search.max_len_a * self.search.src_lengths + self.search.max_len_b
+            at_end = (step >= longest) & self._has_zeros()
+            lprobs[at_end, :, :eos] = IMPOSSIBLE
+            lprobs[at_end, :, eos + 1 :] = IMPOSSIBLE
         if not self.is_sampling:
             if self.has_seen_zeros:  # else none have ended, and there are many numbers to look at
                 lprobs[ended] = IMPOSSIBLE
