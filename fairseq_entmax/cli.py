@@ -15,7 +15,7 @@ import fairseq_entmax
 from fairseq_entmax import quiet
 from fairseq_entmax.analysis.arguments import named_heads
 from fairseq_entmax.analysis.command_help import COMMANDS, check_early
-from fairseq_entmax.files import check_output
+from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import said_if_long
 
 # Commands that parse their arguments themselves, as some take fairseq's options: the module
@@ -254,8 +254,6 @@ def _require_checkpoint(path: str) -> None:
 
 
 def _prune(options: argparse.Namespace) -> None:
-    if options.output == "":
-        raise ValueError("--output got '': give the name of the checkpoint to write")
     if options.output is None and (options.heads is not None or options.overwrite):
         raise ValueError("--heads and --overwrite need --output FILE, the checkpoint to write")
     if options.output is None and not options.print_config:
@@ -263,7 +261,7 @@ def _prune(options: argparse.Namespace) -> None:
     heads = set() if options.heads is None else named_heads("--heads", options.heads)
     _require_checkpoint(options.checkpoint)
     if options.output is not None:
-        check_output(options.output, options.overwrite)
+        check_target(options.output, "--output", options.overwrite)
     _import_user_dir(options.user_dir)
     from fairseq_entmax import pruning
     from fairseq_entmax.pruning import text

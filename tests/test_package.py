@@ -183,7 +183,7 @@ print((
         ([*ABLATE, "--scores", "nonsense"], 1, "'nonsense' is none of loss, bleu"),
         ([*ABLATE, "--heads", "all", "up"], 1, "--heads: 'up' names no heads"),
         ([*ABLATE, "--bootstrap", "0"], 1, "--bootstrap got 0"),
-        (["prune", __file__, "--output", __file__], 1, "exists: choose another"),
+        (["prune", __file__, "--output", __file__], 1, "which exists: give another"),
         (["analyze", "--gradient-sentences", "many"], 2, "invalid int value: 'many'"),
         (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
     ],

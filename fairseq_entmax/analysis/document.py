@@ -19,7 +19,7 @@ from fairseq_entmax.analysis.maps import LARGEST
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.schema import fill, schema
 from fairseq_entmax.analysis.version1 import converted
-from fairseq_entmax.files import clear_leftovers, write_together
+from fairseq_entmax.files import write_together
 from fairseq_entmax.reasons import named
 
 FORMAT = "fairseq-entmax-analysis"
@@ -160,7 +160,6 @@ def check_output(folder: str, overwrite: bool) -> None:
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
     path = os.path.join(folder, FILE_NAME)
-    clear_leftovers([Path(os.path.realpath(path))])
     if os.path.lexists(path) and not overwrite:
         raise FileExistsError(
             f"--output: {path} exists: choose another folder, or replace it with --overwrite"

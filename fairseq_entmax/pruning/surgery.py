@@ -10,14 +10,13 @@ from __future__ import annotations
 import copy
 from collections.abc import Collection
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from fairseq_entmax.attentions import PLACES
-from fairseq_entmax.files import check_output, whole_file
+from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, Mapping
 from fairseq_entmax.models.config import (
@@ -94,10 +93,10 @@ def prune_checkpoint(
         ValueError, UnsafeCheckpointError: as :func:`prune_state` and
             :func:`fairseq_entmax.checkpoints.load_checkpoint`.
     """
-    check_output(output, overwrite)
+    target = check_target(output, "--output", overwrite)
     pruned, report = _prune(read_model(path), heads, undecided, copy_heads_too)
     try:
-        with whole_file(Path(output)) as file:
+        with whole_file(target) as file:
             torch.save(pruned, file)
     except RuntimeError as error:
         # How torch reports a full disk

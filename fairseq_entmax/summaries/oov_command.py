@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_entmax.files import whole_file, whole_set
-from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.files import check_target, refuse_inputs, whole_file, whole_set
 from fairseq_entmax.summaries import oov
 from fairseq_entmax.summaries.restore import Restorer
 

@@ -8,8 +8,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_entmax.files import write_together
-from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.files import check_target, refuse_inputs, write_together
 from fairseq_entmax.paired_tests import require_scipy
 from fairseq_entmax.summaries.generated import read_generated, read_lines
 from fairseq_entmax.summaries.oov import MARKER

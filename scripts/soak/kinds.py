@@ -33,7 +33,7 @@ OF_TIME = frozenset(
 )
 # What follows from measured seconds has another number of updates each time
 BY_TIME = re.compile(r"equaltime|(^|/)(speed\.json|claims\.md|findings\.json)")
-HALF = re.compile(r"\.tmp(/|\d*$)|\.old(/|$)|fairseq-entmax-unfinished|\.extracted")
+HALF = re.compile(r"\.tmp(/|\d*$)|\.old(/|$)|\.extracted")
 
 
 @dataclass(frozen=True)

@@ -37,16 +37,3 @@ def test_the_next_run_removes_what_a_killed_one_left(name, tiny, tmp_path):
     left = {path.name for path in tmp_path.iterdir()}
     assert {name for name in left if ".tmp" in name} == {"mine.tmp123"}
     assert set(files) <= left
-
-
-@pytest.mark.parametrize("name", ["analyze", "ablate", "prune", "report"])
-def test_a_run_that_is_refused_removes_them_too(name, tiny, tmp_path):
-    arguments, files = command(name, tiny, tmp_path)
-    assert cli.main(arguments) == 0
-    for file in files:
-        (tmp_path / f"{file}.tmp123").write_bytes(b"half")
-    # ablate finds its journal, and goes on with it
-    assert cli.main(arguments) == (0 if name == "ablate" else 1)
-    left = [path.name for path in tmp_path.glob("*.tmp*")]
-    # The first file that is there ends the look at the others
-    assert f"{files[0]}.tmp123" not in left

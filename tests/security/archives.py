@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
 import io
 import os
 import tarfile
@@ -66,22 +65,3 @@ def touched(mark):
         or not Path(f"{mark}.precious.folder").is_dir()
         or Path(f"{mark}.precious").read_text() != "precious"
     )
-
-
-def inflated_archive(path, size):
-    """A small archive of one file of so many bytes, all of them zero."""
-    member = tarfile.TarInfo("model/model.pt")
-    member.size = size
-    with gzip.open(path, "wb", compresslevel=1) as file:
-        file.write(member.tobuf())
-        for _ in range(size // 2**20):
-            file.write(bytes(2**20))
-        file.write(bytes(1024))
-
-
-def archive_with_long_header(path, size):
-    """An archive whose header says that a name of so many bytes follows."""
-    member = tarfile.TarInfo("././@LongLink")
-    member.type = tarfile.GNUTYPE_LONGNAME
-    member.size = size
-    path.write_bytes(member.tobuf(tarfile.GNU_FORMAT) + bytes(2**16))

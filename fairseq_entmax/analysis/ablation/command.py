@@ -45,7 +45,7 @@ from fairseq_entmax.analysis.arguments import (
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
-from fairseq_entmax.files import clear_leftovers, write_together
+from fairseq_entmax.files import write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy
 from fairseq_entmax.progress import Progress
@@ -159,7 +159,6 @@ def _check_output(output: str, overwrite: bool) -> None:
         raise NotADirectoryError(f"--output {output} is a file: name a folder")
     if not os.path.isdir(parent):
         raise FileNotFoundError(f"there is no folder {parent} for --output {output}: make it")
-    clear_leftovers(Path(output, name) for name in (JSON, TSV))
     has_results = os.path.exists(os.path.join(output, JSON))
     if has_results and not os.path.exists(os.path.join(output, JOURNAL)) and not overwrite:
         raise FileExistsError(

@@ -17,8 +17,7 @@ import os
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from fairseq_entmax.files import whole_file
-from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.files import check_target, refuse_inputs, whole_file
 from fairseq_entmax.progress import watched
 
 # The small pipeline of each language that spaCy itself publishes

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from fairseq_entmax.analysis.looking.arguments import own_parser
-from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.files import check_target, refuse_inputs
 
 
 def main(arguments: Sequence[str]) -> None:

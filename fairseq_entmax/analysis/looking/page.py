@@ -13,8 +13,7 @@ from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
 from fairseq_entmax.analysis.looking.sentence import Look
 from fairseq_entmax.analysis.maps import LARGEST, encode_weights, map_bytes
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
-from fairseq_entmax.files import write_together
-from fairseq_entmax.files.targets import check_target
+from fairseq_entmax.files import check_target, write_together
 
 if TYPE_CHECKING:
     from fairseq_entmax.analysis.looking.session import Session

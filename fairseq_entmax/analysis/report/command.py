@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.files import write_together
-from fairseq_entmax.files.targets import check_target, refuse_inputs
+from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
 DESCRIPTION = (
     "Draws an analysis as one HTML file that opens without a network: every head of every model, "

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.report.catalogue import Drawable
-from fairseq_entmax.files.targets import check_target
+from fairseq_entmax.files import check_target
 
 try:
     import vl_convert

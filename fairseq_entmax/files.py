@@ -1,0 +1,118 @@
+"""Files that are whole whenever they are there, whatever stops the process that writes them.
+
+A file is written as ``NAME.tmp<number>`` beside its place, brought to the disk, and then renamed. A
+process that is killed leaves the old file or the new one, and perhaps a temporary file, which the
+next that writes the same file removes. Of files that are written together, all are on the disk
+before the first is renamed; a kill between two renames leaves some new and some old, each whole.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Mapping as Dictionary
+from pathlib import Path
+from typing import BinaryIO
+
+
+def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
+    """The file to write, where it may be written; a link is followed.
+
+    Args:
+        path: the file.
+        option: what named it, for errors.
+        overwrite: whether a file that is there may be replaced.
+
+    Raises:
+        FileExistsError: it is there, and is not to be replaced.
+        FileNotFoundError: there is no folder for it.
+        ValueError: it is a folder or a device.
+    """
+    name = os.fspath(path)
+    target = Path(os.path.realpath(name))
+    if not name or target.is_dir():
+        raise ValueError(f"{option} got '{name}': give the name of a file")
+    if target.exists() and not target.is_file():
+        raise ValueError(f"{option} got '{name}', which is no ordinary file: give another name")
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"{option} got '{name:.900}': there is no folder {target.parent!s:.900}"
+        )
+    if target.exists() and not overwrite:
+        raise FileExistsError(
+            f"{option} got '{name}', which exists: give another name, or --overwrite"
+        )
+    return target
+
+
+def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) -> None:
+    """Refuse to write over what is read, whatever ``--overwrite`` says.
+
+    Args:
+        targets: the files to write.
+        inputs: what a file is, to its name; None where it is not given.
+
+    Raises:
+        ValueError: names both.
+    """
+    read = {Path(os.path.realpath(name)): what for what, name in inputs.items() if name}
+    for target in targets:
+        if target in read:
+            raise ValueError(
+                f"{target} is {read[target]}, and would be replaced: give another name"
+            )
+
+
+@contextlib.contextmanager
+def whole_set(targets: Sequence[Path]) -> Iterator[list[BinaryIO]]:
+    """Open files that are put in place when the block ends; after an error, none is.
+
+    Raises:
+        OSError: names the files.
+    """
+    temporaries = [_temporary(target) for target in targets]
+    try:
+        with contextlib.ExitStack() as stack:
+            files = [stack.enter_context(path.open("xb")) for path in temporaries]
+            yield files
+            for file in files:
+                file.flush()
+                os.fsync(file.fileno())
+        for path, target in zip(temporaries, targets, strict=True):
+            os.replace(path, target)
+    except OSError as error:
+        # What has a file's name, or no number of the system, says enough
+        if error.errno is None or error.filename is not None:
+            raise
+        names = " and ".join(map(str, targets))
+        raise OSError(f"cannot write {names}, nothing was changed: {error}") from error
+    finally:
+        for path in temporaries:
+            path.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def whole_file(target: Path) -> Iterator[BinaryIO]:
+    """Open a file that is put in place when the block ends; after an error, nothing changes."""
+    with whole_set([target]) as (file,):
+        yield file
+
+
+def write_together(contents: Dictionary[Path, bytes]) -> None:
+    """Write files; when one of them cannot be written, none changes."""
+    with whole_set(list(contents)) as files:
+        for file, content in zip(files, contents.values(), strict=True):
+            file.write(content)
+
+
+def _temporary(target: Path) -> Path:
+    """A new name beside the target. Temporary files that were left of it before are removed."""
+    own = re.compile(re.escape(target.name) + r"\.tmp\d+")
+    with contextlib.suppress(FileNotFoundError):
+        for path in target.parent.iterdir():
+            if own.fullmatch(path.name) and path.is_file() and not path.is_symlink():
+                path.unlink(missing_ok=True)
+    return target.with_name(f"{target.name}.tmp{secrets.randbelow(10**9)}")
