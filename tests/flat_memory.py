@@ -120,9 +120,6 @@ def training() -> tuple[int, int]:
     return epochs(False), epochs(True, 2)
 
 
-KINDS = {"mappings": mappings, "attention": attention, "decoding": decoding}
-
-
 def of_calls(call: Callable[[], object]) -> tuple[int, int]:
     """Bytes by which the calls grow the process, and with a leak."""
     leaked: list[bytes] = []
@@ -136,14 +133,15 @@ def of_calls(call: Callable[[], object]) -> tuple[int, int]:
 
 def main(kinds: list[str]) -> None:
     torch.set_num_threads(1)
-    found = {}
-    for kind in kinds:
-        if kind == "training":
-            found[kind] = training()
-            continue
-        found[kind] = of_calls(KINDS[kind]())
-    print(json.dumps(found))
+    print(json.dumps({kind: KINDS[kind]() for kind in kinds}))
 
+
+KINDS = {
+    "mappings": lambda: of_calls(mappings()),
+    "attention": lambda: of_calls(attention()),
+    "decoding": lambda: of_calls(decoding()),
+    "training": training,
+}
 
 if __name__ == "__main__":
     main(sys.argv[1:])

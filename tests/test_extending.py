@@ -9,21 +9,13 @@ from types import SimpleNamespace
 import pytest
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY, FairseqEncoderModel
-from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer_lm import TransformerLanguageModel
 from fairseq.utils import import_user_module
 
-from fairseq_entmax.analysis import AttentionRecorder, measure
-from fairseq_entmax.attentions import CROSS, ENCODER_SELF
-from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.head_record import read_record
-from fairseq_entmax.models.options import read_options
-from fairseq_entmax.models.saved import model_of_state
-from fairseq_entmax.pruning import prune_state
 from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, run
-from tests.support import TINY, batch, tiny_task
+from tests.support import tiny_task
 
 MOST_LINES = 40
 COUNTS = {"encoder-self": [4, 4], "decoder-self": [4, 4], "cross": [4, 4]}
@@ -287,59 +279,6 @@ def test_a_language_model_with_softmax_has_fairseqs_losses_and_gradients(languag
     assert len(expected) == sum(1 for _ in ours.parameters())
 
 
-def test_a_language_model_has_gates_and_is_pruned(language_model):
-    model, args = language_model(head_gates="decoder-self")
-    gates = model.head_gates()
-    assert {name: list(layers) for name, layers in gates.items()} == {"decoder-self": [0, 1]}
-    gates["decoder-self"][0].decide(torch.tensor([True, False, False, True]))
-    gates["decoder-self"][1].decide(torch.tensor([False] * 4))
-    model.eval()
-    before = loss_of(model, text_sample())
-    state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
-    pruned, report = prune_state(state, "lm.pt")
-    assert report.heads_after == {"decoder-self": [2, 0]}
-    saved = model_of_state(pruned, "small.pt")
-    small = saved.model_class.build_model(saved.args, LanguageModelling()).eval()
-    small.load_state_dict(pruned["model"], strict=True)
-    torch.testing.assert_close(loss_of(small, text_sample()), before)
-    assert small.decoder.layers[0].self_attn.num_heads == 2
-
-
-def test_the_heads_of_a_language_model_are_measured(language_model):
-    model, _ = language_model(attn_mapping="sparsemax")
-    with AttentionRecorder(model.eval()) as recorder:
-        model(**text_sample()["net_input"])
-    assert list(recorder.attention) == ["decoder-self"]
-    weights = recorder.attention["decoder-self"][1]
-    assert weights.shape == (3, 4, 9, 9)
-    assert torch.equal(weights, weights.tril())
-    heads = measure(recorder.attention)["decoder-self"][1]["heads"]
-    expected = (weights > 0).sum(-1) / torch.arange(1, 10)
-    for head, numbers in enumerate(heads):
-        assert numbers["density"] == pytest.approx(expected[:, head].mean().item(), abs=1e-6)
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"head_gates": "cross"}, "this model has no cross attention, only decoder-self"),
-        (
-            {"cross_attn_heads": "3"},
-            "--cross-attn-heads got '3': this model has no cross attention",
-        ),
-        (
-            {"encoder_self_attn_mapping": "softmax"},
-            "--encoder-self-attn-mapping got 'softmax': this",
-        ),
-        ({"freeze_decoder": True}, "--freeze-decoder leaves a model nothing to train"),
-        ({"decoder_self_attn_heads": "9"}, "as --decoder-attention-heads says, not 9"),
-    ],
-)
-def test_what_a_decoder_alone_does_not_have_is_refused(language_model, options, message):
-    with pytest.raises(ValueError, match=re.escape(message)):
-        language_model(**options)
-
-
 @pytest.mark.slow
 def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(data, tmp_path):
     user_dir = write_example(tmp_path, "my_lm")
@@ -387,70 +326,3 @@ def test_the_language_model_takes_fairseqs_options_and_is_trained_and_pruned(dat
     run("fairseq-entmax", *analyzed, *given, "--cpu")
     (model,) = json.loads((tmp_path / "analysis" / "analysis.json").read_text())["models"]
     assert model["loss"] / math.log(2) == pytest.approx(losses[1], abs=1e-3)
-
-
-# -- an encoder alone -------------------------------------------------------------------------
-
-
-class Tagger(AdaptiveModel, FairseqEncoderModel):
-    """The least that an encoder needs to be a model."""
-
-    attentions = (ENCODER_SELF,)
-
-    @classmethod
-    def attention_options_of(cls, args):
-        return read_options(TransformerConfig.from_namespace(args), cls.attentions)
-
-    @classmethod
-    def build(cls, **options):
-        args = Namespace(**{**TINY, **options})
-        cfg = TransformerConfig.from_namespace(args)
-        words: Dictionary = tiny_task().source_dictionary
-        torch.manual_seed(1)
-        embedding = torch.nn.Embedding(len(words), cfg.encoder.embed_dim, words.pad())
-        model = cls(TransformerEncoderBase(cfg, words, embedding))
-        model.take_heads(cls.attention_options_of(args), args)
-        return model.eval()
-
-
-def test_a_model_whose_attentions_are_not_where_they_are_looked_for_is_refused():
-    class Hidden(Tagger):
-        attentions = (ENCODER_SELF, CROSS)
-
-    with pytest.raises(ValueError, match="Hidden has no cross attention: it is looked for in"):
-        Hidden.build()
-
-
-def encode(model):
-    sample = batch([6, 4], [3, 3])["net_input"]
-    return model(sample["src_tokens"], sample["src_lengths"])["encoder_out"][0]
-
-
-def test_an_encoder_alone_has_mappings_gates_and_a_record_of_its_weights():
-    model = Tagger.build(attn_mapping="entmax,sparsemax", head_gates="encoder-self")
-    assert list(model.head_gates()) == ["encoder-self"]
-    with AttentionRecorder(model) as recorder:
-        encode(model)
-    assert {name: list(layers) for name, layers in recorder.attention.items()} == {
-        "encoder-self": [0, 1]
-    }
-    sums = recorder.attention["encoder-self"][1].sum(-1)
-    torch.testing.assert_close(sums, torch.ones_like(sums))
-
-
-def test_an_encoder_alone_with_softmax_is_fairseqs():
-    model = Tagger.build(attn_mapping="softmax")
-    cfg = TransformerConfig.from_namespace(Namespace(**TINY))
-    words = tiny_task().source_dictionary
-    torch.manual_seed(1)
-    embedding = torch.nn.Embedding(len(words), cfg.encoder.embed_dim, words.pad())
-    stock = FairseqEncoderModel(TransformerEncoderBase(cfg, words, embedding)).eval()
-    torch.testing.assert_close(encode(model), encode(stock), rtol=1e-5, atol=1e-5)
-
-
-def test_fewer_heads_of_an_encoder_alone_are_fewer_rows():
-    model = Tagger.build(encoder_self_attn_heads="3,0")
-    shapes = {name: tuple(value.shape) for name, value in model.state_dict().items()}
-    assert shapes["encoder.layers.0.self_attn.q_proj.weight"] == (12, 16)
-    assert "encoder.layers.1.self_attn.q_proj.weight" not in shapes
-    assert encode(model).isfinite().all()

@@ -21,31 +21,18 @@ pytestmark = [
     pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell"),
 ]
 
-# Bytes: fewer than 60 for each of the calls
-MOST_OF_CALLS = 512 * 1024
-MOST_OF_EPOCHS = 384 * 1024
+# Bytes, fewer than 60 for each of the calls
+MOST = dict.fromkeys(flat_memory.KINDS, 512 * 1024) | {"training": 384 * 1024}
 
 
-def grown(*kinds):
-    """Bytes of growth of each kind, without and with the planted leak."""
+def test_memory_is_flat_over_thousands_of_calls_and_over_the_epochs_of_a_training():
     result = subprocess.run(
-        [sys.executable, "-m", "tests.flat_memory", *kinds],
+        [sys.executable, "-m", "tests.flat_memory", *flat_memory.KINDS],
         cwd=Path(__file__).parents[1],
         env={**os.environ, "MALLOC_ARENA_MAX": "1", "OMP_NUM_THREADS": "1"},
         capture_output=True,
         text=True,
         check=True,
     )
-    return json.loads(result.stdout.splitlines()[-1])
-
-
-def test_memory_is_flat_over_ten_thousand_calls():
-    found = grown(*flat_memory.KINDS)
-    assert set(found) == {"mappings", "attention", "decoding"}
-    for kind, (flat, leaking) in found.items():
-        assert flat < MOST_OF_CALLS < leaking, (kind, flat, leaking)
-
-
-def test_memory_is_flat_over_the_epochs_of_a_training():
-    ((flat, leaking),) = grown("training").values()
-    assert flat < MOST_OF_EPOCHS < leaking
+    for kind, (flat, leaking) in json.loads(result.stdout.splitlines()[-1]).items():
+        assert flat < MOST[kind] < leaking, (kind, flat, leaking)
