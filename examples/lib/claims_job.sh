@@ -1,26 +1,25 @@
 #!/usr/bin/env bash
-# One step of claims.sh, for one run of one recipe:
+# One job of claims.sh, of one recipe; its output goes to a log, of which the end is shown if it fails:
 #
-#   claims_job.sh RECIPE OUTPUT DEVICE KIND RUN MAPPING [ARGUMENT...]
+#   claims_job.sh LOGS RECIPE OUTPUT RECORD DEVICE KIND MODEL SIZE SEED
 #
-#   train SIZE [OPTION...]     from scratch; SIZE is small or large
-#   search BASELINE BUDGET     for heads to take out, from the baseline on
-#   recover SEARCH             without them, trained on
-#   continue BASELINE          as long as both, with all heads
-#   scratch PRUNED RUN...      a model with the heads of a pruned run, from scratch
-#   pace MODEL REFERENCE       how fast two runs of other mappings train, in turns; of no run
-#   equaltime REFERENCE        from scratch, for as long as the reference's updates take
-#   measure                    translate and score the test set, and look at what the heads do on it
-#   ablate SCORES              remove each head
-#   parse                      parses of the test set's source, where a tagger can be had; of no run
+#   model      trains a model, and what is made of it: pruned, continued, from scratch; of each, what
+#              it does goes to the record
+#   equaltime  learned α, for as long as the updates of 1.5-entmax take
+#   speed      of all models of the seed, in turns
+#   parse      of the test set's source, where a tagger can be had
 #
-# RECIPE is the recipe's folder, OUTPUT where its prepare.sh wrote. Each step is skipped where it was
-# done before, with the same settings. Environment: CLAIMS_ASKED_EPOCHS, in place of the recipe's;
-# CLAIMS_ASKED_PATIENCE, 0 or unset for none; for a trial CLAIMS_SEARCH_UPDATES, CLAIMS_RECOVERY_UPDATES,
-# CLAIMS_ABLATED (heads), CLAIMS_ANALYSIS (options of fairseq-entmax analyze) and CLAIMS_PACE (of pace.py
-# measure). CLAIMS_CODE changes with the installed package: what other code measured is measured again.
+# A run that the record has is done. CLAIMS_QUICK is set for a trial; CLAIMS_EPOCHS stands for the
+# recipe's.
 set -euo pipefail
-RECIPE_FOLDER=$1
+if [[ $1 != - ]]; then
+    log=$1/$(basename "$3").$6.$7.$8.$9.log
+    "$0" - "${@:2}" >>"$log" 2>&1 && exit
+    printf -- '--- the last lines of %s\n%s\n' "$log" "$(tail -n 20 "$log")" >&2
+    exit 1
+fi
+RECIPE_FOLDER=$2 output=$3 record=$4 device=$5 kind=$6 model=$7 size=$8
+export RECIPE_LOCK=$output SEED=$9 # claims.sh holds the lock
 # shellcheck source=examples/lib/recipe.sh
 source "$(dirname "$0")/recipe.sh"
 # shellcheck source=examples/lib/run.sh
@@ -28,150 +27,119 @@ source "$(dirname "$0")/run.sh"
 # shellcheck source=examples/lib/pruning.sh
 source "$(dirname "$0")/pruning.sh"
 
-output=$2 device=$3 kind=$4 run=$5 mapping=$6
-shift 6
-folder=$output/runs/$run
-SEARCH_UPDATES=${CLAIMS_SEARCH_UPDATES:-$SEARCH_UPDATES}
-RECOVERY_UPDATES=${CLAIMS_RECOVERY_UPDATES:-$RECOVERY_UPDATES}
-epochs=${CLAIMS_ASKED_EPOCHS:-${CLAIMS_LENGTH:-8}}
-patience=${CLAIMS_ASKED_PATIENCE:-0}
-on_device=()
-if [[ $device == cpu ]]; then on_device=(--cpu); fi
-
-# train_from_nothing SIZE [OPTION...]
-train_from_nothing() {
-    local larger=() patient=() from_scratch=() searching recovering
-    if [[ $1 == large ]]; then
-        prune_schedules
-        larger=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
-    fi
-    if ((patience > 0)); then patient=(--patience "$patience"); fi
-    train_run "$run" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} "${@:2}" \
-        ${from_scratch[@]+"${from_scratch[@]}"} ${patient[@]+"${patient[@]}"}
-}
-
-# pace MODEL REFERENCE: measured once, as other numbers of updates are other models
-pace() {
-    local step further=()
-    read -r -a further <<<"${CLAIMS_PACE-}"
-    step=$(fingerprint pace "$(files_fingerprint "$(best_of "$1")" "$(best_of "$2")")" "$device" \
-        ${further[@]+"${further[@]}"})
-    if is_done "$output/.pace.done" "$step" "$output/pace.json"; then
-        say "pace of $1 and $2: done before"
-        return
-    fi
-    say "pace of $1 and $2: how fast they train, in turns"
-    rm -f "$output/.pace.done"
-    python3 "$TOOLS/pace.py" measure "$1" "$2" --output "$output" --json "$output/pace.json" \
-        --device "$device" ${further[@]+"${further[@]}"}
-    mark_done "$output/.pace.done" "$step"
-}
-
-# equal_time REFERENCE
-equal_time() {
-    local updates from_scratch searching recovering
-    updates=$(updates_of "$1")
-    updates=$(python3 "$TOOLS/pace.py" updates "$output/pace.json" "$updates")
-    prune_schedules
-    train_run "$run" updates "$updates" "$mapping" ${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"} \
-        ${from_scratch[@]+"${from_scratch[@]}"}
-}
-
-# forget_other_code: evaluate.sh, whose stamps know nothing of the code, does its part again
-forget_other_code() {
-    if is_done "$folder/.code.done" "${CLAIMS_CODE-}"; then return; fi
-    rm -f "$folder"/.translate.done "$folder"/.scores.done "$folder"/.alpha.done
-    mark_done "$folder/.code.done" "${CLAIMS_CODE-}"
-}
-
-analyze() {
-    local data step further=() parses=()
-    read -r -a further <<<"${CLAIMS_ANALYSIS-}"
-    if [[ -f $output/test.conllu ]]; then parses=(--conllu "$output/test.conllu"); fi
-    data=$(files_fingerprint "$(best_of "$run")" "$output"/data-bin/test.* ${parses[@]+"$output/test.conllu"})
-    step=$(fingerprint analyze "$data" "$device" "${CLAIMS_CODE-}" ${further[@]+"${further[@]}"})
-    if is_done "$folder/.analyze.done" "$step" "$folder/analysis/analysis.json"; then
-        say "analyze $run: done before"
-        return
-    fi
-    say "analyze $run: what every head does on the test set"
-    rm -f "$folder/.analyze.done"
-    fairseq-entmax analyze "$output/data-bin" "${TASK[@]}" --gen-subset test \
-        --path "$(best_of "$run")" --names "$run" --output "$folder/analysis" --overwrite \
-        --sentences '' --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"} \
-        ${parses[@]+"${parses[@]}"} ${further[@]+"${further[@]}"}
-    mark_done "$folder/.analyze.done" "$step"
-}
-
+epochs=${CLAIMS_EPOCHS:-${CLAIMS_LENGTH:-8}}
+pruned=(softmax entmax) ablated=(softmax entmax) budgets=(all=24) analysis=() speed=()
+if [[ $(basename "$RECIPE") == bible_es_en ]]; then budgets+=(all=36 encoder=4); fi
 # So many that p can be small enough for all heads at once: it is never below 1 / (resamples + 1)
-RESAMPLES=10000
+ablation=(--bootstrap 10000)
+if [[ -n ${CLAIMS_QUICK-} ]]; then
+    epochs=${CLAIMS_EPOCHS:-1} SEARCH_UPDATES=8 RECOVERY_UPDATES=6
+    pruned=(softmax) ablated=(entmax) budgets=(all=24)
+    analysis=(--relevance-sentences 4 --gradient-sentences 4)
+    ablation+=(--heads 'encoder-self:0.0;cross:1.2')
+    speed=(--sentences 2 --longest 20 --updates 2 --rounds 1)
+fi
+case $model in
+cross-*) mapping=softmax options=(--cross-attn-mapping "${model#cross-}") ;;
+sparse-encoder) mapping=softmax options=(--encoder-self-attn-mapping sparsemax) ;;
+*) mapping=$model options=() ;;
+esac
+on_device=(--num-workers 0) larger=() from_scratch=() searching=() recovering=()
+if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+if [[ $size == large ]]; then
+    prune_schedules
+    larger=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})
+fi
+baseline=$model-$size-seed$SEED
+is_kept() { [[ -f $record/$1.json.xz ]]; }
+# one_of WORD WORD...: whether the first is among the others
+one_of() { [[ " ${*:2} " == *" $1 "* ]]; }
 
-# ablate SCORES
+train_baseline() {
+    train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
+        ${options[@]+"${options[@]}"} ${from_scratch[@]+"${from_scratch[@]}"}
+}
+
+# keep RUN ROLE [OPTION...]: what a trained model does, into the record; options of claims_record.py
+keep() {
+    local folder=$output/runs/$1 parses=()
+    local data=("$output/data-bin" "${TASK[@]}" --gen-subset test --path "$(best_of "$1")" --max-tokens 4000)
+    if [[ -f $output/test.conllu ]]; then parses=(--conllu "$output/test.conllu"); fi
+    evaluate_run "$1" "$mapping"
+    fairseq-entmax analyze "${data[@]}" --names "$1" --output "$folder/analysis" --overwrite --sentences '' \
+        "${on_device[@]}" ${parses[@]+"${parses[@]}"} ${analysis[@]+"${analysis[@]}"}
+    if [[ $2 == trained ]] && one_of "$model" "${ablated[@]}"; then ablate "$folder" "${data[@]}"; fi
+    python3 "$TOOLS/claims_record.py" run "$record" --output "$output" --corpus "$(basename "$RECIPE")" --run "$1" \
+        --model "$model" --size "$size" --seed "$SEED" --role "$2" "${@:3}"
+}
+
+# ablate FOLDER OPTION...: goes on with removals of the same model
 ablate() {
-    local step heads=()
-    if [[ -n ${CLAIMS_ABLATED-} ]]; then heads=(--heads "$CLAIMS_ABLATED"); fi
-    step=$(fingerprint ablate "$(files_fingerprint "$(best_of "$run")" "$output"/data-bin/test.*)" \
-        "$1" "$RESAMPLES" "$device" "${CLAIMS_CODE-}" "${GENERATION[@]}" ${heads[@]+"${heads[@]}"})
-    if is_done "$folder/.ablate.done" "$step" "$folder/ablation/ablation.json"; then
-        say "ablate $run: done before"
-        return
-    fi
-    say "ablate $run: remove each head"
-    # It goes on with removals of the same model and settings
-    if ! is_done "$folder/.ablate.begun" "$step"; then rm -rf "$folder/ablation"; fi
-    mark_done "$folder/.ablate.begun" "$step"
-    rm -f "$folder/.ablate.done"
-    fairseq-entmax ablate "$output/data-bin" "${TASK[@]}" --gen-subset test --path "$(best_of "$run")" \
-        --output "$folder/ablation" --scores "$1" --bootstrap "$RESAMPLES" "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} \
-        ${heads[@]+"${heads[@]}"} --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
-    mark_done "$folder/.ablate.done" "$step"
+    local scores=loss step
+    if [[ $size == small ]]; then scores=loss,bleu; fi
+    step=$(sha256_of "$(best_of "$baseline")")
+    if ! is_done "$1/.ablate.begun" "$step"; then rm -rf "$1/ablation"; fi
+    mark_done "$1/.ablate.begun" "$step"
+    fairseq-entmax ablate "${@:2}" --output "$1/ablation" --scores "$scores" "${ablation[@]}" \
+        "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} "${on_device[@]}"
 }
 
-# parse: claims on syntax are decided where it works out
+# prune BUDGET: and for 24 heads the same from scratch
+prune() {
+    local name=$baseline-${1/=/} whole
+    search "$name-search" "$baseline" "$1" "$mapping"
+    take_out "$name-search"
+    recover "$name-pruned" "$name-search" "$mapping"
+    is_kept "$name-pruned" || keep "$name-pruned" pruned --budget "${1/=/}" --from-run "$baseline" --search "$name-search"
+    if [[ $1 == all=24 ]] && ! is_kept "$name-scratch"; then
+        whole=$(updates_of "$baseline" "$name-search" "$name-pruned")
+        train_from_scratch "$name-scratch" "$name-pruned" "$whole" "$mapping"
+        keep "$name-scratch" scratch --budget "${1/=/}"
+    fi
+}
+
+# make_model: what of it the record has needs no model
+make_model() {
+    local budget runs=("$baseline") run missing=0
+    if [[ $size == large ]] && one_of "$model" "${pruned[@]}"; then
+        runs+=("$baseline-continued" "$baseline-all24-scratch")
+        for budget in "${budgets[@]}"; do runs+=("$baseline-${budget/=/}-pruned"); done
+    fi
+    for run in "${runs[@]}"; do is_kept "$run" || missing=1; done
+    if ((!missing)); then return; fi
+    train_baseline
+    is_kept "$baseline" || keep "$baseline" trained
+    if ((${#runs[@]} == 1)); then return; fi
+    if ! is_kept "$baseline-continued"; then
+        continue_run "$baseline-continued" "$baseline" "$mapping"
+        keep "$baseline-continued" continued --from-run "$baseline"
+    fi
+    for budget in "${budgets[@]}"; do
+        if ! is_kept "$baseline-${budget/=/}-pruned" || [[ $budget == all=24 ]]; then prune "$budget"; fi
+    done
+}
+
+equal_time() {
+    local reference=entmax15-large-seed$SEED updates
+    if is_kept "$baseline-equaltime"; then return; fi
+    updates=$(updates_of "$reference")
+    updates=$(python3 "$TOOLS/claims_speed.py" updates "$record/speed.json" entmax-large entmax15-large "$updates")
+    train_run "$baseline-equaltime" updates "$updates" "$mapping" "${larger[@]}" ${from_scratch[@]+"${from_scratch[@]}"}
+    keep "$baseline-equaltime" equaltime
+}
+
+# Claims on syntax are decided where it works out; the data's words have to be those of the text
 parse() {
-    local step
-    [[ $TOKENIZER == none ]] || return 0 # the data's words have to be those of the text
-    step=$(fingerprint parse "$(files_fingerprint "$output/text/test.$SOURCE")")
-    if is_done "$output/.parse.done" "$step" "$output/test.conllu"; then
-        say "parses: done before"
-        return
-    fi
-    say "parses of the test set"
-    rm -f "$output/test.conllu"
-    if fairseq-entmax tag "$output/text/test.$SOURCE" --language "$SOURCE" --output "$output/test.conllu"; then
-        mark_done "$output/.parse.done" "$step"
-    else
+    if [[ $TOKENIZER != none || -f $output/test.conllu ]]; then return; fi
+    fairseq-entmax tag "$output/text/test.$SOURCE" --language "$SOURCE" --output "$output/test.conllu" ||
         say "no parses, the reason is above: claims on syntax will not be decided"
-    fi
 }
 
-take_step() {
-    local updates
-    case $kind in
-    train) train_from_nothing "$@" ;;
-    search)
-        search "$run" "$1" "$2" "$mapping"
-        take_out "$run"
-        ;;
-    recover) recover "$run" "$1" "$mapping" ;;
-    continue) continue_run "$run" "$1" "$mapping" ;;
-    scratch)
-        updates=$(updates_of "${@:2}")
-        train_from_scratch "$run" "$1" "$updates" "$mapping"
-        ;;
-    pace) pace "$@" ;;
-    equaltime) equal_time "$1" ;;
-    measure)
-        forget_other_code
-        evaluate_run "$run" "$mapping"
-        analyze
-        ;;
-    ablate) ablate "$1" ;;
-    parse) parse ;;
-    *) usage_error "there is no step '$kind'" ;;
-    esac
+measure_speed() {
+    [[ -f $record/speed.json ]] || python3 "$TOOLS/claims_speed.py" measure "$record/speed.json" \
+        --output "$output" --device "$device" --seed "$SEED" ${speed[@]+"${speed[@]}"}
 }
 
 require_data "$output"
 # In one line, as bash reads a script while it runs it, and this one may be another by then
-take_step "$@"; exit
+case $kind in model) make_model ;; equaltime) equal_time ;; speed) measure_speed ;; parse) parse ;; esac; exit

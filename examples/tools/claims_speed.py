@@ -1,6 +1,7 @@
 """How fast models of claims.sh translate and train, and how dense their attention is.
 
-claims_speed.py RUN... --output claims/bible_es_en --json speed.json
+claims_speed.py measure claims/record/bible_es_en/speed.json --output claims/bible_es_en
+claims_speed.py updates claims/record/bible_es_en/speed.json entmax-large entmax15-large 10902
 
 The models take turns in every round, so that what else the machine does meets all alike. They
 translate the same sentences of the test set, and make updates on the same batches of the training set,
@@ -15,17 +16,19 @@ import json
 import statistics
 import time
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from jobs import write_whole
 from messages import one_sentence
+
+from fairseq_entmax.files import write_together
 
 BATCH = 32  # sentences that are translated at a time
 BEAM = 5
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
+BEST = "checkpoints/checkpoint_best.pt"
 
 
 @dataclass
@@ -146,53 +149,89 @@ def prepared(run: str, options: argparse.Namespace) -> Timed:
     return Timed(run, parameters, density_of(analysis), translate, train, sentences, updates)
 
 
-def seconds(work: Callable[[], None], device: str) -> float:
-    import torch
-
-    begin = time.perf_counter()
-    work()
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
-
-
 def measure(models: Sequence[Timed], rounds: int, device: str) -> None:
     """Let the models take turns; a first round, which is not counted, warms up."""
+    import torch
+
     for number in range(rounds + 1):
         for model in models:
-            translating, training = seconds(model.translate, device), seconds(model.train, device)
-            if number:
-                model.translating.append(translating)
-                model.training.append(training)
+            for work, taken in (
+                (model.translate, model.translating),
+                (model.train, model.training),
+            ):
+                begin = time.perf_counter()
+                work()
+                if device != "cpu":
+                    torch.cuda.synchronize()
+                if number:
+                    taken.append(time.perf_counter() - begin)
+
+
+def write_speed(options: argparse.Namespace) -> None:
+    """Measure the trained and pruned models of a seed that the record and the folder have."""
+    import torch
+
+    import fairseq_entmax.models  # noqa: F401
+
+    kept = options.json.parent.glob(f"*-seed{options.seed}*.json.xz")
+    names = sorted(path.name.removesuffix(".json.xz") for path in kept)
+    runs = [
+        name
+        for name in names
+        if not name.endswith(("-continued", "-scratch", "-equaltime"))
+        and (options.output / "runs" / name / BEST).exists()
+    ]
+    if not runs:
+        return
+    models = [prepared(run, options) for run in runs]
+    measure(models, options.rounds, options.device)
+    content = {
+        "device": options.device,
+        "threads": torch.get_num_threads(),
+        "sentences": models[0].sentences,
+        "updates": models[0].updates,
+        "rounds": options.rounds,
+        "models": [model.as_json() for model in models],
+    }
+    write_together({options.json: f"{json.dumps(content, indent=1)}\n".encode()})
+
+
+def updates_in_equal_time(
+    speed: Mapping[str, Any], model: str, reference: str, updates: int
+) -> int:
+    """How many updates a model makes while another makes so many, by the median over the rounds."""
+    rounds = [
+        next(m["updates_per_second_rounds"] for m in speed["models"] if m["run"].startswith(name))
+        for name in (f"{model}-seed", f"{reference}-seed")
+    ]
+    ratio = statistics.median(one / other for one, other in zip(*rounds, strict=True))
+    return max(1, round(updates * ratio))
 
 
 def main(arguments: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("runs", nargs="+", metavar="RUN")
-    parser.add_argument("--output", type=Path, required=True, help="the corpus's folder")
-    parser.add_argument("--json", type=Path, required=True, help="the file to write")
-    parser.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
-    parser.add_argument("--sentences", type=int, default=100, help="to translate in a round")
-    parser.add_argument("--longest", type=int, default=200, help="words of a translation")
-    parser.add_argument("--updates", type=int, default=20, help="to make in a round")
-    parser.add_argument("--rounds", type=int, default=5)
+    commands = parser.add_subparsers(dest="command", required=True)
+    measuring = commands.add_parser("measure", help="write speed.json")
+    measuring.add_argument("json", type=Path, help="the file to write, beside the runs' files")
+    measuring.add_argument("--output", type=Path, required=True, help="the corpus's folder")
+    measuring.add_argument("--seed", type=int, default=1)
+    measuring.add_argument("--device", choices=("cpu", "gpu"), default="cpu")
+    measuring.add_argument("--sentences", type=int, default=100, help="to translate in a round")
+    measuring.add_argument("--longest", type=int, default=200, help="words of a translation")
+    measuring.add_argument("--updates", type=int, default=20, help="to make in a round")
+    measuring.add_argument("--rounds", type=int, default=5)
+    counting = commands.add_parser("updates", help="print how many a model makes meanwhile")
+    counting.add_argument("json", type=Path, help="as measure wrote it")
+    counting.add_argument("model")
+    counting.add_argument("reference")
+    counting.add_argument("updates", type=int, help="of the reference")
     options = parser.parse_args(arguments)
     with one_sentence():
-        import torch
-
-        import fairseq_entmax.models  # noqa: F401
-
-        models = [prepared(run, options) for run in options.runs]
-        measure(models, options.rounds, options.device)
-        content = {
-            "device": options.device,
-            "threads": torch.get_num_threads(),
-            "sentences": models[0].sentences,
-            "updates": models[0].updates,
-            "rounds": options.rounds,
-            "models": [model.as_json() for model in models],
-        }
-        write_whole(options.json, f"{json.dumps(content, indent=1)}\n")
+        if options.command == "measure":
+            write_speed(options)
+            return
+        speed = json.loads(options.json.read_text(encoding="utf-8"))
+        print(updates_in_equal_time(speed, options.model, options.reference, options.updates))
 
 
 if __name__ == "__main__":

@@ -24,8 +24,9 @@ from itertools import compress
 from pathlib import Path
 
 from batches import sizes
-from jobs import write_whole
 from messages import UsageError, one_sentence
+
+from fairseq_entmax.files import write_together
 
 # A line of the log: the number of a block, then its subwords, with tabs between them
 BLOCK = re.compile(r"fairseq_cli\.eval_lm(?: \| |:)[0-9]+ (?=\S+ \[)(.*\])")
@@ -207,7 +208,7 @@ def main(arguments: list[str] | None = None) -> None:
                 raise UsageError(f"the log '{given}' has no name: write NAME=LOG")
             measured[name] = measure(log_probs(lines_of(Path(log))), text, subwords, log)
         document = {name: asdict(found) for name, found in measured.items()}
-        write_whole(options.json, f"{json.dumps(document, indent=2)}\n")
+        write_together({options.json: f"{json.dumps(document, indent=2)}\n".encode()})
         units = unit(subwords, text)
         print(aligned(table(measured, units)), end="")
         unknown = next(iter(measured.values())).unknown

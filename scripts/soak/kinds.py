@@ -24,15 +24,12 @@ TINY = (
 RUN = ("--cpu", "--updates", UPDATES, "--output", "@", "entmax")
 DATA = ("data-bin", "--source-lang=es", "--target-lang=en", "--gen-subset=test", "--path=model.pt")
 QUIET = ("--cpu", "--num-workers=0")
-# Logs grow with each attempt; locks, and what is kept of attempts, say nothing of results
-NOT_COMPARED = re.compile(r"(^|/)(jobs|attempts)/|\.log$|(^|/)\.lock$|(^|/)pace\.json$|\.begun$")
+# Logs grow with each attempt; locks say nothing of results
+NOT_COMPARED = re.compile(r"(^|/)logs/|\.log$|(^|/)\.lock$|\.begun$")
 # Of a record what is measured in seconds, or says when and with what it was made
-OF_TIME = frozenset(
-    {"cpu_seconds", "hours", "core_hours", "calls", "history", "date", "machine", "seconds"}
-    | {"commit", "changed"}
-)
+OF_TIME = frozenset({"date", "machine", "seconds", "commit"})
 # What follows from measured seconds has another number of updates each time
-BY_TIME = re.compile(r"equaltime|(^|/)(speed\.json|claims\.md|findings\.json)")
+BY_TIME = re.compile(r"equaltime|(^|/)(speed\.json|claims\.md)")
 HALF = re.compile(r"\.tmp(/|\d*$)|\.old(/|$)|\.extracted")
 
 

@@ -9,9 +9,8 @@ import shutil
 from pathlib import Path
 
 import pytest
-from claims.__main__ import main
-from claims.checks import PACKED, read_object
-from claims.kept import write_kept
+from claims.__main__ import main, write_kept
+from claims.record import PACKED, read_object
 
 FOLDER = Path(__file__).parents[2] / "examples" / "bible_es_en"
 RECORD = FOLDER / "record"

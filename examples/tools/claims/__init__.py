@@ -1,5 +1,6 @@
 """Whether the papers' claims hold: verdicts from the record of many trained models.
 
-record.py reads the record, statistics.py has intervals and tests, verdicts.py the rules of decision;
-correia.py, voita.py, attention_papers.py and beyond.py have the claims, and table.py writes them.
+A claim is a question, a measure, a test and a rule. One table has them all, by paper: correia.py,
+voita.py, niculae_blondel.py, baan.py and beyond.py. record.py reads the record, statistics.py has
+intervals and tests, rules.py says how a verdict is reached, table.py writes them.
 """

@@ -1,6 +1,6 @@
 """Verdicts on the papers' claims, from a record alone.
 
-PYTHONPATH=examples/tools python -m claims RECORD                  # RECORD/claims.md and findings.json
+PYTHONPATH=examples/tools python -m claims RECORD                  # RECORD/claims.md
 PYTHONPATH=examples/tools python -m claims RECORD --output FOLDER  # in another folder
 PYTHONPATH=examples/tools python -m claims RECORD --check          # fails where claims.md says otherwise
 PYTHONPATH=examples/tools python -m claims RECORD --runs bible_es_en/softmax-large-seed1 --output FOLDER
@@ -10,43 +10,36 @@ PYTHONPATH=examples/tools python -m claims RECORD --runs bible_es_en/softmax-lar
 from __future__ import annotations
 
 import argparse
+import json
 import os
-from importlib.util import find_spec
+from collections.abc import Sequence
 from pathlib import Path
 
-from jobs import write_whole
 from messages import PROGRAM, one_sentence
 
-from claims.kept import write_kept
+from claims.record import PACKED, read_object, read_record
+from fairseq_entmax.files import write_together
 
-TABLE, FINDINGS = "claims.md", "findings.json"
-
-
-def require_scipy() -> None:
-    """Do nothing where scipy is installed.
-
-    Raises:
-        ValueError: it is not; says how to get it.
-    """
-    if find_spec("scipy") is None:
-        raise ValueError(
-            "the tests of significance need scipy, which is not installed: run pip install "
-            "'fairseq-entmax[analysis]'"
-        )
+TABLE, ANALYSIS = "claims.md", "analysis.json"
 
 
-def check(path: Path, text: str) -> None:
-    """Do nothing where a file has this text.
-
-    Raises:
-        ValueError: it has another; the message names the first line that differs.
-    """
-    found = path.read_text(encoding="utf-8").splitlines()
-    for number, (one, other) in enumerate(zip(found, text.splitlines(), strict=False), start=1):
-        if one != other:
-            raise ValueError(f"{path}, line {number}, is not what the record says: '{other[:200]}'")
-    if len(found) != len(text.splitlines()):
-        raise ValueError(f"{path} has {len(found)} lines, and the record {len(text.splitlines())}")
+def write_kept(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
+    """Write one analysis of runs of a corpus, each ``CORPUS/RUN``, and the ablation of each."""
+    documents = [read_object(record / f"{name}{PACKED}") for name in names]
+    analyses = [one["analysis"] for one in documents]
+    if len({json.dumps(one["data"], sort_keys=True) for one in analyses}) > 1:
+        raise ValueError("option --runs: they are of different data: give runs of one corpus")
+    models = [{**one["analysis"]["models"][0], "name": one["run"]} for one in documents]
+    numbers = {number["name"]: number for one in analyses for number in one["numbers"]}
+    together = {**analyses[0], "models": models, "numbers": list(numbers.values())}
+    contents = {folder / ANALYSIS: together}
+    for one in documents:
+        if one.get("ablation"):
+            contents[folder / f"{one['run']}.ablation.json"] = one["ablation"]
+    folder.mkdir(parents=True, exist_ok=True)
+    texts = {path: json.dumps(content, ensure_ascii=False) for path, content in contents.items()}
+    write_together({path: f"{text}\n".encode() for path, text in texts.items()})
+    return list(contents)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -64,28 +57,23 @@ def main(arguments: list[str] | None = None) -> None:
         "as analysis.json in the folder of --output, which fairseq-entmax report draws",
     )
     options = parser.parse_args(arguments)
+    folder = options.output or options.record
     with one_sentence():
         if options.runs:
-            if options.output is None or options.check:
-                raise ValueError("option --runs needs --output FOLDER, and no --check")
-            for path in write_kept(options.record, options.runs.split(","), options.output):
-                print(path)
+            print(*write_kept(options.record, options.runs.split(","), folder), sep="\n")
             return
-        require_scipy()
-        from claims.record import read_record
-        from claims.table import as_text, claims_document, judged, markdown
+        try:
+            from claims.table import markdown
+        except ModuleNotFoundError as error:
+            raise ValueError(f"{error}: run pip install 'fairseq-entmax[analysis]'") from error
 
-        record = read_record(options.record)
-        findings = judged(record)
-        folder = options.output or options.record
-        text = markdown(record, findings)
-        if options.check:
-            check(folder / TABLE, text)
-            return
-        document = as_text(claims_document(record, findings))
-        write_whole(folder / TABLE, text)
-        write_whole(folder / FINDINGS, document)
-        print(folder / TABLE)
+        text, path = markdown(read_record(options.record)), folder / TABLE
+        if not options.check:
+            folder.mkdir(parents=True, exist_ok=True)
+            write_together({path: text.encode()})
+        elif path.read_text(encoding="utf-8") != text:
+            raise ValueError(f"{path} is not what the record says: write it again without --check")
+        print(path)
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ Array = numpy.ndarray[Any, Any]
 SEED = 1
 SIMULATED = 2000  # samples of one mode
 POWERED = 300  # and of two: a power of 0.8 is known to 0.05
+STARTS = 10  # of the expectation maximisation, of which the likeliest is taken
 
 
 @dataclass(frozen=True)
@@ -21,32 +22,24 @@ class Mixture:
     """One Gaussian against a mixture of two.
 
     Attributes:
-        bic_one, bic_two: Bayesian information criteria; the lower fits better.
-        means, deviations, shares: of the two components, the lower mean first.
+        gain: of the Bayesian information criterion, by the second Gaussian.
+        means, shares: of the two components, the lower mean first.
         modes: of the density of the mixture of two, 1 or 2.
     """
 
-    bic_one: float
-    bic_two: float
+    gain: float
     means: tuple[float, float]
-    deviations: tuple[float, float]
     shares: tuple[float, float]
     modes: int
 
     @property
     def bimodal(self) -> bool:
         """Whether two components fit better, and make two modes."""
-        return self.bic_two < self.bic_one and self.modes == 2
+        return self.gain > 0 and self.modes == 2
 
 
 def dip(values: Sequence[float]) -> float:
     """The dip: how far the empirical distribution is, at least, from all unimodal ones.
-
-    Args:
-        values: one or more.
-
-    Returns:
-        from 1 / (2 n) to 1/4.
 
     Source: Hartigan and Hartigan 1985, *The Dip Test of Unimodality*; Hartigan 1985, AS 217.
     """
@@ -104,94 +97,46 @@ def _modal_interval(
 
 
 @lru_cache(maxsize=64)
-def _simulated_dips(count: int, samples: int, seed: int) -> Array:
-    generator = numpy.random.RandomState(seed)
-    return numpy.array([dip(list(generator.random_sample(count))) for _ in range(samples)])
+def _simulated_dips(count: int) -> Array:
+    generator = numpy.random.RandomState(SEED)
+    return numpy.array([dip(list(generator.random_sample(count))) for _ in range(SIMULATED)])
 
 
-def dip_test(
-    values: Sequence[float], samples: int = SIMULATED, seed: int = SEED
-) -> tuple[float, float]:
-    """Hartigan's dip test: whether values have more than one mode.
-
-    Args:
-        values: one or more.
-        samples: of the uniform distribution, of as many values each, that p is from.
-        seed: of the samples.
-
-    Returns:
-        dip and p, in [1 / (samples + 1), 1]; p is 1 of fewer than four values, which no test tells.
-
-    Source: Hartigan and Hartigan 1985.
-    """
+def dip_test(values: Sequence[float]) -> tuple[float, float]:
+    """Hartigan's dip test: the dip and p, from samples of the uniform distribution."""
     found = dip(values)
-    if len(values) < 4:
-        return found, 1.0
-    beyond = int((_simulated_dips(len(values), samples, seed) >= found).sum())
-    return found, (beyond + 1) / (samples + 1)
+    beyond = int((_simulated_dips(len(values)) >= found).sum())
+    return found, (beyond + 1) / (SIMULATED + 1)
 
 
-def dip_power(
-    means: tuple[float, float],
-    deviation: float,
-    count: int,
-    level: float = 0.05,
-    samples: int = POWERED,
-    seed: int = SEED,
-) -> float:
-    """How often the dip test finds two modes where there are two.
+def dip_power(means: tuple[float, float], deviation: float, count: int) -> float:
+    """How often the dip test finds two modes at 0.05 where there are two.
 
-    Args:
-        means: of two Gaussians of equal shares.
-        deviation: of each of them.
-        count: of values in a sample, four or more.
-        level: below which p finds them.
-        samples: that are drawn.
-        seed: of these.
-
-    Returns:
-        the share of samples in which it does.
+    Of as many values of two Gaussians of equal shares, each with this deviation.
     """
-    null = numpy.sort(_simulated_dips(count, SIMULATED, SEED))
-    generator = numpy.random.RandomState(seed)
-    upper = generator.random_sample((samples, count)) < 0.5
+    null = numpy.sort(_simulated_dips(count))
+    generator = numpy.random.RandomState(SEED)
+    upper = generator.random_sample((POWERED, count)) < 0.5
     drawn = numpy.where(upper, means[1], means[0])
-    drawn = drawn + deviation * generator.standard_normal((samples, count))
+    drawn = drawn + deviation * generator.standard_normal((POWERED, count))
     dips = numpy.array([dip(list(row)) for row in drawn])
     beyond = SIMULATED - numpy.searchsorted(null, dips)
-    return float(numpy.mean((beyond + 1) / (SIMULATED + 1) < level))
+    return float(numpy.mean((beyond + 1) / (SIMULATED + 1) < 0.05))
 
 
-def mixture_fit(values: Sequence[float], starts: int = 10, seed: int = SEED) -> Mixture:
-    """Fit one Gaussian and a mixture of two by maximum likelihood.
-
-    Args:
-        values: four or more, not all the same.
-        starts: of the expectation maximisation, of which the likeliest is taken.
-        seed: of the starts.
-
-    Raises:
-        ValueError: there are too few values.
-    """
+def mixture_fit(values: Sequence[float]) -> Mixture:
+    """Fit one Gaussian and a mixture of two by maximum likelihood."""
     x = numpy.asarray(values, dtype=numpy.float64)
-    if len(x) < 4 or x.min() == x.max():
-        raise ValueError(f"a mixture needs four values that differ, not {len(x)}")
-    # Without a least deviation, a component on a single value would be infinitely likely
-    least = 0.05 * float(x.std())
-    generator = numpy.random.RandomState(seed)
+    generator = numpy.random.RandomState(SEED)
     one = float(_log_density(x, x.mean(), x.std()).sum())
-    fits = [
-        _fit(x, numpy.sort(generator.choice(x, 2, replace=False)), least) for _ in range(starts)
-    ]
+    starts = [numpy.sort(generator.choice(x, 2, replace=False)) for _ in range(STARTS)]
+    fits = [_fit(x, start) for start in starts]
     likelihood, means, deviations, shares = max(fits, key=lambda fit: fit[0])
-    order = numpy.argsort(means)
     log_n = math.log(len(x))
-    lower, upper = (int(place) for place in order)
+    lower, upper = (int(place) for place in numpy.argsort(means))
     return Mixture(
-        2 * log_n - 2 * one,
-        5 * log_n - 2 * likelihood,
+        2 * log_n - 2 * one - (5 * log_n - 2 * likelihood),
         (float(means[lower]), float(means[upper])),
-        (float(deviations[lower]), float(deviations[upper])),
         (float(shares[lower]), float(shares[upper])),
         _modes(means, deviations, shares),
     )
@@ -202,8 +147,10 @@ def _log_density(x: Array, mean: Any, deviation: Any) -> Any:
     return -0.5 * ((x - mean) / deviation) ** 2 - numpy.log(deviation * math.sqrt(2 * math.pi))
 
 
-def _fit(x: Array, means: Array, least: float) -> tuple[float, Array, Array, Array]:
+def _fit(x: Array, means: Array) -> tuple[float, Array, Array, Array]:
     """Expectation maximisation from these means: log-likelihood and parameters."""
+    # Without a least deviation, a component on a single value would be infinitely likely
+    least = 0.05 * float(x.std())
     deviations, shares = numpy.full(2, x.std()), numpy.full(2, 0.5)
     last = -math.inf
     for _ in range(500):

@@ -1,187 +1,104 @@
-"""Niculae and Blondel 2017, *A Regularized Framework for Sparse and Structured Neural Attention*."""
+"""Niculae and Blondel 2017, *A Regularized Framework for Sparse and Structured Neural Attention*.
+
+Small models; each mapping in cross-attention alone, as in the paper, and softmax elsewhere.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from functools import partial
 
 import numpy
 
-from claims.judging import SMALL_SHARE, SOFTMAX, compare_bleu, over_seeds
-from claims.record import CROSS, SMALL, TRAINED, Corpus, Run
-from claims.verdicts import FAILS, Claim, Decision, Finding, claim, combine, more_than, within
+from claims.measures import LITTLE, SOFTMAX, compare_bleu, each, gap, mean_of, more
+from claims.record import CROSS, Corpus
+from claims.rules import Finding, Paper, several, within
 
-PAPER = "Niculae and Blondel 2017"
-FUSEDMAX, OSCARMAX, SQPNORMMAX = "cross-fusedmax", "cross-oscarmax", "cross-sqpnormmax"
-CROSS_SPARSEMAX = "cross-sparsemax"
+niculae_blondel = Paper("Niculae and Blondel 2017")
 # The mechanisms of section 4.2 beside softmax, and how the table names them
 MAPPINGS = {
-    FUSEDMAX: "fusedmax",
-    OSCARMAX: "oscarmax",
-    SQPNORMMAX: "sq-pnorm-max",
-    CROSS_SPARSEMAX: "sparsemax",
+    "cross-fusedmax": "fusedmax",
+    "cross-oscarmax": "oscarmax",
+    "cross-sqpnormmax": "sq-pnorm-max",
+    "cross-sparsemax": "sparsemax",
 }
-WITHIN = 1.0  # BLEU
-SMALL_WEIGHT = 0.01  # of a step's attention
-_WHERE = "small models; each mapping in cross-attention alone, as in the paper, softmax elsewhere"
+NAMES = {**MAPPINGS, SOFTMAX: "softmax"}
 
 
-def _models(corpus: Corpus, model: str) -> list[Run]:
-    return corpus.need(model=model, size=SMALL, role=TRAINED)
+def _bleu(corpus: Corpus, model: str, other: str = SOFTMAX) -> Finding:
+    pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
+    return compare_bleu(pairs, within, limit=1)
 
 
-def _compared_with_softmax(corpus: Corpus, model: str) -> Finding:
-    compared = compare_bleu(corpus, {"model": model}, {"model": SOFTMAX}, size=SMALL, role=TRAINED)
-    decision = within(compared.differences, WITHIN, compared.bootstrap)
-    return Finding(
-        f"BLEU of the test set, {MAPPINGS[model]} against softmax; small models",
-        compared.values,
-        compared.test,
-        decision.verdict,
-        decision.why,
-        compared.numbers,
+for _model, _name in MAPPINGS.items():
+    niculae_blondel.add(
+        f"niculae_blondel.bleu.{_model}",
+        "4.2",
+        f"{_name} in cross-attention is within 1 BLEU of softmax.",
+        f"BLEU of the test set, {_name} against softmax; small models",
+        partial(_bleu, model=_model),
     )
 
 
-def _register(model: str) -> None:
-    @claim(
-        Claim(
-            f"niculae-bleu-{model.removeprefix('cross-')}",
-            f"{PAPER}, 4.2",
-            f"{MAPPINGS[model]} in cross-attention is within 1 BLEU of softmax.",
-        )
-    )
-    def _one(corpus: Corpus) -> Finding:
-        return _compared_with_softmax(corpus, model)
-
-
-for _model in MAPPINGS:
-    _register(_model)
-
-
-@claim(
-    Claim(
-        "niculae-best",
-        f"{PAPER}, 4.2",
-        "All attention mechanisms are within 1 BLEU of the best mechanism.",
-    )
-)
-def _best(corpus: Corpus) -> Finding:
-    models = (SOFTMAX, *MAPPINGS)
-    runs = {model: _models(corpus, model) for model in models}
-    scores = {model: float(numpy.mean([run.bleu for run in own])) for model, own in runs.items()}
-    # The best on the test set would owe its place to that set's chance
+@niculae_blondel.claim("4.2", "All attention mechanisms are within 1 BLEU of the best mechanism")
+def best(corpus: Corpus) -> Finding:
+    """BLEU of the test set, each mechanism against the one with the least validation loss; the best
+    on the test set would owe its place to that set's chance."""
     losses = {
-        model: float(numpy.mean([run.least_validation_loss for run in own]))
-        for model, own in runs.items()
+        model: float(numpy.mean([min(run.losses) for run in corpus.of(model=model, **LITTLE)]))
+        for model in NAMES
     }
-    best = min(losses, key=losses.__getitem__)
-    compared = {
-        model: compare_bleu(corpus, {"model": model}, {"model": best}, size=SMALL, role=TRAINED)
-        for model in models
-        if model != best
-    }
-    decisions = {
-        model: within(one.differences, WITHIN, one.bootstrap) for model, one in compared.items()
-    }
-    farthest = max(compared, key=lambda model: abs(numpy.mean(compared[model].differences)))
-    # The reason is that of the mechanism which decides: one that is too far, else the farthest
-    verdict = combine(list(decisions.values()))
-    deciding = next((m for m in decisions if decisions[m].verdict == verdict == FAILS), farthest)
-    names = {SOFTMAX: "softmax", **MAPPINGS}
-    return Finding(
-        f"BLEU of the test set, each mechanism against the one with the least validation loss; "
-        f"{_WHERE}",
-        ", ".join(f"{names[model]} {score:.2f}" for model, score in scores.items())
-        + f"; least validation loss {losses[best]:.3f}"
-        + f"; farthest from {names[best]}: {names[farthest]}, "
-        f"{over_seeds(compared[farthest].differences, signed=True)}",
-        f"of each: {compared[farthest].test} (of {names[farthest]})",
-        verdict,
-        f"of {names[deciding]} against {names[best]}: {decisions[deciding].why}",
-        {names[model]: score for model, score in scores.items()},
+    least = min(losses, key=losses.__getitem__)
+    others = [model for model in NAMES if model != least]
+    found = several(
+        {f"{NAMES[model]} against {NAMES[least]}": _bleu(corpus, model, least) for model in others}
     )
+    values = f"{found.values}; least validation loss {losses[least]:.3f}"
+    return Finding(found.decision, values, found.test)
 
 
-def _mean_of_heads(run: Run, *path: str) -> float:
-    return float(numpy.mean([head.value(*path) for head in run.each_head(CROSS)]))
-
-
-def _more_than_others(
-    corpus: Corpus, model: str, others: Mapping[str, str], number: Callable[[Run], float]
-) -> tuple[str, str, list[Decision]]:
-    """One mapping's number against that of others, on models of the same seeds.
-
-    Returns:
-        The values, in words; the differences, in words; and the decisions.
-    """
-    values, differences, decisions = {}, [], []
-    for other, name in others.items():
-        pairs = corpus.pairs({"model": model}, {"model": other}, size=SMALL, role=TRAINED)
-        values[MAPPINGS[model]] = [number(first) for first, _ in pairs]
-        values[name] = [number(second) for _, second in pairs]
-        gaps = [a - b for a, b in zip(values[MAPPINGS[model]], values[name], strict=True)]
-        differences.append(f"against {name} {over_seeds(gaps, signed=True)}")
-        decisions.append(more_than(gaps, margin=SMALL_WEIGHT))
-    words = "; ".join(f"{name} {numpy.mean(found):.3f}" for name, found in values.items())
-    return words, "; ".join(differences), decisions
-
-
-def _groups(corpus: Corpus, model: str, number: str, what: str) -> Finding:
+def _groups(corpus: Corpus, model: str, weight: str) -> Finding:
     """Whether a structured mapping makes groups of equal weight that the others do not make."""
-    others = {CROSS_SPARSEMAX: "sparsemax", SOFTMAX: "softmax"}
-    values, differences, decisions = _more_than_others(
-        corpus, model, others, lambda run: _mean_of_heads(run, "equal_weights", number)
-    )
-    return Finding(
-        f"share of a step's attention on {what} of exactly equal weight, mean over heads of "
-        "cross-attention; small models",
-        f"{values}; {differences}",
-        f"t intervals over seeds; up to {SMALL_WEIGHT:g} is of no importance",
-        combine(decisions),
-        "; ".join(
-            f"against {name}: {decision.why}"
-            for name, decision in zip(others.values(), decisions, strict=True)
-        ),
-    )
+    measure = mean_of([CROSS], "equal_weights", weight)
+    found = {}
+    for other in ("cross-sparsemax", SOFTMAX):
+        pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
+        one = more(gap(pairs, measure), 0.01)
+        means = " against ".join(
+            f"{each(runs, measure).mean():.3f}" for runs in zip(*pairs, strict=True)
+        )
+        values = f"{means}, difference {one.values}"
+        found[f"against {NAMES[other]}"] = Finding(one.decision, values, one.test)
+    return several(found)
 
 
-@claim(
-    Claim(
-        "niculae-segments",
-        f"{PAPER}, 1 and 4.2",
-        "Fusedmax gives equal weight to segments of neighbouring words, as softmax and sparsemax never do.",
-    )
+@niculae_blondel.claim(
+    "1 and 4.2",
+    "Fusedmax gives equal weight to segments of neighbouring words, as softmax and sparsemax never do",
 )
-def _segments(corpus: Corpus) -> Finding:
-    return _groups(corpus, FUSEDMAX, "run_weight", "runs of neighbouring tokens")
+def segments(corpus: Corpus) -> Finding:
+    """Share of a step's attention on runs of neighbouring tokens of exactly equal weight, mean over
+    heads of cross-attention; small models; up to 0.01 is of no importance."""
+    return _groups(corpus, "cross-fusedmax", "run_weight")
 
 
-@claim(
-    Claim(
-        "niculae-clusters",
-        f"{PAPER}, 3.2 and 4.2",
-        "Oscarmax gives equal weight to groups of words, wherever they are, as softmax and sparsemax "
-        "never do.",
-    )
+@niculae_blondel.claim(
+    "3.2 and 4.2",
+    "Oscarmax gives equal weight to groups of words, wherever they are, as softmax and sparsemax "
+    "never do",
 )
-def _clusters(corpus: Corpus) -> Finding:
-    return _groups(corpus, OSCARMAX, "cluster_weight", "tokens in groups, side by side or apart,")
+def clusters(corpus: Corpus) -> Finding:
+    """Share of a step's attention on tokens in groups, side by side or apart, of exactly equal
+    weight, mean over heads of cross-attention; small models; up to 0.01 is of no importance."""
+    return _groups(corpus, "cross-oscarmax", "cluster_weight")
 
 
-@claim(
-    Claim("niculae-sparse", f"{PAPER}, 2, figure 2", "All mappings but softmax leave words out.")
-)
-def _sparse(corpus: Corpus) -> Finding:
-    decisions, words = {}, []
-    for model, name in MAPPINGS.items():
-        runs = _models(corpus, model)
-        zeros = [1 - _mean_of_heads(run, "density") for run in runs]
-        decisions[name] = more_than(zeros, margin=SMALL_SHARE)
-        words.append(f"{name} {over_seeds(zeros)}")
-    return Finding(
-        f"share of weights of exactly zero in cross-attention, mean over heads; {_WHERE}",
-        "; ".join(words),
-        f"t intervals over seeds; up to {SMALL_SHARE:g} is of no importance",
-        combine(list(decisions.values())),
-        "; ".join(f"{name}: {decision.why}" for name, decision in decisions.items()),
-    )
+@niculae_blondel.claim("2, figure 2", "All mappings but softmax leave words out")
+def sparse(corpus: Corpus) -> Finding:
+    """Share of weights of exactly zero in cross-attention, mean over heads; small models; up to 0.05
+    is of no importance."""
+    density = mean_of([CROSS], "density")
+    zeros = {
+        name: 1 - each(corpus.of(model=model, **LITTLE), density)
+        for model, name in MAPPINGS.items()
+    }
+    return several({name: more(shares, 0.05) for name, shares in zeros.items()})

@@ -1,56 +1,66 @@
 """Intervals and tests, seeded: the same values give the same numbers on every machine.
 
-The generator is numpy's older one, whose numbers stay the same in all of its releases.
+The generator is numpy's older one, whose numbers stay the same in all of its releases. Heads are
+compared only with heads of their own stratum, such as a layer: under the null hypothesis they are
+exchangeable there, so p-values are of heads permuted within strata for each model, combined over
+models by Fisher's method.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import NamedTuple
 
 import numpy
 from scipy import stats
 
-from claims.modes import SEED, Array, Mixture, dip, dip_power, dip_test, mixture_fit
+from claims.modes import SEED, Array
+from claims.record import Head
 
-__all__ = ["Mixture", "dip", "dip_power", "dip_test", "mixture_fit"]
-
-BOOTSTRAP = 1000  # samples
+BOOTSTRAP, DRAWS = 1000, 10_000
 SHARE = 0.95  # of intervals
 ORDERS = 4  # of n-grams in BLEU
-EXACT = 7  # values of which all orders are gone through
-
-
-@dataclass(frozen=True)
-class Bootstrap:
-    """A difference over resampled sentences.
-
-    Attributes:
-        difference: on the sentences as they are.
-        low, high: its 95 % interval, from percentiles.
-        p: two-sided, in [1 / (samples + 1), 1].
-    """
-
-    difference: float
-    low: float
-    high: float
-    p: float
 
 
 def seed_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Student's t interval of 95 % of the mean of a value over seeds.
-
-    Returns:
-        low and high; (nan, nan) of fewer than two values.
-    """
+    """Student's t interval of 95 % of the mean over seeds; (nan, nan) of fewer than two."""
     if len(values) < 2:
         return math.nan, math.nan
     centre = float(numpy.mean(values))
     error = float(numpy.std(values, ddof=1)) / math.sqrt(len(values))
     reach = float(stats.t.ppf((1 + SHARE) / 2, len(values) - 1)) * error
     return centre - reach, centre + reach
+
+
+def combined_p(p_values: Sequence[float]) -> float:
+    """One p-value of tests of the same hypothesis on independent seeds (Fisher's method)."""
+    return float(stats.combine_pvalues(list(p_values), method="fisher")[1])
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values of tests that belong together, in their order (Holm 1979)."""
+    order = sorted(range(len(p_values)), key=p_values.__getitem__)
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(order):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+# --- BLEU over sentences ------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Bootstrap:
+    """A difference over resampled sentences: itself, its 95 % interval, and p, two-sided."""
+
+    difference: float
+    low: float
+    high: float
+    p: float
 
 
 def bleu(sums: Array) -> Array:
@@ -77,40 +87,26 @@ def bleu(sums: Array) -> Array:
     return numpy.where(empty, 0.0, found)
 
 
-def paired_bootstrap(
-    first: Sequence[Array], second: Sequence[Array], samples: int = BOOTSTRAP, seed: int = SEED
-) -> Bootstrap:
+def paired_bootstrap(first: Sequence[Array], second: Sequence[Array]) -> Bootstrap:
     """The difference in BLEU of two kinds of models, its mean over seeds, over test sentences.
 
     In each sample the same sentences are drawn for all models.
 
     Args:
-        first: sufficient statistics (sentences, 10) of a model of each seed.
-        second: of as many models of the other kind, on the same sentences.
-        samples: how often as many sentences are drawn as there are.
-        seed: of the draws.
+        first, second: sufficient statistics (sentences, 10) of a model of each seed.
 
     Returns:
         the first less the second. p is the share of samples whose difference is at least as far
         from their mean, on either side, as the whole difference is from 0; the observed one is
-        counted among them. It is 1 where both have the same BLEU.
-
-    Raises:
-        ValueError: there are no models, or they cannot be paired.
+        counted among them.
 
     Source: Koehn 2004; p as of a shifted bootstrap, Efron and Tibshirani 1993, chapter 16.
     sacreBLEU shifts the sizes of the differences instead of the differences, which rejects about
     twice as often as it says.
     """
-    shapes = {numpy.shape(entry) for entry in (*first, *second)}
-    if not first or len(first) != len(second) or len(shapes) != 1:
-        raise ValueError(
-            f"a paired bootstrap needs as many models on both sides, with the same sentences: "
-            f"{len(first)} and {len(second)} models of {sorted(shapes)}"
-        )
-    sentences = shapes.pop()[0]
-    drawn = numpy.random.RandomState(seed).multinomial(
-        sentences, numpy.full(sentences, 1 / sentences), size=samples
+    sentences = len(first[0])
+    drawn = numpy.random.RandomState(SEED).multinomial(
+        sentences, numpy.full(sentences, 1 / sentences), size=BOOTSTRAP
     )
     as_they_are = numpy.ones((1, sentences), dtype=drawn.dtype)
 
@@ -122,72 +118,199 @@ def paired_bootstrap(
     resampled = difference(drawn)
     low, high = numpy.quantile(resampled, [(1 - SHARE) / 2, (1 + SHARE) / 2])
     beyond = int((numpy.abs(resampled - resampled.mean()) >= abs(whole)).sum())
-    return Bootstrap(whole, float(low), float(high), (beyond + 1) / (samples + 1))
+    return Bootstrap(whole, float(low), float(high), (beyond + 1) / (BOOTSTRAP + 1))
 
 
-def combined_p(p_values: Sequence[float]) -> float:
-    """One p-value of tests of the same hypothesis on independent seeds (Fisher's method).
+# --- heads within strata ------------------------------------------------------
 
-    Args:
-        p_values: one-sided, above 0, one or more.
+
+class Stratum(NamedTuple):
+    """Two numbers of each head of a stratum of the model of a seed."""
+
+    seed: int
+    first: Sequence[float]
+    second: Sequence[float]
+
+
+class Draw(NamedTuple):
+    """The heads of the model of a seed, of which some are marked, some are chosen, and some both."""
+
+    seed: int
+    heads: int
+    marked: int
+    chosen: int
+    both: int
+
+
+@dataclass(frozen=True)
+class HeadStatistic:
+    """A statistic over heads, of each model and of all.
+
+    Attributes:
+        by_seed: its value for the model of each seed.
+        chance: the value that is expected without any relation.
+        greater, less: p-values of one side each over all seeds: of values as high, or as low.
     """
-    return float(stats.combine_pvalues(list(p_values), method="fisher")[1])
+
+    by_seed: dict[int, float]
+    chance: float
+    greater: float
+    less: float
+
+    @property
+    def values(self) -> list[float]:
+        """Of each seed, in their order."""
+        return [self.by_seed[seed] for seed in sorted(self.by_seed)]
 
 
-def spearman(
-    first: Sequence[float], second: Sequence[float], alternative: str = "greater"
-) -> tuple[float, float]:
-    """Spearman's rank correlation and p, by permutation where values are few.
+def strata_of(
+    heads: Iterable[Head],
+    group: Callable[[Head], Hashable],
+    first: Callable[[Head], float],
+    second: Callable[[Head], float],
+) -> list[Stratum]:
+    """Two numbers of heads, by their models and groups, such as layers."""
+    groups: dict[tuple[int, Hashable], list[tuple[float, float]]] = {}
+    for head in heads:
+        groups.setdefault((head.run.seed, group(head)), []).append((first(head), second(head)))
+    return [
+        Stratum(seed, [one for one, _ in pairs], [other for _, other in pairs])
+        for (seed, _), pairs in groups.items()
+    ]
 
-    Args:
-        alternative: ``greater``, ``less`` or ``two-sided``.
 
-    Returns:
-        correlation in [-1, 1] and p; (0, 1) where either side has no two values that differ.
+def rank_correlation(strata: Sequence[Stratum]) -> HeadStatistic | None:
+    """Spearman's correlation within strata, for each seed the mean over its strata.
+
+    Strata in which either number is the same for all heads say nothing; None of no others.
     """
-    if len(set(first)) < 2 or len(set(second)) < 2:
-        return 0.0, 1.0
-    rho, p = stats.spearmanr(first, second, alternative=alternative)
-    if len(first) > EXACT:
-        return float(rho), float(p)
+    informative = [one for one in strata if _varies(one.first) and _varies(one.second)]
 
-    def statistic(order: Array) -> Any:
-        return stats.spearmanr(order, second)[0]
+    def mean(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
+        return numpy.mean([_correlations(one, random) for one in own], axis=0)
 
-    exact = stats.permutation_test(
-        (numpy.asarray(first),),
-        statistic,
-        permutation_type="pairings",
-        alternative=alternative,
-        n_resamples=math.inf,
-        vectorized=False,
-    )
-    return float(rho), float(exact.pvalue)
+    return _by_seed(informative, mean, chance=0.0)
 
 
-def mann_whitney(
-    first: Sequence[float], second: Sequence[float], alternative: str = "greater"
-) -> float:
-    """p of the Mann-Whitney test, exact where values are few and differ.
+def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
+    """How often a chosen head has more than one that is not, ties by half: the AUC within strata.
 
-    Args:
-        alternative: ``greater`` where the first should be higher.
-
-    Returns:
-        1 where either is empty.
+    ``second`` is 1 of chosen heads and 0 of others. It is the statistic of Mann and Whitney, summed
+    over strata, over the number of pairs. None without strata that have heads of both kinds.
     """
-    if not first or not second:
-        return 1.0
-    return float(stats.mannwhitneyu(first, second, alternative=alternative, method="auto").pvalue)
+    informative = [one for one in strata if _varies(one.second)]
+
+    def share(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
+        wins = numpy.sum([_wins(one, random) for one in own], axis=0)
+        return numpy.asarray(wins / sum(map(_pairs, own)))
+
+    return _by_seed(informative, share, chance=0.5)
 
 
-def fisher_exact(table: Sequence[Sequence[int]], alternative: str = "greater") -> float:
-    """p of Fisher's exact test of a table of two rows and two columns."""
-    return float(stats.fisher_exact(numpy.asarray(table), alternative=alternative)[1])
+def concentration(strata: Sequence[Stratum]) -> HeadStatistic | None:
+    """What the largest quarter of each stratum's heads have, against sticks broken at random.
+
+    Equal heads would be no reference: any two heads differ. A stick that is broken at random into
+    as many parts (Dirichlet with all parameters 1) is as uneven as parts are of which nothing is
+    known but their sum. It is the mean over strata of the share of ``first``.
+
+    Source: MacArthur 1957, *On the Relative Abundance of Bird Species*.
+    """
+    informative = [one for one in strata if len(one.first) > 1]
+
+    def share(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
+        rows = []
+        for one in own:
+            shares = numpy.asarray(one.first)
+            parts = shares[numpy.newaxis] / shares.sum()
+            if random is not None:
+                parts = random.dirichlet(numpy.ones(len(shares)), DRAWS)
+            rows.append(numpy.sort(parts, axis=1)[:, -_quarter(len(shares)) :].sum(axis=1))
+        return numpy.mean(rows, axis=0)
+
+    expected = [broken_stick_share(len(one.first)) for one in informative]
+    return _by_seed(informative, share, float(numpy.mean(expected)) if expected else 0.0)
 
 
-def binomial(successes: int, trials: int, chance: float, alternative: str = "greater") -> float:
-    """p of the binomial test; 1 of no trials."""
-    if trials == 0:
-        return 1.0
-    return float(stats.binomtest(successes, trials, chance, alternative=alternative).pvalue)
+def broken_stick_share(parts: int) -> float:
+    """What the largest quarter of a stick broken at random into so many parts has on average."""
+    lengths = [sum(1 / n for n in range(rank, parts + 1)) / parts for rank in range(1, parts + 1)]
+    return float(sum(lengths[: _quarter(parts)]))
+
+
+def chosen_more_often(draws: Sequence[Draw]) -> HeadStatistic | None:
+    """How much more often marked heads are chosen than others, as a difference of shares.
+
+    Under the null hypothesis the chosen of a model are any of its heads: Fisher's exact test. Of
+    several models the counts are added up, and p is of the exact distribution of their sum. None
+    without models that have marked heads and others.
+    """
+    informative = [draw for draw in draws if 0 < draw.marked < draw.heads]
+    if not informative:
+        return None
+    distribution = numpy.ones(1)
+    for draw in informative:
+        counts = numpy.arange(draw.chosen + 1)
+        chances = stats.hypergeom.pmf(counts, draw.heads, draw.marked, draw.chosen)
+        distribution = numpy.convolve(distribution, chances)
+    observed = sum(draw.both for draw in informative)
+    by_seed = {
+        draw.seed: draw.both / draw.marked - (draw.chosen - draw.both) / (draw.heads - draw.marked)
+        for draw in informative
+    }
+    more, fewer = distribution[observed:].sum(), distribution[: observed + 1].sum()
+    return HeadStatistic(by_seed, 0.0, min(1.0, float(more)), min(1.0, float(fewer)))
+
+
+def _by_seed(
+    strata: Sequence[Stratum],
+    statistic: Callable[[Sequence[Stratum], numpy.random.RandomState | None], Array],
+    chance: float,
+) -> HeadStatistic | None:
+    """A statistic of each seed's strata, and p of as many draws by chance, combined over seeds."""
+    values, greater, less = {}, [], []
+    for seed in sorted({one.seed for one in strata}):
+        own = [one for one in strata if one.seed == seed]
+        values[seed] = float(statistic(own, None)[0])
+        drawn = statistic(own, numpy.random.RandomState(SEED))
+        # What was observed is one of the possible draws, so p is never 0
+        greater.append(float(1 + (drawn >= values[seed] - 1e-12).sum()) / (1 + DRAWS))
+        less.append(float(1 + (drawn <= values[seed] + 1e-12).sum()) / (1 + DRAWS))
+    return HeadStatistic(values, chance, combined_p(greater), combined_p(less)) if values else None
+
+
+def _quarter(heads: int) -> int:
+    return max(1, round(heads / 4))
+
+
+def _varies(values: Sequence[float]) -> bool:
+    return len(set(values)) > 1
+
+
+def _orders(values: Array, random: numpy.random.RandomState | None) -> Array:
+    """The values as they are, or in as many random orders as there are draws, one a row."""
+    if random is None:
+        return values[numpy.newaxis]
+    places = random.random_sample((DRAWS, len(values))).argsort(axis=1, kind="stable")
+    return numpy.asarray(values[places])
+
+
+def _correlations(stratum: Stratum, random: numpy.random.RandomState | None) -> Array:
+    def scaled(values: Sequence[float]) -> Array:
+        ranks = stats.rankdata(values) - (len(values) + 1) / 2
+        return numpy.asarray(ranks / numpy.sqrt((ranks**2).sum()))
+
+    return numpy.asarray(_orders(scaled(stratum.second), random) @ scaled(stratum.first))
+
+
+def _wins(stratum: Stratum, random: numpy.random.RandomState | None) -> Array:
+    """Of the pairs of a chosen and another head, those in which the chosen one has more."""
+    chosen = numpy.asarray(stratum.second, dtype=numpy.float64)
+    number = chosen.sum()
+    sums = _orders(chosen, random) @ stats.rankdata(stratum.first)
+    return numpy.asarray(sums - number * (number + 1) / 2)
+
+
+def _pairs(stratum: Stratum) -> float:
+    number = sum(stratum.second)
+    return number * (len(stratum.second) - number)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy
 
-from claims.statistics import Bootstrap, seed_interval
+from claims.statistics import Bootstrap, HeadStatistic, seed_interval
 
 NAMES = {
     "softmax": "softmax",
@@ -32,13 +32,42 @@ def number(value: float, digits: int = 2, signed: bool = False) -> str:
     return text.replace("-", "−")
 
 
-def over_seeds(values: Sequence[float], digits: int = 2, signed: bool = False) -> str:
-    """The mean with its interval, such as ``0.31 [0.25, 0.37]``."""
+def over_seeds(
+    values: Sequence[float], digits: int = 2, signed: bool = False, least: float = -math.inf
+) -> str:
+    """The mean with its interval, such as ``0.31 [0.25, 0.37]``, cut off at a least value and 1."""
     low, high = seed_interval(values)
     centre = number(float(numpy.mean(values)), digits, signed)
     if math.isnan(low):
         return centre
+    if least > -math.inf:
+        low, high = max(low, least), min(high, 1.0)
     return f"{centre} [{number(low, digits, signed)}, {number(high, digits, signed)}]"
+
+
+def signed(values: Sequence[float], digits: int = 2) -> str:
+    """As :func:`over_seeds`, of a difference."""
+    return over_seeds(values, digits, signed=True)
+
+
+def of_seeds(values: Sequence[float], signs: bool = False) -> str:
+    """Such as ``(0.37, 0.43)``."""
+    return f"({', '.join(number(value, signed=signs) for value in values)})"
+
+
+def as_share(values: Sequence[float]) -> str:
+    """As :func:`over_seeds`, of a share, with each seed's."""
+    return f"{over_seeds(values, least=0.0)} {of_seeds(values)}"
+
+
+def as_correlation(values: Sequence[float]) -> str:
+    """As :func:`over_seeds`, of a correlation, with each seed's."""
+    return f"{over_seeds(values, signed=True, least=-1.0)} {of_seeds(values, signs=True)}"
+
+
+def p_value(p: float) -> str:
+    """Such as ``p = 0.031`` or ``p < 0.001``."""
+    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def of_bootstrap(found: Bootstrap) -> str:
@@ -47,9 +76,12 @@ def of_bootstrap(found: Bootstrap) -> str:
     return f"bootstrap [{low}, {high}], {p_value(found.p)}"
 
 
-def p_value(p: float) -> str:
-    """Such as ``p = 0.031`` or ``p < 0.001``."""
-    return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
+def p_of_sides(tested: HeadStatistic) -> str:
+    """p of the side that a claim is of, and that of the other side where it is the one that decides."""
+    greater = p_value(tested.greater)
+    return (
+        greater if tested.less >= 0.05 else f"{greater}; of the other side {p_value(tested.less)}"
+    )
 
 
 def listed(parts: Mapping[str, str]) -> str:
@@ -60,9 +92,3 @@ def listed(parts: Mapping[str, str]) -> str:
 def counts(values: Sequence[int]) -> str:
     """Numbers of each seed, such as ``2, 0, 1``."""
     return ", ".join(map(str, values))
-
-
-def interval_numbers(name: str, values: Sequence[float]) -> dict[str, float]:
-    """A mean and its interval, for :class:`claims.verdicts.Finding`."""
-    low, high = seed_interval(values)
-    return {name: float(numpy.mean(values)), f"{name} low": low, f"{name} high": high}

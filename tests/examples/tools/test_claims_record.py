@@ -1,13 +1,14 @@
-"""examples/tools/claims_record.py: what is kept of a run."""
+"""examples/tools/claims_record.py and claims_speed.py: what is kept of a run."""
 
 from __future__ import annotations
 
 import json
-import lzma
 from pathlib import Path
 
 import pytest
-from claims_record import curve, packed, trained_by, translation, without_places, write_run
+from claims_record import curve, main, translation, without_places
+from claims_speed import main as speed
+from claims_speed import updates_in_equal_time
 from sacrebleu.metrics import BLEU
 from training_logs import Course, Epoch
 
@@ -48,32 +49,33 @@ def test_no_path_of_the_machine_is_kept() -> None:
     assert kept == {"models": [{"checkpoint": "runs/x/best.pt"}], "data": {"path": "data-bin"}}
 
 
-def test_each_code_that_trained_a_run_is_listed_once(tmp_path: Path) -> None:
-    (tmp_path / "search").mkdir()
-    codes = [("a", False), ("a", False), ("b", True), ("a", False)]
-    for number, (commit, changed) in enumerate(codes):
-        folder = tmp_path / ("search" if number == 0 else "recovery")
-        folder.mkdir(exist_ok=True)
-        content = {"cpu_seconds": 1, "commit": commit, "changed": changed}
-        (folder / f"{number}.json").write_text(json.dumps(content))
-    assert trained_by([tmp_path / "search", tmp_path / "recovery"]) == [
-        {"commit": "a", "changed": False},
-        {"commit": "b", "changed": True},
-    ]
-
-
-def test_the_same_run_gives_the_same_bytes(tmp_path: Path) -> None:
-    one, other = {"a": 1, "b": [2.5, "α"]}, {"b": [2.5, "α"], "a": 1}
-    assert packed(one) == packed(other)
-    write_run(tmp_path / "corpus" / "run.json.xz", one)
-    written = (tmp_path / "corpus" / "run.json.xz").read_bytes()
-    assert json.loads(lzma.decompress(written)) == one
-
-
-def test_a_file_that_is_too_large_is_not_written(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_as_many_updates_as_take_the_same_time(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("claims_record.MOST_BYTES", 50)
-    with pytest.raises(ValueError, match="a file of the record has 50 at most"):
-        write_run(tmp_path / "run.json.xz", {"numbers": list(range(1000))})
-    assert list(tmp_path.iterdir()) == []
+    # What the machine did in the second round met both: the ratio is of the same round
+    rounds = {"entmax-large-seed1": [1.5, 0.15, 1.5], "entmax15-large-seed1": [2.0, 0.2, 2.0]}
+    models = [{"run": run, "updates_per_second_rounds": own} for run, own in rounds.items()]
+    (tmp_path / "speed.json").write_text(json.dumps({"models": models}))
+    names = ("entmax-large", "entmax15-large")
+    speed(["updates", str(tmp_path / "speed.json"), *names, "16552"])
+    assert capsys.readouterr().out == "12414\n"
+    assert updates_in_equal_time({"models": models}, *names, 1) == 1
+
+
+def test_what_a_record_says_of_itself_is_kept_when_more_is_added(tmp_path: Path) -> None:
+    main(["about", str(tmp_path), "--corpora", "one,two"])
+    path = tmp_path / "record.json"
+    path.write_text(json.dumps({**json.loads(path.read_text()), "hours": 3.5}))
+    main(["about", str(tmp_path), "--corpora", "two,three"])
+    about = json.loads(path.read_text())
+    assert (about["corpora"], about["hours"]) == (["one", "two", "three"], 3.5)
+    assert set(about["versions"]) == {"fairseq", "fairseq-entmax", "python", "torch"}
+
+
+def test_a_record_of_a_trial_is_not_mixed_with_a_whole_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    main(["about", str(tmp_path), "--corpora", "one", "--quick"])
+    with pytest.raises(SystemExit):
+        main(["about", str(tmp_path), "--corpora", "one"])
+    assert "choose another --output" in capsys.readouterr().err

@@ -7,10 +7,8 @@ number that claims are judged by.
 from __future__ import annotations
 
 import json
-import lzma
 from collections.abc import Callable, Iterator, Sequence
 from functools import lru_cache
-from pathlib import Path
 from typing import Any
 
 import numpy
@@ -69,54 +67,6 @@ def changed(
         if all(document[name] == value for name, value in wanted.items()):
             change(document)
     return copies
-
-
-def write_record(
-    folder: Path,
-    effects: Effects = FOUND,
-    seeds: Sequence[int] = SEEDS,
-    corpora: Sequence[str] = ("bible_es_en", "debian_en_de"),
-    quick: bool = False,
-) -> Path:
-    """Write a whole record; the second corpus has large models alone, as in real ones."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "record.json").write_text(json.dumps(about(seeds, corpora, quick)), encoding="utf-8")
-    for place, name in enumerate(corpora):
-        (folder / name).mkdir(exist_ok=True)
-        for document in documents(effects, seeds, name):
-            if place and (
-                document["size"] == "small" or document["budget"] in ("all36", "encoder4")
-            ):
-                continue
-            packed = lzma.compress(json.dumps(document).encode(), preset=0)
-            (folder / name / f"{document['run']}.json.xz").write_bytes(packed)
-        (folder / name / "speed.json").write_text(json.dumps(speed_of(effects)), encoding="utf-8")
-    return folder
-
-
-def about(seeds: Sequence[int], corpora: Sequence[str], quick: bool) -> Document:
-    """``record.json``."""
-    versions = {
-        "fairseq-entmax": "0.1.0",
-        "fairseq": "0.12.3",
-        "torch": "2.3.0",
-        "python": "3.11.7",
-    }
-    return {
-        "format": "fairseq-entmax-claims",
-        "version": 1,
-        "date": "2026-01-31",
-        "versions": {**versions, "sacrebleu": "2.5.1"},
-        "processor": "a processor",
-        "cores": 2,
-        "hours": 12.5,
-        "core_hours": 24.0,
-        "calls": 2,
-        "quick": quick,
-        "seeds": list(seeds),
-        "corpora": list(corpora),
-        "commit": None,
-    }
 
 
 def speed_of(effects: Effects) -> Document:

@@ -1,0 +1,255 @@
+"""What the claims of several papers measure: differences of seeds, BLEU, heads, pruning, speed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import numpy
+
+from claims.modes import Array
+from claims.record import (
+    CONTINUED,
+    ENCODER_SELF,
+    LARGE,
+    PRUNED,
+    SMALL,
+    TRAINED,
+    Corpus,
+    Head,
+    NothingToJudge,
+    NotInRecord,
+    Pairs,
+    Run,
+)
+from claims.rules import Decision, Finding, in_each, loses_at_most, more_than, over_heads, several
+from claims.statistics import (
+    Bootstrap,
+    HeadStatistic,
+    Stratum,
+    paired_bootstrap,
+    strata_of,
+    superiority,
+)
+from claims.words import (
+    as_share,
+    counts,
+    name_of,
+    number,
+    of_bootstrap,
+    over_seeds,
+    p_of_sides,
+    signed,
+)
+
+SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax"
+PLAIN = {"size": LARGE, "role": TRAINED}
+LITTLE = {"size": SMALL, "role": TRAINED}
+ALL, HALF, ENCODER = "all24", "all36", "encoder4"
+# Numbers of updates that differ by this share are taken for the same
+EQUAL_UPDATES = 0.05
+# Of no importance: rank correlations, AUCs (from one half), and shares of heads
+SMALL_CORRELATION, SMALL_SUPERIORITY, SMALL_SHARE = 0.2, 0.1, 0.05
+TRANSLATION, TRAINING = "sentences_per_second_rounds", "updates_per_second_rounds"
+
+# --- differences of seeds -----------------------------------------------------
+
+
+def mean_of(attentions: Iterable[str], *path: str) -> Callable[[Run], float]:
+    """A number of the analysis, mean over the heads of these attentions."""
+    return lambda run: float(numpy.mean([h.value(*path) for h in run.each_head(*attentions)]))
+
+
+def each(runs: Sequence[Run], measure: Callable[[Run], float]) -> Array:
+    """A number of each run."""
+    return numpy.array([measure(run) for run in runs])
+
+
+def gap(pairs: Pairs, measure: Callable[[Run], float]) -> Array:
+    """By how much the first of each pair has more."""
+    return numpy.array([measure(one) - measure(other) for one, other in pairs])
+
+
+def more(
+    differences: Sequence[float] | Array,
+    margin: float = 0.0,
+    digits: int = 2,
+    test: str = "interval over seeds",
+) -> Finding:
+    """Whether differences of seeds are above 0."""
+    return Finding(more_than(differences, margin=margin), signed(differences, digits), test)
+
+
+def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding:
+    """What is found of each model: the claim needs them all."""
+    return several({name_of(model): judge(model) for model in models})
+
+
+# --- BLEU ---------------------------------------------------------------------
+
+
+def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
+    """BLEU of the first less the second, of each pair, and its mean over resampled sentences."""
+    sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
+    return [one.bleu - other.bleu for one, other in pairs], paired_bootstrap(*sentences)
+
+
+def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) -> Finding:
+    """BLEU of the first of each pair against the second, by a rule of seeds and of sentences."""
+    each, sampled = difference(pairs)
+    first, second = numpy.mean([(one.bleu, other.bleu) for one, other in pairs], axis=0)
+    return Finding(
+        rule(each, sampled, **options),
+        f"BLEU {first:.2f} against {second:.2f}; difference {signed(each)}",
+        f"t interval over seeds; {of_bootstrap(sampled)}",
+    )
+
+
+def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
+    """What pruning to a third of the heads costs learned α less what it costs softmax."""
+    both = [
+        {one.seed: (one, other) for one, other in pruned_and_other(corpus, model, ALL, CONTINUED)}
+        for model in (LEARNED, SOFTMAX)
+    ]
+    seeds = sorted(both[0].keys() & both[1].keys())
+    if not seeds:
+        raise NotInRecord("no seed has pruned models of both")
+    learned, softmax = ([pairs[seed] for seed in seeds] for pairs in both)
+    costs = [[one.bleu - other.bleu for one, other in pairs] for pairs in (learned, softmax)]
+    each = list(numpy.subtract(*costs))
+    _, half = difference([*learned, *((continued, one) for one, continued in softmax)])
+    # The mean over twice as many pairs is half the difference
+    sampled = Bootstrap(2 * half.difference, 2 * half.low, 2 * half.high, half.p)
+    return Finding(
+        rule(each, sampled, **options),
+        f"{signed(each)}; learned α {signed(costs[0])}, softmax {signed(costs[1])}",
+        f"t interval over seeds; {of_bootstrap(sampled)}",
+    )
+
+
+# --- heads --------------------------------------------------------------------
+
+
+def heads_exist(
+    heads: Iterable[Iterable[Head]],
+    has: Callable[[Head], bool],
+    score: Callable[[Head], float],
+    named: Callable[[Head], str] = lambda head: head.name,
+    digits: int = 0,
+) -> Finding:
+    """Whether the model of each seed has such heads; the one with the best score is named."""
+    heads = [list(own) for own in heads]
+    found = [sum(map(has, own)) for own in heads]
+    scores = [(score(head), named(head), head.run.seed) for own in heads for head in own]
+    best, name, seed = max(scores)
+    test = f"the best: {number(100 * best, digits)} % ({name} of seed {seed})"
+    return Finding(in_each(found, "such a head"), counts(found), test)
+
+
+def of_heads(
+    tested: HeadStatistic | None,
+    missing: str,
+    margin: float,
+    shown: Callable[[Sequence[float]], str] = as_share,
+) -> Finding:
+    """Whether a statistic over heads is above chance; what is missing where there is none."""
+    if tested is None:
+        raise NothingToJudge(missing)
+    return Finding(over_heads(tested, margin), shown(tested.values), p_of_sides(tested))
+
+
+def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[Head]]:
+    """The heads of the encoder, or of a layer of it, of the large model of each seed."""
+    return [
+        [head for head in run.each_head(ENCODER_SELF) if layer in (None, head.layer)]
+        for run in corpus.of(model=model, **PLAIN)
+    ]
+
+
+# --- pruning ------------------------------------------------------------------
+
+
+def pruned_with_baseline(corpus: Corpus, model: str, budget: str) -> Pairs:
+    """Each pruned model with the one that it was pruned from."""
+    wanted = {"role": PRUNED, "budget": budget}
+    return corpus.pairs(wanted, {"role": TRAINED}, model=model, size=LARGE)
+
+
+def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pairs:
+    """Each pruned model with one that took as many updates."""
+    wanted = {"role": PRUNED, "budget": budget}
+    pairs = corpus.pairs(wanted, {"role": role}, model=model, size=LARGE)
+    require_equal_updates(pairs)
+    return pairs
+
+
+def loss_by_pruning(corpus: Corpus, model: str, budget: str, limit: float) -> Finding:
+    """Whether pruned models lose no more BLEU than a limit against the continued baseline."""
+    pairs = pruned_and_other(corpus, model, budget, CONTINUED)
+    return compare_bleu(pairs, loses_at_most, limit=limit)
+
+
+def require_equal_updates(pairs: Pairs) -> None:
+    """Runs with other numbers of updates are not compared."""
+    for one, other in pairs:
+        if abs(one.updates - other.updates) > EQUAL_UPDATES * other.updates:
+            raise NothingToJudge(
+                f"{one.run} had {one.updates} updates and {other.run} {other.updates}: what they "
+                "differ in may be that"
+            )
+
+
+def left_in(run: Run) -> set[str]:
+    """The names of a model's heads."""
+    return {head.name for head in run.each_head()}
+
+
+def survivors(
+    pairs: Pairs,
+    attentions: Iterable[str],
+    group: Callable[[Head], Any],
+    score: Callable[[Head], float],
+) -> Finding:
+    """How often a head that pruning left had more of a score than one that it removed (AUC).
+
+    Args:
+        pairs: of pruned models with their baselines.
+        group: of a head: it is compared with the others of its own.
+    """
+    strata: list[Stratum] = []
+    for pruned, baseline in pairs:
+        left = left_in(pruned)
+        heads = baseline.each_head(*attentions)
+        strata += strata_of(heads, group, score, lambda head, left=left: float(head.name in left))
+    missing = "pruning left all of the heads that are compared with each other, or none"
+    return of_heads(superiority(strata), missing, SMALL_SUPERIORITY)
+
+
+# --- speed --------------------------------------------------------------------
+
+
+def timed_run(corpus: Corpus, **wanted: str) -> Run:
+    """The run of which speed was measured."""
+    timed = {entry["run"] for entry in (corpus.speed or {}).get("models", [])}
+    runs = [run for run in corpus.runs if run.size == LARGE and run.run in timed]
+    try:
+        return Corpus(corpus.name, runs).of(**wanted)[0]
+    except NotInRecord as error:
+        said = ", ".join(f"{name} {value}" for name, value in wanted.items())
+        raise NotInRecord(f"speed was not measured of a run with {said}") from error
+
+
+def ratios(corpus: Corpus, what: str, one: Run, other: Run) -> list[float]:
+    """The speed of a run, the other's being 1, in each round."""
+    timed = {entry["run"]: entry for entry in (corpus.speed or {})["models"]}
+    rounds = zip(timed[one.run][what], timed[other.run][what], strict=True)
+    return [float(a) / float(b) for a, b in rounds]
+
+
+def faster(
+    corpus: Corpus, what: str, one: Run, other: Run, share: float = 1, margin: float = 0.0
+) -> Finding:
+    """Whether a run has more than a share of another's speed: the noise is that of timing."""
+    found = ratios(corpus, what, one, other)
+    decision = more_than([ratio - share for ratio in found], margin=margin, against=f"{share:g}")
+    return Finding(decision, over_seeds(found), "interval over rounds")

@@ -1,0 +1,131 @@
+"""What heads do, by the measures of the analysis.
+
+Roles are decided as in the analysis' report: positional where 90 % of the queries look at one
+offset and more than half of all do (Voita et al. 2019, section 5.1), rare words where the largest
+weight of half of the queries is on one of the two rarest words, in sentences that have a rare one
+(section 5.3), syntactic where the accuracy on a relation is ten points above that of its most
+frequent offset (section 5.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from claims.record import ENCODER_SELF, Head, Run, within
+
+ADJACENT = ("-1", "1")
+POSITIONAL_SHARE, POSITIONAL_OF_ALL = 0.9, 0.5
+RARE_WORDS = 0.5
+SYNTACTIC_POINTS = 0.1
+FEWEST_ARCS = 50  # from which on an accuracy is known to within 7 points
+# Section 5.2's nsubj, dobj, amod and advmod, as Universal Dependencies name them
+RELATIONS = ("nsubj", "obj", "amod", "advmod")
+# Numbers of the document are rounded: a border may be missed by the last digit
+_ROUNDING = 1e-6
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """How often a head finds the other word of a relation.
+
+    Attributes:
+        case: such as ``nsubj to head``.
+        arcs: how many there are.
+        share: of them that the head finds, in [0, 1].
+        baseline: that the relation's most frequent offset finds.
+    """
+
+    case: str
+    arcs: int
+    share: float
+    baseline: float
+
+    @property
+    def above(self) -> float:
+        """Above the baseline, as a share."""
+        return self.share - self.baseline
+
+    @property
+    def is_syntactic(self) -> bool:
+        """Whether it is ten points above the baseline."""
+        return self.above >= SYNTACTIC_POINTS - _ROUNDING
+
+
+def adjacent_share(head: Head) -> tuple[float, str]:
+    """Of the queries with a neighbour the share that look there, and which, ``-1`` or ``1``."""
+    shares = head.get("offsets", "share") or {}
+    return max((float(shares.get(offset) or 0), offset) for offset in ADJACENT)
+
+
+def is_positional(head: Head) -> bool:
+    """Whether it looks at an adjacent token 90 % of the time."""
+    return str(head.get("positional", "offset")) in ADJACENT
+
+
+def rare_word_share(head: Head) -> float:
+    """Of which share of the queries the largest weight is on one of the two rarest words."""
+    return float(head.get("rare_word", "two_rarest") or 0.0)
+
+
+def is_rare_word(head: Head) -> bool:
+    """Whether that is so of half of the queries."""
+    return rare_word_share(head) >= RARE_WORDS - _ROUNDING
+
+
+def accuracies(head: Head) -> list[Accuracy]:
+    """The head on each relation of section 5.2, in both directions; none without parses."""
+    relations = within(head.run.analysis, "annotations", "relations") or {}
+    own = head.get("dependencies") or {}
+    found = []
+    for relation in RELATIONS:
+        known = relations.get(relation)
+        if known is None or relation not in own or known["count"] < FEWEST_ARCS:
+            continue
+        for direction in ("to_head", "to_dependent"):
+            share, baseline = own[relation][direction], known[direction]["baseline"]
+            if share is not None and baseline is not None:
+                case = f"{relation} {direction.replace('_', ' ')}"
+                found.append(Accuracy(case, known["count"], share, baseline))
+    return found
+
+
+def roles_of(head: Head) -> list[str]:
+    """Each role that an encoder head has, such as ``position -1``."""
+    names = [one.case for one in accuracies(head) if one.is_syntactic]
+    if is_positional(head):
+        names.append(f"position {int(head.value('positional', 'offset')):+d}")
+    if is_rare_word(head):
+        names.append("rare words")
+    return names
+
+
+def encoder_roles(run: Run) -> set[str]:
+    """The roles that heads of the encoder have."""
+    return {role for head in run.each_head(ENCODER_SELF) for role in roles_of(head)}
+
+
+def without_roles(runs: Sequence[Run]) -> str:
+    """That no head of their encoders has a role, and of which roles that can be said."""
+    if all(accuracies(head) for run in runs for head in run.each_head(ENCODER_SELF)):
+        return "no head of the encoder has a role"
+    return (
+        "no head of the encoder is positional or looks at rare words, and without parses it is not "
+        "known which are syntactic"
+    )
+
+
+def role_score(head: Head) -> float:
+    """How near an encoder head is to its nearest role: from 0 to 1, where it has one.
+
+    Each measure counts as a share of what its role asks for: of 90 % at one neighbour (and of
+    half of all queries there), of half of the queries, of ten points above the baseline.
+    """
+    share, offset = adjacent_share(head)
+    overall = head.get("offsets", "maximum", offset) or 0.0
+    scores = [
+        min(share / POSITIONAL_SHARE, float(overall) / POSITIONAL_OF_ALL),
+        rare_word_share(head) / RARE_WORDS,
+        *(accuracy.above / SYNTACTIC_POINTS for accuracy in accuracies(head)),
+    ]
+    return min(1.0, max(0.0, *scores))

@@ -1,0 +1,256 @@
+"""Claims, and the rules by which a verdict is reached, the same for all."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+
+from claims.record import Corpus, NothingToJudge, NotInRecord
+from claims.statistics import Bootstrap, HeadStatistic, seed_interval
+from claims.words import listed, name_of
+
+HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
+UNMEASURED = "not measured"  # the record lacks the runs
+OPEN = (UNDECIDED, UNMEASURED)
+LEVEL = 0.05  # of all tests
+OF_EACH = ("softmax", "entmax")  # the models that are pruned and ablated
+
+
+@dataclass(frozen=True)
+class Decision:
+    """A verdict and its reason."""
+
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What a record says of a claim: values and test in words, with intervals and p."""
+
+    decision: Decision
+    values: str = "–"
+    test: str = "–"
+
+
+Judge = Callable[..., Finding]
+
+
+@dataclass(frozen=True)
+class Claim:
+    """What a paper says, and how it is judged.
+
+    Attributes:
+        key: a name of its own, such as ``correia.bleu``.
+        paper, source: such as ``Correia et al. 2019``, and where in it.
+        text: one sentence.
+        measure: what is measured, of which runs.
+        judge: takes a corpus; what it raises as ``NotInRecord`` or ``NothingToJudge`` becomes the
+            reason of a verdict.
+        counted: whether heads are counted by a threshold; else a test or an interval decides.
+    """
+
+    key: str
+    paper: str
+    source: str
+    text: str
+    measure: str
+    judge: Judge
+    counted: bool
+
+    def judged(self, corpus: Corpus) -> Finding:
+        """What a corpus says of it."""
+        try:
+            return self.judge(corpus)
+        except NothingToJudge as nothing:
+            return Finding(Decision(UNDECIDED, f"{nothing}"))
+        except NotInRecord as missing:
+            return Finding(Decision(UNMEASURED, f"{missing}"))
+
+
+CLAIMS: dict[str, Claim] = {}
+
+
+class Paper:
+    """Registers what a paper claims: its functions' docstrings say what is measured."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def claim(self, where: str, text: str, *, counted: bool = False) -> Callable[[Judge], Judge]:
+        """A claim that a function of a corpus judges."""
+
+        def register(judge: Judge) -> Judge:
+            self.add(_key(judge), where, f"{text}.", _measure(judge), judge, counted)
+            return judge
+
+        return register
+
+    def of_each(self, where: str, text: str, *, counted: bool = False) -> Callable[[Judge], Judge]:
+        """One for softmax and one for learned α, which a function of a corpus and a model judges."""
+
+        def register(judge: Judge) -> Judge:
+            for model in OF_EACH:
+                name, of_model = name_of(model), partial(judge, model=model)
+                texts = (f"{text} ({name}).", f"{_measure(judge)}; {name}")
+                self.add(f"{_key(judge)}.{model}", where, *texts, of_model, counted)
+            return judge
+
+        return register
+
+    def add(
+        self, key: str, where: str, text: str, measure: str, judge: Judge, counted: bool = False
+    ) -> None:
+        """Another row of the table."""
+        source = f"{self.name}, {where}" if where else self.name
+        CLAIMS[key] = Claim(key, self.name, source, text, measure, judge, counted)
+
+
+def _key(judge: Judge) -> str:
+    return f"{judge.__module__.removeprefix('claims.')}.{judge.__name__}"
+
+
+def _measure(judge: Judge) -> str:
+    return " ".join((judge.__doc__ or "").split()).removesuffix(".")
+
+
+ONE_SEED = Decision(UNDECIDED, "one seed alone says nothing of the noise between trainings")
+
+
+def more_than(
+    differences: Sequence[float],
+    bootstrap: Bootstrap | None = None,
+    margin: float = 0.0,
+    against: str = "0",
+) -> Decision:
+    """Decide whether A has more than B.
+
+    Args:
+        differences: A's less B's, of each seed.
+        bootstrap: of the same over test sentences, where that is what was measured on.
+        margin: a difference that is of no importance.
+        against: B where it is a number, and the values that are shown are A's own, for the reason.
+    """
+    if len(differences) < 2:
+        return ONE_SEED
+    low, high = seed_interval(differences)
+    sampled = bootstrap is None or bootstrap.p < LEVEL
+    if low > 0 and sampled:
+        small = f", though by less than {margin:g}, which is of no importance"
+        return Decision(
+            HOLDS,
+            f"every value of the interval is above {against}{small if high < margin else ''}",
+        )
+    if high < 0 and sampled:
+        return Decision(
+            FAILS, f"it is the other way round: every value of the interval is below {against}"
+        )
+    small = bool(margin) and -margin <= low and high <= margin
+    alike = bootstrap is None or (-margin <= bootstrap.low and bootstrap.high <= margin)
+    if small and alike:
+        return Decision(FAILS, f"the difference is at most {margin:g}, which is of no importance")
+    if small or not low <= 0 <= high:
+        return Decision(UNDECIDED, "seeds agree, but other test sentences might say otherwise")
+    return Decision(UNDECIDED, f"the interval has {against} and differences that matter")
+
+
+def within(differences: Sequence[float], bootstrap: Bootstrap, limit: float) -> Decision:
+    """Decide whether A and B are within a limit of each other, by seeds and by sentences."""
+    return _within(differences, bootstrap, limit, -limit, "differences")
+
+
+def loses_at_most(differences: Sequence[float], bootstrap: Bootstrap, limit: float) -> Decision:
+    """As :func:`within`, of one side: to gain is no loss."""
+    return _within(differences, bootstrap, math.inf, -limit, "losses")
+
+
+def _within(
+    differences: Sequence[float], bootstrap: Bootstrap, most: float, least: float, what: str
+) -> Decision:
+    if len(differences) < 2:
+        return ONE_SEED
+    lows, highs = zip(seed_interval(differences), (bootstrap.low, bootstrap.high), strict=True)
+    if min(lows) >= least and max(highs) <= most:
+        return Decision(HOLDS, f"all {what} that are likely are at most {-least:g}")
+    if min(lows) > most or max(highs) < least:
+        return Decision(FAILS, f"all {what} that are likely are more than {-least:g}")
+    why = f"of seeds or of sentences, {what} below and above {-least:g} are likely"
+    return Decision(UNDECIDED, why)
+
+
+def in_each(seeds: Sequence[object], what: str) -> Decision:
+    """Decide whether something is so in each seed, such as that its model has heads with a role.
+
+    It is asked of trainings, as the papers mean it; one model would be proved by a single seed.
+    """
+    if len(seeds) < 2:
+        return ONE_SEED
+    if all(seeds):
+        return Decision(HOLDS, f"every seed has {what}")
+    if not any(seeds):
+        return Decision(FAILS, f"no seed has {what}")
+    return Decision(UNDECIDED, f"{sum(map(bool, seeds))} of {len(seeds)} seeds have {what}")
+
+
+def over_heads(
+    tested: HeadStatistic, margin: float = 0.0, p_values: tuple[float, float] | None = None
+) -> Decision:
+    """Decide whether a statistic over heads is more than chance.
+
+    It is where p is below 0.05 and every seed says so; it is not where that is so of the other
+    side, or where the interval over seeds lies within a margin of no importance.
+
+    Args:
+        margin: around chance; 0 for none.
+        p_values: of both sides, where they were corrected; the statistic's own otherwise.
+    """
+    greater, less = p_values or (tested.greater, tested.less)
+    differences = [value - tested.chance for value in tested.values]
+    if len(differences) < 2:
+        return ONE_SEED
+    low, high = seed_interval(differences)
+    each = f"chance in each of {len(differences)} seeds, and p of all together is below {LEVEL:g}"
+    if greater < LEVEL and min(differences) > 0:
+        return Decision(HOLDS, f"it lies above {each}")
+    if less < LEVEL and max(differences) < 0:
+        return Decision(FAILS, f"it lies below {each}")
+    if margin and -margin <= low and high <= margin:
+        return Decision(FAILS, f"it is within {margin:g} of chance, which is of no importance")
+    if greater < LEVEL or less < LEVEL:
+        return Decision(UNDECIDED, "it differs from chance, but not in each seed to the same side")
+    return Decision(UNDECIDED, "chance alone might do as much")
+
+
+def negated(decision: Decision) -> Decision:
+    """Of a claim that something is not so."""
+    other = {HOLDS: FAILS, FAILS: HOLDS}.get(decision.verdict, UNDECIDED)
+    return replace(decision, verdict=other)
+
+
+def combined(decisions: Mapping[str, Decision]) -> Decision:
+    """Of a claim that says several things at once, with the reason of each that decides.
+
+    It holds where all of them do, and does not where one does not.
+    """
+    verdicts = {decision.verdict for decision in decisions.values()}
+    verdict = FAILS if FAILS in verdicts else HOLDS if verdicts == {HOLDS} else UNDECIDED
+    reasons: dict[str, list[str]] = {}
+    for name, decision in decisions.items():
+        if decision.verdict == verdict:
+            reasons.setdefault(decision.why, []).append(name)
+    if list(map(len, reasons.values())) == [len(decisions)]:
+        return Decision(verdict, next(iter(reasons)))
+    why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    return Decision(verdict, why)
+
+
+def several(findings: Mapping[str, Finding]) -> Finding:
+    """What is found of several things at once, such as of each mapping or attention."""
+    tests = {name: found.test for name, found in findings.items()}
+    return Finding(
+        combined({name: found.decision for name, found in findings.items()}),
+        listed({name: found.values for name, found in findings.items()}),
+        listed(tests) if len(set(tests.values())) > 1 else next(iter(tests.values())),
+    )
