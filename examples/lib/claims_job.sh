@@ -55,38 +55,27 @@ is_kept() { [[ -f $record/$1.json.xz ]]; }
 # one_of WORD WORD...: whether the first is among the others
 one_of() { [[ " ${*:2} " == *" $1 "* ]]; }
 
-train_baseline() {
-    train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
-        ${options[@]+"${options[@]}"} ${from_scratch[@]+"${from_scratch[@]}"}
-}
-
 # keep RUN ROLE [OPTION...]: what a trained model does, into the record; options of claims_record.py
 keep() {
-    local folder=$output/runs/$1 parses=()
+    local folder=$output/runs/$1 parses=() scores=loss
     local data=("$output/data-bin" "${TASK[@]}" --gen-subset test --path "$(best_of "$1")" --max-tokens 4000)
     if [[ -f $output/test.conllu ]]; then parses=(--conllu "$output/test.conllu"); fi
     evaluate_run "$1" "$mapping"
     fairseq-entmax analyze "${data[@]}" --names "$1" --output "$folder/analysis" --overwrite --sentences '' \
         "${on_device[@]}" ${parses[@]+"${parses[@]}"} ${analysis[@]+"${analysis[@]}"}
-    if [[ $2 == trained ]] && one_of "$model" "${ablated[@]}"; then ablate "$folder" "${data[@]}"; fi
+    if [[ $2 == trained ]] && one_of "$model" "${ablated[@]}"; then
+        if [[ $size == small ]]; then scores=loss,bleu; fi
+        fairseq-entmax ablate "${data[@]}" --output "$folder/ablation" --scores "$scores" "${ablation[@]}" \
+            "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} "${on_device[@]}"
+    fi
     python3 "$TOOLS/claims_record.py" run "$record" --output "$output" --corpus "$(basename "$RECIPE")" --run "$1" \
         --model "$model" --size "$size" --seed "$SEED" --role "$2" "${@:3}"
-}
-
-# ablate FOLDER OPTION...: goes on with removals of the same model
-ablate() {
-    local scores=loss step
-    if [[ $size == small ]]; then scores=loss,bleu; fi
-    step=$(sha256_of "$(best_of "$baseline")")
-    if ! is_done "$1/.ablate.begun" "$step"; then rm -rf "$1/ablation"; fi
-    mark_done "$1/.ablate.begun" "$step"
-    fairseq-entmax ablate "${@:2}" --output "$1/ablation" --scores "$scores" "${ablation[@]}" \
-        "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} "${on_device[@]}"
 }
 
 # prune BUDGET: and for 24 heads the same from scratch
 prune() {
     local name=$baseline-${1/=/} whole
+    is_kept "$name-pruned" && { [[ $1 != all=24 ]] || is_kept "$name-scratch"; } && return
     search "$name-search" "$baseline" "$1" "$mapping"
     take_out "$name-search"
     recover "$name-pruned" "$name-search" "$mapping"
@@ -107,21 +96,20 @@ make_model() {
     fi
     for run in "${runs[@]}"; do is_kept "$run" || missing=1; done
     if ((!missing)); then return; fi
-    train_baseline
+    train_run "$baseline" "$LENGTH_UNIT" "$epochs" "$mapping" ${larger[@]+"${larger[@]}"} \
+        ${options[@]+"${options[@]}"} ${from_scratch[@]+"${from_scratch[@]}"}
     is_kept "$baseline" || keep "$baseline" trained
     if ((${#runs[@]} == 1)); then return; fi
     if ! is_kept "$baseline-continued"; then
         continue_run "$baseline-continued" "$baseline" "$mapping"
         keep "$baseline-continued" continued --from-run "$baseline"
     fi
-    for budget in "${budgets[@]}"; do
-        if ! is_kept "$baseline-${budget/=/}-pruned" || [[ $budget == all=24 ]]; then prune "$budget"; fi
-    done
+    for budget in "${budgets[@]}"; do prune "$budget"; done
 }
 
 equal_time() {
     local reference=entmax15-large-seed$SEED updates
-    if is_kept "$baseline-equaltime"; then return; fi
+    if is_kept "$baseline-equaltime" || [[ ! -f $(best_of "$baseline") || ! -f $(best_of "$reference") ]]; then return; fi
     updates=$(updates_of "$reference")
     updates=$(python3 "$TOOLS/claims_speed.py" updates "$record/speed.json" entmax-large entmax15-large "$updates")
     train_run "$baseline-equaltime" updates "$updates" "$mapping" "${larger[@]}" ${from_scratch[@]+"${from_scratch[@]}"}

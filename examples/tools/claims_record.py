@@ -17,7 +17,6 @@ import json
 import lzma
 import os
 import platform
-import re
 import subprocess
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -51,25 +50,13 @@ def translation(hypotheses: Sequence[str], references: Sequence[str]) -> dict[st
     }
 
 
-def kept_heads(gated: Path) -> dict[str, list[list[int]]]:
-    """Of each attention the heads of each layer that a search has left open, by their numbers in it."""
-    from fairseq_entmax.models.saved import read_model
-
-    model = read_model(str(gated))
+def heads_of(model: Any) -> dict[str, list[list[int]]]:
+    """Of each attention the heads of each layer that are open, by their numbers in it."""
     kept: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
     for attention in model.attentions:
         heads = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
         kept[attention.attention][attention.layer] = heads
     return {name: [layers[n] for n in sorted(layers)] for name, layers in kept.items()}
-
-
-def numbers_of_heads(checkpoint: Path) -> dict[str, list[int]]:
-    """Of each attention the number of heads of each layer, the bottom one first."""
-    from fairseq_entmax.models.saved import read_model
-    from fairseq_entmax.pruning.left import head_counts
-
-    counts = head_counts(read_model(str(checkpoint)))
-    return {attention: list(counts[attention]) for attention in ATTENTIONS}
 
 
 def curve(courses: Sequence[Course]) -> list[dict[str, Any]]:
@@ -100,13 +87,14 @@ def read_json(path: Path) -> Any:
 
 
 def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict[str, Any]:
-    """All that is kept of a run.
+    """All that is kept of a run, of which ``about`` says the name and so on.
 
-    Args:
-        about: corpus, run, model, size, seed, role, budget and from_run.
-        output: the corpus's folder, with data-bin and runs.
-        search: the run in which the heads were found, of a pruned one.
+    The folder of the corpus has data-bin and runs, and ``search`` is the run in which the heads of a
+    pruned one were found.
     """
+    from fairseq_entmax.models.saved import read_model
+    from fairseq_entmax.pruning.left import head_counts
+
     runs = output / "runs"
     folder = runs / about["run"]
     courses = [read_course(runs / run / "train.log") for run in (search, about["run"]) if run]
@@ -116,10 +104,11 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
     ablation = folder / "ablation" / "ablation.json"
     opened = read_search(runs / search / "train.log", SEARCH_POINTS) if search else []
     points = curve(courses)
+    counts = head_counts(read_model(f"{folder / BEST}"))
     return {
         **about,
-        "heads": numbers_of_heads(folder / BEST),
-        "kept": kept_heads(runs / search / LAST) if search else None,
+        "heads": {attention: list(counts[attention]) for attention in ATTENTIONS},
+        "kept": heads_of(read_model(f"{runs / search / LAST}")) if search else None,
         "updates": before + own,
         "own_updates": own,
         "epochs": points[-1]["epoch"],
@@ -131,14 +120,6 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
         "translation": translation(lines_of(folder / "test.hyp"), lines_of(folder / "test.ref")),
         "ablation": without_places(read_json(ablation), output) if ablation.exists() else None,
     }
-
-
-def processor() -> str:
-    """Its name, as the system knows it."""
-    path = Path("/proc/cpuinfo")
-    text = path.read_text(encoding="utf-8") if path.exists() else ""
-    named = re.search(r"(?m)^model name\s*: (.+)$", text)
-    return named[1] if named else platform.processor() or platform.machine()
 
 
 def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dict[str, Any]:
@@ -153,8 +134,8 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dic
         **before,
         "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
         "versions": dict(sorted(versions.items())),
-        "processor": processor(),
-        "cores": len(os.sched_getaffinity(0)),
+        "processor": platform.processor() or platform.machine(),
+        "cores": os.cpu_count(),
         "commit": commit or None,
         "quick": quick,
         "corpora": list(dict.fromkeys([*before.get("corpora", []), *corpora])),

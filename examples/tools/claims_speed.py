@@ -16,8 +16,7 @@ import json
 import statistics
 import time
 from argparse import Namespace
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,46 +24,13 @@ from messages import one_sentence
 
 from fairseq_entmax.files import write_together
 
-BATCH = 32  # sentences that are translated at a time
-BEAM = 5
+BATCH, BEAM = 32, 5  # sentences that are translated at a time
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
+UNITS = ("sentences", "updates")
 BEST = "checkpoints/checkpoint_best.pt"
 
 
-@dataclass
-class Timed:
-    """A model, and the seconds of its rounds.
-
-    Attributes:
-        translate, train: do the work of a round.
-        sentences, updates: that a round has.
-    """
-
-    run: str
-    parameters: int
-    density: dict[str, float | None]
-    translate: Callable[[], None]
-    train: Callable[[], None]
-    sentences: int
-    updates: int
-    translating: list[float] = field(default_factory=list)
-    training: list[float] = field(default_factory=list)
-
-    def as_json(self) -> dict[str, Any]:
-        translated = [self.sentences / seconds for seconds in self.translating]
-        trained = [self.updates / seconds for seconds in self.training]
-        return {
-            "run": self.run,
-            "parameters": self.parameters,
-            "density": self.density,
-            "sentences_per_second": statistics.median(translated),
-            "sentences_per_second_rounds": translated,
-            "updates_per_second": statistics.median(trained),
-            "updates_per_second_rounds": trained,
-        }
-
-
-def density_of(analysis: dict[str, Any]) -> dict[str, float | None]:
+def density_of(analysis: Mapping[str, Any]) -> dict[str, float | None]:
     """The mean density of the heads of each attention; None where no head is left."""
     found: dict[str, list[float]] = {attention: [] for attention in ATTENTIONS}
     for entry in analysis["models"][0]["attentions"]:
@@ -72,20 +38,8 @@ def density_of(analysis: dict[str, Any]) -> dict[str, float | None]:
     return {name: statistics.fmean(one) if one else None for name, one in found.items()}
 
 
-def loaded(checkpoint: str, data: str, device: str) -> tuple[Any, Any, Any]:
-    """Model, configuration and task."""
-    from fairseq import checkpoint_utils
-
-    [model], config, task = checkpoint_utils.load_model_ensemble_and_task(
-        [checkpoint], arg_overrides={"data": data}
-    )
-    return model.to(device), config, task
-
-
-def translation(
-    model: Any, task: Any, options: argparse.Namespace, device: str
-) -> tuple[Callable[[], None], int]:
-    """What translates the first sentences of the test set, and how many those are."""
+def translation(model: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
+    """What translates the first sentences of the test set, and says how many."""
     import torch
     from fairseq import utils
 
@@ -94,23 +48,24 @@ def translation(
     chosen = range(min(options.sentences, len(dataset)))
     groups = [chosen[start : start + BATCH] for start in chosen[::BATCH]]
     batches = [dataset.collater([dataset[index] for index in group]) for group in groups]
-    if device != "cpu":
+    if options.device != "cpu":
         batches = [utils.move_to_cuda(batch) for batch in batches]
     model.eval()
     model.prepare_for_inference_(Namespace(generation=Namespace(print_alignment=None)))
     decoding = Namespace(beam=BEAM, max_len_a=0, max_len_b=options.longest, min_len=1)
     search = task.build_generator([model], decoding)
 
-    def translate() -> None:
+    def translate() -> int:
         with torch.no_grad():
             for batch in batches:
                 search.generate([model], batch)
+        return len(chosen)
 
-    return translate, len(chosen)
+    return translate
 
 
-def training(model: Any, config: Any, task: Any, number: int, device: str) -> tuple[Any, int]:
-    """What makes updates on the first batches of an epoch, and how many those are."""
+def training(model: Any, config: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
+    """What makes updates on the first batches of an epoch, and says how many."""
     import torch
     from fairseq import utils
 
@@ -118,82 +73,69 @@ def training(model: Any, config: Any, task: Any, number: int, device: str) -> tu
     iterator = task.get_batch_iterator(
         task.dataset("train"), max_tokens=config.dataset.max_tokens, seed=1
     ).next_epoch_itr(shuffle=True)
-    batches = [batch for batch, _ in zip(iterator, range(number), strict=False)]
-    if device != "cpu":
-        batches = [utils.move_to_cuda(batch) for batch in batches]
+    batches = [batch for batch, _ in zip(iterator, range(options.updates), strict=False)]
+    device = "cpu"
+    if options.device != "cpu":
+        batches, device = [utils.move_to_cuda(batch) for batch in batches], "cuda"
     criterion = task.build_criterion(config.criterion).to(device)
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-6)
     model.train()
 
-    def train() -> None:
+    def train() -> int:
         for batch in batches:
             loss, size, _ = criterion(model, batch)
             (loss / size).backward()
             optimizer.step()
             optimizer.zero_grad()
+        return len(batches)
 
-    return train, len(batches)
-
-
-def prepared(run: str, options: argparse.Namespace) -> Timed:
-    """A run, ready to be timed."""
-    device = "cpu" if options.device == "cpu" else "cuda"
-    folder = options.output / "runs" / run
-    checkpoint, data = f"{folder}/checkpoints/checkpoint_best.pt", f"{options.output}/data-bin"
-    analysis = json.loads((folder / "analysis" / "analysis.json").read_text(encoding="utf-8"))
-    model, config, task = loaded(checkpoint, data, device)
-    # One of its own to translate, as it is changed for that
-    translate, sentences = translation(copy.deepcopy(model), task, options, device)
-    train, updates = training(model, config, task, options.updates, device)
-    parameters = sum(one.numel() for one in {*model.parameters()})
-    return Timed(run, parameters, density_of(analysis), translate, train, sentences, updates)
+    return train
 
 
-def measure(models: Sequence[Timed], rounds: int, device: str) -> None:
-    """Let the models take turns; a first round, which is not counted, warms up."""
-    import torch
+def loaded(checkpoint: Path, options: argparse.Namespace) -> tuple[Any, Any, Any]:
+    """Model, configuration and task."""
+    from fairseq import checkpoint_utils
 
-    for number in range(rounds + 1):
-        for model in models:
-            for work, taken in (
-                (model.translate, model.translating),
-                (model.train, model.training),
-            ):
-                begin = time.perf_counter()
-                work()
-                if device != "cpu":
-                    torch.cuda.synchronize()
-                if number:
-                    taken.append(time.perf_counter() - begin)
+    [model], config, task = checkpoint_utils.load_model_ensemble_and_task(
+        [f"{checkpoint}"], arg_overrides={"data": f"{options.output}/data-bin"}
+    )
+    return model.to("cpu" if options.device == "cpu" else "cuda"), config, task
 
 
-def write_speed(options: argparse.Namespace) -> None:
-    """Measure the trained and pruned models of a seed that the record and the folder have."""
+def measure(options: argparse.Namespace) -> list[dict[str, Any]]:
+    """Speed and density of the trained and pruned models of a seed that are in record and folder.
+
+    They take turns; a first round, which is not counted, warms up.
+    """
     import torch
 
     import fairseq_entmax.models  # noqa: F401
 
-    kept = options.json.parent.glob(f"*-seed{options.seed}*.json.xz")
-    names = sorted(path.name.removesuffix(".json.xz") for path in kept)
-    runs = [
-        name
-        for name in names
-        if not name.endswith(("-continued", "-scratch", "-equaltime"))
-        and (options.output / "runs" / name / BEST).exists()
-    ]
-    if not runs:
-        return
-    models = [prepared(run, options) for run in runs]
-    measure(models, options.rounds, options.device)
-    content = {
-        "device": options.device,
-        "threads": torch.get_num_threads(),
-        "sentences": models[0].sentences,
-        "updates": models[0].updates,
-        "rounds": options.rounds,
-        "models": [model.as_json() for model in models],
-    }
-    write_together({options.json: f"{json.dumps(content, indent=1)}\n".encode()})
+    rows, works = [], []
+    for path in sorted(options.json.parent.glob(f"*-seed{options.seed}*.json.xz")):
+        run = path.name.removesuffix(".json.xz")
+        folder = options.output / "runs" / run
+        is_left_out = run.endswith(("-continued", "-scratch", "-equaltime"))
+        if is_left_out or not (folder / BEST).exists():
+            continue
+        analysis = json.loads((folder / "analysis" / "analysis.json").read_text(encoding="utf-8"))
+        model, config, task = loaded(folder / BEST, options)
+        # One of its own to translate, as it is changed for that
+        translate = translation(copy.deepcopy(model), task, options)
+        works.append((translate, training(model, config, task, options)))
+        rounds: dict[str, Any] = {f"{unit}_per_second_rounds": [] for unit in UNITS}
+        rows.append({"run": run, "density": density_of(analysis), **rounds})
+    for number in range(options.rounds + 1):
+        for row, of_model in zip(rows, works, strict=True):
+            for unit, work in zip(UNITS, of_model, strict=True):
+                begin = time.perf_counter()
+                done = work()
+                if options.device != "cpu":
+                    torch.cuda.synchronize()
+                if number:
+                    taken = time.perf_counter() - begin
+                    row[f"{unit}_per_second_rounds"].append(done / taken)
+    return rows
 
 
 def updates_in_equal_time(
@@ -227,11 +169,14 @@ def main(arguments: list[str] | None = None) -> None:
     counting.add_argument("updates", type=int, help="of the reference")
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.command == "measure":
-            write_speed(options)
+        if options.command == "updates":
+            speed = json.loads(options.json.read_text(encoding="utf-8"))
+            print(updates_in_equal_time(speed, options.model, options.reference, options.updates))
             return
-        speed = json.loads(options.json.read_text(encoding="utf-8"))
-        print(updates_in_equal_time(speed, options.model, options.reference, options.updates))
+        models = measure(options)
+        if models:
+            text = json.dumps({"device": options.device, "models": models}, indent=1)
+            write_together({options.json: f"{text}\n".encode()})
 
 
 if __name__ == "__main__":

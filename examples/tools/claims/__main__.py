@@ -67,7 +67,7 @@ def main(arguments: list[str] | None = None) -> None:
         except ModuleNotFoundError as error:
             raise ValueError(f"{error}: run pip install 'fairseq-entmax[analysis]'") from error
 
-        text, path = markdown(read_record(options.record)), folder / TABLE
+        text, path = markdown(*read_record(options.record)), folder / TABLE
         if not options.check:
             folder.mkdir(parents=True, exist_ok=True)
             write_together({path: text.encode()})

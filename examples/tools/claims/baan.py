@@ -9,26 +9,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from claims import measures
-from claims.measures import ALL, LEARNED, LITTLE, PLAIN, SOFTMAX, each, mean_of, of_heads
+from claims import measures, rules, statistics, words
+from claims.measures import ALL, LEARNED, LITTLE, PLAIN, SOFTMAX
 from claims.record import ATTENTIONS, CROSS, ENCODER_SELF, Corpus, Head, NotInRecord, Run
 from claims.roles import encoder_roles, role_score, without_roles
-from claims.rules import (
-    HOLDS,
-    LEVEL,
-    UNDECIDED,
-    Decision,
-    Finding,
-    Paper,
-    in_each,
-    loses_at_most,
-    more_than,
-    negated,
-)
-from claims.statistics import Draw, chosen_more_often, rank_correlation, strata_of
-from claims.words import as_correlation, as_share, number, over_seeds, signed
+from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding, Paper
 
 baan = Paper("Baan et al. 2019")
+of_each = Paper("Baan et al. 2019", *measures.OF_EACH)
 RELATIVE_POSITION = 0.8  # from here on section 5.3 names a head by its relative position
 # The paper leaves out decoder-self, "its attention spans increase"
 OF_PAPER = (ENCODER_SELF, CROSS)
@@ -49,18 +37,20 @@ def removals(run: Run, score: str) -> Mapping[str, Mapping[str, Any]]:
 
 def _no_head_matters(runs: Sequence[Run], score: str, sign: int, unit: str) -> Finding:
     found = [removals(run, score) for run in runs]
-    shares = [each(list(own.values()), _matters).mean() for own in found]
+    shares = [measures.each(list(own.values()), _matters).mean() for own in found]
     parts = []
     for attention in ATTENTIONS:
         of_it = [one for own in found for name, one in own.items() if name.startswith(attention)]
         if of_it:
-            parts.append(f"{attention} {each(of_it, _matters).mean():.2f}")
-    most = [number(max(sign * one["change"] for one in own.values())) for own in found]
+            parts.append(f"{attention} {measures.each(of_it, _matters).mean():.2f}")
+    most = [words.number(max(sign * one["change"] for one in own.values())) for own in found]
     values = (
-        f"share of heads {as_share(shares)}; {', '.join(parts)}; the most harmful costs "
+        f"share of heads {words.as_share(shares)}; {', '.join(parts)}; the most harmful costs "
         f"{', '.join(most)} {unit}"
     )
-    decision = negated(in_each(shares, "a head whose removal makes a significant difference"))
+    decision = rules.negated(
+        rules.in_each(shares, "a head whose removal makes a significant difference")
+    )
     return Finding(decision, values, f"of each head, over sentences, after Holm: p < {LEVEL}")
 
 
@@ -68,7 +58,7 @@ def _matters(removal: Mapping[str, Any]) -> bool:
     return removal["p_holm"] < LEVEL
 
 
-@baan.of_each(
+@of_each.claim(
     "5.5",
     "No single head that is removed makes a significant difference in the score of the output",
 )
@@ -85,7 +75,7 @@ def removal_bleu(corpus: Corpus, model: str) -> Finding:
     return replace(found, decision=Decision(UNDECIDED, f"{found.decision.why}, but {limit}"))
 
 
-@baan.of_each(
+@of_each.claim(
     "5.5, by the loss", "No single head that is removed makes a significant difference in the loss"
 )
 def removal_loss(corpus: Corpus, model: str) -> Finding:
@@ -105,12 +95,14 @@ def _costs(
     def harm(head: Head) -> float:
         return harms[head.run.seed][head.name]["change"]
 
-    tested = rank_correlation(strata_of(heads, lambda head: head.attention, score, harm))
+    tested = statistics.rank_correlation(
+        statistics.strata_of(heads, lambda head: head.attention, score, harm)
+    )
     missing = "all heads are alike, or cost the same"
-    return of_heads(tested, missing, measures.SMALL_CORRELATION, as_correlation)
+    return measures.of_heads(tested, missing, measures.SMALL_CORRELATION, words.as_correlation)
 
 
-@baan.of_each(
+@of_each.claim(
     "5.5",
     "Heads that seem to perform an interpretable task matter no more than others when they are removed",
 )
@@ -120,7 +112,7 @@ def interpretable(corpus: Corpus, model: str) -> Finding:
     runs = corpus.of(model=model, **PLAIN)
     found = _costs(runs, [ENCODER_SELF], role_score)
     if any(map(encoder_roles, runs)):
-        return replace(found, decision=negated(found.decision))
+        return replace(found, decision=rules.negated(found.decision))
     return replace(found, decision=Decision(UNDECIDED, without_roles(runs)))
 
 
@@ -144,7 +136,7 @@ def _of_neighbours(found: Finding, runs: Sequence[Run], left: Sequence[set[str]]
     return Finding(decision, values, found.test)
 
 
-@baan.of_each(
+@of_each.claim(
     "6.1.1 and 8",
     "Heads that look at neighbouring tokens are those that matter most when they are removed",
 )
@@ -155,7 +147,7 @@ def position_matters(corpus: Corpus, model: str) -> Finding:
     return _of_neighbours(_costs(runs, OF_PAPER, _position), runs)
 
 
-@baan.of_each("6.1.1 and 6.3.1", "Heads that look at neighbouring tokens remain after pruning")
+@of_each.claim("6.1.1 and 6.3.1", "Heads that look at neighbouring tokens remain after pruning")
 def position_kept(corpus: Corpus, model: str) -> Finding:
     """Probability that a head that is left looked at a neighbour more often than one that is removed
     (AUC), within encoder-self and cross; 24 of 72 heads."""
@@ -170,7 +162,7 @@ def sparse_encoder(corpus: Corpus) -> Finding:
     """BLEU of the test set, sparsemax in encoder-self and softmax elsewhere against softmax; a loss
     of 0.5 is little (the paper's are 0.03, 0.45 and 0.36 points of ROUGE); small models."""
     pairs = corpus.pairs({"model": "sparse-encoder"}, {"model": SOFTMAX}, **LITTLE)
-    return measures.compare_bleu(pairs, loses_at_most, limit=0.5)
+    return measures.compare_bleu(pairs, rules.loses_at_most, limit=0.5)
 
 
 @baan.claim("6.2.1", "97 % of the weights of sparsemax heads in the encoder are zero")
@@ -179,9 +171,11 @@ def zeros(corpus: Corpus) -> Finding:
     there, softmax elsewhere; small models. Of the paper's texts of 400 words, 3 % are twelve words,
     but of a sentence here about one."""
     runs = corpus.of(model="sparse-encoder", **LITTLE)
-    zeros = 1 - each(runs, mean_of([ENCODER_SELF], "density"))
-    decision = more_than(zeros - 0.97, against="0.97")
-    return Finding(decision, over_seeds(zeros, 3), "interval over seeds, of what is above 0.97")
+    zeros = 1 - measures.each(runs, measures.mean_of([ENCODER_SELF], "density"))
+    decision = rules.more_than(zeros - 0.97, against="0.97")
+    return Finding(
+        decision, words.over_seeds(zeros, 3), "interval over seeds, of what is above 0.97"
+    )
 
 
 @baan.claim("6.2.1", "Of sparse attention, more single heads matter significantly than of softmax")
@@ -193,18 +187,22 @@ def sparse_removal(corpus: Corpus) -> Finding:
         ours, theirs = ([_matters(one) for one in removals(run, BLEU).values()] for run in pair)
         both = sum(ours)
         heads = len(ours) + len(theirs)
-        draws.append(Draw(pair[0].seed, heads, len(ours), both + sum(theirs), both))
+        draws.append(statistics.Draw(pair[0].seed, heads, len(ours), both + sum(theirs), both))
         shown.append([f"{sum(own)} of {len(own)}" for own in (ours, theirs)])
     missing = "the models have no heads"
-    found = of_heads(chosen_more_often(draws), missing, measures.SMALL_SHARE, signed)
+    found = measures.of_heads(
+        statistics.chosen_more_often(draws), missing, measures.SMALL_SHARE, words.signed
+    )
     learned, softmax = (", ".join(column) for column in zip(*shown, strict=True))
     return replace(found, values=f"{found.values}; learned α {learned}; softmax {softmax}")
 
 
 def _more_in_sparsemax(corpus: Corpus, measure: str) -> Finding:
-    mean = mean_of(OF_PAPER, measure)
+    mean = measures.mean_of(OF_PAPER, measure)
     pairs = corpus.pairs({"model": measures.SPARSEMAX}, {"model": SOFTMAX}, **PLAIN)
-    means = " against ".join(f"{each(runs, mean).mean():.3f}" for runs in zip(*pairs, strict=True))
+    means = " against ".join(
+        f"{measures.each(runs, mean).mean():.3f}" for runs in zip(*pairs, strict=True)
+    )
     found = measures.more(measures.gap(pairs, mean), 0.02, digits=3)
     return replace(found, values=f"{means}; difference {found.values}")
 
@@ -231,4 +229,4 @@ def sparse_tags(corpus: Corpus) -> Finding:
 def sparse_pruned(corpus: Corpus) -> Finding:
     """What BLEU changes by 24 of 72 heads against the continued baseline, learned α less softmax; up
     to 0.1 is of no importance."""
-    return measures.difference_of_pruning(corpus, more_than, margin=0.1)
+    return measures.difference_of_pruning(corpus, rules.more_than, margin=0.1)

@@ -7,47 +7,11 @@ from dataclasses import replace
 import numpy
 from scipy import stats
 
-from claims import measures
+from claims import measures, record, rules, statistics, words
 from claims.correia import trajectories
-from claims.measures import (
-    FIXED,
-    LEARNED,
-    LITTLE,
-    PLAIN,
-    SOFTMAX,
-    SPARSEMAX,
-    TRAINING,
-    TRANSLATION,
-    faster,
-    gap,
-    more,
-    of_models,
-    timed_run,
-)
-from claims.record import (
-    ATTENTIONS,
-    EQUALTIME,
-    LARGE,
-    PRUNED,
-    TRAINED,
-    Corpus,
-    NothingToJudge,
-    NotInRecord,
-    Run,
-)
-from claims.rules import (
-    HOLDS,
-    LEVEL,
-    UNDECIDED,
-    Decision,
-    Finding,
-    Paper,
-    more_than,
-    several,
-    within,
-)
-from claims.statistics import combined_p, holm
-from claims.words import as_correlation, listed, number, p_value
+from claims.measures import FIXED, LEARNED, LITTLE, PLAIN, SOFTMAX
+from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
+from claims.rules import HOLDS, LEVEL, UNDECIDED, Decision, Finding, Paper
 
 beyond = Paper("beyond the papers")
 EQUAL_TIME = 0.1  # timings of a shared machine differ as much
@@ -62,21 +26,23 @@ def equal_time(corpus: Corpus) -> Finding:
     """Best validation loss of 1.5-entmax less that of learned α, bits a token (up to 0.01 is of no
     importance), and BLEU of learned α less that of 1.5-entmax (up to 0.1); both have to say so. Both
     are trained in full, each with a rate that falls to 0 at its own end."""
-    wanted = {"model": LEARNED, "role": EQUALTIME}
-    pairs = corpus.pairs(wanted, {"model": FIXED, "role": TRAINED}, size=LARGE)
-    timed = [timed_run(corpus, model=model, role=TRAINED) for model in (LEARNED, FIXED)]
-    pace = float(numpy.median(measures.ratios(corpus, TRAINING, *timed)))
+    wanted = {"model": LEARNED, "role": record.EQUALTIME}
+    pairs = corpus.pairs(wanted, {"model": FIXED, "role": record.TRAINED}, size=record.LARGE)
+    timed = [
+        measures.timed_run(corpus, model=model, role=record.TRAINED) for model in (LEARNED, FIXED)
+    ]
+    pace = float(numpy.median(measures.ratios(corpus, measures.TRAINING, *timed)))
     for one, other in pairs:
         expected = pace * other.updates
         if abs(one.updates - expected) > EQUAL_TIME * expected:
             had = f"{one.run} had {one.updates} updates"
-            raise NothingToJudge(
+            raise record.NothingToJudge(
                 f"{had}, and in the time of {other.run} it would be {expected:.0f}"
             )
-    found = several(
+    found = rules.several(
         {
-            "loss": more(gap(pairs, _gain), 0.01, digits=4),
-            "BLEU": measures.compare_bleu(pairs, more_than, margin=0.1),
+            "loss": measures.more(measures.gap(pairs, _gain), 0.01, digits=4),
+            "BLEU": measures.compare_bleu(pairs, rules.more_than, margin=0.1),
         }
     )
     one, other = pairs[0]
@@ -97,8 +63,8 @@ def equal_updates(corpus: Corpus) -> Finding:
                 raise
             continue
         measures.require_equal_updates(pairs)
-        found[name] = more(gap(pairs, _gain), 0.01, digits=4)
-    return replace(several(found), decision=found["large"].decision)
+        found[name] = measures.more(measures.gap(pairs, _gain), 0.01, digits=4)
+    return replace(rules.several(found), decision=found["large"].decision)
 
 
 @beyond.claim(
@@ -118,34 +84,36 @@ def alpha_start(corpus: Corpus) -> Finding:
     # Of each attention and seed
     correlations, p = numpy.array(rows).reshape(-1, len(ATTENTIONS), 2).T
     means = correlations.mean(axis=0)
-    decision = more_than(means, margin=0.3)
-    p_all = combined_p(p.ravel())
+    decision = rules.more_than(means, margin=0.3)
+    p_all = statistics.combined_p(p.ravel())
     if decision.verdict == HOLDS and p_all >= LEVEL:
         decision = Decision(UNDECIDED, "seeds agree, but over heads it is not significant")
-    corrected = map(p_value, holm([combined_p(row) for row in p]))
-    values = dict(zip(ATTENTIONS, map(as_correlation, correlations), strict=True))
+    corrected = map(words.p_value, statistics.holm([statistics.combined_p(row) for row in p]))
+    values = dict(zip(ATTENTIONS, map(words.as_correlation, correlations), strict=True))
     return Finding(
         decision,
-        f"{as_correlation(means)}; {listed(values)}",
-        f"interval over seeds; over heads, seeds combined, {p_value(p_all)}; of each attention, "
-        f"Holm: {listed(dict(zip(ATTENTIONS, corrected, strict=True)))}",
+        f"{words.as_correlation(means)}; {words.listed(values)}",
+        f"interval over seeds; over heads, seeds combined, {words.p_value(p_all)}; of each attention, "
+        f"Holm: {words.listed(dict(zip(ATTENTIONS, corrected, strict=True)))}",
     )
 
 
 @beyond.claim("", "Pruning to 24 of 72 heads costs learned α as much BLEU as softmax")
 def pruning_costs(corpus: Corpus) -> Finding:
     """BLEU of pruned less continued, of learned α less of softmax; within 0.5."""
-    return measures.difference_of_pruning(corpus, within, limit=0.5)
+    return measures.difference_of_pruning(corpus, rules.within, limit=0.5)
 
 
 def _faster_than_softmax(corpus: Corpus, what: str) -> Finding:
     def judge(model: str) -> Finding:
-        run, softmax = (timed_run(corpus, model=one, role=TRAINED) for one in (model, SOFTMAX))
+        run, softmax = (
+            measures.timed_run(corpus, model=one, role=record.TRAINED) for one in (model, SOFTMAX)
+        )
         timed = next(one for one in (corpus.speed or {})["models"] if one["run"] == run.run)
-        density = ", ".join(number(timed["density"][attention]) for attention in ATTENTIONS)
-        return replace(faster(corpus, what, run, softmax, margin=0.02), test=density)
+        density = ", ".join(words.number(timed["density"][attention]) for attention in ATTENTIONS)
+        return replace(measures.faster(corpus, what, run, softmax, margin=0.02), test=density)
 
-    found = of_models((FIXED, SPARSEMAX, LEARNED), judge)
+    found = measures.of_models((FIXED, measures.SPARSEMAX, LEARNED), judge)
     test = f"interval over rounds; densities of encoder, decoder, cross: {found.test}"
     return replace(found, test=test)
 
@@ -156,13 +124,13 @@ def _faster_than_softmax(corpus: Corpus, what: str) -> Finding:
 )
 def speed_of_translation(corpus: Corpus) -> Finding:
     """Sentences a second, those of softmax being 1; 2 % is of no importance."""
-    return _faster_than_softmax(corpus, TRANSLATION)
+    return _faster_than_softmax(corpus, measures.TRANSLATION)
 
 
 @beyond.claim("", "Sparse attention makes training faster than softmax")
 def speed_of_training(corpus: Corpus) -> Finding:
     """Updates a second, those of softmax being 1; 2 % is of no importance."""
-    return _faster_than_softmax(corpus, TRAINING)
+    return _faster_than_softmax(corpus, measures.TRAINING)
 
 
 @beyond.claim("", "A model pruned to 24 of 72 heads translates faster than the whole one")
@@ -170,8 +138,8 @@ def speed_of_pruned(corpus: Corpus) -> Finding:
     """Sentences a second, those of the whole model being 1; 2 % is of no importance."""
 
     def judge(model: str) -> Finding:
-        pruned = timed_run(corpus, model=model, role=PRUNED, budget=measures.ALL)
-        whole = timed_run(corpus, model=model, role=TRAINED)
-        return faster(corpus, TRANSLATION, pruned, whole, margin=0.02)
+        pruned = measures.timed_run(corpus, model=model, role=record.PRUNED, budget=measures.ALL)
+        whole = measures.timed_run(corpus, model=model, role=record.TRAINED)
+        return measures.faster(corpus, measures.TRANSLATION, pruned, whole, margin=0.02)
 
-    return of_models((SOFTMAX, LEARNED), judge)
+    return measures.of_models((SOFTMAX, LEARNED), judge)

@@ -12,38 +12,11 @@ from typing import Any, NamedTuple
 import numpy
 from scipy import stats
 
-from claims import measures
-from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, heads_exist, more, of_models
+from claims import measures, record, rules, statistics, words
+from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX
 from claims.modes import Mixture, dip_power, dip_test, mixture_fit
-from claims.record import (
-    ATTENTIONS,
-    CROSS,
-    DECODER_SELF,
-    ENCODER_SELF,
-    TRAINED,
-    Corpus,
-    Head,
-    NothingToJudge,
-    NotInRecord,
-    Pairs,
-    Run,
-)
-from claims.rules import (
-    FAILS,
-    HOLDS,
-    LEVEL,
-    ONE_SEED,
-    UNDECIDED,
-    Decision,
-    Finding,
-    Paper,
-    in_each,
-    negated,
-    several,
-    within,
-)
-from claims.statistics import combined_p, holm
-from claims.words import counts, listed, name_of, number, over_seeds, p_value
+from claims.record import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, Corpus, Head, NotInRecord
+from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, Paper
 
 correia = Paper("Correia et al. 2019")
 SPARSE = (FIXED, LEARNED)
@@ -55,11 +28,11 @@ POWER = 0.8
 TURN = 0.05  # of α, from its least on
 
 
-def _learned(corpus: Corpus) -> list[Run]:
+def _learned(corpus: Corpus) -> list[record.Run]:
     return corpus.of(model=LEARNED, **PLAIN)
 
 
-def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
+def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> record.Pairs:
     return corpus.pairs({"model": model}, {"model": other}, **PLAIN)
 
 
@@ -68,8 +41,9 @@ def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
 )
 def bleu(corpus: Corpus) -> Finding:
     """BLEU less that of softmax, within 0.5."""
-    return of_models(
-        SPARSE, lambda model: measures.compare_bleu(_against(corpus, model), within, limit=0.5)
+    return measures.of_models(
+        SPARSE,
+        lambda model: measures.compare_bleu(_against(corpus, model), rules.within, limit=0.5),
     )
 
 
@@ -94,10 +68,12 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
     runs = _learned(corpus)
     values = [head.value("values", "alpha") for run in runs for head in run.each_head(attention)]
     if len(values) < FEWEST_HEADS or len(set(values)) < 2:
-        raise NothingToJudge(f"{len(values)} heads of {attention} are too few for a distribution")
+        raise record.NothingToJudge(
+            f"{len(values)} heads of {attention} are too few for a distribution"
+        )
     found, p = dip_test(values)
     fit = mixture_fit(values)
-    test = f"dip {found:.3f}, {p_value(p)}; BIC gained by two Gaussians {number(fit.gain, 1)}"
+    test = f"dip {found:.3f}, {words.p_value(p)}; BIC gained by two Gaussians {words.number(fit.gain, 1)}"
     if len(runs) < 2:
         decision = ONE_SEED
     elif p < LEVEL and fit.bimodal:
@@ -109,7 +85,7 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
         power = dip_power(PAPER_MODES, float(numpy.std(values)), len(values))
         decision = _one_mode(fit.gain, power)
         test += f"; power for the paper's two modes {power:.2f}"
-    means, shares = (" and ".join(map(number, pair)) for pair in (fit.means, fit.shares))
+    means, shares = (" and ".join(map(words.number, pair)) for pair in (fit.means, fit.shares))
     spread = (
         f"{len(values)} heads from {min(values):.2f} to {max(values):.2f}; two Gaussians at {means} "
         f"(shares {shares}, {fit.modes} mode{'s'[: fit.modes - 1]})"
@@ -143,14 +119,14 @@ def alpha_of_the_decoder(corpus: Corpus) -> Finding:
     """α of each attention, heads of all layers and seeds pooled, as in the figure."""
     distributions = {name: _distribution(corpus, name) for name in (DECODER_SELF, CROSS)}
     found = {}
-    corrected = holm([one.p for one in distributions.values()])
+    corrected = statistics.holm([one.p for one in distributions.values()])
     for (name, one), p in zip(distributions.items(), corrected, strict=True):
         decision = one.finding.decision
         if decision.verdict == HOLDS and p >= LEVEL:
             decision = Decision(UNDECIDED, "two modes are not significant after Holm's correction")
-        test = f"{one.finding.test} (Holm {p_value(p)})"
-        found[name] = Finding(negated(decision), one.finding.values, test)
-    return several(found)
+        test = f"{one.finding.test} (Holm {words.p_value(p)})"
+        found[name] = Finding(rules.negated(decision), one.finding.values, test)
+    return rules.several(found)
 
 
 @correia.claim(
@@ -164,7 +140,7 @@ def where_the_modes_are(corpus: Corpus) -> Finding:
     lower, upper = fit.means
     if finding.decision.verdict == HOLDS:
         right = upper >= NEAR_TWO and lower <= BELOW_FIXED
-        why = f"they are at {number(lower)} and {number(upper)}"
+        why = f"they are at {words.number(lower)} and {words.number(upper)}"
         return replace(finding, decision=Decision(HOLDS if right else FAILS, why))
     if finding.decision is not ONE_SEED and largest < NEAR_TWO:
         decision = Decision(FAILS, f"no head has an α of {NEAR_TWO} or more")
@@ -176,7 +152,7 @@ def where_the_modes_are(corpus: Corpus) -> Finding:
 # --- how α went ---------------------------------------------------------------
 
 
-def trajectories(run: Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
+def trajectories(run: record.Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
     """The updates, and of each attention, layer and head α at each."""
     points = run.analyzed.get("records", {}).get("alpha", [])
     if len(points) < 3:
@@ -199,8 +175,8 @@ def most_fall_first(corpus: Corpus) -> Finding:
         updates, ways = trajectories(run)
         at = int(numpy.searchsorted(updates, 0.1 * updates[-1]))
         shares.append(float(numpy.mean([way[at] < way[0] for way in ways.values()])))
-    found = more(numpy.subtract(shares, 0.5))
-    return replace(found, values=f"{over_seeds(shares)}; less one half {found.values}")
+    found = measures.more(numpy.subtract(shares, 0.5))
+    return replace(found, values=f"{words.over_seeds(shares)}; less one half {found.values}")
 
 
 @correia.claim("5.1 (figure 2)", "Of the α that fall first, some turn and rise", counted=True)
@@ -212,14 +188,14 @@ def some_rise_later(corpus: Corpus) -> Finding:
         turns = [w for w in ways if w[0] - min(w) > TURN and w[-1] - min(w) > TURN]
         turned.append(len(turns))
         ends.extend(way[-1] for way in turns)
-    values = f"{counts(turned)}; the highest ends at {max(ends):.2f}"
-    return Finding(in_each(turned, "such a head"), values, "each seed has one")
+    values = f"{words.counts(turned)}; the highest ends at {max(ends):.2f}"
+    return Finding(rules.in_each(turned, "such a head"), values, "each seed has one")
 
 
 # --- density and diversity ----------------------------------------------------
 
 
-def _histogram(run: Run) -> Any:
+def _histogram(run: record.Run) -> Any:
     """Pairs of head and sentence by density, in 20 bins, as shares."""
     rows = [head.get("density_histogram") for head in run.each_head()]
     found = [row for row in rows if row is not None]
@@ -237,13 +213,13 @@ def dense_mode(corpus: Corpus) -> Finding:
     which has to be above the one before it."""
     pairs = zip(*_against(corpus, LEARNED, FIXED), strict=True)
     learned, fixed = (numpy.array([_histogram(run) for run in runs]) for runs in pairs)
-    found = more(learned[:, -1] - fixed[:, -1], 0.01, digits=3)
+    found = measures.more(learned[:, -1] - fixed[:, -1], 0.01, digits=3)
     decision, pooled, of_fixed = found.decision, learned.mean(0), fixed.mean(0)
     if decision.verdict == HOLDS and pooled[-1] <= pooled[-2]:
         decision = Decision(FAILS, "there are more, but no mode: those below are as frequent")
     elif decision.verdict == HOLDS and of_fixed[-1] > of_fixed[-2] + 0.01:
         decision = Decision(FAILS, "there are more, but 1.5-entmax has such a mode, too")
-    values = f"learned α {over_seeds(learned[:, -1], 3)}, 1.5-entmax {over_seeds(fixed[:, -1], 3)}"
+    values = f"learned α {words.over_seeds(learned[:, -1], 3)}, 1.5-entmax {words.over_seeds(fixed[:, -1], 3)}"
     return Finding(decision, values, f"difference {found.values}")
 
 
@@ -258,12 +234,14 @@ def decoder_is_denser(corpus: Corpus) -> Finding:
         for name in ATTENTIONS
     }
     encoder = means[ENCODER_SELF]
-    found = several({name: more(means[name] - encoder, 0.02) for name in (DECODER_SELF, CROSS)})
-    values = listed({name: over_seeds(own) for name, own in means.items()})
+    found = rules.several(
+        {name: measures.more(means[name] - encoder, 0.02) for name in (DECODER_SELF, CROSS)}
+    )
+    values = words.listed({name: words.over_seeds(own) for name, own in means.items()})
     return Finding(found.decision, values, f"less that of the encoder: {found.values}")
 
 
-def _spread(run: Run, attention: str) -> float:
+def _spread(run: record.Run, attention: str) -> float:
     """Standard deviation of density between heads of a layer, mean over layers."""
     layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
     spreads = [float(numpy.std(heads)) for heads in layers if len(heads) > 1 and None not in heads]
@@ -272,7 +250,7 @@ def _spread(run: Run, attention: str) -> float:
     return float(numpy.mean(spreads))
 
 
-def _diversities(run: Run, attention: str) -> list[float]:
+def _diversities(run: record.Run, attention: str) -> list[float]:
     """Of the layers that have one, the bottom first."""
     found = [entry.get("diversity") for entry in run.layers(attention)]
     values = [float(value) for value in found if value is not None]
@@ -281,12 +259,12 @@ def _diversities(run: Run, attention: str) -> list[float]:
     return values
 
 
-def _over_attentions(pairs: Pairs, measure: Callable[[Run, str], float]) -> Finding:
+def _over_attentions(pairs: record.Pairs, measure: Callable[[record.Run, str], float]) -> Finding:
     """Whether the first of each pair has more, by the mean over attentions."""
     of_each = {a: measures.gap(pairs, lambda run, a=a: measure(run, a)) for a in ATTENTIONS}
-    test = listed({a: number(own.mean(), 3, signed=True) for a, own in of_each.items()})
+    test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
-    return more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
+    return measures.more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
 
 
 @correia.claim(
@@ -306,10 +284,10 @@ def diversity(corpus: Corpus) -> Finding:
     """Jensen-Shannon divergence of a layer's heads, less that of softmax; mean over layers and
     attentions; 0.01 is of no importance."""
 
-    def mean(run: Run, attention: str) -> float:
+    def mean(run: record.Run, attention: str) -> float:
         return float(numpy.mean(_diversities(run, attention)))
 
-    return of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
+    return measures.of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
 
 
 @correia.claim(
@@ -324,12 +302,14 @@ def diversity_peaks(corpus: Corpus) -> Finding:
     for attention in ATTENTIONS:
         layers = [_diversities(run, attention) for run in _learned(corpus)]
         if any(len(own) < 3 for own in layers):
-            raise NothingToJudge(f"a model has no three layers of {attention} with a diversity")
+            raise record.NothingToJudge(
+                f"a model has no three layers of {attention} with a diversity"
+            )
         heights = [float(numpy.mean(own[1:-1])) - max(own[0], own[-1]) for own in layers]
-        one = more(heights, 0.01, 3)
-        denied = replace(one, decision=negated(one.decision))
+        one = measures.more(heights, 0.01, 3)
+        denied = replace(one, decision=rules.negated(one.decision))
         found[attention] = denied if attention == DECODER_SELF else one
-    return several(found)
+    return rules.several(found)
 
 
 # --- roles of heads -----------------------------------------------------------
@@ -348,12 +328,14 @@ def positional(corpus: Corpus) -> Finding:
         for offset in (-1, 1):
             # The decoder does not see the tokens that follow
             attentions = [ENCODER_SELF, *([DECODER_SELF] if offset < 0 else [])]
-            found[f"{name_of(model)} at {number(offset, 0, signed=True)}"] = heads_exist(
-                [run.each_head(*attentions) for run in corpus.of(model=model, **PLAIN)],
-                lambda head, offset=offset: _is_at(head, offset),
-                lambda head, offset=offset: head.value("offsets", "share", f"{offset}"),
+            found[f"{words.name_of(model)} at {words.number(offset, 0, signed=True)}"] = (
+                measures.heads_exist(
+                    [run.each_head(*attentions) for run in corpus.of(model=model, **PLAIN)],
+                    lambda head, offset=offset: _is_at(head, offset),
+                    lambda head, offset=offset: head.value("offsets", "share", f"{offset}"),
+                )
             )
-    return several(found)
+    return rules.several(found)
 
 
 @correia.claim("5.2", "Positional heads are more confident in sparse models than in softmax")
@@ -364,14 +346,16 @@ def positional_confidence(corpus: Corpus) -> Finding:
     for model in SPARSE:
         differences, of_heads = _more_confident(_against(corpus, model))
         if not differences:
-            raise NothingToJudge(f"no seed has such heads both in softmax and in {name_of(model)}")
-        p_values.append(combined_p(of_heads))
-        found[name_of(model)] = more(differences, digits=3)
-    corrected = dict(zip(found, map(p_value, holm(p_values)), strict=True))
-    return replace(several(found), test=listed(corrected))
+            raise record.NothingToJudge(
+                f"no seed has such heads both in softmax and in {words.name_of(model)}"
+            )
+        p_values.append(statistics.combined_p(of_heads))
+        found[words.name_of(model)] = measures.more(differences, digits=3)
+    corrected = dict(zip(found, map(words.p_value, statistics.holm(p_values)), strict=True))
+    return replace(rules.several(found), test=words.listed(corrected))
 
 
-def _more_confident(pairs: Pairs) -> tuple[list[float], list[float]]:
+def _more_confident(pairs: record.Pairs) -> tuple[list[float], list[float]]:
     """Differences of medians of each seed that has such heads, and p over heads."""
     differences, p_values = [], []
     for pair in pairs:
@@ -404,10 +388,10 @@ def merging(corpus: Corpus) -> Finding:
 
     def judge(model: str) -> Finding:
         heads = measures.encoders(corpus, model)
-        found = heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
-        return replace(found, decision=negated(found.decision)) if model == SOFTMAX else found
+        found = measures.heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
+        return replace(found, decision=rules.negated(found.decision)) if model == SOFTMAX else found
 
-    return of_models((SOFTMAX, *SPARSE), judge)
+    return measures.of_models((SOFTMAX, *SPARSE), judge)
 
 
 @correia.claim(
@@ -416,11 +400,11 @@ def merging(corpus: Corpus) -> Finding:
 def best_merging(corpus: Corpus) -> Finding:
     """Score of the encoder's best head over all words, less that of softmax."""
 
-    def best(run: Run) -> float:
+    def best(run: record.Run) -> float:
         return max(map(_merging, run.each_head(ENCODER_SELF)))
 
-    return of_models(
-        SPARSE, lambda model: more(measures.gap(_against(corpus, model), best), digits=3)
+    return measures.of_models(
+        SPARSE, lambda model: measures.more(measures.gap(_against(corpus, model), best), digits=3)
     )
 
 
@@ -442,12 +426,12 @@ def questions(corpus: Corpus) -> Finding:
 
     def judge(model: str) -> Finding:
         heads = measures.encoders(corpus, model)
-        found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
+        found = measures.heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
         why = f"{found.decision.why}, {unseen}"
         failed = found.decision.verdict == FAILS
         return replace(found, decision=Decision(UNDECIDED, why)) if failed else found
 
-    return of_models((SOFTMAX, *SPARSE), judge)
+    return measures.of_models((SOFTMAX, *SPARSE), judge)
 
 
 @correia.claim(
@@ -459,7 +443,9 @@ def speed(corpus: Corpus) -> Finding:
     published = {FIXED: 0.9, LEARNED: 0.75}
 
     def judge(model: str) -> Finding:
-        runs = [measures.timed_run(corpus, model=one, role=TRAINED) for one in (model, SOFTMAX)]
+        runs = [
+            measures.timed_run(corpus, model=one, role=record.TRAINED) for one in (model, SOFTMAX)
+        ]
         return measures.faster(corpus, measures.TRAINING, *runs, share=published[model])
 
-    return of_models(published, judge)
+    return measures.of_models(published, judge)

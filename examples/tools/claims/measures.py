@@ -7,13 +7,11 @@ from typing import Any
 
 import numpy
 
+from claims import record, statistics, words
 from claims.modes import Array
 from claims.record import (
-    CONTINUED,
-    ENCODER_SELF,
     LARGE,
     PRUNED,
-    SMALL,
     TRAINED,
     Corpus,
     Head,
@@ -23,28 +21,13 @@ from claims.record import (
     Run,
 )
 from claims.rules import Decision, Finding, in_each, loses_at_most, more_than, over_heads, several
-from claims.statistics import (
-    Bootstrap,
-    HeadStatistic,
-    Stratum,
-    paired_bootstrap,
-    strata_of,
-    superiority,
-)
-from claims.words import (
-    as_share,
-    counts,
-    name_of,
-    number,
-    of_bootstrap,
-    over_seeds,
-    p_of_sides,
-    signed,
-)
+from claims.statistics import Bootstrap, HeadStatistic, Stratum
+from claims.words import name_of, of_bootstrap, signed
 
 SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax"
+OF_EACH = (SOFTMAX, LEARNED)  # the models that are pruned and ablated
 PLAIN = {"size": LARGE, "role": TRAINED}
-LITTLE = {"size": SMALL, "role": TRAINED}
+LITTLE = {"size": record.SMALL, "role": TRAINED}
 ALL, HALF, ENCODER = "all24", "all36", "encoder4"
 # Numbers of updates that differ by this share are taken for the same
 EQUAL_UPDATES = 0.05
@@ -91,7 +74,7 @@ def of_models(models: Iterable[str], judge: Callable[[str], Finding]) -> Finding
 def difference(pairs: Pairs) -> tuple[list[float], Bootstrap]:
     """BLEU of the first less the second, of each pair, and its mean over resampled sentences."""
     sentences = ([run.sentences for run in runs] for runs in zip(*pairs, strict=True))
-    return [one.bleu - other.bleu for one, other in pairs], paired_bootstrap(*sentences)
+    return [one.bleu - other.bleu for one, other in pairs], statistics.paired_bootstrap(*sentences)
 
 
 def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) -> Finding:
@@ -108,7 +91,10 @@ def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) ->
 def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
     """What pruning to a third of the heads costs learned α less what it costs softmax."""
     both = [
-        {one.seed: (one, other) for one, other in pruned_and_other(corpus, model, ALL, CONTINUED)}
+        {
+            one.seed: (one, other)
+            for one, other in pruned_and_other(corpus, model, ALL, record.CONTINUED)
+        }
         for model in (LEARNED, SOFTMAX)
     ]
     seeds = sorted(both[0].keys() & both[1].keys())
@@ -142,26 +128,26 @@ def heads_exist(
     found = [sum(map(has, own)) for own in heads]
     scores = [(score(head), named(head), head.run.seed) for own in heads for head in own]
     best, name, seed = max(scores)
-    test = f"the best: {number(100 * best, digits)} % ({name} of seed {seed})"
-    return Finding(in_each(found, "such a head"), counts(found), test)
+    test = f"the best: {words.number(100 * best, digits)} % ({name} of seed {seed})"
+    return Finding(in_each(found, "such a head"), words.counts(found), test)
 
 
 def of_heads(
     tested: HeadStatistic | None,
     missing: str,
     margin: float,
-    shown: Callable[[Sequence[float]], str] = as_share,
+    shown: Callable[[Sequence[float]], str] = words.as_share,
 ) -> Finding:
     """Whether a statistic over heads is above chance; what is missing where there is none."""
     if tested is None:
         raise NothingToJudge(missing)
-    return Finding(over_heads(tested, margin), shown(tested.values), p_of_sides(tested))
+    return Finding(over_heads(tested, margin), shown(tested.values), words.p_of_sides(tested))
 
 
 def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[Head]]:
     """The heads of the encoder, or of a layer of it, of the large model of each seed."""
     return [
-        [head for head in run.each_head(ENCODER_SELF) if layer in (None, head.layer)]
+        [head for head in run.each_head(record.ENCODER_SELF) if layer in (None, head.layer)]
         for run in corpus.of(model=model, **PLAIN)
     ]
 
@@ -185,7 +171,7 @@ def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pair
 
 def loss_by_pruning(corpus: Corpus, model: str, budget: str, limit: float) -> Finding:
     """Whether pruned models lose no more BLEU than a limit against the continued baseline."""
-    pairs = pruned_and_other(corpus, model, budget, CONTINUED)
+    pairs = pruned_and_other(corpus, model, budget, record.CONTINUED)
     return compare_bleu(pairs, loses_at_most, limit=limit)
 
 
@@ -210,19 +196,16 @@ def survivors(
     group: Callable[[Head], Any],
     score: Callable[[Head], float],
 ) -> Finding:
-    """How often a head that pruning left had more of a score than one that it removed (AUC).
-
-    Args:
-        pairs: of pruned models with their baselines.
-        group: of a head: it is compared with the others of its own.
-    """
+    """How often a head that pruning left had more of a score than one of its group that it removed."""
     strata: list[Stratum] = []
     for pruned, baseline in pairs:
         left = left_in(pruned)
         heads = baseline.each_head(*attentions)
-        strata += strata_of(heads, group, score, lambda head, left=left: float(head.name in left))
+        strata += statistics.strata_of(
+            heads, group, score, lambda head, left=left: float(head.name in left)
+        )
     missing = "pruning left all of the heads that are compared with each other, or none"
-    return of_heads(superiority(strata), missing, SMALL_SUPERIORITY)
+    return of_heads(statistics.superiority(strata), missing, SMALL_SUPERIORITY)
 
 
 # --- speed --------------------------------------------------------------------
@@ -252,4 +235,4 @@ def faster(
     """Whether a run has more than a share of another's speed: the noise is that of timing."""
     found = ratios(corpus, what, one, other)
     decision = more_than([ratio - share for ratio in found], margin=margin, against=f"{share:g}")
-    return Finding(decision, over_seeds(found), "interval over rounds")
+    return Finding(decision, words.over_seeds(found), "interval over rounds")

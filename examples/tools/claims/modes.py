@@ -19,13 +19,7 @@ STARTS = 10  # of the expectation maximisation, of which the likeliest is taken
 
 @dataclass(frozen=True)
 class Mixture:
-    """One Gaussian against a mixture of two.
-
-    Attributes:
-        gain: of the Bayesian information criterion, by the second Gaussian.
-        means, shares: of the two components, the lower mean first.
-        modes: of the density of the mixture of two, 1 or 2.
-    """
+    """A mixture of two Gaussians: what it gains of BIC over one, and the modes of its density."""
 
     gain: float
     means: tuple[float, float]

@@ -9,9 +9,10 @@ from functools import partial
 
 import numpy
 
-from claims.measures import LITTLE, SOFTMAX, compare_bleu, each, gap, mean_of, more
+from claims import measures, rules
+from claims.measures import LITTLE, SOFTMAX
 from claims.record import CROSS, Corpus
-from claims.rules import Finding, Paper, several, within
+from claims.rules import CLAIMS, Claim, Finding, Paper
 
 niculae_blondel = Paper("Niculae and Blondel 2017")
 # The mechanisms of section 4.2 beside softmax, and how the table names them
@@ -26,13 +27,13 @@ NAMES = {**MAPPINGS, SOFTMAX: "softmax"}
 
 def _bleu(corpus: Corpus, model: str, other: str = SOFTMAX) -> Finding:
     pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
-    return compare_bleu(pairs, within, limit=1)
+    return measures.compare_bleu(pairs, rules.within, limit=1)
 
 
 for _model, _name in MAPPINGS.items():
-    niculae_blondel.add(
-        f"niculae_blondel.bleu.{_model}",
-        "4.2",
+    CLAIMS[f"niculae_blondel.bleu.{_model}"] = Claim(
+        niculae_blondel.name,
+        f"{niculae_blondel.name}, 4.2",
         f"{_name} in cross-attention is within 1 BLEU of softmax.",
         f"BLEU of the test set, {_name} against softmax; small models",
         partial(_bleu, model=_model),
@@ -49,7 +50,7 @@ def best(corpus: Corpus) -> Finding:
     }
     least = min(losses, key=losses.__getitem__)
     others = [model for model in NAMES if model != least]
-    found = several(
+    found = rules.several(
         {f"{NAMES[model]} against {NAMES[least]}": _bleu(corpus, model, least) for model in others}
     )
     values = f"{found.values}; least validation loss {losses[least]:.3f}"
@@ -58,17 +59,17 @@ def best(corpus: Corpus) -> Finding:
 
 def _groups(corpus: Corpus, model: str, weight: str) -> Finding:
     """Whether a structured mapping makes groups of equal weight that the others do not make."""
-    measure = mean_of([CROSS], "equal_weights", weight)
+    measure = measures.mean_of([CROSS], "equal_weights", weight)
     found = {}
     for other in ("cross-sparsemax", SOFTMAX):
         pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
-        one = more(gap(pairs, measure), 0.01)
+        one = measures.more(measures.gap(pairs, measure), 0.01)
         means = " against ".join(
-            f"{each(runs, measure).mean():.3f}" for runs in zip(*pairs, strict=True)
+            f"{measures.each(runs, measure).mean():.3f}" for runs in zip(*pairs, strict=True)
         )
         values = f"{means}, difference {one.values}"
         found[f"against {NAMES[other]}"] = Finding(one.decision, values, one.test)
-    return several(found)
+    return rules.several(found)
 
 
 @niculae_blondel.claim(
@@ -96,9 +97,9 @@ def clusters(corpus: Corpus) -> Finding:
 def sparse(corpus: Corpus) -> Finding:
     """Share of weights of exactly zero in cross-attention, mean over heads; small models; up to 0.05
     is of no importance."""
-    density = mean_of([CROSS], "density")
+    density = measures.mean_of([CROSS], "density")
     zeros = {
-        name: 1 - each(corpus.of(model=model, **LITTLE), density)
+        name: 1 - measures.each(corpus.of(model=model, **LITTLE), density)
         for model, name in MAPPINGS.items()
     }
-    return several({name: more(shares, 0.05) for name, shares in zeros.items()})
+    return rules.several({name: measures.more(shares, 0.05) for name, shares in zeros.items()})

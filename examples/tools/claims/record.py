@@ -44,13 +44,7 @@ def within(measures: Mapping[str, Any], *path: str) -> Any:
 
 @dataclass(frozen=True)
 class Head:
-    """One head of a run.
-
-    Attributes:
-        layer: from 0, the bottom.
-        head: its number in the model before pruning, from 0.
-        measures: its entry in the analysis.
-    """
+    """One head of a run, its number before pruning, and its entry in the analysis."""
 
     run: Run
     attention: str
@@ -77,20 +71,11 @@ class Head:
 
 @dataclass(frozen=True)
 class Run:
-    """One trained, continued or pruned model.
+    """One trained, continued or pruned model, as claims_record.py writes it.
 
-    Attributes:
-        heads: of each attention the number of heads of each layer, the bottom first.
-        kept: of a pruned model, likewise, the numbers that its heads had before.
-        updates: of the whole model, the baseline's included.
-        curve: of each epoch ``updates``, ``valid_nll_loss`` and so on.
-        analysis: the document of ``fairseq-entmax analyze`` on the test set, without maps.
-        translation: ``bleu`` and ``chrf`` in percent, and BLEU's sufficient statistics of each
-            test ``sentences``.
-        ablation: the document of ``fairseq-entmax ablate``, where it was made.
-        search: of a pruned run how many heads of each attention were ``open`` after how many
-            ``updates`` of the search.
-        cpu_seconds: of its trainings, where it was counted.
+    ``heads`` are numbers of heads of each layer, the bottom first, ``kept`` the numbers that those
+    of a pruned model had before, ``updates`` and ``epochs`` of the whole model. ``search`` has how
+    many heads were ``open`` after how many ``updates``.
     """
 
     run: str
@@ -181,23 +166,10 @@ class Corpus:
         return [(ones[seed], others[seed]) for seed in seeds]
 
 
-@dataclass(frozen=True)
-class Record:
-    """What ``record.json`` says, and the corpora."""
-
-    about: Mapping[str, Any]
-    corpora: Sequence[Corpus]
-
-
 def read_object(path: Path) -> Any:
     """The JSON of a file, packed or not."""
-    try:
-        data = path.read_bytes()
-        return json.loads(lzma.decompress(data) if path.name.endswith(PACKED) else data)
-    except FileNotFoundError as error:
-        raise ValueError(f"{path} is missing: give a folder that claims.sh wrote") from error
-    except (lzma.LZMAError, ValueError) as error:
-        raise ValueError(f"{path} is damaged ({error}): make it again with claims.sh") from error
+    data = path.read_bytes()
+    return json.loads(lzma.decompress(data) if path.name.endswith(PACKED) else data)
 
 
 def run_of(document: Mapping[str, Any]) -> Run:
@@ -205,10 +177,10 @@ def run_of(document: Mapping[str, Any]) -> Run:
     return Run(**{field.name: document.get(field.name) for field in fields(Run)})
 
 
-def read_record(folder: Path) -> Record:
-    """Read a record; a corpus that has no run yet is empty."""
+def read_record(folder: Path) -> tuple[Mapping[str, Any], list[Corpus]]:
+    """What ``record.json`` says, and the corpora; one that has no run yet is empty."""
     about = read_object(folder / ABOUT)
-    return Record(about, [_corpus(folder / name) for name in about["corpora"]])
+    return about, [_corpus(folder / name) for name in about["corpora"]]
 
 
 def _corpus(folder: Path) -> Corpus:

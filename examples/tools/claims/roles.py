@@ -27,16 +27,9 @@ _ROUNDING = 1e-6
 
 @dataclass(frozen=True)
 class Accuracy:
-    """How often a head finds the other word of a relation.
+    """The share of a relation's arcs that a head finds, and that its most frequent offset finds."""
 
-    Attributes:
-        case: such as ``nsubj to head``.
-        arcs: how many there are.
-        share: of them that the head finds, in [0, 1].
-        baseline: that the relation's most frequent offset finds.
-    """
-
-    case: str
+    case: str  # such as nsubj to head
     arcs: int
     share: float
     baseline: float

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from typing import NamedTuple
 
 from claims.record import Corpus, NothingToJudge, NotInRecord
 from claims.statistics import Bootstrap, HeadStatistic, seed_interval
@@ -15,7 +16,6 @@ HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
 UNMEASURED = "not measured"  # the record lacks the runs
 OPEN = (UNDECIDED, UNMEASURED)
 LEVEL = 0.05  # of all tests
-OF_EACH = ("softmax", "entmax")  # the models that are pruned and ablated
 
 
 @dataclass(frozen=True)
@@ -38,27 +38,18 @@ class Finding:
 Judge = Callable[..., Finding]
 
 
-@dataclass(frozen=True)
-class Claim:
-    """What a paper says, and how it is judged.
+class Claim(NamedTuple):
+    """What a paper says in one sentence, what is measured of which runs, and how it is judged.
 
-    Attributes:
-        key: a name of its own, such as ``correia.bleu``.
-        paper, source: such as ``Correia et al. 2019``, and where in it.
-        text: one sentence.
-        measure: what is measured, of which runs.
-        judge: takes a corpus; what it raises as ``NotInRecord`` or ``NothingToJudge`` becomes the
-            reason of a verdict.
-        counted: whether heads are counted by a threshold; else a test or an interval decides.
+    Where ``counted``, heads are counted by a threshold; else a test or an interval decides.
     """
 
-    key: str
     paper: str
     source: str
     text: str
     measure: str
     judge: Judge
-    counted: bool
+    counted: bool = False
 
     def judged(self, corpus: Corpus) -> Finding:
         """What a corpus says of it."""
@@ -70,50 +61,31 @@ class Claim:
             return Finding(Decision(UNMEASURED, f"{missing}"))
 
 
-CLAIMS: dict[str, Claim] = {}
+CLAIMS: dict[str, Claim] = {}  # by names such as voita.few_heads.softmax
 
 
 class Paper:
-    """Registers what a paper claims: its functions' docstrings say what is measured."""
+    """Registers what a paper claims: the functions' docstrings say what is measured."""
 
-    def __init__(self, name: str) -> None:
-        self.name = name
+    def __init__(self, name: str, *models: str) -> None:
+        self.name, self.models = name, models
 
     def claim(self, where: str, text: str, *, counted: bool = False) -> Callable[[Judge], Judge]:
-        """A claim that a function of a corpus judges."""
-
-        def register(judge: Judge) -> Judge:
-            self.add(_key(judge), where, f"{text}.", _measure(judge), judge, counted)
-            return judge
-
-        return register
-
-    def of_each(self, where: str, text: str, *, counted: bool = False) -> Callable[[Judge], Judge]:
-        """One for softmax and one for learned α, which a function of a corpus and a model judges."""
-
-        def register(judge: Judge) -> Judge:
-            for model in OF_EACH:
-                name, of_model = name_of(model), partial(judge, model=model)
-                texts = (f"{text} ({name}).", f"{_measure(judge)}; {name}")
-                self.add(f"{_key(judge)}.{model}", where, *texts, of_model, counted)
-            return judge
-
-        return register
-
-    def add(
-        self, key: str, where: str, text: str, measure: str, judge: Judge, counted: bool = False
-    ) -> None:
-        """Another row of the table."""
+        """A claim that a function of a corpus judges, or of a corpus and of each of the models."""
         source = f"{self.name}, {where}" if where else self.name
-        CLAIMS[key] = Claim(key, self.name, source, text, measure, judge, counted)
 
+        def register(judge: Judge) -> Judge:
+            key = f"{judge.__module__.removeprefix('claims.')}.{judge.__name__}"
+            measure = " ".join((judge.__doc__ or "").split()).removesuffix(".")
+            if not self.models:
+                CLAIMS[key] = Claim(self.name, source, f"{text}.", measure, judge, counted)
+            for model in self.models:
+                name, own = name_of(model), partial(judge, model=model)
+                texts = (f"{text} ({name}).", f"{measure}; {name}")
+                CLAIMS[f"{key}.{model}"] = Claim(self.name, source, *texts, own, counted)
+            return judge
 
-def _key(judge: Judge) -> str:
-    return f"{judge.__module__.removeprefix('claims.')}.{judge.__name__}"
-
-
-def _measure(judge: Judge) -> str:
-    return " ".join((judge.__doc__ or "").split()).removesuffix(".")
+        return register
 
 
 ONE_SEED = Decision(UNDECIDED, "one seed alone says nothing of the noise between trainings")
@@ -125,13 +97,10 @@ def more_than(
     margin: float = 0.0,
     against: str = "0",
 ) -> Decision:
-    """Decide whether A has more than B.
+    """Decide whether A has more than B, by A's less B's of each seed.
 
-    Args:
-        differences: A's less B's, of each seed.
-        bootstrap: of the same over test sentences, where that is what was measured on.
-        margin: a difference that is of no importance.
-        against: B where it is a number, and the values that are shown are A's own, for the reason.
+    The bootstrap is of the same over test sentences; a difference up to the margin is of no
+    importance; ``against`` names B where it is a number, and the values that are shown are A's.
     """
     if len(differences) < 2:
         return ONE_SEED
@@ -200,11 +169,8 @@ def over_heads(
     """Decide whether a statistic over heads is more than chance.
 
     It is where p is below 0.05 and every seed says so; it is not where that is so of the other
-    side, or where the interval over seeds lies within a margin of no importance.
-
-    Args:
-        margin: around chance; 0 for none.
-        p_values: of both sides, where they were corrected; the statistic's own otherwise.
+    side, or where the interval over seeds lies within a margin of no importance. The p-values are of
+    both sides, where they were corrected.
     """
     greater, less = p_values or (tested.greater, tested.less)
     differences = [value - tested.chance for value in tested.values]

@@ -64,15 +64,8 @@ class Bootstrap:
 
 
 def bleu(sums: Array) -> Array:
-    """Corpus BLEU in percent from sums of sufficient statistics, as sacreBLEU has it.
-
-    Args:
-        sums: (..., 10): lengths of the hypotheses and the references, then matches and numbers of
-            1-grams to 4-grams.
-
-    Returns:
-        (...), with sacreBLEU's exponential smoothing of orders without a match.
-    """
+    """Corpus BLEU in percent from sums (..., 10) of sufficient statistics, smoothed as sacreBLEU does:
+    lengths of the hypotheses and the references, then matches and numbers of 1-grams to 4-grams."""
     sums = numpy.asarray(sums, dtype=numpy.float64)
     hypothesis, reference = sums[..., 0], sums[..., 1]
     correct, total = sums[..., 2 : 2 + ORDERS], sums[..., 2 + ORDERS :]
@@ -90,19 +83,11 @@ def bleu(sums: Array) -> Array:
 def paired_bootstrap(first: Sequence[Array], second: Sequence[Array]) -> Bootstrap:
     """The difference in BLEU of two kinds of models, its mean over seeds, over test sentences.
 
-    In each sample the same sentences are drawn for all models.
-
-    Args:
-        first, second: sufficient statistics (sentences, 10) of a model of each seed.
-
-    Returns:
-        the first less the second. p is the share of samples whose difference is at least as far
-        from their mean, on either side, as the whole difference is from 0; the observed one is
-        counted among them.
-
-    Source: Koehn 2004; p as of a shifted bootstrap, Efron and Tibshirani 1993, chapter 16.
-    sacreBLEU shifts the sizes of the differences instead of the differences, which rejects about
-    twice as often as it says.
+    Of each are sufficient statistics (sentences, 10) of a model of each seed; in each sample the same
+    sentences are drawn for all. p is the share of samples whose difference is as far from their mean,
+    on either side, as the whole difference is from 0 (Koehn 2004; a shifted bootstrap, Efron and
+    Tibshirani 1993, chapter 16). sacreBLEU shifts the sizes of the differences instead of the
+    differences, which rejects about twice as often as it says.
     """
     sentences = len(first[0])
     drawn = numpy.random.RandomState(SEED).multinomial(
@@ -144,13 +129,8 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True)
 class HeadStatistic:
-    """A statistic over heads, of each model and of all.
-
-    Attributes:
-        by_seed: its value for the model of each seed.
-        chance: the value that is expected without any relation.
-        greater, less: p-values of one side each over all seeds: of values as high, or as low.
-    """
+    """A statistic over heads of the model of each seed, what chance alone makes it, and p of all
+    seeds: of values as high, and as low."""
 
     by_seed: dict[int, float]
     chance: float
@@ -210,11 +190,8 @@ def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
 def concentration(strata: Sequence[Stratum]) -> HeadStatistic | None:
     """What the largest quarter of each stratum's heads have, against sticks broken at random.
 
-    Equal heads would be no reference: any two heads differ. A stick that is broken at random into
-    as many parts (Dirichlet with all parameters 1) is as uneven as parts are of which nothing is
-    known but their sum. It is the mean over strata of the share of ``first``.
-
-    Source: MacArthur 1957, *On the Relative Abundance of Bird Species*.
+    A stick that is broken at random into as many parts (Dirichlet with all parameters 1; MacArthur
+    1957) is as uneven as parts are of which nothing is known but their sum.
     """
     informative = [one for one in strata if len(one.first) > 1]
 

@@ -10,19 +10,8 @@ from typing import Any
 
 import numpy
 
-from claims import words
-from claims.record import (
-    ATTENTIONS,
-    CONTINUED,
-    EQUALTIME,
-    PRUNED,
-    SCRATCH,
-    TRAINED,
-    Corpus,
-    NotInRecord,
-    Record,
-    Run,
-)
+from claims import record, words
+from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
 from claims.rules import CLAIMS, LEVEL, OPEN, Claim, Finding
 
 QUICK = (
@@ -40,23 +29,21 @@ for paper in ("correia", "voita", "niculae_blondel", "baan", "beyond"):
 Findings = Sequence[tuple[Claim, Mapping[str, Finding]]]
 
 
-def judged(record: Record) -> Findings:
+def judged(corpora: Sequence[Corpus]) -> Findings:
     """Judge every claim on every corpus."""
-    return [
-        (c, {corpus.name: c.judged(corpus) for corpus in record.corpora}) for c in CLAIMS.values()
-    ]
+    return [(c, {corpus.name: c.judged(corpus) for corpus in corpora}) for c in CLAIMS.values()]
 
 
-def markdown(record: Record) -> str:
+def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     """``claims.md``."""
-    findings = judged(record)
+    findings = judged(corpora)
     parts = [
         "# Do the papers' claims hold?",
-        *([QUICK] if record.about["quick"] else []),
-        _how(record),
+        *([QUICK] if about["quick"] else []),
+        _how(about, corpora),
         "## Verdicts",
-        _overview(record, findings),
-        by_chance(record, findings),
+        _overview(corpora, findings),
+        by_chance(corpora, findings),
         "## How a verdict is reached",
         RULES.read_text("utf-8").rstrip(),
         "## What was found",
@@ -68,13 +55,12 @@ def markdown(record: Record) -> str:
         "validation's fell in the last epoch tells how far from its end a training was only among those of one schedule, as the "
         "loss falls with the rate, which ends at 0. Density and α are means over heads of the encoder, of the decoder's self-attention, and of the "
         "cross-attention.",
-        *_runs(record),
+        *(f"### {corpus.name}\n\n{_table(_run_rows(corpus))}" for corpus in corpora),
     ]
     return "\n\n".join(parts) + "\n"
 
 
-def _how(record: Record) -> str:
-    about = record.about
+def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in about["versions"].items())
     rows = {
         "Date": about["date"],
@@ -84,7 +70,7 @@ def _how(record: Record) -> str:
     if "calls" in about:
         hours = f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours"
         rows["Time"] = f"{hours}, in {about['calls']} calls"
-    rows["Corpora"] = "; ".join(map(_extent, record.corpora))
+    rows["Corpora"] = "; ".join(map(_extent, corpora))
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
 
 
@@ -94,11 +80,11 @@ def _extent(corpus: Corpus) -> str:
     return f"{corpus.name} ({len(corpus.runs)} runs, seeds {', '.join(map(str, seeds))})"
 
 
-def _overview(record: Record, findings: Findings) -> str:
-    corpora = [corpus.name for corpus in record.corpora]
-    rows = [["claim", "source", *corpora, "agree"]]
+def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
+    names = [corpus.name for corpus in corpora]
+    rows = [["claim", "source", *names, "agree"]]
     for claim, each in findings:
-        verdicts = [each[name].decision.verdict for name in corpora]
+        verdicts = [each[name].decision.verdict for name in names]
         rows.append([claim.text, claim.source, *verdicts, _agreement(verdicts)])
     return _table(rows)
 
@@ -111,10 +97,10 @@ def _agreement(verdicts: Sequence[str]) -> str:
     return "yes" if len(set(decided)) == 1 else "no"
 
 
-def by_chance(record: Record, findings: Findings) -> str:
+def by_chance(corpora: Sequence[Corpus], findings: Findings) -> str:
     """How many of the verdicts chance alone is to be expected to have made."""
     said = []
-    for corpus in record.corpora:
+    for corpus in corpora:
         own = [each[corpus.name] for claim, each in findings if not claim.counted]
         tested = [found for found in own if found.test != "–"]
         decided = sum(found.decision.verdict not in OPEN for found in tested)
@@ -153,16 +139,12 @@ def _cell(said: Mapping[str, str]) -> str:
     return "<br>".join(f"*{name}*: {text}" for name, text in said.items())
 
 
-def _runs(record: Record) -> list[str]:
-    parts = []
-    for corpus in record.corpora:
-        parts += [f"### {corpus.name}", _table(_run_rows(corpus))]
-    return parts
-
-
 def _run_rows(corpus: Corpus) -> list[list[str]]:
     titles = "model, size, role, BLEU, chrF, loss, last epoch, updates, epochs, ended by, CPU hours"
-    models, roles = list(words.NAMES), [TRAINED, EQUALTIME, CONTINUED, PRUNED, SCRATCH]
+    models, roles = (
+        list(words.NAMES),
+        [record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH],
+    )
 
     def place(run: Run) -> tuple[Any, ...]:
         model = models.index(run.model) if run.model in models else len(models)

@@ -130,7 +130,7 @@ def test_what_the_record_lacks_is_the_reason_of_a_verdict(error, verdict):
     def lacking(corpus):
         raise error("the record has no run with model entmax")
 
-    claim = Claim("one", "nobody", "nobody, 1", "Something.", "a number", lacking, False)
+    claim = Claim("nobody", "nobody, 1", "Something.", "a number", lacking)
     expected = Decision(verdict, "the record has no run with model entmax")
     assert claim.judged(None).decision == expected
 
