@@ -98,7 +98,7 @@ job() { printf '%s\0' "$ROOT/examples/$1" "$output/$1" "$record/$1" "$device" "$
 
 # run_jobs: those that are listed on standard input, several at once, each on one thread
 run_jobs() {
-    OMP_NUM_THREADS=1 xargs -0 -P "$jobs" -n 8 "$ROOT/examples/lib/claims_job.sh" "$output/logs" ||
+    OMP_NUM_THREADS=1 xargs -0 -r -P "$jobs" -n 8 "$ROOT/examples/lib/claims_job.sh" "$output/logs" ||
         die "some of it failed, the reasons are above: the same command tries that again"
 }
 

@@ -180,17 +180,6 @@ hold_lock() {
     clear_leftovers "$dir"
 }
 
-# hold_another_lock DIR: as hold_lock, beside the lock that this process holds. What is started for DIR
-# is told so by RECIPE_LOCK.
-hold_another_lock() {
-    local descriptor
-    make_dir "$1"
-    write_in "$1" touch "$1/.lock"
-    exec {descriptor}>>"$1/.lock"
-    python3 "$TOOLS/locks.py" "$descriptor" "$1" || exit
-    clear_leftovers "$1"
-}
-
 # clear_leftovers DIR: what a killed prepare.sh was building in DIR, or had yet to remove. Whoever holds
 # the lock knows that nobody is writing there.
 clear_leftovers() {

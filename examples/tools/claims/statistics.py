@@ -142,6 +142,11 @@ class HeadStatistic:
         """Of each seed, in their order."""
         return [self.by_seed[seed] for seed in sorted(self.by_seed)]
 
+    @property
+    def mean(self) -> float:
+        """Over seeds."""
+        return float(numpy.mean(self.values))
+
 
 def strata_of(
     heads: Iterable[Head],

@@ -5,7 +5,7 @@ Relevance and roles are of the encoder's heads, of models of the large size.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy
@@ -21,8 +21,14 @@ SAME = "all heads of a layer are the same"
 NO_POSITIONAL = "no head of the encoder is positional"
 
 
-def _layers(heads: Sequence[Sequence[Head]]) -> list[int]:
-    return sorted({head.layer for own in heads for head in own})
+def _encoder(corpus: Corpus, model: str) -> list[Head]:
+    return [head for own in measures.encoders(corpus, model) for head in own]
+
+
+def _layers(heads: Sequence[Head]) -> list[list[Head]]:
+    """The heads of each layer, the bottom first."""
+    numbers = sorted({head.layer for head in heads})
+    return [[head for head in heads if head.layer == number] for number in numbers]
 
 
 def _layer(head: Head) -> tuple[str, int]:
@@ -48,19 +54,17 @@ def few_heads(corpus: Corpus, model: str) -> Finding:
     """Share of a layer's relevance (LRP) that the most relevant quarter of its heads has, mean over
     layers, against sticks broken at random, any division as likely as another; by equal heads it
     would be 0.25."""
-    heads = measures.encoders(corpus, model)
+    # By layer, in which order the random sticks are drawn
+    heads = sorted(_encoder(corpus, model), key=lambda head: head.layer)
 
-    def uneven(layers: Sequence[int]) -> statistics.HeadStatistic | None:
-        chosen = [h for layer in layers for own in heads for h in own if h.layer == layer]
-        return statistics.concentration(
-            statistics.strata_of(chosen, _layer, _relevance, _relevance)
-        )
+    def uneven(heads: Sequence[Head]) -> statistics.HeadStatistic | None:
+        return statistics.concentration(statistics.strata_of(heads, _layer, _relevance, _relevance))
 
-    tested = uneven(_layers(heads))
+    tested = uneven(heads)
     found = measures.of_heads(tested, SAME, 0)
-    each_layer = [uneven([layer]) for layer in _layers(heads)]
-    by_layer = [words.number(float(numpy.mean(one.values))) for one in each_layer if one]
-    first = [max(_relevance(h) for h in own if h.layer == 0) for own in heads]
+    by_layer = [words.number(one.mean) for own in _layers(heads) if (one := uneven(own))]
+    lowest = measures.encoders(corpus, model, layer=0)
+    first = [max(map(_relevance, own)) for own in lowest]
     values = (
         f"{found.values}; by layer from below {', '.join(by_layer)}; by a stick broken at random "
         f"{tested.chance if tested else 0:.2f}; the most relevant head of the lowest layer has "
@@ -74,22 +78,23 @@ def confidence(corpus: Corpus, model: str) -> Finding:
     """Spearman's correlation of relevance (LRP) and confidence (mean largest weight, ends of
     sentences left out) of the heads of a layer, mean over layers of the encoder."""
     runs = corpus.of(model=model, **PLAIN)
+    heads = _encoder(corpus, model)
 
-    def ranks(heads: Sequence[Head]) -> statistics.HeadStatistic | None:
-        return statistics.rank_correlation(
-            statistics.strata_of(heads, _layer, _confidence, _relevance)
-        )
+    def ranks(heads: Iterable[Head]) -> statistics.HeadStatistic | None:
+        strata = statistics.strata_of(heads, _layer, _confidence, _relevance)
+        return statistics.rank_correlation(strata)
 
-    heads = [head for own in measures.encoders(corpus, model) for head in own]
     found = measures.of_heads(ranks(heads), SAME, measures.SMALL_CORRELATION, words.as_correlation)
-    layers = [ranks([h for h in heads if h.layer == layer]) for layer in _layers([heads])]
-    by_layer = [words.number(float(numpy.mean(one.values)) if one else 0.0) for one in layers]
-    others = [ranks([h for run in runs for h in run.each_head(a)]) for a in (DECODER_SELF, CROSS)]
-    corrected = statistics.holm([one.greater for one in others if one])
+    by_layer = [words.number(one.mean if (one := ranks(own)) else 0) for own in _layers(heads)]
+    others = {
+        name: one
+        for name in (DECODER_SELF, CROSS)
+        if (one := ranks(head for run in runs for head in run.each_head(name)))
+    }
+    corrected = statistics.holm([one.greater for one in others.values()])
     beside = (
-        f"{name} {words.number(float(numpy.mean(one.values)))} ({words.p_value(p)} after Holm)"
-        for name, one, p in zip((DECODER_SELF, CROSS), others, corrected, strict=False)
-        if one
+        f"{name} {words.number(one.mean)} ({words.p_value(p)} after Holm)"
+        for (name, one), p in zip(others.items(), corrected, strict=True)
     )
     values = f"{found.values}; by layer from below {', '.join(by_layer)}; {'; '.join(beside)}"
     return replace(found, values=values)
@@ -121,7 +126,7 @@ def positional(corpus: Corpus, model: str) -> Finding:
 def positional_important(corpus: Corpus, model: str) -> Finding:
     """Probability that a positional head has more than another head of its layer (AUC); p after
     Holm."""
-    heads = [head for own in measures.encoders(corpus, model) for head in own]
+    heads = _encoder(corpus, model)
     tests = {}
     for name, score in (("relevance", _relevance), ("confidence", _confidence)):
         strata = statistics.strata_of(
@@ -143,17 +148,16 @@ def positional_important(corpus: Corpus, model: str) -> Finding:
 @voita.claim("5.1", "Every positional head has a mean largest weight above 0.8")
 def positional_confident(corpus: Corpus, model: str) -> Finding:
     """Confidence of the positional heads."""
-    heads = measures.encoders(corpus, model)
-    values = [_confidence(head) for own in heads for head in own if roles.is_positional(head)]
-    if not values:
+    positional = [head for head in _encoder(corpus, model) if roles.is_positional(head)]
+    if not positional:
         raise record.NothingToJudge(NO_POSITIONAL)
+    values = [_confidence(head) for head in positional]
     above = sum(value > 0.8 for value in values)
-    if len(heads) < 2:
+    decision = Decision(FAILS, f"{len(values) - above} of {len(values)} do not")
+    if len(corpus.of(model=model, **PLAIN)) < 2:
         decision = ONE_SEED
     elif above == len(values):
         decision = Decision(HOLDS, "all of them do")
-    else:
-        decision = Decision(FAILS, f"{len(values) - above} of {len(values)} do not")
     spread = f"from {min(values):.2f} to {max(values):.2f}"
     return Finding(decision, f"{above} of {len(values)} above 0.8; {spread}", "counted")
 
