@@ -4,7 +4,7 @@
 
 * ``auto``, the default: the fastest that is there;
 * ``torch``: torch's own operations, everywhere;
-* ``native``: C, compiled on first use, for float32 and float64 on a CPU;
+* ``native``: C, compiled on first use, for float32 on a CPU;
 * ``triton``: Triton, on a CUDA device, for float32 and, where attention is computed as a whole,
   float16 and bfloat16. With ``TRITON_INTERPRET=1`` it runs on a CPU too, very slowly, for tests.
 
@@ -19,13 +19,12 @@ import importlib
 import logging
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor, cuda
+from torch import Tensor
 
-from fairseq_entmax.kernels import operators, torch_losses, torch_ops, torch_structured
+from fairseq_entmax.kernels import torch_losses, torch_ops, torch_structured
 from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import decoding as native_decoding
@@ -40,8 +39,6 @@ logger = logging.getLogger(__name__)
 VARIABLE = "FAIRSEQ_ENTMAX_KERNEL"
 AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
 CHOICES = (AUTO, TORCH, NATIVE, TRITON)
-# Kernels call functions that older releases do not have
-LEAST_TRITON = (3, 0)
 # The modules of a package of kernels, and what they offer
 ROWS, STRUCTURED, ATTENTION, LOSSES = "rows", "structured", "attention", "losses"
 DECODING = "decoding"
@@ -52,6 +49,7 @@ NATIVE_PARTS: dict[str, Any] = {
     LOSSES: native_losses,
     DECODING: native_decoding,
 }
+TRITON_PARTS = (ROWS, ATTENTION)
 
 WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
 WITHOUT_STRUCTURED = "the mapping with structure %s runs on torch's own operations for %s on %s, which no kernel is for"
@@ -74,8 +72,7 @@ class UnknownKernelError(ValueError):
 ERRORS = (NoKernelError, UnknownKernelError, native_library.CannotBuild)
 
 
-@dataclass(frozen=True)
-class FusedEntmax:
+class FusedEntmax(NamedTuple):
     """Alpha-entmax as a kernel for the whole of attention takes it.
 
     Attributes:
@@ -159,27 +156,25 @@ def attention_for(
         drops: whether it will be given a dropout.
 
     Returns:
-        A function of query, key, value and the masks, with the arguments of
-        :meth:`fairseq_entmax.kernels.backends.Attention.attention` but for epsilon, or None where
-        scores, mapping and weighted sum are to be computed apart.
+        :func:`fairseq_entmax.kernels.attention.attention` of query, key, value and settings, or
+        None where scores, mapping and weighted sum are to be computed apart.
 
     Raises:
         UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
     name = "structured_attention" if isinstance(formula, Structure) else "attention"
-    found = _find_attention(query.device, dtype, head_dim, name, drops)
-    if not found:
+    example = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=query.device)
+    backend = _kernel(ATTENTION, example)
+    if not hasattr(backend, name) or (drops and name not in backend.WITH_DROPOUT):
         return None
-    if isinstance(formula, Structure):
-        return functools.partial(_attentions[found], **formula._asdict())
-    return functools.partial(_attentions[found], epsilon=formula.epsilon)
+    return functools.partial(getattr(backend, name), **formula._asdict())
 
 
 def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
     """Attention of one query of each hypothesis as one function, where there is a kernel.
 
     Args:
-        query: with numbers in memory, of the dtype that will be computed in.
+        query: of the dtype that will be computed in.
 
     Returns:
         :func:`fairseq_entmax.kernels.native.decoding.step`, or None: there is one in C alone.
@@ -191,48 +186,6 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
         return None
     backend = _kernel(DECODING, query)
     return None if backend is None else backend.step
-
-
-def whole_step_for(
-    query: Tensor, head_dim: int
-) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
-    """The same of keys and values in one piece each, on a GPU.
-
-    Args:
-        query: on the device and of the dtype that will be computed in.
-        head_dim: size of a head.
-
-    Returns:
-        :func:`fairseq_entmax.kernels.triton.decoding.attention_step`, or None: there is one in
-        Triton alone.
-
-    Raises:
-        UnknownKernelError, NoKernelError: as :func:`backend_for`.
-    """
-    if chosen() == NATIVE or (query.device.type == "cpu" and chosen() != TRITON):
-        return None
-    backend = _kernel(DECODING, query.new_empty((1, 1, 1, head_dim)))
-    return None if backend is None else backend.attention_step
-
-
-# What has been found, by the names of module and function
-_attentions: dict[str, Callable[..., Tensor]] = {}
-
-
-@operators.constant_while_compiling
-def _find_attention(
-    device: torch.device, dtype: torch.dtype, head_dim: int, name: str, drops: bool
-) -> str:
-    """Put attention of the backend for such queries where it is found; its key, or nothing."""
-    if device.type not in ("cpu", "cuda") or (device.type == "cuda" and not cuda.is_available()):
-        return ""
-    with operators.without_modes():  # queries may have no numbers, the kernel is asked for those
-        backend = _kernel(ATTENTION, torch.empty((1, 1, 1, head_dim), dtype=dtype, device=device))
-    if not hasattr(backend, name) or (drops and name not in backend.WITH_DROPOUT):
-        return ""
-    key = f"{backend.__name__}.{name}"
-    _attentions[key] = getattr(backend, name)
-    return key
 
 
 def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
@@ -249,10 +202,12 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
-    if name == NATIVE and not NATIVE_PARTS[part].takes(tensor, *kind):
+    is_for = NATIVE_PARTS[part].takes(tensor, *kind) if name == NATIVE else part in TRITON_PARTS
+    if not is_for:
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
             _say(WITHOUT_KERNEL, f"{tensor.dtype} on {tensor.device.type}")
-        _say_structured(tensor, *kind)
+        for one in kind:
+            _say(WITHOUT_STRUCTURED, one, tensor.dtype, tensor.device.type)
         return None
     missing = _why_no_native() if name == NATIVE else _why_no_triton(tensor.device)
     if missing and asked == name:
@@ -271,8 +226,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
             f"{VARIABLE}={TRITON} is for CUDA devices, not for {tensor.device}: take auto, or set "
             f"TRITON_INTERPRET=1 to run the kernels in Triton's interpreter"
         )
-    if not kernels.takes(tensor, *kind):
-        _say_structured(tensor, *kind)
+    if not kernels.takes(tensor):
         return None
     where = " in its interpreter" if kernels.INTERPRETED else ""
     _say("alpha-entmax runs on Triton kernels%s", where)
@@ -292,12 +246,9 @@ def _why_no_native() -> str:
 def _why_no_triton(device: torch.device) -> str:
     """What is wrong with Triton and what to do; empty where nothing is."""
     try:
-        version = importlib.import_module("triton").__version__
+        importlib.import_module("triton")
     except ImportError as error:
         return f"triton cannot be imported ({error}): pip install triton"
-    if tuple(int(part) for part in version.split(".")[:2]) < LEAST_TRITON:
-        least = ".".join(map(str, LEAST_TRITON))
-        return f"triton is {version}, older than {least}: pip install --upgrade triton"
     rows = importlib.import_module(f"{__name__}.triton.rows")
     probe = torch.zeros(1, 1, device=device)
     try:
@@ -309,12 +260,6 @@ def _why_no_triton(device: torch.device) -> str:
         what = (str(error).strip() or "no message").splitlines()[0]
         return f"its kernels do not run here ({type(error).__name__}: {what})"
     return ""
-
-
-def _say_structured(tensor: Tensor, *kind: str) -> None:
-    """Log that no kernel is for a mapping with structure; nothing without one."""
-    for name in kind:
-        _say(WITHOUT_STRUCTURED, name, tensor.dtype, tensor.device.type)
 
 
 def _say(message: str, *values: object, level: int = logging.INFO) -> None:

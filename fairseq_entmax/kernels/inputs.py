@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple
 
 import torch
@@ -10,7 +9,18 @@ from torch import Tensor
 
 
 class ScoreSettings(NamedTuple):
-    """What has no gradient, of :meth:`fairseq_entmax.kernels.backends.Attention.attention`."""
+    """What attention is computed by and has no gradient.
+
+    Attributes:
+        key_padding_mask: ``(batch, keys)``, bool, true at keys that no query sees.
+        attn_mask: ``(queries, keys)``, floating point, added to the scores; ``-inf`` leaves a key out.
+        causal: query i sees the keys up to ``i + keys - queries``.
+        scale: what scores are multiplied by before masks are added.
+        dropout: the probability with which a weight becomes 0, from 0 to below 1; others are
+            divided by what is left of 1.
+        seed: ``(1,)``, int64, on the CPU: says which (:mod:`fairseq_entmax.kernels.dropout`), the
+            same on any backend. Needed with dropout alone.
+    """
 
     key_padding_mask: Tensor | None = None
     attn_mask: Tensor | None = None
@@ -20,109 +30,33 @@ class ScoreSettings(NamedTuple):
     seed: Tensor | None = None
 
 
-def attention_by(
-    apply: Callable[..., Tensor], takes: Callable[[Tensor], bool], taken: str
-) -> Callable[..., Tensor]:
-    """:meth:`fairseq_entmax.kernels.backends.Attention.attention` of a backend.
-
-    Args:
-        apply: of query, key, value, epsilon and :class:`ScoreSettings`, all checked.
-        takes: whether it is for such queries.
-        taken: for which, to stand behind "query must be" in an error.
-    """
-
-    def attention(
-        query: Tensor,
-        key: Tensor,
-        value: Tensor,
-        epsilon: float | Tensor,
-        key_padding_mask: Tensor | None = None,
-        attn_mask: Tensor | None = None,
-        causal: bool = False,
-        scale: float = 1.0,
-        dropout: float = 0.0,
-        seed: Tensor | None = None,
-    ) -> Tensor:
-        if query.dim() != 4 or not takes(query):
-            raise ValueError(
-                f"query must be (batch, heads, queries, head_dim) {taken}, not "
-                f"{tuple(query.shape)} in {query.dtype} on {query.device}"
-            )
-        options = ScoreSettings(key_padding_mask, attn_mask, causal, scale, dropout, seed)
-        _check(query, key, value, epsilon, options)
-        # Outside of the function, which keeps its inputs for second derivatives
-        rows = (dense_rows(tensor) for tensor in (query, key, value))
-        return apply(*rows, epsilon, options)
-
-    return attention
-
-
-def _check(
-    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
+def check_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    parameters: tuple[float | Tensor, ...],
+    settings: ScoreSettings,
 ) -> None:
-    """Raise ValueError unless all fit a query ``(batch, heads, queries, head_dim)``."""
-    key_padding_mask, attn_mask = options[:2]
-    _check_dropout(options)
+    """Raise ValueError unless all fit a query: kernels read memory by these sizes."""
     batch, heads, queries, head_dim = query.shape
-    keys = key.size(2) if key.dim() == 4 else 0
-    for name, tensor in (("key", key), ("value", value)):
-        if tuple(tensor.shape) != (batch, heads, keys, head_dim) or tensor.dtype != query.dtype:
-            raise ValueError(
-                f"{name} must be ({batch}, {heads}, keys, {head_dim}) in {query.dtype} as query "
-                f"is, with as many keys as there are values, not {tuple(tensor.shape)} in "
-                f"{tensor.dtype}"
-            )
-    tensors: dict[str, Tensor] = {"key": key, "value": value}
-    if isinstance(epsilon, Tensor):
-        check_of_heads(epsilon, "epsilon", heads)
-        tensors["epsilon"] = epsilon
-    if key_padding_mask is not None:
-        if key_padding_mask.shape != (batch, keys) or key_padding_mask.dtype != torch.bool:
-            raise ValueError(
-                f"key_padding_mask must be ({batch}, {keys}) in torch.bool, not "
-                f"{tuple(key_padding_mask.shape)} in {key_padding_mask.dtype}"
-            )
-        tensors["key_padding_mask"] = key_padding_mask
-    if attn_mask is not None:
-        if attn_mask.shape != (queries, keys) or not attn_mask.is_floating_point():
-            raise ValueError(
-                f"attn_mask must be floating point of shape ({queries}, {keys}), not "
-                f"{tuple(attn_mask.shape)} in {attn_mask.dtype}"
-            )
-        if attn_mask.requires_grad:
-            raise ValueError("attn_mask takes no gradient, but requires one")
-        tensors["attn_mask"] = attn_mask
-    for name, tensor in tensors.items():
-        if tensor.device != query.device:
-            raise ValueError(f"{name} must be on {query.device} as query is, not {tensor.device}")
-
-
-def _check_dropout(options: ScoreSettings) -> None:
-    """Raise ValueError unless a dropout has its seed."""
-    if not 0 <= options.dropout < 1:
-        raise ValueError(f"dropout must be from 0 to below 1, not {options.dropout}")
-    seed = options.seed
-    if options.dropout and (
-        seed is None
-        or seed.shape != (1,)
-        or seed.dtype != torch.int64
-        or seed.device.type not in ("cpu", "meta")
-    ):
-        what = "None" if seed is None else f"{tuple(seed.shape)} in {seed.dtype} on {seed.device}"
-        raise ValueError(
-            f"dropout of {options.dropout} takes a seed of shape (1,) in torch.int64 on cpu, not {what}"
-        )
-
-
-def check_of_heads(parameter: float | Tensor, name: str, heads: int) -> None:
-    """Raise ValueError unless a parameter is a number, or fits so many heads."""
-    if not isinstance(parameter, Tensor):
-        return
-    if parameter.numel() not in (1, heads) or not parameter.is_floating_point():
-        raise ValueError(
-            f"{name} must be a number, or floating point of shape ({heads},), one for each "
-            f"head, not {tuple(parameter.shape)} in {parameter.dtype}"
-        )
+    keys = key.size(2)
+    padding, mask, seed = settings.key_padding_mask, settings.attn_mask, settings.seed
+    fits = (
+        key.shape == value.shape == (batch, heads, keys, head_dim)
+        and key.dtype == value.dtype == query.dtype
+        and all(not isinstance(x, Tensor) or x.numel() in (1, heads) for x in parameters)
+        and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
+        and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
+        and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
+        and all(x.device == query.device for x in (key, value, padding, mask) if x is not None)
+    )
+    if not fits:
+        shapes = [
+            f"{tuple(x.shape)} in {x.dtype} on {x.device}"
+            for x in (query, key, value, *parameters, padding, mask, seed)
+            if isinstance(x, Tensor)
+        ]
+        raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
 
 
 def masked_scores(query: Tensor, key: Tensor, options: ScoreSettings) -> Tensor:

@@ -47,24 +47,6 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
     return values.masked_fill(masked, -math.inf), Runs.of(starts)
 
 
-def prox_oscar(scores: Tensor, strength: float | Tensor, masked: Tensor) -> Tensor:
-    """``argmin_z 1/2 ||z - x||^2 + strength * sum_i<j max(|z_i|, |z_j|)`` along the last dimension.
-
-    Arguments are those of :func:`prox_tv`. Masked keys, ``-inf``, count nothing and stay.
-    """
-    sizes = scores.abs().masked_fill(masked, -math.inf)
-    order = sizes.argsort(dim=-1, descending=True, stable=True)
-    ranked = sizes.gather(-1, order)
-    values, runs = prox_ranks(ranked, strength, masked.gather(-1, order))
-    # The constant that was left out: the first group pays for all keys behind each of its own
-    places = torch.arange(scores.size(-1), device=scores.device, dtype=scores.dtype)
-    behind = (~masked).sum(-1, keepdim=True) - 1 - runs.mean(places.expand_as(ranked))[..., :1]
-    level = like_rows(strength, scores)
-    values = (values - level * behind).clamp(min=0.0)
-    solved = torch.empty_like(values).scatter_(-1, order, values) * scores.sign()
-    return torch.where(masked, -math.inf, torch.where(level == 0.0, scores, solved))
-
-
 def rank_gradients(
     values: Tensor, alone: Tensor, moved: Tensor, middle: float | Tensor = 0.0
 ) -> tuple[Tensor, Tensor]:

@@ -12,7 +12,6 @@ from fairseq_entmax.mappings.losses import (
 )
 from fairseq_entmax.mappings.modules import Entmax, Mapping
 from fairseq_entmax.mappings.pnorm import SqPNormMax
-from fairseq_entmax.mappings.proximal import prox_oscar, prox_tv
 from fairseq_entmax.mappings.registry import (
     MAPPINGS,
     MappingSpec,
@@ -40,8 +39,6 @@ __all__ = [
     "oscarmax",
     "parse_mapping",
     "parse_mappings",
-    "prox_oscar",
-    "prox_tv",
     "register_mapping",
     "softmax",
     "sparsemax",

@@ -12,41 +12,23 @@ row whose alpha is NaN, unless every key of it is masked; the gradient of such a
 Rows with an alpha of their own that is a number are not touched by it. NaN or infinity in the
 incoming gradient of a row leaves no finite number in the gradient of its scores.
 
-Gradients are differentiable again, in scores and alpha, to any order: with ``create_graph=True``
-the backward pass is computed in operations that autograd follows, more slowly. Second derivatives
-grow without bound at the edge of the support above alpha = 1.5, and are 0 for sparsemax, which
-is linear between its bends. Alpha-entmax has forward-mode derivatives too; other mappings and the
-losses refuse them with an error.
-
-All of them work under ``torch.compile``, with ``fullgraph=True`` and an alpha that is a tensor too,
-``torch.export``, ``torch.func.grad``, ``torch.func.jacrev`` and ``torch.vmap``, where each is one
-operation (:mod:`fairseq_entmax.kernels.operators`). What a tensor's values are is not looked at
-there: a parameter out of range is no error, and its result is undefined.
+Gradients are differentiable again: with ``create_graph=True`` the backward pass is computed in
+operations that autograd follows, more slowly. Second derivatives grow without bound at the edge of
+the support above alpha = 1.5, and are 0 for sparsemax, which is linear between its bends.
+``torch.compile`` breaks its graph at a mapping.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd import forward_ad
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import derivatives
-from fairseq_entmax.kernels.operators import (
-    Differentiable,
-    Operator,
-    as_arguments,
-    by_samples,
-    fake_gradient,
-    followed,
-    is_plain,
-    leading,
-    or_empty,
-)
+from fairseq_entmax.kernels import functions
+from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
 
@@ -100,8 +82,7 @@ def entmax(scores: Tensor, alpha: float | Tensor = 1.5, dim: int = -1) -> Tensor
     Raises:
         ValueError: ``scores`` is not floating point; ``dim`` is out of range; ``alpha`` is
             NaN, outside [1, 2], or does not broadcast. Looking at the values of a tensor
-            waits for its device, and is left out where operations are traced or transformed;
-            :func:`map_scores` does not look.
+            waits for its device; :func:`map_scores` does not look.
 
     Source:
         Correia, Niculae, Martins 2019, *Adaptively Sparse Transformers*, eq. 5 to 7 and
@@ -116,17 +97,39 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
 
     For callers whose alpha is in [1, 2] by construction; outside, the result is undefined.
     """
+
+    def apply(wide: Tensor, alpha: float | Tensor) -> Tensor:
+        backend = kernels.backend_for(wide, alpha - 1.0)
+        probs: Tensor = functions.Entmax.apply(backend, wide, alpha - 1.0)
+        return probs
+
+    return keys_last(apply, scores, dim, alpha)
+
+
+@outside_graphs
+def keys_last(
+    function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
+) -> Tensor:
+    """Call a function of scores in float32 or float64 with the keys last, and of its parameters.
+
+    Raises:
+        ValueError: as :func:`check_dim`.
+    """
     check_dim(scores, dim)
-    if isinstance(alpha, Tensor) and alpha.dim() < scores.dim():
-        alpha = alpha.view((1,) * (scores.dim() - alpha.dim()) + tuple(alpha.shape))
-    if dim not in (-1, scores.dim() - 1):
-        if isinstance(alpha, Tensor):
-            alpha = alpha.transpose(dim, -1)
-        return map_scores(scores.transpose(dim, -1), alpha).transpose(dim, -1)
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
+            "torch.onnx.export, or export fairseq_entmax.modules.scriptable(module) instead of a module"
+        )
+    fitted = []
+    for parameter in parameters:
+        if isinstance(parameter, Tensor):
+            missing = scores.dim() - parameter.dim()
+            parameter = parameter.view((1,) * missing + tuple(parameter.shape))
+            parameter = parameter.transpose(dim, -1)
+        fitted.append(parameter)
     wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    tensor, number = as_arguments(alpha)
-    probs: Tensor = ENTMAX(wide, tensor, number)
-    return probs.to(scores.dtype)
+    return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
 
 
 def check_alpha(alpha: float | str, name: str = "alpha") -> float:
@@ -188,169 +191,18 @@ def checked(
     keys_last[dim] = 1
     beside = keys_last[len(keys_last) - value.dim() :]
     fits = value.dim() <= len(keys_last) and all(
-        size == 1 or size == other  # a size that stands for any is found in no tuple
-        for size, other in zip(value.shape, beside, strict=True)
+        size in (1, other) for size, other in zip(value.shape, beside, strict=True)
     )
     if not fits:
         raise ValueError(
             f"{name} of shape {tuple(value.shape)} does not broadcast to {tuple(keys_last)}, the "
             f"shape of the scores with size 1 at dim {dim}"
         )
-    if is_plain(value) and value.numel() > 0:
+    if value.numel() > 0 and not is_recorded():
         # aminmax hands on NaN, which no interval has
         for number in torch.aminmax(value.detach()):
             check(number.item(), name)
     return value
-
-
-def _epsilon(alpha: float | Tensor, dtype: torch.dtype) -> float | Tensor:
-    # The subtraction is exact in the dtype of alpha
-    return (alpha - 1.0).to(dtype) if isinstance(alpha, Tensor) else alpha - 1.0
-
-
-def _probabilities(scores: Tensor, alpha: Tensor | None, number: float) -> Tensor:
-    epsilon = _epsilon(number if alpha is None else alpha, scores.dtype)
-    return kernels.backend_for(scores, epsilon).probabilities(scores, epsilon)
-
-
-def _gradients(
-    probs: Tensor,
-    alpha: Tensor | None,
-    number: float,
-    grad: Tensor,
-    for_scores: bool,
-    for_alpha: bool,
-) -> tuple[Tensor | None, Tensor | None]:
-    epsilon = _epsilon(number if alpha is None else alpha, probs.dtype)
-    backend = kernels.backend_for(probs, epsilon)
-    grad_scores, rows = backend.gradients(probs, epsilon, grad, for_scores, for_alpha)
-    return grad_scores, summed(rows, alpha)
-
-
-def _followed_gradients(
-    probs: Tensor,
-    alpha: Tensor | None,
-    number: float,
-    grad: Tensor,
-    for_scores: bool,
-    for_alpha: bool,
-) -> tuple[Tensor, Tensor]:
-    """As :func:`_gradients`, in operations that autograd follows."""
-    epsilon = _epsilon(number if alpha is None else alpha, probs.dtype)
-    grad_scores, rows = derivatives.gradients(probs, epsilon, grad, for_scores, for_alpha)
-    return or_empty(grad_scores, probs), or_empty(summed(rows, alpha), probs)
-
-
-class _Entmax(Differentiable):
-    """Keys last, in float32 or float64; alpha None for the number, or of as many dimensions.
-
-    Narrower scores are cast outside, so that the probabilities kept are those returned: through
-    them the gradients can be differentiated again.
-    """
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        compute: Callable[..., Tensor],
-        scores: Tensor,
-        alpha: Tensor | None,
-        number: float,
-    ) -> Tensor:
-        probs = compute(scores, alpha, number)
-        ctx.save_for_backward(probs, alpha)
-        if forward_ad._current_level >= 0:
-            ctx.save_for_forward(probs, alpha)
-        ctx.number = number
-        return probs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        probs, alpha = ctx.saved_tensors
-        _, for_scores, for_alpha, _ = ctx.needs_input_grad
-        grads = ENTMAX_GRADIENTS(probs, alpha, ctx.number, grad, for_scores, for_alpha)
-        return None, grads[0] if for_scores else None, grads[1] if for_alpha else None, None
-
-    @staticmethod
-    def jvp(ctx: Any, _: None, scores: Tensor | None, alpha: Tensor | None, __: None) -> Tensor:
-        """The derivative along tangents of the scores and of alpha."""
-        probs, at = ctx.saved_tensors
-        epsilon = _epsilon(ctx.number if at is None else at, probs.dtype)
-        moved = torch.zeros_like(probs)
-        if scores is not None:  # the Jacobian is symmetric
-            moved = derivatives.scores_gradient(probs, epsilon, scores)
-        if alpha is not None:
-            moved = moved + derivatives.alpha_derivative(probs, epsilon) * alpha.to(probs.dtype)
-        return moved
-
-
-def _differentiated(compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    probs: Tensor = _Entmax.apply(compute, *arguments)
-    return probs
-
-
-def _batched(
-    size: int,
-    dims: tuple[int | None, ...],
-    scores: Tensor,
-    alpha: Tensor | None,
-    number: float,
-) -> tuple[Tensor, int]:
-    scores = leading(scores, dims[0], size)
-    alpha = None if alpha is None else leading(alpha, dims[1], size)
-    return ENTMAX(scores, alpha, number), 0
-
-
-def _batched_gradients(
-    size: int,
-    dims: tuple[int | None, ...],
-    probs: Tensor,
-    alpha: Tensor | None,
-    number: float,
-    grad: Tensor,
-    *wanted: bool,
-) -> tuple[tuple[Tensor, Tensor], tuple[int | None, ...]]:
-    probs, grad = leading(probs, dims[0], size), leading(grad, dims[3], size)
-    # One for each sample, also where all have the same: its gradient is each sample's
-    alpha = None if alpha is None else leading(alpha, dims[1], size)
-    grads = ENTMAX_GRADIENTS(probs, alpha, number, grad, *wanted)
-    return by_samples(grads, wanted)
-
-
-ENTMAX = Operator(
-    "entmax",
-    "(Tensor scores, Tensor? alpha, float number) -> Tensor",
-    _probabilities,
-    fake=lambda scores, alpha, number: fake_gradient(scores, True, scores),
-    batched=_batched,
-    differentiate=_differentiated,
-)
-ENTMAX_GRADIENTS = Operator(
-    "entmax_gradients",
-    "(Tensor probs, Tensor? alpha, float number, Tensor grad, bool for_scores, bool for_alpha)"
-    " -> (Tensor, Tensor)",
-    _gradients,
-    fake=lambda probs, alpha, number, grad, for_scores, for_alpha: (
-        fake_gradient(probs, for_scores, probs),
-        fake_gradient(alpha, for_alpha, probs),
-    ),
-    batched=_batched_gradients,
-    differentiate=followed(_followed_gradients),
-    of_old_vmap=_followed_gradients,
-)
-
-
-def summed(rows: Tensor | None, parameter: Any) -> Tensor | None:
-    """The gradient of a parameter, from what each row gives."""
-    return None if rows is None else sum_to(rows, parameter.shape).to(parameter.dtype)
-
-
-def sum_to(rows: Tensor, shape: torch.Size) -> Tensor:
-    """Sum over the rows that share a parameter, in float64 where the device has it."""
-    shared = [dim for dim, size in enumerate(shape) if size == 1 and rows.size(dim) != 1]
-    if not shared:
-        return rows
-    wide = torch.float64 if rows.device.type in ("cpu", "cuda") else rows.dtype
-    return rows.sum(shared, keepdim=True, dtype=wide)
 
 
 def logit_of_alpha(alpha: float, name: str = "alpha") -> float:

@@ -6,24 +6,16 @@ alpha-entmax Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Mode
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd.function import once_differentiable
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import torch_losses
 from fairseq_entmax.kernels.backends import LossParts
-from fairseq_entmax.kernels.operators import (
-    Differentiable,
-    Operator,
-    as_arguments,
-    fake_gradient,
-    followed,
-    is_plain,
-    samples_first,
-)
+from fairseq_entmax.kernels.tracing import outside_graphs
 from fairseq_entmax.mappings.functional import check_alpha, check_dim, map_scores
 
 
@@ -46,12 +38,11 @@ def entmax_loss(scores: Tensor, target: Tensor, alpha: float = 1.5) -> Tensor:
     Returns:
         ``(…)``, in float32, or float64 where the scores are; 0 or more. A masked target costs
         +inf. A row with NaN or +inf among its scores is NaN, and so is its gradient. Differentiable
-        in the scores to any order.
+        in the scores.
 
     Raises:
         ValueError: ``scores`` is not floating point, ``target`` is not int64, of another shape or
-            device, or out of range; ``alpha`` is out of range, or a tensor that requires a
-            gradient, stands for many in :func:`torch.vmap` or has not just one number.
+            device, or out of range; ``alpha`` is out of range.
 
     Source:
         Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*, section 3.
@@ -88,33 +79,12 @@ def entmax_loss_parts(
         ValueError: as :func:`entmax_loss`; ``label_smoothing`` is out of range.
     """
     check_dim(scores, -1)
-    alpha = check_alpha(_as_number(alpha))
-    _check_smoothing(label_smoothing)
-    _check_target(scores, target)
-    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return LossParts(*LOSS(wide, target, alpha, label_smoothing)[:3])
-
-
-def _as_number(alpha: Any) -> Any:
-    """What :func:`check_alpha` can read: a tensor only where it is one number and no more."""
-    if not isinstance(alpha, Tensor):
-        return alpha
-    if alpha.requires_grad and torch.is_grad_enabled():
-        kind = "a tensor that requires a gradient"
-    elif not is_plain(alpha) and not torch.compiler.is_compiling():
-        kind = "a tensor that is traced or transformed"
-    elif alpha.numel() != 1:
-        kind = f"a tensor of shape {tuple(alpha.shape)}"
-    else:
-        return alpha.detach()
-    raise ValueError(
-        f"alpha must be a number, as the loss has no gradient for it, not {kind}: give a float"
-    )
-
-
-def _check_smoothing(label_smoothing: float) -> None:
+    alpha = check_alpha(alpha)
     if not 0.0 <= label_smoothing < 1.0:
         raise ValueError(f"label_smoothing must be from 0 to below 1, not {label_smoothing}")
+    _check_target(scores, target)
+    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
+    return _losses(wide, target, alpha, label_smoothing)
 
 
 def _check_target(scores: Tensor, target: Tensor) -> None:
@@ -128,111 +98,45 @@ def _check_target(scores: Tensor, target: Tensor) -> None:
         )
     if target.device != scores.device:
         raise ValueError(f"target must be on {scores.device} as scores is, not {target.device}")
-    if target.numel() > 0 and scores.size(-1) == 0:
-        raise ValueError(f"scores must have a key for each target, not {tuple(scores.shape)}")
-
-
-def _check_targets(target: Tensor, keys: int) -> None:
-    # On other devices a look at the values would wait for them
+    # Kernels read what is at a target. On other devices a look at the values would wait for them
     if target.device.type == "cpu" and target.numel() > 0:
         for index in torch.aminmax(target):
-            if not 0 <= index.item() < keys:
+            if not 0 <= index.item() < scores.size(-1):
                 raise ValueError(
-                    f"target must be from 0 to {keys - 1}, one of the {keys} keys, not "
-                    f"{index.item()}"
+                    f"target must be from 0 to {scores.size(-1) - 1}, one of the "
+                    f"{scores.size(-1)} keys, not {index.item()}"
                 )
 
 
-def _losses(scores: Tensor, target: Tensor, alpha: float, smoothing: float) -> tuple[Any, ...]:
-    """The three parts; behind them what this backend wants back for the gradient, and itself."""
-    # Here, where there are numbers whatever traces or transforms: kernels read what is at a target
-    _check_targets(target, scores.size(-1))
-    backend = kernels.losses_for(scores, alpha - 1.0)
-    parts, saved = backend.losses(scores, target, alpha - 1.0, smoothing)
-    return *parts, saved, backend
+@outside_graphs
+def _losses(scores: Tensor, target: Tensor, alpha: float, smoothing: float) -> LossParts:
+    return LossParts(*_EntmaxLoss.apply(scores, target, alpha, smoothing))
 
 
-def _gradients(
-    scores: Tensor, target: Tensor, alpha: float, smoothing: float, grad: Tensor
-) -> Tensor:
-    """Where what the losses were made of is not at hand: they are computed anew."""
-    *_, saved, backend = _losses(scores, target, alpha, smoothing)
-    found: Tensor = backend.gradients(scores, target, alpha - 1.0, smoothing, saved, grad)
-    return found
-
-
-def _followed_gradients(
-    scores: Tensor, target: Tensor, alpha: float, smoothing: float, grad: Tensor
-) -> Tensor:
-    """As :func:`_gradients`, in operations that autograd follows."""
-    wanted = _target_probs(scores.detach(), target[..., None], smoothing)
-    return grad[..., None] * (map_scores(scores, alpha) - wanted)
-
-
-class _EntmaxLoss(Differentiable):
+class _EntmaxLoss(torch.autograd.Function):
     """Of float32 or float64, keys last."""
 
     @staticmethod
     def forward(
-        ctx: Any,
-        compute: Callable[..., tuple[Any, ...]],
-        scores: Tensor,
-        target: Tensor,
-        alpha: float,
-        smoothing: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        loss, support, target_prob, *behind = compute(scores, target, alpha, smoothing)
-        saved, ctx.backend = behind or ((), None)
+        ctx: Any, scores: Tensor, target: Tensor, alpha: float, smoothing: float
+    ) -> tuple[Tensor, ...]:
+        ctx.backend = kernels.losses_for(scores, alpha - 1.0)
+        parts, saved = ctx.backend.losses(scores, target, alpha - 1.0, smoothing)
         ctx.save_for_backward(scores, target, *saved)
         ctx.alpha, ctx.smoothing = alpha, smoothing
-        ctx.mark_non_differentiable(support, target_prob)
-        return loss, support, target_prob
+        ctx.mark_non_differentiable(parts.support, parts.target_prob)
+        return tuple(parts)
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor, *_: Any) -> tuple[Tensor | None, ...]:
         scores, target, *saved = ctx.saved_tensors
-        if ctx.backend is not None and not torch.is_grad_enabled() and is_plain(grad, *saved):
+        if torch.is_grad_enabled():
+            wanted = _target_probs(scores.detach(), target[..., None], ctx.smoothing)
+            found = grad[..., None] * (map_scores(scores, ctx.alpha) - wanted)
+        else:
             numbers = (ctx.alpha - 1.0, ctx.smoothing)
             found = ctx.backend.gradients(scores, target, *numbers, tuple(saved), grad)
-        else:
-            found = LOSS_GRADIENTS(scores, target, ctx.alpha, ctx.smoothing, grad)
-        return None, found, None, None, None
-
-
-def _differentiated(compute: Callable[..., Any], *arguments: Any) -> Any:
-    return _EntmaxLoss.apply(compute, *arguments)
-
-
-def _fake_losses(
-    scores: Tensor, target: Tensor, alpha: float, smoothing: float
-) -> tuple[Tensor, Tensor, Tensor]:
-    loss = scores.new_empty(target.shape)
-    return loss, fake_gradient(target, True, target), torch.empty_like(loss)
-
-
-LOSS: Operator = Operator(
-    "entmax_loss",
-    "(Tensor scores, Tensor target, float alpha, float smoothing) -> (Tensor, Tensor, Tensor)",
-    _losses,
-    fake=_fake_losses,
-    batched=lambda size, dims, *arguments: (
-        LOSS(*samples_first(size, dims, arguments))[:3],
-        (0, 0, 0),
-    ),
-    differentiate=_differentiated,
-)
-LOSS_GRADIENTS: Operator = Operator(
-    "entmax_loss_gradients",
-    "(Tensor scores, Tensor target, float alpha, float smoothing, Tensor grad) -> Tensor",
-    _gradients,
-    fake=lambda scores, *others: fake_gradient(scores, True, scores),
-    batched=lambda size, dims, *arguments: (
-        LOSS_GRADIENTS(*samples_first(size, dims, arguments)),
-        0,
-    ),
-    differentiate=followed(_followed_gradients),
-    of_old_vmap=_followed_gradients,
-)
+        return found, None, None, None
 
 
 def _target_probs(scores: Tensor, at_target: Tensor, smoothing: float) -> Tensor:
@@ -262,77 +166,25 @@ def fenchel_young_loss(
     Returns:
         ``(…,)``, 0 or more, with gradients of ``scores`` alone.
     """
-    loss: Tensor = FENCHEL_YOUNG(scores, probs.detach(), target.detach(), *as_arguments(alpha))
+    loss: Tensor = _FenchelYoung.apply(scores, probs.detach(), target.detach(), alpha)
     return loss
 
 
-def _fenchel_young(
-    scores: Tensor, probs: Tensor, target: Tensor, alpha: Tensor | None, number: float
-) -> Tensor:
-    difference = probs - target
-    finite = scores.masked_fill(difference == 0, 0.0)
-    linear = (difference * finite).sum(-1)
-    order = number if alpha is None else alpha
-    return (linear + _entropy(probs, order) - _entropy(target, order)).clamp(min=0)
-
-
-class _FenchelYoung(Differentiable):
+class _FenchelYoung(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
-        *tensors, ctx.number = arguments
-        ctx.save_for_backward(*tensors)
-        return compute(*arguments)
+    def forward(
+        ctx: Any, scores: Tensor, probs: Tensor, target: Tensor, alpha: float | Tensor
+    ) -> Tensor:
+        difference = probs - target
+        ctx.save_for_backward(difference)
+        linear = (difference * scores.masked_fill(difference == 0, 0.0)).sum(-1)
+        return (linear + _entropy(probs, alpha) - _entropy(target, alpha)).clamp(min=0)
 
     @staticmethod
+    @once_differentiable
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        found = FENCHEL_YOUNG_GRADIENTS(*ctx.saved_tensors, ctx.number, grad)
-        return None, found, None, None, None, None
-
-
-def _followed_fenchel_young(
-    scores: Tensor,
-    probs: Tensor,
-    target: Tensor,
-    alpha: Tensor | None,
-    number: float,
-    grad: Tensor,
-) -> Tensor:
-    """In operations that autograd follows: the probabilities given have no history."""
-    order: float | Tensor = number if alpha is None else alpha[..., None]
-    return grad[..., None] * (map_scores(scores, order).to(probs.dtype) - target)
-
-
-def _fenchel_young_of_samples(
-    size: int, dims: tuple[int | None, ...], *arguments: Any
-) -> tuple[Tensor, int]:
-    operator = FENCHEL_YOUNG if len(arguments) == 5 else FENCHEL_YOUNG_GRADIENTS
-    given = samples_first(size, dims, arguments)
-    if given[3] is not None:  # it broadcasts from the right, behind the samples
-        own = given[3].shape[1:]
-        given[3] = given[3].reshape(size, *[1] * (given[0].dim() - 2 - len(own)), *own)
-    result: Tensor = operator(*given)
-    return result, 0
-
-
-_OF_TWO = "Tensor scores, Tensor probs, Tensor target, Tensor? alpha, float number"
-
-FENCHEL_YOUNG = Operator(
-    "fenchel_young_loss",
-    f"({_OF_TWO}) -> Tensor",
-    _fenchel_young,
-    fake=lambda scores, *others: scores.new_empty(scores.shape[:-1]),
-    batched=_fenchel_young_of_samples,
-    differentiate=lambda compute, *arguments: _FenchelYoung.apply(compute, *arguments),
-)
-FENCHEL_YOUNG_GRADIENTS = Operator(
-    "fenchel_young_loss_gradients",
-    f"({_OF_TWO}, Tensor grad) -> Tensor",
-    lambda scores, probs, target, alpha, number, grad: grad[..., None] * (probs - target),
-    fake=lambda scores, *others: fake_gradient(scores, True, scores),
-    batched=_fenchel_young_of_samples,
-    differentiate=followed(_followed_fenchel_young),
-    of_old_vmap=_followed_fenchel_young,
-)
+        (difference,) = ctx.saved_tensors
+        return grad[..., None] * difference, None, None, None
 
 
 def _entropy(probs: Tensor, alpha: float | Tensor) -> Tensor:

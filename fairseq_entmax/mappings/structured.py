@@ -18,31 +18,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
-import torch
 from torch import Tensor
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import torch_structured
-from fairseq_entmax.kernels.operators import (
-    Differentiable,
-    Operator,
-    as_arguments,
-    by_samples,
-    fake_gradient,
-    followed,
-    is_plain,
-    or_empty,
-    samples_first,
-)
+from fairseq_entmax.kernels import functions
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
 from fairseq_entmax.mappings.functional import (
     check_alpha,
     check_dim,
     checked,
+    keys_last,
     map_scores,
-    summed,
 )
 
 
@@ -138,7 +125,8 @@ def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tenso
     kind, epsilon, strength = structure
 
     def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        probs: Tensor = STRUCTURED(wide, kind, *as_arguments(epsilon), *as_arguments(strength))
+        backend = kernels.structured_for(wide, kind, epsilon, strength)
+        probs: Tensor = functions.Structured.apply(backend, wide, kind, epsilon, strength)
         return probs
 
     return keys_last(apply, scores, dim, epsilon, strength)
@@ -206,173 +194,3 @@ def _smoothed(
     if isinstance(strength, float) and strength == 0.0:
         return map_scores(scores, alpha, dim)
     return map_structured(scores, Structure(kind, alpha - 1.0, strength), dim)
-
-
-def keys_last(
-    function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
-) -> Tensor:
-    """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
-    check_dim(scores, dim)
-    fitted = []
-    for parameter in parameters:
-        if isinstance(parameter, Tensor):
-            missing = scores.dim() - parameter.dim()
-            parameter = parameter.view((1,) * missing + tuple(parameter.shape))
-            parameter = parameter.transpose(dim, -1)
-        fitted.append(parameter)
-    wide = scores.to(torch.float64 if scores.dtype == torch.float64 else torch.float32)
-    return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
-
-
-def as_scores(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
-    """A parameter in the dtype of the scores, where it is a tensor."""
-    return parameter.to(scores.dtype) if isinstance(parameter, Tensor) else parameter
-
-
-def _parameters(
-    like: Tensor,
-    epsilon: Tensor | None,
-    epsilon_number: float,
-    strength: Tensor | None,
-    strength_number: float,
-) -> tuple[float | Tensor, float | Tensor]:
-    """What an operator was given, as kernels take it."""
-    return (
-        as_scores(epsilon_number if epsilon is None else epsilon, like),
-        as_scores(strength_number if strength is None else strength, like),
-    )
-
-
-def _probabilities(scores: Tensor, kind: str, *given: Any) -> Tensor:
-    parameters = _parameters(scores, *given)
-    backend = kernels.structured_for(scores, kind, *parameters)
-    return backend.probabilities(scores, kind, *parameters)
-
-
-def _gradients(
-    probs: Tensor,
-    kind: str,
-    epsilon: Tensor | None,
-    epsilon_number: float,
-    strength: Tensor | None,
-    strength_number: float,
-    masked: Tensor | None,
-    grad: Tensor,
-    *wanted: bool,
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    parameters = _parameters(probs, epsilon, epsilon_number, strength, strength_number)
-    backend = kernels.structured_for(probs, kind, *parameters)
-    return _of_parameters(
-        backend.gradients(probs, kind, *parameters, masked, grad, _three(wanted)), epsilon, strength
-    )
-
-
-def _followed_gradients(
-    probs: Tensor,
-    kind: str,
-    epsilon: Tensor | None,
-    epsilon_number: float,
-    strength: Tensor | None,
-    strength_number: float,
-    masked: Tensor | None,
-    grad: Tensor,
-    *wanted: bool,
-) -> tuple[Tensor, ...]:
-    """As :func:`_gradients`, in operations that autograd follows."""
-    parameters = _parameters(probs, epsilon, epsilon_number, strength, strength_number)
-    grads = _of_parameters(
-        torch_structured.followed_gradients(probs, kind, *parameters, masked, grad, _three(wanted)),
-        epsilon,
-        strength,
-    )
-    return tuple(or_empty(one, probs) for one in grads)
-
-
-def _three(wanted: tuple[bool, ...]) -> tuple[bool, bool, bool]:
-    for_scores, for_epsilon, for_strength = wanted
-    return for_scores, for_epsilon, for_strength
-
-
-def _of_parameters(
-    grads: tuple[Tensor | None, ...], epsilon: Tensor | None, strength: Tensor | None
-) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Gradients of parameters, from those of rows."""
-    for_scores, of_epsilon, of_strength = grads
-    return for_scores, summed(of_epsilon, epsilon), summed(of_strength, strength)
-
-
-class _Structured(Differentiable):
-    """Keys last, in float32 or float64; parameters numbers, or tensors of as many dimensions."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        compute: Callable[..., Tensor],
-        scores: Tensor,
-        kind: str,
-        epsilon: Tensor | None,
-        epsilon_number: float,
-        strength: Tensor | None,
-        strength_number: float,
-    ) -> Tensor:
-        probs = compute(scores, kind, epsilon, epsilon_number, strength, strength_number)
-        masked = None
-        if kind == TV and ctx.needs_input_grad[5]:
-            masked = scores.detach() == -math.inf
-            # Not kept where there is nothing, unless to look would wait for a device
-            if is_plain(masked) and masked.device.type == "cpu" and not masked.any():
-                masked = None
-        ctx.kind, ctx.numbers = kind, (epsilon_number, strength_number)
-        ctx.save_for_backward(probs, epsilon, strength, masked)
-        return probs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        probs, epsilon, strength, masked = ctx.saved_tensors
-        given = (epsilon, ctx.numbers[0], strength, ctx.numbers[1])
-        wanted = tuple(ctx.needs_input_grad[place] for place in (1, 3, 5))
-        grads = STRUCTURED_GRADIENTS(probs, ctx.kind, *given, masked, grad, *wanted)
-        for_scores, for_epsilon, for_strength = (
-            one if is_wanted else None for one, is_wanted in zip(grads, wanted, strict=True)
-        )
-        return None, for_scores, None, for_epsilon, None, for_strength, None
-
-
-def _differentiated(compute: Callable[..., Tensor], *arguments: Any) -> Tensor:
-    probs: Tensor = _Structured.apply(compute, *arguments)
-    return probs
-
-
-def _batched(size: int, dims: tuple[int | None, ...], *arguments: Any) -> tuple[Tensor, int]:
-    return STRUCTURED(*samples_first(size, dims, arguments)), 0
-
-
-def _batched_gradients(
-    size: int, dims: tuple[int | None, ...], *arguments: Any
-) -> tuple[Any, tuple[int | None, ...]]:
-    return by_samples(STRUCTURED_GRADIENTS(*samples_first(size, dims, arguments)), arguments[-3:])
-
-
-_OF_BOTH = "Tensor? epsilon, float epsilon_number, Tensor? strength, float strength_number"
-
-STRUCTURED = Operator(
-    "structured",
-    f"(Tensor scores, str kind, {_OF_BOTH}) -> Tensor",
-    _probabilities,
-    fake=lambda scores, *others: fake_gradient(scores, True, scores),
-    batched=_batched,
-    differentiate=_differentiated,
-)
-STRUCTURED_GRADIENTS = Operator(
-    "structured_gradients",
-    f"(Tensor probs, str kind, {_OF_BOTH}, Tensor? masked, Tensor grad, bool for_scores, "
-    "bool for_epsilon, bool for_strength) -> (Tensor, Tensor, Tensor)",
-    _gradients,
-    fake=lambda probs, kind, epsilon, _, strength, __, masked, grad, *wanted: tuple(
-        fake_gradient(of, is_wanted, probs)
-        for of, is_wanted in zip((probs, epsilon, strength), wanted, strict=True)
-    ),
-    batched=_batched_gradients,
-    differentiate=followed(_followed_gradients),
-    of_old_vmap=_followed_gradients,
-)

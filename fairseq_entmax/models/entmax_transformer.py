@@ -34,7 +34,7 @@ from fairseq_entmax.criterions.adaptive_softmax import check_for_cutoffs
 from fairseq_entmax.criterions.alignment import check_for_alignments
 from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.criterions.sparse_output import check_for_zeros
-from fairseq_entmax.kernels import operators
+from fairseq_entmax.kernels.tracing import is_recorded
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import is_command_to_train, set_defaults
 from fairseq_entmax.models.options import (
@@ -76,7 +76,7 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
             new_order: number of the row that stands in each place, ``(rows,)``.
         """
         rows = encoder_out["encoder_out"]
-        if not rows or rows[0].device.type != "cpu" or not operators.is_plain(rows[0], new_order):
+        if not rows or rows[0].device.type != "cpu" or is_recorded():
             return super().reorder_encoder_out(encoder_out, new_order)
         before = getattr(rows[0], _SENTENCES, None)
         after = new_order.clone() if before is None else before.index_select(0, new_order)

@@ -13,9 +13,9 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax import compat, kernels
-from fairseq_entmax.kernels import FusedEntmax, operators
+from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
-from fairseq_entmax.modules.projections import split_heads
+from fairseq_entmax.kernels.tracing import is_recorded
 from fairseq_entmax.modules.step_caches import KEY, PADDING, VALUE, HypothesesCache, SourceCache
 
 if TYPE_CHECKING:
@@ -50,9 +50,7 @@ def attend(
     """
     if _asks_more(attention, query):
         return None
-    if _is_of_triton(query, key):
-        return _attend_whole(attention, query, key, key_padding_mask, state, static_kv, wants_probs)
-    epsilon = _epsilon_of(attention, query, key, state)
+    epsilon = _epsilon_of(attention, query, state)
     step = None if epsilon is None else kernels.step_for(query)
     if step is None:
         return None
@@ -95,86 +93,25 @@ def _asks_more(attention: MultiheadAttention, query: Tensor) -> bool:
     return drops or has_more_keys or query.size(0) != 1 or torch.is_grad_enabled()
 
 
-def _is_of_triton(query: Tensor, key: Tensor | None) -> bool:
-    is_there = query.is_cuda or kernels.chosen() == kernels.TRITON
-    return is_there and operators.is_plain(query, key)
-
-
-def _attend_whole(
-    attention: MultiheadAttention,
-    query: Tensor,
-    key: Tensor | None,
-    padding: Tensor | None,
-    state: State,
-    static_kv: bool,
-    wants_probs: bool,
-) -> tuple[Tensor, Tensor | None] | None:
-    """The same with fairseq's own cache, whose keys and values the kernel reads whole."""
-    epsilon = _epsilons(attention, state)["given"]
-    if epsilon is None or query.dtype != compat.computing_dtype(query):
-        return None
-    step = kernels.whole_step_for(query, attention.head_dim)
-    if step is None:
-        return None
-    cache = attention.get_incremental_state(state, _STATE) or {}
-    if attention.encoder_decoder_attention and static_kv:
-        if attention.beam_size > 1:  # fairseq keeps one row for so many hypotheses
-            return None
-        if KEY not in cache:
-            if key is None or key.size(1) != query.size(1):
-                return None
-            padding = padding if padding is not None and padding.dim() else None
-            keys = split_heads(attention.k_proj(key), attention.num_heads)
-            values = split_heads(attention.v_proj(key), attention.num_heads)
-            cache = {KEY: keys.contiguous(), VALUE: values.contiguous(), PADDING: padding}
-    elif attention.self_attention and padding is None and cache.get(PADDING) is None:
-        keys = split_heads(attention.k_proj(query), attention.num_heads)
-        values = split_heads(attention.v_proj(query), attention.num_heads)
-        if KEY in cache:
-            keys = torch.cat([cache[KEY], keys], 2)
-            values = torch.cat([cache[VALUE], values], 2)
-        cache = {KEY: keys, VALUE: values, PADDING: None}
-    else:
-        return None
-    if cache[KEY].size(0) != query.size(1) or cache[KEY].dtype != query.dtype:
-        return None
-    attention.set_incremental_state(state, _STATE, cache)
-    padding = cache.get(PADDING)
-    return step(
-        split_heads(attention.q_proj(query), attention.num_heads),
-        *(cache[KEY], cache[VALUE], epsilon),
-        None if padding is None else padding.bool(),
-        attention.scaling,
-        wants_probs,
-    )
-
-
-def _epsilon_of(
-    attention: MultiheadAttention, query: Tensor, key: Tensor | None, state: State
-) -> Tensor | None:
-    """alpha - 1 of each head, where the kernel in C would do all that is asked for."""
-    is_float32 = query.dtype == torch.float32 == compat.computing_dtype(query)
-    if not is_float32 or query.device.type != "cpu" or not operators.is_plain(query, key):
-        return None
-    return _epsilons(attention, state)["of_heads"]
-
-
-def _epsilons(attention: MultiheadAttention, state: State) -> dict[str, Any]:
-    """alpha - 1, as the mapping has it and of each head; None where it is no such mapping.
+def _epsilon_of(attention: MultiheadAttention, query: Tensor, state: State) -> Tensor | None:
+    """alpha - 1 of each head, where the kernel in C would do all that is asked for.
 
     It is worked out once a search, in which nothing learns.
     """
+    is_float32 = query.dtype == torch.float32 == compat.computing_dtype(query)
+    if not is_float32 or query.device.type != "cpu" or is_recorded():
+        return None
     settings: dict[str, Any] | None = attention.get_incremental_state(state, _SETTINGS)
     if settings is None:
         assert attention.mapping is not None
         formula = attention.mapping.fused()
-        settings = {"given": None, "of_heads": None}
+        settings = {"of_heads": None}
         if isinstance(formula, FusedEntmax):
             of_heads = torch.as_tensor(formula.epsilon, dtype=torch.float32)
-            of_heads = of_heads.expand(attention.num_heads).contiguous()
-            settings = {"given": formula.epsilon, "of_heads": of_heads}
+            settings["of_heads"] = of_heads.expand(attention.num_heads).contiguous()
         attention.set_incremental_state(state, _SETTINGS, settings)
-    return settings
+    of_heads: Tensor | None = settings["of_heads"]
+    return of_heads
 
 
 def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -> Cached | None:
@@ -239,6 +176,4 @@ def _projected(
 
 def _are_read(*tensors: Tensor) -> bool:
     """Whether the kernel reads such tensors."""
-    return operators.is_plain(*tensors) and all(
-        one.dtype == torch.float32 and one.device.type == "cpu" for one in tensors
-    )
+    return all(one.dtype == torch.float32 and one.device.type == "cpu" for one in tensors)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import operators
+from fairseq_entmax.kernels.tracing import is_recorded
 
 _FUTURE = "_hides_the_future_alone"
 
@@ -48,7 +48,7 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
         return False
     if key_padding_mask is None or not key_padding_mask.dim():
         return True
-    if key_padding_mask.device.type != "cpu" or not operators.is_plain(key_padding_mask):
+    if key_padding_mask.device.type != "cpu" or is_recorded():
         return False
     is_padding = key_padding_mask.to(torch.bool)
     # The first query sees the first key alone
@@ -64,6 +64,6 @@ def _is_of_future(mask: Tensor) -> bool:
     """
     if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
         return False
-    if not operators.is_plain(mask):
+    if is_recorded():
         return False
     return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))

@@ -8,12 +8,10 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from fairseq_entmax.kernels.attention import Inputs
 from fairseq_entmax.kernels.dropout import least_kept
 from fairseq_entmax.kernels.inputs import ScoreSettings
 from fairseq_entmax.kernels.native import library
-
-# For which queries the kernel is, as an error says it
-TAKEN = "in float32 on a CPU"
 
 
 class Matrices(ctypes.Structure):
@@ -48,26 +46,19 @@ class Shape(ctypes.Structure):
     @classmethod
     def of(
         cls,
-        query: Tensor,
-        key: Tensor,
+        inputs: Inputs,
         epsilon: Tensor,
-        options: ScoreSettings,
+        settings: ScoreSettings,
         kind: int = 0,
         strength: Tensor | None = None,
     ) -> Shape:
-        """Of attention.
-
-        Args:
-            query, key: ``(batch, heads, positions, head_dim)``.
-            epsilon, strength: ``(heads,)``, float32.
-            options: with masks as the function reads them; dropout is without structure alone.
-            kind: number of the structure; 0 for none.
-        """
-        padding, mask, causal, scale, dropout, seed = options
+        """Of attention, with masks as the function reads them; ``kind`` is the structure's number."""
+        padding, mask, causal, scale, dropout, seed = settings
         drops = (0, 0, 0.0)
         if dropout:
             assert seed is not None
             drops = (int(seed), least_kept(dropout), 1 / (1 - dropout))
+        query, key = inputs[:2]
         return cls(
             *(*query.shape[:3], key.size(2), query.size(3), scale),
             *(epsilon.data_ptr(), library.address(padding), library.address(mask)),
@@ -100,19 +91,22 @@ class Gradients(ctypes.Structure):
 
 
 def takes(query: Tensor) -> bool:
-    """Whether the kernel is for such queries: float32 on a CPU, with or without numbers in memory."""
+    """Whether the kernels are for such queries: float32 on a CPU."""
     return query.device.type == "cpu" and query.dtype == torch.float32
 
 
-def of_heads(parameter: float | Tensor | None, heads: int) -> Tensor | None:
+def of_heads(parameter: float | Tensor, heads: int) -> Tensor:
     """A number for each head, as the library reads them."""
-    if parameter is None:
-        return None
     return torch.as_tensor(parameter, dtype=torch.float32).expand(heads).contiguous()
 
 
-def summed(each: Tensor | None, like: Tensor | None) -> Tensor | None:
+def summed(each: Tensor | None, like: float | Tensor) -> Tensor | None:
     """Numbers of sentences and heads, summed to a parameter."""
-    if each is None or like is None:
+    if each is None or not isinstance(like, Tensor):
         return None
     return each.sum(0).sum_to_size(like.shape).to(like.dtype)
+
+
+def blocks(query: Tensor) -> int:
+    """How many times the queries of a head fill the lanes."""
+    return -(-query.size(2) // library.lanes())

@@ -1,10 +1,9 @@
 /* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
  *
- * Rows in float32 are computed LANES at a time (block.h, sieve.h, rows_f32.h), rows in float64 one at a time
- * (rows_f64.h). In float32 there are also mappings with structure (structured.h, rows_structured.h; their
- * mathematics: prox.h, pnorm.h), the whole of attention with all of these (attention.h), without structure
- * with dropout of weights (dropout.h), that of one query a hypothesis (decoding.h), and the loss of
- * alpha-entmax, one row at a time (losses.h).
+ * All is in float32. Rows are computed LANES at a time (block.h, sieve.h, rows_f32.h). There are also mappings
+ * with structure (structured.h, rows_structured.h; their mathematics: prox.h, pnorm.h), the whole of attention
+ * with all of these (attention.h), without structure with dropout of weights (dropout.h), that of one query a
+ * hypothesis (decoding.h), and the loss of alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -24,7 +23,6 @@
 #include "sieve.h"
 #include "rows_f32.h"
 #include "rows_structured.h"
-#include "rows_f64.h"
 #include "losses.h"
 #include "dropout.h"
 #include "attention.h"
@@ -74,40 +72,6 @@ int entmax_backward_f32(const float *probs, const float *epsilon, long inner, lo
                                grad_scores ? grad_scores + row * n : 0, grad_alpha ? grad_alpha + row : 0,
                                smaller(rows - row, LANES), n, &block);
         free(block.memory);
-    }
-    return failed;
-}
-
-int entmax_forward_f64(const double *scores, const double *epsilon, long inner, long count, double *probs, long rows,
-                       long n, int threads)
-{
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        double *scaled = malloc(2 * n * sizeof(double));
-        failed = !scaled;
-#pragma omp for schedule(static)
-        for (long row = 0; row < rows; row++)
-            if (!failed) forward_row(scores + row * n, probs + row * n, n, epsilon[row / inner % count], scaled, scaled + n);
-        free(scaled);
-    }
-    return failed;
-}
-
-int entmax_backward_f64(const double *probs, const double *epsilon, long inner, long count, const double *grad,
-                        double *grad_scores, double *grad_alpha, long rows, long n, int threads)
-{
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        double *buffer = malloc(2 * n * sizeof(double));
-        failed = !buffer;
-#pragma omp for schedule(static)
-        for (long row = 0; row < rows; row++)
-            if (!failed)
-                backward_row(probs + row * n, grad + row * n, n, epsilon[row / inner % count], grad_scores ? grad_scores + row * n : 0,
-                             grad_alpha ? grad_alpha + row : 0, buffer, buffer + n);
-        free(buffer);
     }
     return failed;
 }

@@ -3,69 +3,71 @@
 No build is needed to install the package. The library is compiled by the C compiler of the
 machine (``CC``, or ``cc``, ``gcc`` or ``clang``) into ``fairseq-entmax`` in the user's cache folder
 (``XDG_CACHE_HOME``, else ``~/.cache``; another one by ``FAIRSEQ_ENTMAX_CACHE``), under a name that
-changes with the source, the compiler, the system, the processor and its own content. Which folder
-is safe is said in :mod:`fairseq_entmax.kernels.native.folders`, what of it is loaded in
-:mod:`fairseq_entmax.kernels.native.cache`.
+changes with the source, the compiler, its flags and the processor. A folder that others can write
+to is not used: the library is then compiled for the process alone.
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import hashlib
 import logging
 import os
+import platform
+import shlex
+import shutil
+import stat
+import subprocess
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.native import cache, folders
-from fairseq_entmax.kernels.native.compiler import (
-    SOURCES,
-    CannotBuild,
-    compile_library,
-    description,
-)
+try:
+    import fcntl
+except ImportError:  # not on Windows
+    fcntl = None  # type: ignore[assignment]
 
 logger = logging.getLogger(__name__)
 
+VARIABLE = "FAIRSEQ_ENTMAX_CACHE"
+FOLDER = Path(__file__).parent
+COMPILERS = ("cc", "gcc", "clang")
+FLAGS = (
+    *("-O3", "-std=gnu11", "-fno-math-errno", "-fno-trapping-math"),
+    *("-fwrapv", "-shared", "-fPIC"),  # exponents of what is masked away may overflow
+)
+# What is tried in turn: not every compiler has OpenMP, or can compile for its own processor
+MORE_FLAGS = (("-march=native", "-fopenmp"), ("-fopenmp",), ("-march=native",), ())
 # Fewer numbers than this for a thread do not pay for waking it
 NUMBERS_A_THREAD = 32768
 
-# What the functions are named by
-TYPES = {torch.float32: "f32", torch.float64: "f64"}
 
-
-class _Loaded(NamedTuple):
-    functions: ctypes.CDLL
-    path: Path
+class CannotBuild(RuntimeError):
+    """The library cannot be compiled here; says why and what to do."""
 
 
 @functools.cache
 def lanes() -> int:
-    """How many rows are computed side by side in float32."""
+    """How many rows are computed side by side."""
     return int(library().entmax_lanes())
 
 
 def load() -> Path:
     """Compile the library unless it is there, and load it; where it is.
 
-    Where no folder is trusted to keep it, it is loaded from a private one that is gone by then.
-
     Raises:
         CannotBuild: there is no compiler, it fails, or there is no place to write to.
     """
-    return _loaded().path
+    return Path(library()._name)
 
 
 def library() -> ctypes.CDLL:
     """The compiled library, as :func:`load`."""
-    return _loaded().functions
-
-
-def _loaded() -> _Loaded:
     loaded = _try_to_load()
     if isinstance(loaded, CannotBuild):
         raise loaded
@@ -73,130 +75,144 @@ def _loaded() -> _Loaded:
 
 
 @functools.cache
-def _try_to_load() -> _Loaded | CannotBuild:
+def _try_to_load() -> ctypes.CDLL | CannotBuild:
     """The library, or why there is none: it is not tried twice in a process."""
     try:
-        folder = folders.named_folder()
-        key = _key()
-        try:
-            folder = folders.prepare(folder)
-        except folders.UntrustedError as error:
-            with folders.private() as private_folder:
-                logger.warning(
-                    "the alpha-entmax kernel is compiled for this process alone, because its cache "
-                    "%s is not used: %s",
-                    folder,
-                    error,
-                )
-                return _compile(private_folder, key)
-        except OSError as error:
-            raise _cannot_write(folder, error) from error
-        cached, _ = _cached(folder, key)
-        return cached or _compile(folder, key)
+        command = _compiler()
+        name = f"entmax-{_key(command)}.so"
+        folder = cache_folder()
+        if not _is_own(folder):
+            logger.warning(
+                "the alpha-entmax kernel is compiled for this process alone, as others can write to "
+                "%s: name a folder of your own in %s",
+                *(folder, VARIABLE),
+            )
+            with tempfile.TemporaryDirectory(prefix="fairseq-entmax-") as own:
+                return _compiled(command, Path(own), name)
+        with _locked(folder):
+            with contextlib.suppress(OSError, AttributeError):  # not there, damaged, or cut
+                return with_types(folder / name)
+            return _compiled(command, folder, name)
     except CannotBuild as error:
         return error
     except (OSError, RuntimeError, ValueError) as error:
-        # A home folder that cannot be looked into, a CC that cannot be read, and the like
-        return CannotBuild(f"{error}: {folders.VARIABLE} names another folder, CC a compiler")
+        return CannotBuild(f"{error}: {VARIABLE} names another folder, CC a compiler")
 
 
-def _key() -> str:
+def cache_folder() -> Path:
+    """The folder that the environment names; made for this user alone unless it is there."""
+    home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    folder = Path(os.environ.get(VARIABLE) or Path(home) / "fairseq-entmax").expanduser().absolute()
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    return folder
+
+
+def _is_own(folder: Path) -> bool:
+    """Whether this user alone can write to a folder: a library runs with all that its user may do."""
+    status = folder.stat()
+    others_write = status.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+    return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not others_write)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process after the other in, where the system has locks."""
+    with (folder / ".lock").open("w") as file:
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some network file systems have none
+                fcntl.flock(file, fcntl.LOCK_EX)
+        yield
+
+
+def _compiler() -> list[str]:
+    """The command of the compiler."""
+    named = os.environ.get("CC", "")
+    try:
+        command = shlex.split(named)
+    except ValueError as error:
+        raise CannotBuild(
+            f"CC got {named!r}, which a shell could not read ({str(error).lower()}): name a compiler "
+            f"in it, such as CC='gcc -O2'"
+        ) from None
+    found = command or [path for path in map(shutil.which, COMPILERS) if path][:1]
+    if not found:
+        raise CannotBuild("there is no C compiler: install gcc or clang, or name one in CC")
+    return found
+
+
+def _key(command: list[str]) -> str:
     """What changes with the source, the compiler and the processor."""
-    key = hashlib.sha256()
-    for source in SOURCES:
+    key = hashlib.sha256(repr((command, FLAGS, MORE_FLAGS, platform.libc_ver())).encode())
+    for source in sorted(FOLDER.glob("*.[ch]")):
         key.update(source.read_bytes())
-    key.update(description().encode())
+    with contextlib.suppress(OSError):
+        version = subprocess.run([*command, "--version"], capture_output=True, check=False)
+        key.update(version.stdout)
+    key.update(f"{platform.machine()} {platform.processor()}".encode())
+    with contextlib.suppress(OSError), open("/proc/cpuinfo", encoding="utf-8") as lines:
+        key.update(next((x for x in lines if x.startswith(("flags", "Features"))), "").encode())
     return key.hexdigest()[:20]
 
 
-def _cached(folder: Path, key: str) -> tuple[_Loaded | None, list[str]]:
-    """The library that is in the folder, and why others of its name are not loaded."""
-    reasons: list[str] = []
-    for path in cache.candidates(folder, key):
-        try:
-            return _open(path), reasons
-        # The latter two: of a system that has changed, and of another source
-        except (folders.UntrustedError, OSError, AttributeError) as error:
-            reasons.append(str(error))
-    return None, reasons
+def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
+    """The library by the first flags that give one that can be used, put into the folder."""
+    failures: list[str] = []
+    with tempfile.TemporaryDirectory(prefix="build-", dir=folder) as work:
+        for attempt, more in enumerate(MORE_FLAGS):
+            # Each has a name of its own: a loader gives what it has loaded under a name again
+            made = Path(work) / f"{attempt}.so"
+            arguments = [*FLAGS, *more, str(FOLDER / "kernels.c"), "-o", str(made), "-lm"]
+            try:
+                result = subprocess.run(
+                    [*command, *arguments],
+                    capture_output=True,
+                    text=True,
+                    errors="replace",
+                    check=False,
+                )
+            except OSError as error:
+                raise CannotBuild(f"the compiler {command[0]} cannot be run: {error}") from error
+            if result.returncode == 0:
+                try:
+                    with_types(made)
+                    os.replace(made, folder / name)
+                    return with_types(folder / name)
+                except (OSError, AttributeError) as error:  # it lacks a library, or a function
+                    failures.append(str(error))
+            else:
+                failures.append((result.stderr.strip() or "no message").splitlines()[0])
+    raise CannotBuild(f"the compiler {' '.join(command)} failed: {failures[0]}")
 
 
-def _compile(folder: Path, key: str) -> _Loaded:
-    """Compile the library into the folder, unless another process has done so meanwhile."""
-    with cache.locked(folder) as is_locked:
-        cached, reasons = _cached(folder, key)
-        if cached:
-            return cached
-        for reason in reasons:
-            logger.warning("the alpha-entmax kernel is compiled anew: %s", reason)
-        try:
-            with cache.workplace(folder, is_locked) as work:
-                path = cache.store(compile_library(work, _why_unusable), folder, key)
-        except OSError as error:
-            raise _cannot_write(folder, error) from error
-        return _open(path)
-
-
-def _cannot_write(folder: Path, error: OSError) -> CannotBuild:
-    return CannotBuild(
-        f"the folder {folder} cannot be written to ({error.strerror}): name another in "
-        f"{folders.VARIABLE}"
-    )
-
-
-def _open(path: Path) -> _Loaded:
-    """Load a library of the cache.
-
-    Raises:
-        UntrustedError: it could be another user's, or its content is not what it was.
-        OSError: it cannot be loaded here.
-        AttributeError: it lacks a function.
-    """
-    name = cache.loadable(cache.opened(path), path)
-    try:
-        return _Loaded(_with_types(name), path)
-    except AttributeError as error:
-        raise AttributeError(f"{path} lacks a function ({error})") from error
-
-
-def _why_unusable(path: Path) -> str:
-    """What is wrong with a library that has been compiled; empty where nothing is."""
-    try:
-        _with_types(str(path))
-    # A library that it needs, such as OpenMP's, is not there; or what CC names makes another one
-    except (OSError, AttributeError) as error:
-        return str(error)
-    return ""
-
-
-def _with_types(name: str) -> ctypes.CDLL:
-    """The library that a loader finds by this name, with the types of its functions.
+def with_types(path: Path) -> ctypes.CDLL:
+    """Load a library, and say the types of its functions.
 
     Raises:
         OSError: it cannot be loaded.
         AttributeError: it lacks a function.
     """
-    loaded = ctypes.CDLL(name)
-    pointer, number, threads = ctypes.c_void_p, ctypes.c_long, ctypes.c_int
-    for kind in TYPES.values():
-        forward = getattr(loaded, f"entmax_forward_{kind}")
-        forward.argtypes = [pointer] * 2 + [number] * 2 + [pointer] + [number] * 2 + [threads]
-        backward = getattr(loaded, f"entmax_backward_{kind}")
-        backward.argtypes = [pointer] * 2 + [number] * 2 + [pointer] * 3 + [number] * 2 + [threads]
-    real = ctypes.c_double
-    loaded.entmax_loss_forward.argtypes = (
-        [pointer] * 2 + [real] * 2 + [pointer] * 4 + [number] * 2 + [threads]
-    )
-    loaded.entmax_loss_backward.argtypes = loaded.entmax_loss_forward.argtypes
-    loaded.entmax_structured_forward.argtypes = [pointer] * 3 + [number] * 2 + [threads]
-    loaded.entmax_structured_backward.argtypes = [pointer] * 7 + [number] * 2 + [threads]
-    loaded.entmax_attention_forward.argtypes = [pointer] * 9 + [threads]
-    loaded.entmax_attention_take.argtypes = [pointer] * 2 + [number] + [pointer] * 2
-    loaded.entmax_attention_backward.argtypes = [pointer] * 7 + [threads]
-    loaded.entmax_structured_attention_forward.argtypes = [pointer] * 6 + [threads]
-    loaded.entmax_structured_attention_backward.argtypes = [pointer] * 3 + [threads]
-    loaded.entmax_attention_step.argtypes = [pointer, threads]
-    loaded.entmax_lanes.argtypes = []
+    loaded = ctypes.CDLL(str(path))
+    pointer, number, real, threads = ctypes.c_void_p, ctypes.c_long, ctypes.c_double, ctypes.c_int
+    sizes = [number] * 2 + [threads]
+    epsilon = [pointer, number, number]
+    losses = [pointer] * 2 + [real] * 2 + [pointer] * 4 + sizes
+    types = {
+        "forward_f32": [pointer, *epsilon, pointer, *sizes],
+        "backward_f32": [pointer, *epsilon, *[pointer] * 3, *sizes],
+        "loss_forward": losses,
+        "loss_backward": losses,
+        "structured_forward": [pointer] * 3 + sizes,
+        "structured_backward": [pointer] * 7 + sizes,
+        "attention_forward": [pointer] * 9 + [threads],
+        "attention_take": [pointer, pointer, number, pointer, pointer],
+        "attention_backward": [pointer] * 7 + [threads],
+        "structured_attention_forward": [pointer] * 6 + [threads],
+        "structured_attention_backward": [pointer] * 3 + [threads],
+        "attention_step": [pointer, threads],
+        "lanes": [],
+    }
+    for name, arguments in types.items():
+        getattr(loaded, f"entmax_{name}").argtypes = arguments
     return loaded
 
 
@@ -207,8 +223,7 @@ def _remember_fork() -> None:
     """In the child of a fork: compute on one thread, in torch too if the kernel is loaded.
 
     The kernel and torch share OpenMP, whose records of the parent's threads are in the child,
-    where the threads are not: what asks for them waits for ever. A fork before this module was
-    imported is not known.
+    where the threads are not: what asks for them waits for ever.
     """
     global _is_forked
     _is_forked = True
@@ -221,10 +236,7 @@ if hasattr(os, "register_at_fork"):  # not on Windows
 
 
 def threads_for(numbers: int, parts: int) -> int:
-    """Threads for so much work, in so many parts that are done whole.
-
-    One in a process that was forked, see :func:`_remember_fork`.
-    """
+    """Threads for so much work, in so many parts that are done whole; one in a forked process."""
     if _is_forked:
         return 1
     return max(1, min(torch.get_num_threads(), parts, numbers // NUMBERS_A_THREAD))

@@ -15,7 +15,7 @@ NUMBERS_OF_ROW = 4
 
 def takes(scores: Tensor) -> bool:
     """Whether the kernel is for such scores: float32 on a CPU."""
-    return native_rows.takes(scores) and scores.dtype == torch.float32
+    return native_rows.takes(scores)
 
 
 def losses(

@@ -1,4 +1,4 @@
-"""The mapping in C, on rows of float32 or float64 on a CPU."""
+"""The mapping in C, on rows of float32 on a CPU."""
 
 from __future__ import annotations
 
@@ -6,21 +6,14 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels.inputs import epsilon_of_rows
-from fairseq_entmax.kernels.native.library import (
-    TYPES,
-    address,
-    check,
-    lanes,
-    library,
-    threads_for,
-)
+from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
 
 
 def takes(scores: Tensor) -> bool:
-    """Whether the kernel is for such scores: float32 or float64 on a CPU."""
+    """Whether the kernel is for such scores: float32 on a CPU."""
     return (
         scores.device.type == "cpu"
-        and scores.dtype in TYPES
+        and scores.dtype == torch.float32
         and scores.layout == torch.strided
         and not scores.is_neg()
     )
@@ -47,11 +40,11 @@ def gradients(
 
 
 def _run(direction: str, rows: Tensor, epsilon: float | Tensor, *others: Tensor | None) -> None:
-    """Call the function of the library for a direction and a dtype, which takes ``others`` too."""
+    """Call the function of the library for a direction, which takes ``others`` too."""
     keys = rows.size(-1)
     number = rows.numel() // keys if keys else 0
     if number:
-        function = getattr(library(), f"entmax_{direction}_{TYPES[rows.dtype]}")
+        function = getattr(library(), f"entmax_{direction}_f32")
         values, inner, entries = epsilon_of_rows(epsilon, rows, rows.dtype)
         failed = function(
             *(address(rows), address(values), inner, entries),
@@ -66,9 +59,7 @@ def _threads(rows: int, keys: int) -> int:
 
 
 def buffer_bytes(scores: Tensor) -> int:
-    """The most that the library itself takes for float32 scores, forward or backward.
-
-    A thread has 6 vectors of as many floats as there are lanes for each key, and some more.
-    """
+    """The most that the library itself takes, forward or backward, for scripts/benchmarks."""
     keys = scores.size(-1)
-    return _threads(scores.numel() // keys, keys) * 6 * (keys + 2 * lanes()) * lanes() * 4
+    vectors = 6 * (keys + 2 * lanes())  # of a thread
+    return _threads(scores.numel() // keys, keys) * vectors * lanes() * scores.element_size()

@@ -36,7 +36,7 @@ class _OfRows(ctypes.Structure):
 
 def takes(scores: Tensor, kind: str) -> bool:
     """Whether the kernel is for such scores: float32 on a CPU, of every kind."""
-    return rows.takes(scores) and scores.dtype == torch.float32 and kind in NUMBERS
+    return rows.takes(scores) and kind in NUMBERS
 
 
 def probabilities(

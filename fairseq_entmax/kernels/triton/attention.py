@@ -19,6 +19,7 @@ Source:
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any
 
@@ -26,15 +27,9 @@ import torch
 import triton
 from torch import Tensor
 
-from fairseq_entmax.kernels.attention import Backend, Given, function_of
-from fairseq_entmax.kernels.inputs import (
-    ScoreSettings,
-    attention_by,
-    dense_rows,
-    masked_scores,
-    positions_first,
-)
-from fairseq_entmax.kernels.operators import as_arguments
+from fairseq_entmax.kernels import attention as of_any
+from fairseq_entmax.kernels.attention import Backend, Inputs
+from fairseq_entmax.kernels.inputs import ScoreSettings, dense_rows, positions_first
 from fairseq_entmax.kernels.triton import attention_dropout as dropout
 from fairseq_entmax.kernels.triton import attention_tiles as tiles
 from fairseq_entmax.kernels.triton.attention_backward import (
@@ -44,12 +39,7 @@ from fairseq_entmax.kernels.triton.attention_backward import (
 from fairseq_entmax.kernels.triton.attention_forward import forward_kernel
 from fairseq_entmax.kernels.triton.attention_support import units
 from fairseq_entmax.kernels.triton.math import kind_of
-from fairseq_entmax.kernels.triton.rows import (
-    DTYPES,
-    INTERPRETED,
-    on_device,
-    probabilities,
-)
+from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
 
 # Functions that take a dropout
 WITH_DROPOUT = frozenset({"attention"})
@@ -70,32 +60,32 @@ def takes(query: Tensor) -> bool:
     )
 
 
-def _forward(given: Given, keeps: bool) -> tuple[Tensor, Tensor | None, Tensor | None]:
-    query, key, value = (dense_rows(tensor) for tensor in given[:3])
-    padding, mask = _masks(given)
-    values = _epsilon_of_heads(given.parameters[0], query)
+def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
+    query, key, value = inputs[:3]
+    padding, mask = _masks(inputs.settings)
+    values = _epsilon_of_heads(inputs.epsilon, query)
     output = positions_first(query)
-    statistics, support = _kept(given) if keeps else (None, None)
+    statistics, support = _room(query, key) if keeps else (None, None)
     if output.numel() and key.size(2):
         tile = tiles.forward_tile(*_sizes(query, key))
-        if support is not None and given.causal:
+        if support is not None and inputs.settings.causal:
             support.zero_()  # the kernel looks at no block that is hidden whole
         blocks = triton.cdiv(query.size(2), tile.queries)
         with on_device(query):
             forward_kernel[(blocks * query.shape[:2].numel(),)](
                 *(query, key, value, values, padding, mask, output, statistics, support),
-                *_numbers(given, query, key, value, values, mask),
-                **_constants(given, tile),
+                *_numbers(inputs.settings, query, key, value, values, mask),
+                **_constants(inputs, tile),
                 WHOLE=tile.whole,
             )
     else:
         output.zero_()
-    return output, statistics, support
+    return output, () if statistics is None or support is None else (statistics, support)
 
 
-def _masks(given: Given) -> tuple[Tensor | None, Tensor | None]:
+def _masks(settings: ScoreSettings) -> tuple[Tensor | None, Tensor | None]:
     """The masks as the kernels read them."""
-    padding, mask = given.padding, given.mask
+    padding, mask = settings.key_padding_mask, settings.attn_mask
     return (
         None if padding is None else padding.contiguous().view(torch.uint8),
         None if mask is None else dense_rows(mask),
@@ -103,66 +93,55 @@ def _masks(given: Given) -> tuple[Tensor | None, Tensor | None]:
 
 
 def _backward(
-    given: Given,
+    inputs: Inputs,
     output: Tensor,
-    statistics: Tensor,
-    support: Tensor,
+    kept: Sequence[Tensor],
     grad: Tensor,
     wanted: Sequence[bool],
-) -> tuple[Tensor | None, ...]:
-    query, key, value = (dense_rows(tensor) for tensor in given[:3])
-    padding, mask = _masks(given)
-    values = _epsilon_of_heads(given.parameters[0], query)
-    *for_three, for_epsilon, _ = wanted
+) -> Sequence[Tensor | None]:
+    query, key, value = (dense_rows(tensor) for tensor in inputs[:3])
+    padding, mask = _masks(inputs.settings)
+    values = _epsilon_of_heads(inputs.epsilon, query)
+    for_epsilon = wanted[3]
     # As the output lies in memory
     grad = grad.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
     output = output.permute(2, 0, 1, 3).contiguous().permute(1, 2, 0, 3)
-    kept = statistics.contiguous(), support.contiguous()
+    statistics, support = (tensor.contiguous() for tensor in kept)
     grads = [positions_first(tensor) for tensor in (query, key, value)]
     rows = query.new_zeros(query.shape[:3], dtype=torch.float32) if for_epsilon else None
     if output.numel() and key.size(2):
         middle = query.new_empty(query.shape[:3], dtype=torch.float32)
         pointers = (query, key, value, values, padding, mask)
-        numbers = _numbers(given, query, key, value, values, mask)
+        numbers = _numbers(inputs.settings, query, key, value, values, mask)
         tile = tiles.backward_tile(*_sizes(query, key))
-        constants = _constants(given, tile)
+        constants = _constants(inputs, tile)
         pairs = query.shape[:2].numel()
         with on_device(query):
             backward_queries_kernel[(triton.cdiv(query.size(2), tile.queries) * pairs,)](
-                *pointers, output, *kept, grad, middle, grads[0], rows, *numbers,
+                *pointers, output, statistics, support, grad, middle, grads[0], rows, *numbers,
                 FOR_ALPHA=for_epsilon, **constants,
             )  # fmt: skip
-            if any(for_three[1:]):
+            if any(wanted[1:3]):
                 backward_keys_kernel[(triton.cdiv(key.size(2), tile.keys) * pairs,)](
-                    *pointers, *kept, grad, middle, *grads[1:], *numbers, **constants
+                    *pointers, statistics, support, grad, middle, *grads[1:], *numbers, **constants
                 )
     else:
         grads = [tensor.zero_() for tensor in grads]
-    for_each = [grad if wants else None for grad, wants in zip(grads, for_three, strict=True)]
-    for_alpha = None
-    if rows is not None and given.epsilon is not None:
-        for_alpha = _sum_to(rows, given.epsilon)
-    return *for_each, for_alpha, None
+    return *grads, None if rows is None else _sum_to(rows, inputs.epsilon), None
 
 
-def _probs(given: Given, *kept: Tensor | None) -> Tensor:
-    scores = masked_scores(given.query, given.key, given.settings)
-    epsilon = given.parameters[0]
-    if isinstance(epsilon, Tensor):
-        epsilon = epsilon.to(torch.float32).view(-1, 1, 1)
-    return probabilities(scores, epsilon)
-
-
-def _kept(given: Given) -> tuple[Tensor, Tensor]:
+def _room(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
     """Room for the statistics of rows, and for where they have support."""
-    batch, heads, queries, _ = given.query.shape
-    shape = batch, heads, units(queries), units(given.key.size(2))
-    statistics = given.query.new_empty((batch, heads, 2, queries), dtype=torch.float32)
-    return statistics, given.query.new_empty(shape, dtype=torch.uint8)
+    batch, heads, queries, _ = query.shape
+    shape = batch, heads, units(queries), units(key.size(2))
+    statistics = query.new_empty((batch, heads, 2, queries), dtype=torch.float32)
+    return statistics, query.new_empty(shape, dtype=torch.uint8)
 
 
-def _sum_to(rows: Tensor, epsilon: Tensor) -> Tensor:
+def _sum_to(rows: Tensor, epsilon: float | Tensor) -> Tensor | None:
     """Gradients of rows ``(batch, heads, queries)``, summed as the heads share an epsilon."""
+    if not isinstance(epsilon, Tensor):
+        return None
     of_heads = rows.sum((0, 2), dtype=torch.float64)
     total = of_heads.sum() if epsilon.numel() == 1 else of_heads
     return total.view(epsilon.shape).to(epsilon.dtype)
@@ -180,7 +159,7 @@ def _epsilon_of_heads(epsilon: float | Tensor, query: Tensor) -> Tensor:
 
 
 def _numbers(
-    given: Given,
+    settings: ScoreSettings,
     query: Tensor,
     key: Tensor,
     value: Tensor,
@@ -199,19 +178,19 @@ def _numbers(
         batch * heads,
         query.size(2),
         key.size(2),
-        float(given.scale),
-        *dropout.numbers_of(given.dropout, given.seed),
+        float(settings.scale),
+        *dropout.numbers_of(settings.dropout, settings.seed),
     )
 
 
-def _constants(given: Given, tile: tiles.Tile) -> dict[str, Any]:
+def _constants(inputs: Inputs, tile: tiles.Tile) -> dict[str, Any]:
     """What every kernel is compiled for."""
-    head_dim = given.query.size(3)
+    head_dim, settings = inputs.query.size(3), inputs.settings
     exact = torch.get_float32_matmul_precision() == "highest"
     return {
-        "KIND": kind_of(given.parameters[0]),
-        "DROPOUT": given.dropout > 0,
-        "CAUSAL": given.causal,
+        "KIND": kind_of(inputs.epsilon),
+        "DROPOUT": settings.dropout > 0,
+        "CAUSAL": settings.causal,
         # Three products of 19-bit numbers give what one of float32 gives
         "PRECISION": "ieee" if INTERPRETED else "tf32x3" if exact else "tf32",
         "HEAD_DIM": head_dim,
@@ -223,18 +202,5 @@ def _constants(given: Given, tile: tiles.Tile) -> dict[str, Any]:
     }
 
 
-_ATTENTION = function_of(Backend("triton", _forward, _backward, _kept, _probs, needs_output=True))
-
-
-def _of_epsilon(
-    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, options: ScoreSettings
-) -> Tensor:
-    return _ATTENTION(query, key, value, *as_arguments(epsilon), None, 0.0, *options, "")
-
-
-attention = attention_by(
-    _of_epsilon,
-    takes,
-    f"with a head_dim of 1 to {tiles.LARGEST_HEAD_DIM}, in float32, float16 or bfloat16 on a CUDA "
-    "device",
-)
+# As fairseq_entmax.kernels.attention.attention
+attention = functools.partial(of_any.attention, Backend(_forward, _backward, needs_output=True))

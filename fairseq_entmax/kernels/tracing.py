@@ -1,0 +1,32 @@
+"""What runs as it is, where torch records operations."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+
+P, R = ParamSpec("P"), TypeVar("R")
+
+
+def is_recorded() -> bool:
+    """Whether operations are traced or compiled, so that they are for other numbers too."""
+    return torch.compiler.is_compiling() or torch.jit.is_tracing()
+
+
+def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
+    """The function, around which ``torch.compile`` breaks its graph.
+
+    ``torch.compiler.disable`` itself imports the whole compiler.
+    """
+
+    @functools.wraps(function)
+    def run(*args: P.args, **kwargs: P.kwargs) -> R:
+        if torch.compiler.is_compiling():
+            eager: Callable[P, R] = torch.compiler.disable(function)
+            return eager(*args, **kwargs)
+        return function(*args, **kwargs)
+
+    return run
