@@ -126,24 +126,6 @@ static void broken_rows(long n, int threads)
     free(scores), free(grad), free(probs), free(for_scores);
 }
 
-static void rows_in_float64(long rows, long n, int threads)
-{
-    static const double epsilons[] = {0.0, 0.5, 1.0};
-    float *few = row_scores(rows, n, n > 3);
-    size_t bytes = rows * n * sizeof(double);
-    double *scores = room(bytes), *grad = room(bytes), *probs = room(bytes), *for_scores = room(bytes),
-           *for_alpha = room(rows * sizeof(double));
-    for (long i = 0; i < rows * n; i++) scores[i] = few[i], grad[i] = uniform();
-    check(!entmax_forward_f64(scores, epsilons, 1, 3, probs, rows, n, threads), "memory");
-    check(!entmax_backward_f64(probs, epsilons, 1, 3, grad, for_scores, for_alpha, rows, n, threads), "memory");
-    for (long row = 0; row < rows; row++) {
-        double sum = 0;
-        for (long i = 0; i < n; i++) sum += probs[row * n + i];
-        check(fabs(sum - 1) < 1e-9, "rows in float64");
-    }
-    free(few), free(scores), free(grad), free(probs), free(for_scores), free(for_alpha);
-}
-
 static void structured_rows(int kind, long rows, long n, int threads)
 {
     static const float strengths[] = {0.1f, 2.0f, 0.0f};
@@ -367,7 +349,6 @@ static void everything(int threads)
         long n = lengths[i];
         for (long rows = 1; rows <= 2 * LANES + 1; rows += LANES) {
             rows_in_float32(rows, n, threads);
-            rows_in_float64(rows, n, threads);
             for (int kind = TV; kind <= PNORM; kind++) structured_rows(kind, rows, n, threads);
         }
         broken_rows(n, threads);

@@ -3,9 +3,9 @@
 import pytest
 import torch
 
+from fairseq_entmax.kernels import torch_ops
 from fairseq_entmax.kernels.native import library
 from fairseq_entmax.kernels.native.decoding import Cached, step
-from tests.kernels import reference
 from tests.kernels.native.support import needs_compiler
 
 pytestmark = needs_compiler
@@ -40,10 +40,12 @@ def of_source(shape, seed=0):
 
 def in_float64(query, key, value, epsilon, padding=None):
     """The output ``(hypotheses, heads, head_dim)`` and the probabilities; keys of each hypothesis."""
-    hypotheses, heads, keys, size = key.shape
-    wide = query.double().view(hypotheses, heads, 1, size), key.double()
-    identity = torch.eye(keys, dtype=torch.float64).expand(hypotheses, heads, keys, keys)
-    probs = reference.attention(*wide, identity, epsilon.double(), padding, scale=size**-0.5)
+    hypotheses, heads, _, size = key.shape
+    wide = query.double().view(hypotheses, heads, 1, size)
+    scores = size**-0.5 * (wide @ key.double().mT)
+    if padding is not None:
+        scores = scores.masked_fill(padding[:, None, None], -torch.inf)
+    probs = torch_ops.probabilities(scores, epsilon.double().view(-1, 1, 1))
     return (probs @ value.double())[:, :, 0], probs[:, :, 0]
 
 

@@ -2,6 +2,7 @@
 
 import logging
 import os
+import shlex
 import subprocess
 import sys
 
@@ -9,46 +10,119 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import torch_ops
-from fairseq_entmax.kernels.native import folders, library, rows
-from fairseq_entmax.kernels.native.compiler import MORE_FLAGS
+from fairseq_entmax.kernels import torch_ops, torch_structured
+from fairseq_entmax.kernels.native import library, rows, structured
 from fairseq_entmax.mappings import entmax
-from tests.kernels.native.support import needs_compiler
+from tests.kernels.native.support import can_build, needs_compiler
 
 pytestmark = needs_compiler
 
+REAL_COMPILER = shlex.join(library._compiler()) if can_build() else ""
+# Loads the library in as many processes as it is told; prints how each ended
+AT_ONCE = """
+import os, sys, torch
+from fairseq_entmax.kernels.native import rows
+children = []
+for _ in range(int(sys.argv[1])):
+    child = os.fork()
+    if not child:
+        right = rows.probabilities(torch.zeros(1, 4), 0.5).tolist() == [[0.25] * 4]
+        os._exit(0 if right else 1)
+    children.append(child)
+print([os.waitpid(child, 0)[1] for child in children])
+"""
 
-def test_the_switch_forces_a_backend(fresh):
+
+@pytest.fixture
+def fresh(monkeypatch, tmp_path):
+    """As in a new process, with a cache and a quick compiler of its own, whose runs are logged."""
+    monkeypatch.setattr(kernels, "_said", set())
+    library._try_to_load.cache_clear()
+    compiler = tmp_path / "cc"
+    compiler.write_text(
+        f'#!/bin/sh\n[ "$1" = --version ] || echo run >> "{tmp_path}/log"\n'
+        f'exec {REAL_COMPILER} "$@" -O0\n'
+    )
+    compiler.chmod(0o755)
+    monkeypatch.setenv("CC", str(compiler))
+    monkeypatch.setenv(library.VARIABLE, str(tmp_path / "cache"))
+    yield monkeypatch
+    library._try_to_load.cache_clear()
+
+
+def runs(tmp_path):
+    log = tmp_path / "log"
+    return len(log.read_text().split()) if log.exists() else 0
+
+
+def test_the_switch_forces_a_backend(monkeypatch):
     scores = torch.zeros(3, 4)
     for name, expected in (("torch", torch_ops), ("native", rows), ("auto", rows), ("", rows)):
-        fresh.setenv(kernels.VARIABLE, name)
+        monkeypatch.setenv(kernels.VARIABLE, name)
         assert kernels.backend_for(scores, 0.5) is expected
-    fresh.delenv(kernels.VARIABLE)
-    assert kernels.backend_for(scores, 0.5) is rows
-    assert kernels.backend_for(scores.half(), 0.5) is torch_ops
-
-
-def test_an_unknown_name_is_refused_with_those_that_are_allowed(fresh):
-    fresh.setenv(kernels.VARIABLE, "cuda")
-    with pytest.raises(
-        ValueError,
-        match="FAIRSEQ_ENTMAX_KERNEL must be one of auto, torch, native, triton, not 'cuda'",
-    ):
+        assert kernels.backend_for(scores, 0.0) is torch_ops  # softmax is torch's
+    for other in (scores.half(), scores.double()):
+        assert kernels.backend_for(other, 0.5) is torch_ops
+    assert kernels.structured_for(scores, "tv", 0.5, 0.1) is structured
+    assert kernels.structured_for(scores.double(), "tv", 0.5, 0.1) is torch_structured
+    monkeypatch.setenv(kernels.VARIABLE, "cuda")
+    with pytest.raises(ValueError, match="one of auto, torch, native, triton, not 'cuda'"):
         entmax(torch.zeros(3), 1.5)
 
 
-def test_one_line_of_the_log_says_what_runs(fresh, caplog):
+def test_it_is_compiled_once_into_a_folder_of_the_users_own_and_the_log_says_so(
+    fresh, tmp_path, caplog
+):
     with caplog.at_level(logging.INFO):
-        for _ in range(3):
-            entmax(torch.randn(2, 5), 1.5)
+        for _ in range(2):
+            for _ in range(2):
+                entmax(torch.randn(2, 5), 1.5)
+            library._try_to_load.cache_clear()
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
     assert "native kernel" in line
+    assert runs(tmp_path) == 1
+    cache = tmp_path / "cache"
+    assert cache.stat().st_mode & 0o777 == 0o700
+    names = sorted(path.name for path in cache.iterdir())
+    assert names[0] == ".lock"
+    assert len(names) == 2
+
+
+def test_another_source_or_compiler_is_another_library(fresh):
+    key = library._key(library._compiler())
+    assert library._key([*library._compiler(), "-O1"]) != key
+    fresh.setattr(library, "FLAGS", ("-O1",))
+    assert library._key(library._compiler()) != key
+
+
+@pytest.mark.slow
+def test_processes_at_once_compile_once(fresh, tmp_path):
+    command = [sys.executable, "-c", AT_ONCE, "6"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert result.stdout.splitlines() == [str([0] * 6)]
+    assert runs(tmp_path) == 1
+
+
+def test_a_damaged_library_is_compiled_anew(fresh, tmp_path):
+    path = library.cache_folder() / f"entmax-{library._key(library._compiler())}.so"
+    path.write_bytes(b"no library")
+    assert library.load() == path
+    assert runs(tmp_path) == 1
+    assert path.stat().st_size > 10_000
+
+
+def test_a_folder_that_others_can_write_to_is_not_used(fresh, tmp_path, caplog):
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    cache.chmod(0o777)
+    assert entmax(torch.zeros(4), 1.5).tolist() == [0.25] * 4
+    assert "for this process alone" in caplog.text
+    assert list(cache.iterdir()) == []
 
 
 def test_without_a_compiler_torch_runs_and_the_log_says_why(fresh, caplog, tmp_path):
-    fresh.setenv("PATH", str(tmp_path))
-    fresh.delenv("CC", raising=False)
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path / "cache"))
+    fresh.setenv("PATH", str(tmp_path / "none"))
+    fresh.delenv("CC")
     with caplog.at_level(logging.INFO):
         probs = entmax(torch.tensor([1.0, 0.5, -3.0]), 1.5)
     assert probs.sum().item() == pytest.approx(1)
@@ -61,103 +135,40 @@ def test_without_a_compiler_torch_runs_and_the_log_says_why(fresh, caplog, tmp_p
 
 @pytest.mark.parametrize(
     ("compiler", "message"),
-    [("/nowhere/cc", "cannot be run"), ("false", "the compiler false failed: no message")],
+    [
+        ("/nowhere/cc", "cannot be run"),
+        ("false", "the compiler false failed: no message"),
+        ("gcc '-O2", 'CC got "gcc \'-O2", which a shell could not read'),
+    ],
 )
-def test_a_compiler_that_fails_is_named(fresh, tmp_path, compiler, message):
+def test_a_compiler_that_fails_is_named(fresh, compiler, message):
     fresh.setenv("CC", compiler)
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path))
     with pytest.raises(library.CannotBuild, match=message):
         library.load()
-    assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("compiler", ["gcc '-O2", 'gcc "-O2', "gcc \\"])
-def test_an_unbalanced_quote_in_cc_is_said_to_be_in_cc(fresh, tmp_path, compiler):
-    fresh.setenv("CC", compiler)
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path))
-    with pytest.raises(library.CannotBuild) as refusal:
-        library.load()
-    assert str(refusal.value).startswith(f"CC got {compiler!r}, which a shell could not read (no ")
-    assert "such as CC='gcc -O2'" in str(refusal.value)
+def test_a_compiler_without_openmp_makes_a_library_all_the_same(fresh, tmp_path):
+    compiler = tmp_path / "cc"
+    text = compiler.read_text().replace("exec", 'case "$*" in *-fopenmp*) exit 1 ;; esac\nexec')
+    compiler.write_text(text)
+    assert rows.probabilities(torch.zeros(1, 4), 0.5).tolist() == [[0.25] * 4]
+    assert runs(tmp_path) == 3
 
 
 def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(fresh, tmp_path):
     (tmp_path / "file").touch()
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path / "file" / "cache"))
-    with pytest.raises(library.CannotBuild, match="name another in FAIRSEQ_ENTMAX_CACHE"):
+    fresh.setenv(library.VARIABLE, str(tmp_path / "file" / "cache"))
+    with pytest.raises(library.CannotBuild, match="FAIRSEQ_ENTMAX_CACHE names another folder"):
         library.load()
 
 
-def test_what_cannot_be_built_is_not_tried_at_every_call(fresh, tmp_path):
-    compiler = tmp_path / "cc"
-    compiler.write_text(
-        f'#!/bin/sh\n[ "$1" = --version ] || echo tried >> "{tmp_path}/log"\nexit 1\n'
-    )
-    compiler.chmod(0o755)
-    fresh.setenv("CC", str(compiler))
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", str(tmp_path / "cache"))
-    for _ in range(3):
-        assert kernels.backend_for(torch.zeros(3), 0.5) is torch_ops
-    tried = (tmp_path / "log").read_text(encoding="utf-8").splitlines()
-    assert len(tried) == len(MORE_FLAGS)
-
-
-def test_the_cache_may_be_named_by_a_relative_path(fresh, tmp_path):
-    fresh.chdir(tmp_path)
-    fresh.setenv("FAIRSEQ_ENTMAX_CACHE", ".")
-    assert library.load().parent == tmp_path
-    assert kernels.backend_for(torch.zeros(3), 0.5) is rows
-
-
-@pytest.mark.parametrize(
-    ("variable", "value", "remedy"),
-    [
-        ("CC", 'gcc "', "name a compiler in it, such as CC='gcc -O2'"),
-        (
-            *("FAIRSEQ_ENTMAX_CACHE", "~nobody-of-that-name/x"),
-            "FAIRSEQ_ENTMAX_CACHE names another folder, CC a compiler",
-        ),
-    ],
-)
-def test_settings_that_cannot_be_read_leave_the_work_to_torch(
-    fresh, caplog, variable, value, remedy
-):
-    fresh.setenv(variable, value)
-    with caplog.at_level(logging.INFO):
-        assert kernels.backend_for(torch.zeros(3), 0.5) is torch_ops
-    assert remedy in caplog.text
-
-
-def test_without_a_home_folder_the_message_names_the_remedy(fresh):
-    for name in ("HOME", "XDG_CACHE_HOME", "FAIRSEQ_ENTMAX_CACHE"):
-        fresh.delenv(name, raising=False)
-
-    def no_home():
-        raise RuntimeError("Could not determine home directory.")
-
-    fresh.setattr(folders.Path, "home", no_home)
-    with pytest.raises(library.CannotBuild, match="name a folder in FAIRSEQ_ENTMAX_CACHE"):
-        library.load()
-
-
-def test_it_is_compiled_once_and_two_processes_do_not_disturb_each_other(tmp_path):
-    code = (
-        "import torch; from fairseq_entmax.kernels.native import library, rows; "
-        "print(library.load()); print(float(rows.probabilities(torch.zeros(1, 4), 0.5)[0, 0]))"
-    )
-    environment = {**os.environ, "FAIRSEQ_ENTMAX_CACHE": str(tmp_path)}
-    started = [
-        subprocess.Popen(
-            [sys.executable, "-c", code], env=environment, stdout=subprocess.PIPE, text=True
-        )
-        for _ in range(2)
-    ]
-    outputs = {process.communicate(timeout=300)[0] for process in started}
-    (library,) = tmp_path.iterdir()
-    assert outputs == {f"{library}\n0.25\n"}
-    made = library.stat().st_mtime_ns
-    again = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert again.stdout == f"{library}\n0.25\n"
-    assert library.stat().st_mtime_ns == made
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.slow
+@pytest.mark.parametrize("way", ["fork", "data loader"])
+def test_a_child_of_a_process_with_threads_computes_what_its_parent_did(way):
+    command = [sys.executable, "-m", "tests.kernels.native.forks", way]
+    # A child that hangs does so for ever
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    parent, *children = result.stdout.splitlines()
+    assert children
+    assert set(children) == {parent}

@@ -1,0 +1,113 @@
+"""The kernels in C give what torch's operations give in float64."""
+
+import pytest
+import torch
+
+from fairseq_entmax.kernels import torch_losses
+from fairseq_entmax.kernels.native import attention, library, losses, rows, structured
+from fairseq_entmax.kernels.structure import KINDS, PNORM
+from tests.kernels import contract
+from tests.kernels.native.support import needs_compiler
+
+pytestmark = needs_compiler
+
+
+@pytest.mark.parametrize("keys", contract.LENGTHS)
+def test_rows(keys):
+    contract.check_rows(rows, contract.batch(keys))
+
+
+@pytest.mark.parametrize("number", [0.5, 1.0, 0.33])
+def test_rows_of_one_epsilon(number):
+    for keys in contract.FEW_LENGTHS:
+        contract.check_rows(rows, contract.batch(keys, epsilons=(number,)), number)
+
+
+@pytest.mark.parametrize("bad", [contract.NAN, contract.INF, -contract.INF])
+def test_a_gradient_that_is_no_number_leaves_none_in_its_row(bad):
+    for keys in contract.FEW_LENGTHS:
+        made = contract.batch(keys, broken=False)
+        made.grad[3, keys // 2] = bad
+        probs = rows.probabilities(made.scores, made.epsilon)
+        for_scores, for_alpha = rows.gradients(probs, made.epsilon, made.grad, True, True)
+        assert not for_scores[3].isfinite().any()
+        assert for_alpha[3].isnan() or keys == 1
+        for_scores[3] = for_alpha[3] = 0
+        assert for_scores.isfinite().all()
+        assert for_alpha.isfinite().all()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("keys", [1, 2, 5, 17, 40, 130])
+def test_structured_rows(kind, keys):
+    contract.check_structured(structured, kind, keys)
+
+
+@pytest.mark.parametrize("case", contract.CASES, ids=str)
+@pytest.mark.parametrize("epsilon", [0.5, 1.0, torch.tensor([0.4]), None], ids=str)
+def test_attention(case, epsilon):
+    heads = case.sizes[1]
+    given = torch.linspace(0.05, 0.95, heads) if epsilon is None else epsilon
+    contract.check_attention(attention.attention, case, given)
+
+
+@pytest.mark.parametrize("case", [case for case in contract.CASES if not case.dropout], ids=str)
+@pytest.mark.parametrize("kind", KINDS)
+def test_structured_attention(case, kind):
+    epsilon = torch.linspace(0.3, 0.8, case.sizes[1])
+    strength = torch.tensor([1.3 if kind == PNORM else 0.05])
+    contract.check_attention(attention.structured_attention, case, epsilon, strength, kind, 1e-4)
+
+
+def test_the_number_of_threads_changes_no_bit(monkeypatch):
+    made, settings = contract.tensors_of(contract.CASES[7])
+    results = []
+    for threads in (1, 2, 3):
+        monkeypatch.setattr(library, "threads_for", lambda *_, number=threads: number)
+        leaves = [one.clone().requires_grad_() for one in made[:3]]
+        output = attention.attention(*leaves, 0.4, **settings._asdict())
+        output.backward(made[3])
+        results.append([output, *(leaf.grad for leaf in leaves)])
+    for result in results[1:]:
+        assert all(map(torch.equal, result, results[0]))
+
+
+def test_second_derivatives_are_those_of_torchs_operations():
+    made, settings = contract.tensors_of(contract.CASES[8])
+    epsilon = torch.tensor([0.2, 0.6])
+    found = []
+    for to in (torch.float32, torch.float64):
+        leaves = [one.to(to).requires_grad_() for one in (*made[:3], epsilon)]
+        if to == torch.float32:
+            output = attention.attention(*leaves, **settings._asdict())
+        else:
+            output = contract.in_float64(leaves[:3], leaves[3], 0.0, "", settings)
+        first = torch.autograd.grad(output.square().sum(), leaves, create_graph=True)
+        found.append(torch.autograd.grad(sum(one.square().sum() for one in first), leaves))
+    for ours, truth in zip(*found, strict=True):
+        error = (ours.double() - truth).abs().max()
+        assert error <= 1e-3 * truth.abs().max()
+
+
+@pytest.mark.parametrize("backend", [losses, torch_losses], ids=["native", "torch"])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+@pytest.mark.parametrize("keys", [1, 2, 17, 100, 3000])
+def test_losses(backend, smoothing, keys):
+    for epsilon in (1e-4, 0.2, 0.5, 0.9, 1.0):
+        made = contract.batch(keys, epsilons=(epsilon,))
+        finite = made.scores.abs() > 1e5  # which smoothing multiplies
+        scores = made.scores.masked_fill(finite & made.scores.isfinite(), -1e4)
+        number = len(scores)
+        target = torch.randint(keys, (number,), generator=torch.Generator().manual_seed(keys))
+        parts, saved = backend.losses(scores, target, epsilon, smoothing)
+        truth, wide = torch_losses.losses(scores.double(), target, epsilon, smoothing)
+        given = {"scores": scores, "target": target[:, None].double()}
+        assert_rows = contract.assert_rows
+        assert_rows(parts.loss[:, None], truth.loss[:, None], 1e-5, given, 1e-5)
+        assert_rows(parts.target_prob[:, None], truth.target_prob[:, None], 2e-6, given)
+        grad = torch.randn(number, generator=torch.Generator().manual_seed(1))
+        found = backend.gradients(scores, target, epsilon, smoothing, saved, grad)
+        expected = torch_losses.gradients(
+            scores.double(), target, epsilon, smoothing, wide, grad.double()
+        )
+        assert_rows(found, expected, 5e-6, given, 1e-5)

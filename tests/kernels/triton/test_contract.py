@@ -1,0 +1,168 @@
+"""The Triton kernels give what torch's operations give in float64: on a GPU, or in the interpreter."""
+
+import logging
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+
+from fairseq_entmax import kernels
+from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels.attention import Inputs
+from fairseq_entmax.kernels.inputs import ScoreSettings
+from fairseq_entmax.mappings import entmax
+from tests.kernels import contract
+from tests.kernels.triton.support import DEVICE
+
+pytest.importorskip("triton")
+from fairseq_entmax.kernels.triton import attention as triton_attention
+from fairseq_entmax.kernels.triton import attention_tiles as tiles
+from fairseq_entmax.kernels.triton import rows as triton_rows
+from fairseq_entmax.kernels.triton.attention_support import UNIT
+
+# The interpreter is a hundred times slower: a GPU runs all
+ON_GPU = DEVICE == "cuda"
+EPSILONS = contract.EPSILONS if ON_GPU else (0.0, 1e-9, 0.1, 0.5, 1.0)
+LENGTHS = contract.LENGTHS if ON_GPU else (1, 5, 17, 65)
+CASES = contract.CASES if ON_GPU else [contract.CASES[place] for place in (0, 4, 6, 7, 9)]
+
+
+@pytest.mark.parametrize("keys", LENGTHS)
+def test_rows(keys):
+    contract.check_rows(triton_rows, contract.batch(keys, epsilons=EPSILONS), device=DEVICE)
+
+
+@pytest.mark.parametrize("number", [0.5, 1.0])
+def test_rows_of_one_epsilon(number):
+    made = contract.batch(17, epsilons=(number,))
+    contract.check_rows(triton_rows, made, number, DEVICE)
+
+
+def test_rows_longer_than_a_tile_are_passed_over_in_blocks(monkeypatch):
+    monkeypatch.setattr(triton_rows, "LONGEST_TILE", 64)
+    assert not triton_rows.tile_of(150).whole
+    made = contract.batch(150, epsilons=(0.33, 1.0))
+    contract.check_rows(triton_rows, made, device=DEVICE)
+
+
+@pytest.fixture(params=["whole", "blocks"])
+def passes(request, monkeypatch):
+    """Rows held in registers, and rows in blocks of 16 keys."""
+    if request.param == "blocks":
+        monkeypatch.setattr(tiles, "MOST_KEYS_IN_REGISTERS", 0)
+        monkeypatch.setattr(tiles, "LONG_BLOCK", 16)
+
+
+@pytest.mark.parametrize("case", CASES, ids=str)
+@pytest.mark.usefixtures("passes")
+def test_attention(case):
+    epsilon = torch.linspace(0.2, 0.9, case.sizes[1])
+    contract.check_attention(triton_attention.attention, case, epsilon, device=DEVICE)
+
+
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor([1e-6])], ids=str)
+def test_attention_of_one_epsilon(epsilon):
+    contract.check_attention(triton_attention.attention, contract.CASES[0], epsilon, device=DEVICE)
+
+
+@pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)])
+def test_attention_in_half_precision(dtype, atol):
+    given = (contract.CASES[4], torch.tensor([0.2, 0.5, 1.0]))
+    contract.check_attention(
+        triton_attention.attention, *given, atol=atol, dtype=dtype, device=DEVICE
+    )
+
+
+# --- tiles without support -----------------------------------------------------------------------
+
+SIDE = UNIT.value
+ALL = (True, True, True, True, False)
+
+
+def local(queries, keys):
+    """Queries that see the keys of their own stretch of 16, and some noise; a gradient."""
+    draw = torch.Generator().manual_seed(queries)
+    made = [torch.randn(1, 2, length, 64, generator=draw) for length in (queries, keys)]
+    for one in made:
+        places = torch.arange(one.size(2))
+        one *= 0.05
+        one[:, :, places, places // SIDE] += 5.0
+    made += [torch.randn(1, 2, length, 64, generator=draw) for length in (keys, queries)]
+    return [one.to(DEVICE) for one in made]
+
+
+def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
+    query, key, value, grad = local(6 * SIDE - 3, 7 * SIDE - 5)
+    epsilon = torch.tensor([0.3, 1.0], device=DEVICE)
+    inputs = Inputs(query, key, value, epsilon, 0.0, ScoreSettings())
+    output, (statistics, support) = triton_attention._forward(inputs, True)
+    expected = torch.eye(6, 7, dtype=torch.uint8, device=DEVICE).expand(1, 2, 6, 7)
+    assert torch.equal(support, expected)
+    results = [
+        triton_attention._backward(inputs, output, (statistics, marked), grad, ALL)
+        for marked in (support, torch.ones_like(support))
+    ]
+    for skipped, complete in zip(*results, strict=True):
+        assert skipped is complete is None or torch.equal(skipped, complete)
+    assert all((one != 0).any() for one in results[0][:4])
+
+
+# --- which kernel runs ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def fresh(monkeypatch):
+    """As in a new process."""
+    monkeypatch.setattr(kernels, "_said", set())
+    kernels._why_no_triton.cache_clear()
+    yield monkeypatch
+    kernels._why_no_triton.cache_clear()
+
+
+def test_the_switch_chooses_triton_for_what_it_has(fresh):
+    fresh.setenv(kernels.VARIABLE, kernels.TRITON)
+    scores = torch.zeros(3, 4, device=DEVICE)
+    assert kernels.backend_for(scores, 0.5) is triton_rows
+    assert kernels.backend_for(scores.double(), 0.5) is torch_ops
+    found = kernels.attention_for(scores, torch.float16, 16, kernels.FusedEntmax(0.5))
+    assert found.func is triton_attention.attention.func
+    assert kernels.structured_for(scores, "tv", 0.5, 0.1).__name__.endswith("torch_structured")
+
+
+def test_without_triton_the_switch_is_refused_with_the_remedy(fresh):
+    fresh.setitem(sys.modules, "triton", None)
+    fresh.setenv(kernels.VARIABLE, kernels.TRITON)
+    with pytest.raises(RuntimeError, match=r"FAIRSEQ_ENTMAX_KERNEL=triton: .*pip install triton"):
+        kernels.backend_for(torch.zeros(3), 0.5)
+
+
+def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
+    def cannot(*_):
+        raise OSError("Failed to find C compiler\nmore")
+
+    fresh.setattr(triton_rows, "probabilities", cannot)
+    reason = "its kernels do not run here (OSError: Failed to find C compiler)"
+    fresh.setenv(kernels.VARIABLE, kernels.AUTO)
+    with caplog.at_level(logging.INFO):
+        on_a_gpu = SimpleNamespace(is_cuda=True, device=torch.device(DEVICE))
+        assert kernels.backend_for(on_a_gpu, 0.5) is torch_ops
+    (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
+    assert reason in line
+
+
+def test_triton_is_imported_only_where_it_is_used():
+    code = (
+        "import sys, torch\n"
+        "from fairseq_entmax.mappings import entmax\n"
+        "entmax(torch.zeros(3), 1.5)\n"
+        "print('triton' in sys.modules)\n"
+    )
+    environment = {**os.environ, kernels.VARIABLE: kernels.TORCH}
+    result = subprocess.run(
+        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
+    )
+    assert result.stdout == "False\n"
+    assert entmax(torch.zeros(3), 1.5).tolist() == pytest.approx([1 / 3] * 3)
