@@ -6,8 +6,6 @@ from typing import Any, NamedTuple
 
 import pytest
 import torch
-from hypothesis import HealthCheck, settings
-from hypothesis import strategies as st
 
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 from fairseq_entmax.mappings import fusedmax, oscarmax, sq_pnorm_max
@@ -15,22 +13,6 @@ from tests.mappings.reference import random_rows
 from tests.mappings.structured_reference import fusedmax_rows, oscarmax_rows, pnorm_rows
 
 INF, NAN = math.inf, math.nan
-
-
-# Fixed examples: a run says the same today and tomorrow
-steady = settings(
-    derandomize=True,
-    deadline=None,
-    max_examples=20,
-    database=None,
-    suppress_health_check=[HealthCheck.too_slow],
-)
-# Dtypes, and what an error may be relative to the size of the scores
-PRECISIONS = ((torch.float32, 4e-6), (torch.float64, 2e-12))
-# float32 holds them, so that both precisions are asked for the same
-strengths = st.one_of(
-    st.sampled_from((0.0, 0.125, 1.0, 64.0, 1e6)), st.floats(2.0**-10, 5.0, width=32)
-)
 
 
 class Case(NamedTuple):
@@ -139,10 +121,3 @@ def gradients_of(function, grad, *inputs: Any):
     leaves = [value.clone().requires_grad_() for value in inputs]
     function(*leaves).backward(grad)
     return [leaf.grad for leaf in leaves]
-
-
-def differs_by(first, second, scores):
-    """Relative to the size of the scores; masked keys are to be the same."""
-    assert torch.equal(first == -INF, second == -INF)
-    difference = (first - second).masked_fill(first == -INF, 0.0)
-    return difference.abs().max().item() / size_of(scores)
