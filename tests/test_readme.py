@@ -74,16 +74,6 @@ def test_the_example_of_the_module_learns_an_alpha_for_each_head():
     assert (module.alpha_logit.grad != 0).tolist() == [True] * 8
 
 
-def test_the_example_of_torch_func_and_torch_compile_runs():
-    text = (ROOT / "docs" / "attention.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
-    (example,) = [block for block in blocks if "torch.compile" in block]
-    torch._dynamo.reset()
-    names = {}
-    exec(example, names)
-    assert names["each"].isfinite().all()
-
-
 def anchors(page):
     """What a link to a place in the page may be: its headings, as hosts of code write them."""
     text = re.sub(r"```.*?```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL)

@@ -15,6 +15,7 @@ from fairseq_entmax.kernels.inputs import (
     dense_rows,
     masked_scores,
 )
+from fairseq_entmax.kernels.tracing import refuse_export
 
 
 class Inputs(NamedTuple):
@@ -83,6 +84,7 @@ def attention(
     Raises:
         ValueError: shapes, dtypes or devices do not fit.
     """
+    refuse_export()
     given = ScoreSettings(**settings)
     check_attention(query, key, value, (epsilon, strength), given)
     rows = (dense_rows(tensor) for tensor in (query, key, value))

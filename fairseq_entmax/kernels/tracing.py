@@ -16,6 +16,15 @@ def is_recorded() -> bool:
     return torch.compiler.is_compiling() or torch.jit.is_tracing()
 
 
+def refuse_export() -> None:
+    """Raise RuntimeError in an export to ONNX, which would end in an error that says nothing of why."""
+    if torch.onnx.is_in_onnx_export():
+        raise RuntimeError(
+            "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
+            "torch.onnx.export, or export fairseq_entmax.modules.scriptable(module) instead of a module"
+        )
+
+
 def outside_graphs(function: Callable[P, R]) -> Callable[P, R]:
     """The function, around which ``torch.compile`` breaks its graph.
 

@@ -28,7 +28,7 @@ from torch import Tensor
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import functions
-from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
+from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs, refuse_export
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
 
@@ -116,11 +116,7 @@ def keys_last(
         ValueError: as :func:`check_dim`.
     """
     check_dim(scores, dim)
-    if torch.onnx.is_in_onnx_export():
-        raise RuntimeError(
-            "ONNX has no alpha-entmax: call model.prepare_for_onnx_export_() before "
-            "torch.onnx.export, or export fairseq_entmax.modules.scriptable(module) instead of a module"
-        )
+    refuse_export()
     fitted = []
     for parameter in parameters:
         if isinstance(parameter, Tensor):

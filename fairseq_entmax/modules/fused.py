@@ -11,6 +11,7 @@ from torch import Tensor
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels.dropout import new_seed
+from fairseq_entmax.kernels.tracing import outside_graphs
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.projections import split_heads
 from fairseq_entmax.modules.softmax import softmax_attention
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from fairseq_entmax.modules.attention import MultiheadAttention
 
 
+@outside_graphs
 def attend(
     attention: MultiheadAttention,
     query: Tensor,

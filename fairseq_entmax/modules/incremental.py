@@ -15,7 +15,7 @@ from torch import Tensor
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
-from fairseq_entmax.kernels.tracing import is_recorded
+from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
 from fairseq_entmax.modules.step_caches import KEY, PADDING, VALUE, HypothesesCache, SourceCache
 
 if TYPE_CHECKING:
@@ -27,6 +27,7 @@ State = dict[str, dict[str, Any]]
 _STATE, _SETTINGS = "attn_state", "attn_step"
 
 
+@outside_graphs
 def attend(
     attention: MultiheadAttention,
     query: Tensor,
