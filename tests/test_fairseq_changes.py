@@ -20,7 +20,7 @@ from fairseq.trainer import Trainer
 from torch.multiprocessing import ProcessExitedException
 
 from fairseq_entmax import compat, fairseq_changes, kernels
-from fairseq_entmax.kernels.native.compiler import CannotBuild
+from fairseq_entmax.kernels.native.library import CannotBuild
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import as_command
 from tests.support import batch, build_model

@@ -6,7 +6,6 @@ the same for all rows, or a tensor, which may hold NaN.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
@@ -160,41 +159,4 @@ class Losses(Protocol):
             scores, target, epsilon, smoothing: as given to :meth:`losses`.
             saved: what it returned.
             grad: ``(...)``, gradient with respect to the losses.
-        """
-
-
-class Attention(Protocol):
-    """The whole of attention as one function, without scores in memory: what a backend may have."""
-
-    def takes(self, query: Tensor) -> bool:
-        """Whether the backend is for queries of this device, dtype and size of a head."""
-
-    @property
-    def attention(self) -> Callable[..., Tensor]:
-        """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
-
-        Args:
-            query: ``(batch, heads, queries, head_dim)``, of any strides.
-            key, value: ``(batch, heads, keys, head_dim)``, of the dtype of ``query``.
-            epsilon: in [0, 1]: a number, or a tensor of one for all or ``(heads,)``, which may
-                require a gradient. The values of a tensor are not looked at.
-            key_padding_mask: ``(batch, keys)``, bool, true at keys that no query sees; or None.
-            attn_mask: ``(queries, keys)``, floating point, added to the scores; ``-inf`` leaves a
-                key out. Gets no gradient. None, the default, adds nothing.
-            causal: query i sees the keys up to ``i + keys - queries``, as a mask of ``-inf``
-                above the diagonal does; False unless given.
-            scale: what scores are multiplied by before masks are added; 1 unless given.
-            dropout: the probability with which a weight becomes 0, from 0 to below 1; others are
-                divided by what is left of 1.
-            seed: ``(1,)``, int64, on the CPU: says which (:mod:`fairseq_entmax.kernels.dropout`). The
-                same seed drops the same weights, on any backend. Not asked for at a dropout of 0.
-
-        Returns:
-            ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
-            (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
-            gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
-            their scores. Differentiable in the first four arguments, to any order.
-
-        Raises:
-            ValueError: shapes, dtypes or devices are not as above.
         """
