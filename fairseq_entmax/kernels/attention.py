@@ -87,8 +87,8 @@ def attention(
     refuse_export()
     given = ScoreSettings(**settings)
     check_attention(query, key, value, (epsilon, strength), given)
-    rows = (dense_rows(tensor) for tensor in (query, key, value))
-    inputs = Inputs(*rows, epsilon, strength, given, kind)
+    query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
+    inputs = Inputs(query, key, value, epsilon, strength, given, kind)
     if torch.is_grad_enabled() and any(
         isinstance(one, Tensor) and one.requires_grad for one in inputs[:5]
     ):
@@ -115,11 +115,9 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         query, key, value, epsilon, strength, padding, mask, seed, output, *kept = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
-        parameters = (
-            number if tensor is None else tensor
-            for number, tensor in zip(ctx.numbers, (epsilon, strength), strict=True)
-        )
-        inputs = Inputs(query, key, value, *parameters, settings, ctx.kind)
+        parameters = zip((epsilon, strength), ctx.numbers, strict=True)
+        epsilon, strength = (number if tensor is None else tensor for tensor, number in parameters)
+        inputs = Inputs(query, key, value, epsilon, strength, settings, ctx.kind)
         wanted = ctx.needs_input_grad[1:6]
         if torch.is_grad_enabled():
             grads = _gradients_with_graph(inputs, grad, wanted)
@@ -134,7 +132,7 @@ def _gradients_with_graph(
 ) -> list[Tensor | None]:
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
-    own = [one.view_as(one) if isinstance(one, Tensor) else one for one in inputs[:5]]
+    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:5]]
     query, key, value = own[:3]
     epsilon, strength = (
         one.float().view(1, -1, 1, 1) if isinstance(one, Tensor) else one for one in own[3:]

@@ -64,14 +64,14 @@ class Structured(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         probs, masked, *tensors = ctx.saved_tensors
-        parameters = [
+        epsilon, strength = (
             as_scores(number if tensor is None else tensor, probs)
             for number, tensor in zip(ctx.numbers, tensors, strict=True)
-        ]
+        )
         wanted = tuple(ctx.needs_input_grad[place] for place in (1, 3, 4))
         followed = torch_structured.followed_gradients
         gradients = followed if torch.is_grad_enabled() else ctx.backend.gradients
-        for_scores, *rows = gradients(probs, ctx.kind, *parameters, masked, grad, wanted)
+        for_scores, *rows = gradients(probs, ctx.kind, epsilon, strength, masked, grad, wanted)
         for_parameters = map(summed, rows, tensors)
         return None, for_scores, None, *for_parameters
 

@@ -111,8 +111,8 @@ def _epsilon_of(attention: MultiheadAttention, query: Tensor, state: State) -> T
             of_heads = torch.as_tensor(formula.epsilon, dtype=torch.float32)
             settings["of_heads"] = of_heads.expand(attention.num_heads).contiguous()
         attention.set_incremental_state(state, _SETTINGS, settings)
-    of_heads: Tensor | None = settings["of_heads"]
-    return of_heads
+    found: Tensor | None = settings["of_heads"]
+    return found
 
 
 def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -> Cached | None:

@@ -21,7 +21,7 @@ def softmax_attention(
 
     Args:
         query, key, value, key_padding_mask, attn_mask, causal, scale: as
-            :meth:`fairseq_entmax.kernels.backends.Attention.attention`.
+            :func:`fairseq_entmax.kernels.attention.attention`.
         dropout: the probability with which a weight becomes 0, by torch's generator.
 
     Returns:

@@ -41,7 +41,7 @@ from torch import Tensor
 
 from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.backends import StructuredRows
-from fairseq_entmax.kernels.native import library
+from fairseq_entmax.kernels.native.library import _compiler
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 
 SHAPES = ["30720x30", "8192x128"]  # 1024 x 30 x 30 and 64 x 128 x 128
@@ -80,7 +80,7 @@ def scalar(strength: float) -> Contender:
             "-shared",
             "-fPIC",
         ]
-        command = [*library._compiler(), *flags, str(CONDAT), "-o", str(path), "-lm"]
+        command = [*_compiler(), *flags, str(CONDAT), "-o", str(path), "-lm"]
         print(shlex.join([*command[:-4], CONDAT.name]))
         subprocess.run(command, check=True)
         library = ctypes.CDLL(str(path))
