@@ -6,17 +6,14 @@ fairseq can mend (:mod:`fairseq_entmax.quiet`).
 
 from __future__ import annotations
 
-import argparse
 import logging
 import multiprocessing
 import os
-import pickle
 import signal
 import sys
 import threading
 import time
 import weakref
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from types import ModuleType, SimpleNamespace
@@ -43,90 +40,18 @@ except ModuleNotFoundError as error:
     raise ModuleNotFoundError(INSTALL_FAIRSEQ, name="fairseq") from None
 
 
-def avoid_fused_encoder_layer(layer: nn.Module) -> None:
-    """Keep an encoder layer off torch's fused layer, which knows softmax alone.
-
-    fairseq 0.12.2 takes it in evaluation where this flag is set; later releases do not
-    have it.
-    """
-    if hasattr(layer, "can_use_fastpath"):
-        layer.can_use_fastpath = False  # type: ignore[assignment]
-
-
-GLOBAL_HOOKS = (
-    "_global_backward_pre_hooks",
-    "_global_backward_hooks",
-    "_global_forward_pre_hooks",
-    "_global_forward_hooks",
-)
-
-
 def has_global_hooks() -> bool:
-    """Tell whether hooks of all modules are registered, with ``register_module_forward_hook`` say.
-
-    Newer releases of torch have a function for it, older ones only what it reads.
-    """
-    module = nn.modules.module
-    if hasattr(module, "_has_any_global_hook"):
-        return bool(module._has_any_global_hook())
-    return any(getattr(module, name) for name in GLOBAL_HOOKS)
+    """Whether hooks of all modules are registered, with ``register_module_forward_hook`` say."""
+    return bool(nn.modules.module._has_any_global_hook())
 
 
 def computing_dtype(tensor: Tensor) -> torch.dtype:
     """What a linear layer makes of a tensor: its own dtype, or that of autocast."""
     device = tensor.device.type
-    if hasattr(torch, "get_autocast_dtype"):
-        enabled, dtype = torch.is_autocast_enabled(device), torch.get_autocast_dtype(device)
-    elif device == "cuda":  # torch before 2.4 has a function for each device
-        enabled, dtype = torch.is_autocast_enabled(), torch.get_autocast_gpu_dtype()
-    else:
-        enabled, dtype = torch.is_autocast_cpu_enabled(), torch.get_autocast_cpu_dtype()
     # Autocast leaves float64 as it is
-    return dtype if enabled and tensor.dtype != torch.float64 else tensor.dtype
-
-
-def safe_loading() -> dict[str, Any]:
-    """Arguments by which ``torch.load`` reads fairseq's checkpoints and runs nothing.
-
-    torch before 2.4 has a safe loader that cannot be told of the one class in them beyond
-    tensors and plain containers, ``argparse.Namespace``, which holds settings and runs no code.
-    There, Python's own unpickler reads what that loader would, and this class.
-    """
-    add_safe_globals = getattr(torch.serialization, "add_safe_globals", None)
-    if add_safe_globals is None:
-        return {"weights_only": False, "pickle_module": restricted_pickle()}
-    add_safe_globals([argparse.Namespace])
-    return {"weights_only": True}
-
-
-def restricted_pickle() -> ModuleType:
-    """A module like ``pickle`` that loads what torch's safe loader does, and ``Namespace``."""
-    from torch._weights_only_unpickler import _get_allowed_globals
-
-    allowed = {**_get_allowed_globals(), "argparse.Namespace": argparse.Namespace}
-
-    python_unpickler: Any = pickle._Unpickler  # whose operations can be changed
-
-    class Unpickler(python_unpickler):
-        def find_class(self, module: str, name: str) -> Any:
-            if f"{module}.{name}" not in allowed:
-                raise pickle.UnpicklingError(f"GLOBAL {module}.{name} is not allowed")
-            return allowed[f"{module}.{name}"]
-
-        def load_build(self) -> None:
-            # A state can set any attribute, of a function or class too
-            if type(self.stack[-2]) not in (argparse.Namespace, OrderedDict, Tensor, nn.Parameter):
-                raise pickle.UnpicklingError(f"GLOBAL {type(self.stack[-2])} may have no state")
-            super().load_build()
-
-    Unpickler.dispatch = {**python_unpickler.dispatch, pickle.BUILD[0]: Unpickler.load_build}
-
-    def load(file: Any, **options: Any) -> Any:
-        return Unpickler(file, **options).load()
-
-    restricted = ModuleType("restricted_pickle")
-    vars(restricted).update({**vars(pickle), "Unpickler": Unpickler, "load": load})
-    return restricted
+    if torch.is_autocast_enabled(device) and tensor.dtype != torch.float64:
+        return torch.get_autocast_dtype(device)
+    return tensor.dtype
 
 
 class NumPyWithCompat(ModuleType):

@@ -37,10 +37,9 @@ from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
 from fairseq_entmax import early_checks, kernels, moving_averages, unread_weights
-from fairseq_entmax.checkpoints import UnsafeCheckpointError
 from fairseq_entmax.checkpoints.archives import replace_by_folder
-from fairseq_entmax.checkpoints.evaluation import evaluate_nothing_in_fairseq
-from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch, explained
+from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
+from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
 from fairseq_entmax.loaders import LoaderLostError, naming_lost_loaders
 from fairseq_entmax.modules import MultiheadAttention
@@ -99,7 +98,6 @@ def install() -> None:
     # For every checkpoint
     _replace(PathManager, "copy", _copy_whole)
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
-    compat.safe_loading()
     evaluate_nothing_in_fairseq()
     for name in LOADING:
         # One that is not in this fairseq, or needs what is not installed, loads nothing
@@ -299,11 +297,11 @@ def _refuse_in_one_sentence(load: Callable[..., Any], path: str, *args: Any, **k
     """``load_checkpoint_to_cpu`` that ends a command with the sentence of a refusal.
 
     ``torch.load`` is replaced for fairseq's modules alone, so the settings are checked as they
-    are in the file, before ``--model-overrides``. Without the two, a checkpoint can run code
-    with torch before 2.6, and later ones advise in a traceback to let it.
+    are in the file, before ``--model-overrides``. Without the two torch refuses every checkpoint of
+    fairseq's, and advises in a traceback to let it run code.
     """
     evaluate_nothing_in_fairseq()  # in what was imported since, by whatever way
-    with compat.stopping_command(UnsafeCheckpointError), explained(path):
+    with compat.stopping_command():
         return load(path, *args, **kwargs)
 
 

@@ -1,15 +1,12 @@
 """What differs between releases, and how a command stops."""
 
-import pickle
 import subprocess
 import sys
-from argparse import Namespace
 
 import pytest
-import torch
 from torch import nn
 
-from fairseq_entmax import checkpoints, compat
+from fairseq_entmax import compat
 from tests.commands import ROOT
 
 STOP_WHILE_BATCHES_ARE_LOADED = """
@@ -110,85 +107,7 @@ def test_outside_of_a_command_the_caller_raises(monkeypatch):
     assert compat.stop_command(ValueError("no")) is None
 
 
-class Call:
-    def __init__(self, function, *arguments):
-        self.call = function, arguments
-
-    def __reduce__(self):
-        return self.call
-
-
-class SetState(Call):
-    """Unpickled, it sets an attribute of a class."""
-
-    def __reduce__(self):
-        return (*super().__reduce__(), (None, {"__setstate__": "changed"}))
-
-
-@pytest.fixture
-def _old_torch(monkeypatch):
-    """torch before 2.4, whose safe loader cannot be told of a class."""
-    monkeypatch.delattr(torch.serialization, "add_safe_globals", raising=False)
-
-
-STATE = {
-    "model": {"weight": torch.arange(6.0).reshape(2, 3), "half": torch.ones(2).half()},
-    "args": Namespace(arch="transformer", lr=[0.1]),
-    "last_optimizer_state": {
-        "state": {0: {"step": torch.tensor(1)}},
-        "param_groups": [{"params": [0]}],
-    },
-}
-
-
-@pytest.mark.usefixtures("_old_torch")
-@pytest.mark.parametrize("new_format", [True, False])
-def test_a_torch_without_a_list_of_safe_classes_loads_checkpoints(tmp_path, new_format):
-    assert "pickle_module" in compat.safe_loading()
-    path = tmp_path / "good.pt"
-    torch.save(STATE, path, _use_new_zipfile_serialization=new_format)
-    state = checkpoints.load_checkpoint(str(path))
-    assert state["args"] == STATE["args"]
-    assert torch.equal(state["model"]["weight"], STATE["model"]["weight"])
-    assert state["model"]["half"].dtype == torch.float16
-
-
-@pytest.mark.usefixtures("_old_torch")
-@pytest.mark.parametrize("new_format", [True, False])
-@pytest.mark.parametrize(
-    "code",
-    [
-        lambda mark: Call(open, mark, "w"),
-        lambda mark: Call(eval, f"open({mark!r}, 'w')"),
-        lambda mark: Call(getattr, Namespace, "mro"),
-        lambda mark: SetState(Namespace),
-        lambda mark: SetState(getattr, Namespace, "__class__"),
-        lambda mark: torch.nn.Linear(1, 1),
-    ],
-)
-def test_a_torch_without_a_list_of_safe_classes_runs_nothing(tmp_path, code, new_format):
-    path, mark = tmp_path / "evil.pt", tmp_path / "ran"
-    torch.save({**STATE, "x": code(str(mark))}, path, _use_new_zipfile_serialization=new_format)
-    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"GLOBAL|it names|it makes"):
-        checkpoints.load_checkpoint(str(path))
-    assert not mark.exists()
-    assert not hasattr(Namespace, "__setstate__")
-
-
-@pytest.mark.usefixtures("_old_torch")
-def test_a_torch_without_a_list_of_safe_classes_reads_no_plain_pickles(tmp_path):
-    path = tmp_path / "evil.pt"
-    path.write_bytes(pickle.dumps({"model": Call(open, str(tmp_path / "ran"), "w")}, protocol=2))
-    with pytest.raises(checkpoints.UnsafeCheckpointError, match=r"it names _?io\.open"):
-        checkpoints.load_checkpoint(str(path))
-    assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize("newer", [True, False])
-def test_hooks_of_all_modules_are_seen_with_every_torch(newer, monkeypatch):
-    """Older ones have no function that says so."""
-    if not newer:
-        monkeypatch.delattr(nn.modules.module, "_has_any_global_hook", raising=False)
+def test_hooks_of_all_modules_are_seen():
     assert not compat.has_global_hooks()
     handle = nn.modules.module.register_module_forward_hook(lambda *_: None)
     try:

@@ -1,25 +1,26 @@
 """Plain values in texts that fairseq hands to Python's ``eval``.
 
 fairseq reads some of its settings, such as ``(0.9, 0.98)`` and ``[(512, 3)] * 20``, with
-``eval``: in three functions of ``fairseq.utils``, and at many places of its models, tasks,
-criterions and optimisers, which differ between its releases. A checkpoint brings such settings
-along. So fairseq's modules get an ``eval`` of their own, which reads plain values and runs
-nothing: :func:`read_literal`.
+``eval``, at many places that differ between its releases. A checkpoint brings such settings along.
+So fairseq's modules get an ``eval`` of their own, which reads plain values and runs nothing.
 """
 
 from __future__ import annotations
 
 import ast
+import importlib.abc
 import operator
-from collections.abc import Callable
+import sys
+from collections.abc import Callable, Sequence
+from importlib.machinery import ModuleSpec, PathFinder
+from types import ModuleType
 from typing import Any
 
-from fairseq_entmax.checkpoints.errors import shortened
+from fairseq_entmax import compat
 
-LONGEST_TEXT = 10_000  # characters
-LONGEST_LIST = 4096  # entries
-
-_NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
+# Whose modules read plain values instead of evaluating
+PACKAGES = ("fairseq", "fairseq_cli")
+_OPERATIONS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
     ast.Add: operator.add,
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
@@ -30,29 +31,25 @@ _NUMBERS: dict[type[ast.operator], Callable[[Any, Any], Any]] = {
 def read_literal(text: Any, *scopes: Any) -> Any:
     """The value of a text, as Python's ``eval`` gives it, where the text is a plain value.
 
-    Plain values are numbers, texts, True, False, None, and tuples, lists and dictionaries of
-    them; numbers may be added, subtracted, multiplied and divided, lists added and repeated.
+    Plain values are numbers, texts, True, False, None, and tuples, lists and dictionaries of them;
+    they may be added, subtracted, multiplied and divided.
 
     Args:
-        text: at most :data:`LONGEST_TEXT` characters, taken exactly as ``eval`` takes them.
+        text: taken exactly as ``eval`` takes it.
         scopes: what ``eval`` takes for names; not looked at, as names are not read.
 
     Raises:
-        TypeError: ``text`` is no text, nor bytes; so does ``eval``.
-        ValueError: it is anything but a plain value, or too long.
+        TypeError: ``text`` is no text; so does ``eval`` raise. Bytes, which it takes, are refused.
+        ValueError: it is anything but a plain value.
     """
-    if isinstance(text, bytes | bytearray):
-        raise ValueError(f"{shortened(text)} is of bytes, where a text with a plain value belongs")
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string")
-    if len(text) > LONGEST_TEXT:
-        raise ValueError(f"{shortened(text)} is too long for a value: {LONGEST_TEXT} at most")
     try:
         return _value(ast.parse(text.lstrip(" \t"), mode="eval").body)
     except (ValueError, SyntaxError, TypeError, ArithmeticError, MemoryError, RecursionError):
         raise ValueError(
-            f"{shortened(text)} is not a plain value, which is all that fairseq may read from a "
-            f"text here: numbers, texts, and lists of them such as 10000,20000 or [(512, 3)] * 20"
+            f"{text[:80]!r} is not a plain value, which is all that fairseq may read from a text "
+            f"here: numbers, texts, and lists of them such as 10000,20000 or [(512, 3)] * 20"
         ) from None
 
 
@@ -69,33 +66,53 @@ def _value(node: ast.expr) -> Any:
         return dict(zip(keys, map(_value, node.values), strict=True))
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub | ast.UAdd):
         operand = _value(node.operand)
-        if _is_number(operand):
-            return -operand if isinstance(node.op, ast.USub) else operand
-    if isinstance(node, ast.BinOp) and type(node.op) in _NUMBERS:
-        return _combined(type(node.op), _value(node.left), _value(node.right))
+        return -operand if isinstance(node.op, ast.USub) else +operand
+    if isinstance(node, ast.BinOp) and type(node.op) in _OPERATIONS:
+        return _OPERATIONS[type(node.op)](_value(node.left), _value(node.right))
     raise ValueError("not a plain value")
 
 
-def _combined(operation: type[ast.operator], left: Any, right: Any) -> Any:
-    """Two numbers, two lists, or a list and how often it is repeated."""
-    if _is_number(left) and _is_number(right):
-        return _NUMBERS[operation](left, right)
-    if operation is ast.Add and type(left) is type(right) and isinstance(left, list | tuple):
-        length = len(left) + len(right)
-    elif operation is ast.Mult and isinstance(left, list | tuple) and _is_count(right):
-        length = len(left) * right
-    elif operation is ast.Mult and _is_count(left) and isinstance(right, list | tuple):
-        length = left * len(right)
-    else:
-        raise ValueError("not a plain value")
-    if length > LONGEST_LIST:
-        raise ValueError("too long a list")
-    return _NUMBERS[operation](left, right)
+def evaluate_nothing_in_fairseq() -> None:
+    """Give every module of fairseq, imported or yet to be, :func:`evaluate` as ``eval``.
+
+    A name in a module comes before the built-in of that name, so nothing of fairseq is
+    rewritten, and code outside fairseq keeps Python's ``eval``. Without it the texts of settings
+    in a checkpoint, such as ``(0.9, 0.98)``, are run as code at many places of fairseq.
+    """
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in PACKAGES and module is not None:
+            _shadow_eval(module)
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float | complex) and not isinstance(value, bool)
+def evaluate(text: Any, *scopes: Any) -> Any:
+    """:func:`read_literal`, whose error ends one of fairseq's commands in its one sentence."""
+    with compat.stopping_command():
+        return read_literal(text, *scopes)
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+def _shadow_eval(module: ModuleType) -> None:
+    vars(module).setdefault("eval", evaluate)
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds fairseq's modules as Python does, and shadows ``eval`` before one is run."""
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name.partition(".")[0] not in PACKAGES:
+            return None
+        spec = PathFinder.find_spec(name, path, target)
+        loader: Any = spec and spec.loader
+        if not isinstance(loader, importlib.abc.Loader):
+            return None
+        run = loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            _shadow_eval(module)
+            run(module)
+
+        loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec

@@ -162,7 +162,7 @@ def _check_classifies(path: str) -> None:
     """
     try:
         settings = checkpoints.model_settings(checkpoints.load_checkpoint(path), path)
-    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
+    except (OSError, ValueError):
         return
     name = settings.get("arch") or settings.get("_name")
     model = ARCH_MODEL_REGISTRY.get(name) or MODEL_REGISTRY.get(name)

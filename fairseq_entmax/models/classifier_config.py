@@ -18,7 +18,7 @@ from fairseq_entmax.models.config import (
     parse_mapping_option,
 )
 from fairseq_entmax.models.options import AttentionOptions
-from fairseq_entmax.models.saved_weights import check_others, load_part
+from fairseq_entmax.models.saved import load_part
 
 
 def parse_pooling_mapping(value: Any) -> LayerSpec:
@@ -121,26 +121,6 @@ class PoolingOptions:
             mappings[name] = mapping.double()
         return mappings
 
-    def shapes(self, width: int) -> dict[str, tuple[int | None, ...]]:
-        """The shapes of all weights of pooling but those of mappings, by name.
-
-        Args:
-            width: of the encoder.
-        """
-        shapes: dict[str, tuple[int | None, ...]] = {}
-        for name in self.specs:
-            projections = ["k_proj", "v_proj", "out_proj"]
-            if name == PREMISE:
-                projections.append("q_proj")
-            else:
-                shapes[f"poolings.{name}.query"] = (self.heads, width // self.heads)
-            for projection in projections:
-                shapes[f"poolings.{name}.{projection}.weight"] = (width, width)
-                shapes[f"poolings.{name}.{projection}.bias"] = (width,)
-        if self.is_pair:
-            shapes |= {"combine.weight": (width, 2 * width), "combine.bias": (width,)}
-        return shapes
-
     def arguments(self) -> dict[str, str]:
         """The options by which a model pools so, whatever the encoder's mapping."""
         if not self.is_pair:
@@ -161,19 +141,6 @@ class ClassifierOptions(AttentionOptions):
 
     # With a default, as fields before it have one
     pooling: PoolingOptions = PoolingOptions({}, 0, {})
-
-    def check_weights(self, weights: dict[str, Any], args: Any, path: str) -> None:
-        self.pooling.of_checkpoint(weights, path)
-        width = int(args.encoder_embed_dim)
-        shapes = self.pooling.shapes(width)
-        for name in weights:
-            start, _, part = name.rpartition(".out_proj.")
-            if start.startswith("classification_heads.") and part in ("weight", "bias"):
-                shapes |= {
-                    f"{start}.out_proj.weight": (None, width),
-                    f"{start}.out_proj.bias": (None,),
-                }
-        check_others(weights, shapes, path)
 
 
 def read_classifier(options: AttentionOptions, args: Any) -> ClassifierOptions:

@@ -34,7 +34,6 @@ from fairseq_entmax.models.copy_config import (
     read_copy,
 )
 from fairseq_entmax.models.output import SOFTMAX, output_alpha
-from fairseq_entmax.models.saved_weights import check_others
 from fairseq_entmax.modules import HardConcreteGate, Heads
 from fairseq_entmax.modules.attention import XFORMERS
 from fairseq_entmax.modules.gates import GatedHeads
@@ -95,22 +94,6 @@ class AttentionOptions:
         """Make the gates of the heads of one attention in one layer, which has heads."""
         number, protected = self.heads[attention][layer], self.protected(attention, layer)
         return HardConcreteGate(number, **self.gate, protected=protected)
-
-    def check_weights(self, weights: dict[str, Any], args: Any, path: str) -> None:
-        """Refuse weights in a checkpoint that are not of these options, beside its attentions.
-
-        Args:
-            weights: of the checkpoint, by name.
-            args: all options of the model.
-            path: the file, for the message.
-
-        Raises:
-            ValueError: names the weight, what it is, and what it has to be.
-        """
-        if self.copy is not None:
-            switch = "decoder.copy_switch"
-            shapes = {f"{switch}.weight": (1, None), f"{switch}.bias": (1,)}
-            check_others(weights, shapes, path)
 
     def gated_heads(self) -> dict[str, GatedHeads]:
         """For each attention with gates, the numbers of its heads in all layers."""

@@ -20,7 +20,6 @@ from fairseq_entmax.attentions import Place, place_of
 from fairseq_entmax.mappings.factor import RATIO
 from fairseq_entmax.models.config import option_name
 from fairseq_entmax.models.options import AttentionOptions
-from fairseq_entmax.models.saved_weights import check_tensors
 from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention
 
 logger = logging.getLogger(__name__)
@@ -83,7 +82,6 @@ class Restoring(nn.Module):
             state_dict.pop("decoder.output_projection.weight", None)
 
     def _check_state(self, state_dict: dict[str, Any]) -> None:
-        check_tensors(state_dict, "the checkpoint")
         no_numbers = [
             name
             for name, value in state_dict.items()

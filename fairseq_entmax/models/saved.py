@@ -10,22 +10,13 @@ from typing import Any
 
 import torch
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from torch import Tensor
+from torch import Tensor, nn
 
 from fairseq_entmax import checkpoints
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, PLACES, Place, place_of
-from fairseq_entmax.checkpoints import MalformedCheckpointError, malformed, shortened
+from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
-from fairseq_entmax.models.saved_settings import check_sides, check_types
-from fairseq_entmax.models.saved_weights import (
-    check_attention,
-    check_finite,
-    check_rest,
-    check_tensors,
-    load_part,
-)
 
 PREFIX = "entmax_"
 
@@ -107,16 +98,6 @@ class SavedModel:
         state = attention.part("gate")
         if not state:
             return [1.0] * attention.heads
-        if not attention.heads:
-            raise MalformedCheckpointError(
-                f"{self.path} is malformed: it has gates on heads of {attention.path}, which has "
-                f"none by its settings; take another checkpoint of the training"
-            )
-        if "weight" not in state:
-            raise MalformedCheckpointError(
-                f"{self.path} is malformed: it has no weight {attention.path}.gate.weight beside "
-                f"what else it has of these gates; take another checkpoint of the training"
-            )
         gate = self.options.build_gate(attention.attention, attention.layer)
         load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
@@ -127,8 +108,8 @@ def read_model(path: str) -> SavedModel:
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no checkpoint, is malformed, or of a model that has no counterpart here.
-        UnsafeCheckpointError: it holds something that could run code.
+        UnsafeCheckpointError: it is no checkpoint, or holds something that could run code.
+        ValueError: it is of a model that has no counterpart here.
     """
     if not os.path.isfile(path):
         kind = "is no file" if os.path.exists(path) else "does not exist"
@@ -137,19 +118,11 @@ def read_model(path: str) -> SavedModel:
 
 
 def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
-    """The same for a checkpoint that is loaded already.
-
-    Settings are held against the options of the model, weights against the settings, before
-    anything is built of them: who has a :class:`SavedModel` need not look again.
-    """
-    checkpoints.check_contents(state, path)
-    check_tensors(state.get("model"), path)
+    """The same for a checkpoint that is loaded already."""
     settings = checkpoints.model_settings(state, path)
-    named = settings.get("arch") or settings.get("_name")
-    if not isinstance(named, str):
-        raise malformed(path, "setting arch", shortened(named), "the name of a model")
     # Not in training, whatever the settings were saved in
     args = Namespace(**{**copy.deepcopy(settings), "save_dir": None, "no_save": True})
+    named = settings.get("arch") or settings.get("_name")
     as_ours(args)
     model_class = ARCH_MODEL_REGISTRY.get(args.arch)
     if not hasattr(model_class, "attention_options_of"):
@@ -157,28 +130,14 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
             f"{path} is of the model {named}: only those of fairseq-entmax, and fairseq's "
             f"own that they have as a counterpart, such as transformer, can be read"
         )
-    check_types(settings, model_class, args.arch, path)
-    sides = {PLACES[attention][0] for attention in model_class.attentions}
     try:
         ARCH_CONFIG_REGISTRY[args.arch](args)
-        check_sides(args, sides, path)
         options = model_class.attention_options_of(args)
         check_heads_apart(options, args)
-    except MalformedCheckpointError:
-        raise
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
-    attentions = _attentions(state["model"], options, args, path)
-    # Those of others may have another way in
-    has_words = model_class.__module__.startswith("fairseq_entmax.")
-    check_rest(state["model"], args, sides, has_words, path)
-    check_finite(state["model"], path)
-    model = SavedModel(path, state, named, model_class, args, options, attentions)
-    for attention in attentions:
-        model.mapping(attention)
-        model.gates(attention)
-    options.check_weights(state["model"], args, path)
-    return model
+    attentions = _attentions(state["model"], options)
+    return SavedModel(path, state, str(named), model_class, args, options, attentions)
 
 
 def as_ours(settings: Any) -> None:
@@ -195,7 +154,7 @@ def as_ours(settings: Any) -> None:
 
 
 def _attentions(
-    weights: dict[str, Tensor], options: AttentionOptions, args: Namespace, path: str
+    weights: dict[str, Tensor], options: AttentionOptions
 ) -> tuple[SavedAttention, ...]:
     parts: dict[tuple[Place, str], dict[str, Tensor]] = {}
     for key, value in weights.items():
@@ -205,33 +164,25 @@ def _attentions(
             parts.setdefault((place, module), {})[name] = value
     attentions = []
     for (place, module), own in parts.items():
-        heads = options.heads.get(place.attention, [])
-        if place.layer >= len(heads):
-            raise MalformedCheckpointError(
-                f"{path} does not hold the model that it names: it has weights of layer "
-                f"{place.layer} of {place.attention} attention, which has {len(heads)} layers; "
-                f"take another checkpoint of the training"
-            )
-        check_attention(own, module, place.attention, heads[place.layer], args, path)
+        heads = options.heads[place.attention][place.layer]
         spec = options.specs[place.attention][place.layer]
-        attentions.append(SavedAttention(*place, module, heads[place.layer], spec, own))
-    if not attentions:
-        raise ValueError(f"{path} holds no attention of a Transformer")
-    _check_complete({place for place, _ in parts}, options, args, path)
+        attentions.append(SavedAttention(*place, module, heads, spec, own))
     attentions.sort(key=lambda one: (ATTENTIONS.index(one.attention), one.layer))
     return tuple(attentions)
 
 
-def _check_complete(
-    present: set[Place], options: AttentionOptions, args: Namespace, path: str
-) -> None:
-    for attention, heads in options.heads.items():
-        if attention == CROSS and getattr(args, "no_cross_attention", False):
-            continue
-        for layer, number in enumerate(heads):
-            if number and Place(attention, layer) not in present:
-                raise MalformedCheckpointError(
-                    f"{path} does not hold the model that it names: it has no weights of layer "
-                    f"{layer} of {attention} attention, which has {number} heads; take another "
-                    f"checkpoint of the training"
-                )
+def load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:
+    """Give a mapping or gates what a checkpoint has of them.
+
+    Raises:
+        ValueError: these are the weights of another mapping, or of other heads.
+    """
+    if not weights and not list(module.parameters()):
+        return
+    try:
+        module.load_state_dict(dict(weights))
+    except (RuntimeError, ValueError) as error:
+        said = " ".join(str(error).split())
+        raise ValueError(
+            f"{path} does not hold the {prefix.rstrip('.')} that its settings name: {said:.600}"
+        ) from error

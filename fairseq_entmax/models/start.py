@@ -5,9 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any
 
-from fairseq_entmax import checkpoints
 from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.checkpoints import MalformedCheckpointError
 from fairseq_entmax.mappings.layers import HeadsSpec
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -33,7 +31,6 @@ def heads_of_start(args: Any) -> dict[str, str]:
     be read (fairseq says so when it loads it).
 
     Raises:
-        MalformedCheckpointError: the checkpoint is of a model of this package, and makes no sense.
         ValueError: options say that other heads are to be copied by than those of the checkpoint.
     """
     path = start_of_heads(args)
@@ -41,9 +38,7 @@ def heads_of_start(args: Any) -> dict[str, str]:
         return {}
     try:
         start = read_model(path)
-    except MalformedCheckpointError:
-        raise
-    except (OSError, ValueError, checkpoints.UnsafeCheckpointError):
+    except (OSError, ValueError):
         return {}
     if not start.is_pruned:
         return {}

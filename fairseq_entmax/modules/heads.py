@@ -12,7 +12,6 @@ from typing import Any
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import nn
 
-from fairseq_entmax import compat
 from fairseq_entmax.attentions import PLACES, place_of
 from fairseq_entmax.modules.attention import Heads, MultiheadAttention
 
@@ -67,4 +66,3 @@ def give_heads(layer: Any, attention: str, heads: Heads) -> None:
     setattr(layer, name, MultiheadAttention.replacing(stock, heads, *noise))
     if heads.number == 0 and getattr(layer, "normalize_before", False):
         setattr(layer, f"{name}_layer_norm", nn.Identity())  # nothing would look at its output
-    compat.avoid_fused_encoder_layer(layer)

@@ -7,14 +7,10 @@ import sys
 
 import pytest
 from fairseq import options, utils
-from fairseq.models import MODEL_DATACLASS_REGISTRY
 from fairseq.models.lstm import LSTMModel
-from fairseq.optim import adam
 
 import fairseq_entmax  # noqa: F401
-from fairseq_entmax.checkpoints.evaluation import evaluate
-from fairseq_entmax.checkpoints.literals import LONGEST_LIST, LONGEST_TEXT, read_literal
-from fairseq_entmax.checkpoints.settings import EVALUATED
+from fairseq_entmax.checkpoints.literals import evaluate, read_literal
 
 VALUES = [
     *("1", "-1", "+2.5", "1e-4", "0.5,0.25", "10000,20000", "(0.9, 0.98)", "[0.1] * 3"),
@@ -43,26 +39,12 @@ def test_a_plain_value_is_what_eval_makes_of_it(text):
     assert type(value) is type(eval(text))
 
 
-def defaults():
-    """Defaults of fairseq's models and optimisers that fairseq evaluates."""
-    fields = [f for data in MODEL_DATACLASS_REGISTRY.values() for f in vars(data).items()]
-    fields += vars(adam.FairseqAdamConfig).items()
-    return {v for name, v in fields if isinstance(v, str) and v and name.endswith(EVALUATED)}
-
-
-def test_it_reads_what_fairseq_itself_has_as_defaults():
-    texts = {text for text in defaults() if not text.startswith("${")}
-    assert len(texts) >= 2
-    for text in texts:
-        assert read_literal(text) == eval(text)
-
-
 @pytest.mark.parametrize(
     "text",
     [
         *("open", "print()", "1 if 2 else 3", "[x for x in (1,)]", "lambda: 1", "(x := 1)"),
         *("f'{1}'", "'a'.upper()", "[1][0]", "1 < 2", "not 1", "~1", "1 and 2", "2 ** 3", "1 << 3"),
-        *("7 // 2", "7 % 2", "'a' * 3", "'a' + 'b'", "{1, 2}", "{**{}}", "[*[1]]", "...", "b'x'"),
+        *("7 // 2", "7 % 2", "{1, 2}", "{**{1: 2}}", "[*[1]]", "...", "b'x'"),
         *(
             "",
             " ",
@@ -72,10 +54,9 @@ def test_it_reads_what_fairseq_itself_has_as_defaults():
             "\\\n\n",
             "\0",
             "1\n2",
-            "True + 1",
             "-[1]",
         ),
-        *("[1] - [1]", "[1] + (1,)", "[1] * [1]", "[1] * 1.5", "1 / 0", "1e308 * 10 * 1j / 0"),
+        *("[1] - [1]", "[1] + (1,)", "[1] * [1]", "[1] * 1.5", "1 / 0", "[" * 10_000),
         *("{[]: 1}", "'%s' % 1", "await x", "yield", "`1`", "é", "1 @ 2", "\ud800"),
     ],
 )
@@ -84,14 +65,8 @@ def test_anything_else_is_refused(text):
         read_literal(text)
 
 
-@pytest.mark.parametrize("value", [b"1", bytearray(b"1"), b"__import__('os')"])
-def test_bytes_are_refused_which_eval_would_take(value):
-    with pytest.raises(ValueError, match="is of bytes"):
-        read_literal(value)
-
-
-@pytest.mark.parametrize("value", [1, True, [1], ast.parse("1", mode="eval")])
-def test_what_is_no_text_is_a_type_error_as_it_is_for_eval(value):
+@pytest.mark.parametrize("value", [1, True, [1], b"1", bytearray(b"1"), ast.parse("1")])
+def test_what_is_no_text_is_a_type_error_as_it_is_for_eval_and_so_are_bytes(value):
     with pytest.raises(TypeError):
         read_literal(value)
 
@@ -100,30 +75,6 @@ def test_compiled_code_is_not_run(tmp_path):
     with pytest.raises(TypeError):
         read_literal(compile(f"open({str(tmp_path / 'ran')!r}, 'w')", "", "eval"))
     assert not (tmp_path / "ran").exists()
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "1" * (LONGEST_TEXT + 1),
-        "-" * (LONGEST_TEXT - 1) + "1",
-        "-" * 200_000 + "1",
-        "[" * LONGEST_TEXT,
-        "(" * (LONGEST_TEXT // 2) + ")" * (LONGEST_TEXT // 2),
-        "9" * LONGEST_TEXT,
-        f"[0] * {LONGEST_LIST + 1}",
-        "[1] * 10000000000",
-        "((1,) * 4000) * 4000",
-        "+".join(["1"] * (LONGEST_TEXT // 2)),
-    ],
-)
-def test_texts_and_lists_are_bounded(text):
-    with pytest.raises(ValueError, match=r"plain value|too long"):
-        read_literal(text)
-
-
-def test_a_list_as_long_as_is_allowed_is_read():
-    assert len(read_literal(f"[0] * {LONGEST_LIST}")) == LONGEST_LIST
 
 
 def test_every_module_of_fairseq_reads_plain_values():
