@@ -15,12 +15,10 @@ SUMMARIES = ["rouge-score>=0.1.2"]
 
 # Where ve-fairseq has wheels
 HAS_WHEEL = (
-    "platform_system == 'Linux' and platform_machine == 'x86_64' "
-    "and python_version >= '3.11' and python_version < '3.13'"
+    "platform_system == 'Linux' and platform_machine == 'x86_64' and python_version < '3.13'"
 )
 HAS_NO_WHEEL = (
-    "platform_system != 'Linux' or platform_machine != 'x86_64' "
-    "or python_version < '3.11' or python_version >= '3.13'"
+    "platform_system != 'Linux' or platform_machine != 'x86_64' or python_version >= '3.13'"
 )
 
 setup(
@@ -31,7 +29,7 @@ setup(
     long_description_content_type="text/markdown",
     license="MIT",
     license_files=["LICENSE"],
-    python_requires=">=3.10",
+    python_requires=">=3.11",
     packages=find_packages(include=["fairseq_entmax", "fairseq_entmax.*"]),
     package_data={
         "fairseq_entmax": [
@@ -42,11 +40,10 @@ setup(
             "analysis/report/template/*",
         ]
     },
-    install_requires=["torch>=2.3"],
+    install_requires=["torch>=2.6"],
     extras_require={
         # A second distribution of the package fairseq would overwrite the user's own, so it is
-        # asked for by name. fairseq 0.12.2 does not import on Python 3.11 and later, and cannot
-        # be installed by pip 24.1 and later. ve-fairseq and fairseq-fixed are its main branch with
+        # asked for by name. fairseq 0.12.2 does not import on Python 3.11 and later. ve-fairseq and fairseq-fixed are its main branch with
         # what these need: the first has wheels for one kind of machine, the second is compiled.
         "fairseq": [
             f"ve-fairseq>=0.12.3; {HAS_WHEEL}",
@@ -94,7 +91,6 @@ setup(
     entry_points={"console_scripts": ["fairseq-entmax = fairseq_entmax.cli:main"]},
     classifiers=[
         "Intended Audience :: Science/Research",
-        "Programming Language :: Python :: 3.10",
         "Programming Language :: Python :: 3.11",
         "Programming Language :: Python :: 3.12",
         "Programming Language :: Python :: 3.13",

@@ -67,7 +67,7 @@ def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) 
 
 
 @contextlib.contextmanager
-def whole_set(targets: Sequence[Path]) -> Iterator[list[BinaryIO]]:
+def whole_set(targets: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
     """Open files that are put in place when the block ends; after an error, none is.
 
     Raises:

@@ -19,13 +19,12 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import tomllib
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import tomllib
 
 ROOT = Path(__file__).resolve().parent.parent
 CONSTRAINTS = ROOT / "constraints.txt"
@@ -34,7 +33,7 @@ HEADER = """\
 # What fairseq-entmax is tested with: pip install -c constraints.txt '.[fairseq]'
 # Written by `scripts/constraints.py update`, checked by `scripts/constraints.py check`.
 """
-PYTHONS = ("3.10", "3.11", "3.12", "3.13")
+PYTHONS = ("3.11", "3.12", "3.13")
 # What `uname -s -m` says: uv's name of the platform
 MACHINES = {
     "Linux x86_64": "x86_64-manylinux_2_28",

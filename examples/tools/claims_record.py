@@ -132,7 +132,7 @@ def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dic
     versions["python"] = platform.python_version()
     return {
         **before,
-        "date": datetime.datetime.now(datetime.timezone.utc).date().isoformat(),
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
         "versions": dict(sorted(versions.items())),
         "processor": platform.processor() or platform.machine(),
         "cores": os.cpu_count(),

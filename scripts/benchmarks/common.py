@@ -9,7 +9,7 @@ import os
 import platform
 import time
 from collections.abc import Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -44,7 +44,7 @@ def processors() -> int:
 def machine(device: str = "cpu") -> dict[str, Any]:
     """What is measured, when, and on what."""
     facts = {
-        "date": datetime.now(timezone.utc).isoformat(timespec="seconds"),
+        "date": datetime.now(UTC).isoformat(timespec="seconds"),
         "fairseq_entmax": fairseq_entmax.__version__,
         "torch": torch.__version__,
         "python": platform.python_version(),

@@ -102,7 +102,7 @@ SLICE = {
     "overrides": "fconv_bytes_in_args",
     "interactive": "reference_to_a_text",
     "validate": "shell_by_fasta",
-    "eval_lm": "multilingual_translation_left_pad_source",
+    "eval_lm": "reference_by_a_function",
     "save_dir": "hidden_task",
     "restore_file": "pickle_in_last_optimizer_state",
     "finetune_from_model": "settings_as_yaml",
