@@ -26,9 +26,9 @@ def runs():
     return paths
 
 
-def test_every_verdict_is_that_of_the_record(tmp_path):
-    main([f"{RECORD}", "--output", f"{tmp_path}"])
-    assert (tmp_path / "claims.md").read_text("utf-8") == TABLE.read_text("utf-8")
+def test_every_verdict_is_that_of_the_record(capsys):
+    main([f"{RECORD}", "--output", f"{FOLDER}", "--check"])
+    assert capsys.readouterr().out == f"{TABLE}\n"
 
 
 def test_another_record_has_another_table(runs, tmp_path, capsys):
