@@ -13,8 +13,6 @@ from typing import Any
 from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.models import ARCH_MODEL_REGISTRY
 
-# Tasks whose folders are what fairseq-preprocess writes
-PREPARED = ("translation", "language_modeling", "entmax_summarization")
 EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fairseq-validate")
 
 
@@ -57,14 +55,6 @@ def _check_data(given: Any) -> None:
                 f"there is no folder {folder} with data: give the folder that fairseq-preprocess "
                 f"wrote, its --destdir"
             )
-    if not folders or getattr(given, "task", None) not in PREPARED:
-        return
-    names = os.listdir(folders[0])
-    if not any(name.startswith("dict.") and name.endswith("txt") for name in names):
-        raise ValueError(
-            f"{folders[0]} has no dictionary (dict.….txt): give the folder that fairseq-preprocess "
-            f"wrote, its --destdir"
-        )
 
 
 def _check_evaluation(given: Any) -> None:
@@ -78,21 +68,6 @@ def _check_evaluation(given: Any) -> None:
     text = getattr(given, "input", "-")
     if text != "-" and not os.path.exists(text):
         raise ValueError(f"--input got {text}: there is no such text")
-    _check_subset(given)
-
-
-def _check_subset(given: Any) -> None:
-    subset, folders = getattr(given, "gen_subset", None), _local(getattr(given, "data", None))
-    is_read = getattr(given, "input", None) is None and given.task in PREPARED
-    if not subset or not folders or not is_read:
-        return
-    names = [name for name in os.listdir(folders[0]) if not name.startswith("dict.")]
-    if not any(name == subset or name.startswith(f"{subset}.") for name in names):
-        known = sorted({name.partition(".")[0] for name in names if name.endswith(".idx")})
-        raise ValueError(
-            f"--gen-subset got {subset}, of which {folders[0]} has no data: give one of "
-            f"{', '.join(known) or 'what fairseq-preprocess wrote'}"
-        )
 
 
 def _local(paths: Any) -> list[str]:

@@ -41,7 +41,6 @@ from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
-from fairseq_entmax.loaders import LoaderLostError, naming_lost_loaders
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.optimizer_state import refuse_other_training, restoring_grown_models
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
@@ -165,17 +164,12 @@ def _end_without_traceback(run: Callable[..., Any], *args: Any, **kwargs: Any) -
     """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
 
     Without it a traceback of torch's follows their one sentence, for the process that started
-    them. And where a process that loads batches was lost, the last line is an ``EOFError``, or a
-    connection that broke.
+    them.
     """
     # Which says at the level of warnings that it ends the other processes
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)
     try:
-        with naming_lost_loaders():
-            return _stop_without_kernel(run, *args, **kwargs)
-    except LoaderLostError as error:
-        compat.stop_command(error)
-        raise
+        return _stop_without_kernel(run, *args, **kwargs)
     except ProcessExitedException as error:
         if error.exit_code != compat.STOPPED:
             raise

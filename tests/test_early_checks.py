@@ -37,14 +37,9 @@ def generating(folder, **changes):
     ("changes", "message"),
     [
         ({"data": "/absent"}, "there is no folder /absent with data: give the folder that"),
-        ({"data": os.path.dirname(__file__)}, r"tests has no dictionary \(dict"),
         ({"path": None}, "give --path CHECKPOINT"),
         ({"path": "/absent.pt"}, "--path got /absent.pt: there is no such checkpoint"),
         ({"input": "/absent.txt"}, "--input got /absent.txt: there is no such text"),
-        (
-            {"gen_subset": "tset"},
-            "--gen-subset got tset, of which .* has no data: give one of test",
-        ),
     ],
 )
 def test_what_is_not_there_is_named(changes, message, folder):

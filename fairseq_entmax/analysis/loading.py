@@ -20,7 +20,6 @@ from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
 from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
-from fairseq_entmax.loaders import Batches
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 from fairseq_entmax.reasons import reason
@@ -201,7 +200,6 @@ def load_dataset(task: Any, subset: str) -> Any:
     """
     kind = kinds.kind_of_task(task)
     folder = kind.options_of(task).data
-    is_checked = kind.check_split(task, subset)
     try:
         task.load_dataset(subset)
     except FileNotFoundError as error:
@@ -213,7 +211,7 @@ def load_dataset(task: Any, subset: str) -> Any:
             f"--gen-subset got {subset!r}, which cannot be read in {folder}: {reason(error)}"
         ) from error
     dataset = task.dataset(subset)
-    kind.check_dataset(task, dataset, subset, is_checked)
+    kind.check_dataset(task, dataset, subset)
     return dataset
 
 
@@ -240,7 +238,7 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
             raise
         # fairseq's own for a sentence that is too long; it says what to do
         raise ValueError(f"--gen-subset {args.gen_subset}: {error}") from error
-    return Batches(iterator.next_epoch_itr(shuffle=False))
+    return iterator.next_epoch_itr(shuffle=False)
 
 
 def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:

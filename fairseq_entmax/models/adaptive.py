@@ -125,18 +125,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return read_options(args, cls.attentions, cls.config)
 
     @classmethod
-    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
-        """Refuse dictionaries that a model of these options cannot be made with.
-
-        Args:
-            args: options of the model.
-            *dictionaries: fairseq's, of source and target, or the one of a language model.
-
-        Raises:
-            ValueError: says what does not fit, and what to do.
-        """
-
-    @classmethod
     def _own_options(cls, options: dict[str, str]) -> dict[str, str]:
         """Options without those of attentions that models of the class do not have."""
         others = set(ATTENTIONS) - set(cls.attentions)

@@ -28,7 +28,7 @@ from torch import nn
 
 from fairseq_entmax import checkpoints, compat
 from fairseq_entmax.attentions import ENCODER_SELF
-from fairseq_entmax.classification_data import check_classes, check_data
+from fairseq_entmax.classification_data import check_classes, check_words
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.classifier_config import (
@@ -46,7 +46,6 @@ from fairseq_entmax.models.options import read_options
 from fairseq_entmax.modules import attention_modules
 
 # Of fairseq's criterion: what it works out of the names of classes
-_REPORTS = ("report_mcc", "report_acc_and_f1", "report_pearson_and_spearman")
 
 
 @register_model("entmax_classifier")
@@ -134,19 +133,11 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         )
 
     def check_criterion(self, criterion: Any) -> None:
-        """Check criterion and data before training, whoever describes it.
-
-        Raises:
-            ValueError: as :func:`check_data` and :func:`check_classes`.
-        """
         super().check_criterion(criterion)
         self.is_for_training = True
         task = getattr(criterion.task, "cfg", None)
         if task is not None and getattr(task, "num_classes", None) is not None:
-            stock = getattr(criterion, "stock_criterion", criterion)
-            needs_numbers = getattr(stock, "keep_pred_and_targ", False)
-            is_pair = self.attention_options.pooling.is_pair
-            check_data(task, ("train",), is_pair, needs_numbers, may_lack=True)
+            check_words(task)
             check_classes(task)
 
     def pooling_mappings(self) -> dict[str, Mapping]:
@@ -192,12 +183,7 @@ def check_training(args: Namespace) -> None:
         )
     if args.task != "sentence_prediction":  # one made from it, which may have other data
         return
-    splits = [args.train_subset]
-    if not args.disable_validation:
-        splits += str(args.valid_subset).split(",")
-    is_pair = EntmaxClassifierModel.attention_options_of(args).pooling.is_pair
-    needs_numbers = any(getattr(args, name, False) for name in _REPORTS)
-    check_data(args, splits, is_pair, needs_numbers)
+    check_words(args)
     check_classes(args)
 
 

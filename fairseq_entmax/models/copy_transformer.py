@@ -213,14 +213,9 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
         with compat.stopping_command():
-            cls.check_dictionaries(args, task.source_dictionary, task.target_dictionary)
+            markers = CopyConfig.of(args).checked("source_position_markers")
+            check_dictionaries(task.source_dictionary, task.target_dictionary, markers)
         return super().build_model(args, task)
-
-    @classmethod
-    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
-        source, target = dictionaries
-        markers = CopyConfig.of(args).checked("source_position_markers")
-        check_dictionaries(source, target, markers)
 
     @classmethod
     def build_embedding(

@@ -28,7 +28,7 @@ from fairseq.modules.transformer_layer import (
 )
 from torch import Tensor, nn
 
-from fairseq_entmax import compat, data_bin, fairseq_changes, kernels
+from fairseq_entmax import compat, fairseq_changes, kernels
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.criterions.adaptive_softmax import check_for_cutoffs
 from fairseq_entmax.criterions.alignment import check_for_alignments
@@ -222,9 +222,6 @@ def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
     check_for_cutoffs(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
     if hasattr(criterion, "check_options"):
         criterion.check_options(args, options.gated_heads())
-    dictionaries = data_bin.check_training_data(args)
-    if dictionaries is not None:
-        model_class.check_dictionaries(args, *dictionaries)
 
 
 def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:

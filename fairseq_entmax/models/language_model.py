@@ -13,7 +13,6 @@ from dataclasses import MISSING, fields
 from typing import Any
 
 from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.data import TruncatedDictionary
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
@@ -156,6 +155,10 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
+        words = getattr(task, "source_dictionary", None)
+        if words is not None:
+            with compat.stopping_command():
+                check_cutoffs(args, words, task.target_dictionary)
         model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
@@ -173,13 +176,6 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     def check_criterion(self, criterion: Any) -> None:
         super().check_criterion(criterion)
         check_loss(type(criterion), self.decoder.adaptive_softmax is not None)
-
-    @classmethod
-    def check_dictionaries(cls, args: Any, *dictionaries: Any) -> None:
-        (words,) = dictionaries
-        size = getattr(args, "output_dictionary_size", -1)
-        predicted = TruncatedDictionary(words, size) if size >= 0 else words
-        check_cutoffs(args, words, predicted)
 
 
 def stock_defaults() -> dict[str, Any]:

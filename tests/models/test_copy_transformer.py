@@ -296,36 +296,6 @@ def test_markers_have_to_be_at_the_end_of_the_dictionary(words, markers, message
         check_dictionaries(dictionary, dictionary, markers)
 
 
-@pytest.mark.parametrize(
-    ("target", "markers", "message"),
-    [
-        ("a 1\nc 1\n", 0, "needs one dictionary of source and target"),
-        ("a 1\nb 1\n", 2, "--source-position-markers 2: the dictionary ends with 0 words"),
-    ],
-)
-def test_dictionaries_are_looked_at_before_anything_is_made(tmp_path, target, markers, message):
-    data, save_dir = tmp_path / "data", tmp_path / "run"
-    data.mkdir()
-    (data / "dict.x.txt").write_text("a 1\nb 1\n")
-    (data / "dict.y.txt").write_text(target)
-    args = Namespace(
-        arch=COPY,
-        criterion="copy_cross_entropy",
-        task="translation",
-        data=str(data),
-        source_lang="x",
-        target_lang="y",
-        train_subset="train",
-        valid_subset="valid",
-        save_dir=str(save_dir),
-        source_position_markers=markers,
-        **TINY,
-    )
-    with pytest.raises(ValueError, match=message):
-        ARCH_CONFIG_REGISTRY[COPY](args)
-    assert not save_dir.exists()
-
-
 def test_markers_are_counted_from_the_end():
     assert markers_of(_dictionary("a", "<unk-0>", "b", "<unk-0>x")) == 0
     assert markers_of(_dictionary("<unk-0>", "<unk-1>")) == 2

@@ -2,7 +2,6 @@
 
 import json
 import re
-import shutil
 import subprocess
 from types import SimpleNamespace
 
@@ -121,15 +120,6 @@ def test_options_are_refused_before_a_model_is_loaded(data, options, message, tm
     said = result.stderr.splitlines()[-1]
     assert said.startswith("fairseq-generate: error: ")
     assert message in said
-
-
-def test_damaged_data_is_refused_when_options_are_read(data, tmp_path):
-    shutil.copytree(data / "bin", tmp_path / "bin")
-    index = tmp_path / "bin" / "train.es-en.es.idx"
-    index.write_bytes(index.read_bytes()[:-1])
-    result = train(tmp_path, tmp_path / "run", TASK, "--max-update=1", check=False)
-    assert result.returncode == 2
-    assert f"{index} is damaged" in result.stderr.splitlines()[-1]
 
 
 def test_hydra_trains_with_the_task(data, tmp_path):

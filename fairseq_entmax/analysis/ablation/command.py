@@ -48,7 +48,7 @@ from fairseq_entmax.analysis.sentences import on_device
 from fairseq_entmax.files import write_together
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.paired_tests import require_scipy
-from fairseq_entmax.progress import Progress
+from fairseq_entmax.progress import watched
 from fairseq_entmax.summaries.rouge import Rouge, RougeOptions, require_rouge_score
 
 logger = logging.getLogger(__name__)
@@ -212,8 +212,8 @@ def _score_all(
     left = [removal for removal in [(), *removals] if names_of(removal) not in journal.finished]
     total = len(left) * len(scorer.ids) * scorer.passes
     shown = loading.shows_progress(args)
-    with Progress("ablate", total, is_shown=shown, unit="sentences") as progress:
+    with watched(None, "ablate", total, shown, "sentences") as progress:
         for number, removal in enumerate(left, start=1):
             name = f"without {text_of(names_of(removal))}" if removal else "unchanged"
-            progress.what = f"{number}/{len(left)} {name}"
-            journal.add(names_of(removal), scorer.score(removal, progress.advance))
+            progress.set_description(f"{number}/{len(left)} {name}", refresh=False)
+            journal.add(names_of(removal), scorer.score(removal, progress.update))

@@ -104,24 +104,8 @@ class Kind:
         """
         raise NotImplementedError
 
-    def check_split(self, task: Any, subset: str) -> bool:
-        """Refuse a damaged data set; whether all of it was looked at before fairseq reads it.
-
-        Raises:
-            ValueError: names the file.
-        """
-        raise NotImplementedError
-
-    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
-        """Refuse a data set that fairseq has read.
-
-        Args:
-            is_checked: of :meth:`check_split`.
-
-        Raises:
-            ValueError: it has no targets, or tokens that the dictionary lacks.
-        """
-        raise NotImplementedError
+    def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
+        """Refuse a data set that fairseq has read, where it has no targets."""
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         """Refuse a checkpoint of other data than the task's.

@@ -18,8 +18,7 @@ from fairseq_entmax.analysis.kinds.classes import Classification, label_names
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
 from fairseq_entmax.analysis.tables import TextTables
 from fairseq_entmax.attentions import ENCODER_SELF
-from fairseq_entmax.classification_data import INPUTS, check_data
-from fairseq_entmax.data_bin import check_items, check_side
+from fairseq_entmax.classification_data import check_words
 from fairseq_entmax.models.classifier_loading import HEADS
 
 # How texts become sources; as the checkpoint was trained, where the command does not say
@@ -78,25 +77,8 @@ class Labelled(Kind):
         options = {name: value for name, value in vars(args).items() if name in known}
         own = {"regression_target": False, "classification_head_name": HEAD}
         task = SentencePredictionConfig(**{**own, **options, "no_shuffle": True})
-        # As before training; that there are two texts is the model's concern
-        check_data(task, (), is_pair=False)
+        check_words(task)
         return SentencePredictionTask.setup_task(task)
-
-    def check_split(self, task: Any, subset: str) -> bool:
-        try:
-            check_data(task.cfg, (subset,), is_pair=False)
-        except ValueError as error:
-            raise ValueError(f"--gen-subset got {subset!r}: {error}") from None
-        prefixes = (os.path.join(task.cfg.data, name, subset) for name in INPUTS)
-        there = [prefix for prefix in prefixes if os.path.exists(f"{prefix}.idx")]
-        size = len(task.source_dictionary)
-        return bool(there) and all(check_side(one, size) is not None for one in there)
-
-    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
-        if not is_checked:
-            texts = dataset.defn["net_input.src_tokens"]
-            what = f"--gen-subset {subset} in {task.cfg.data}"
-            check_items({"text": texts}, [len(task.source_dictionary)], what)
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         check_vocabulary(state, path, "encoder", task.source_dictionary)

@@ -48,20 +48,12 @@ class Pairs(Kind):
                 f"--target-lang as they are in its file names ({error})"
             ) from error
 
-    def check_split(self, task: Any, subset: str) -> bool:
-        pair = (task.cfg.source_lang, task.cfg.target_lang)
-        return data_bin.check_split(task.cfg.data, subset, pair, _vocabularies(task))
-
-    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
+    def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
         if dataset.tgt is None:
             raise ValueError(
                 f"--gen-subset got {subset!r}, which has no target side in {task.cfg.data}: give "
                 f"data with both languages"
             )
-        if not is_checked:
-            sides = {"source": dataset.src, "target": dataset.tgt}
-            what = f"--gen-subset {subset} in {task.cfg.data}"
-            data_bin.check_items(sides, _vocabularies(task), what)
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         trained = next(iter(groups_of(state)), {})

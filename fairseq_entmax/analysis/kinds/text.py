@@ -75,17 +75,6 @@ class Text(Kind):
             )
         return tasks.setup_task(config)
 
-    def check_split(self, task: Any, subset: str) -> bool:
-        prefix = os.path.join(task.args.data, subset)
-        size = len(task.source_dictionary)
-        return os.path.exists(f"{prefix}.idx") and data_bin.check_side(prefix, size) is not None
-
-    def check_dataset(self, task: Any, dataset: Any, subset: str, is_checked: bool) -> None:
-        if not is_checked:
-            texts = [dataset[number]["source"] for number in range(len(dataset))]
-            what = f"--gen-subset {subset} in {task.args.data}"
-            data_bin.check_items({"text": texts}, [len(task.source_dictionary)], what)
-
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         check_vocabulary(state, path, "decoder", task.source_dictionary)
 

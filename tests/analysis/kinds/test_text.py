@@ -282,14 +282,6 @@ def test_what_has_no_part_in_a_text_alone_is_refused(
     assert not (tmp_path / "x").exists()
 
 
-def test_a_damaged_text_is_refused(texts, tmp_path, capsys):
-    made.write(tmp_path / "bin", made.words(), [torch.tensor([5, 2]), torch.tensor([99, 2])])
-    path = f"--path={texts / 'entmax15.pt'}"
-    given = [str(tmp_path / "bin"), f"--task={LM}", path, "--cpu", f"--output={tmp_path / 'x'}"]
-    assert cli.main(["analyze", *given]) == 1
-    assert "has the token 99 in sentence 1, and the dictionary has 24" in capsys.readouterr().err
-
-
 def test_a_text_of_another_dictionary_is_refused(texts, tmp_path, capsys):
     made.write(tmp_path / "bin", "a 1\nb 1\n", [torch.tensor([4, 2])])
     assert len(Dictionary.load(str(tmp_path / "bin" / "dict.txt"))) == 6
