@@ -168,7 +168,7 @@ def quick_parts() -> list[Part]:
         Part(
             "tests",
             60,
-            tests([TESTS[0] / "test_rows.py"], "-k", "any_strides", processes=1),
+            tests([TESTS[0] / "test_contract.py"], "-k", "test_rows_of_one_epsilon", processes=1),
             tables.tests,
             reads_output=True,
             environment=interpreted,

@@ -3,7 +3,7 @@
     OMP_NUM_THREADS=1 python scripts/benchmarks/structured.py       # one thread
     python scripts/benchmarks/structured.py --shapes 4096x8 256x1024   # rows x keys
     python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
-    python scripts/benchmarks/structured.py --device cuda           # the kernels in Triton, on a GPU
+    python scripts/benchmarks/structured.py --device cuda           # torch's operations, on a GPU
 
 Peers of fusedmax: Condat's algorithm and sparsemax in scalar C (condat.c, compiled on the fly by the
 C compiler that makes the native kernel), torch's own operations, and the loops of the paper's
@@ -41,11 +41,14 @@ from torch import Tensor
 
 from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.backends import StructuredRows
+from fairseq_entmax.kernels.native import structured as native_structured
 from fairseq_entmax.kernels.native.library import _compiler
 from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 
 SHAPES = ["30720x30", "8192x128"]  # 1024 x 30 x 30 and 64 x 128 x 128
-KERNEL = {"cpu": "native", "cuda": "triton"}
+KERNEL = {"cpu": "native", "cuda": "torch"}
+# Of mappings without structure
+ROWS = {"cpu": "native", "cuda": "triton"}
 CONDAT = Path(__file__).with_name("condat.c")
 # What takes seconds is timed no more often
 SLOW_SECONDS, SLOW_REPEATS = 0.5, 2
@@ -138,13 +141,13 @@ def ours(device: str) -> str:
 
 def contenders(options: argparse.Namespace) -> dict[str, Contender]:
     """Name to what is timed."""
-    kernel = KERNEL[options.device]
-    rows = importlib.import_module(f"fairseq_entmax.kernels.{kernel}.rows")
-    structured = importlib.import_module(f"fairseq_entmax.kernels.{kernel}.structured")
+    kernel, of_rows = KERNEL[options.device], ROWS[options.device]
+    rows = importlib.import_module(f"fairseq_entmax.kernels.{of_rows}.rows")
+    structured = native_structured if options.device == "cpu" else torch_structured
     runs = {
         ours(options.device): of(structured, TV, 1.0, options.tv),
         f"sq-pnorm-max ({kernel})": of(structured, PNORM, options.p - 1.0, 1.0),
-        f"sparsemax ({kernel})": Contender(
+        f"sparsemax ({of_rows})": Contender(
             lambda scores: rows.probabilities(scores, 1.0),
             lambda probs, grad: rows.gradients(probs, 1.0, grad, True, False)[0],
         ),

@@ -529,7 +529,7 @@ def quantise(weights, module):
         (lambda state: state.update(cfg=None), r"neither 'cfg' nor 'args'"),
         (
             lambda state: state["model"].pop("encoder.layers.0.self_attn.q_proj.weight"),
-            r"it has no weight encoder\.layers\.0\.self_attn\.q_proj\.weight",
+            r"has no encoder\.layers\.0\.self_attn\.q_proj\.weight",
         ),
         (
             lambda state: quantise(state["model"], "encoder.layers.0.self_attn.q_proj"),

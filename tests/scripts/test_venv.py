@@ -120,7 +120,7 @@ def test_the_download_of_a_machine_without_figures_is_unknown(commands):
 
 
 @pytest.mark.parametrize("machine", ["Linux x86_64", "Linux aarch64", "Darwin arm64"])
-@pytest.mark.parametrize("version", ["3.10", "3.11", "3.12", "3.13"])
+@pytest.mark.parametrize("version", ["3.11", "3.12", "3.13"])
 def test_fairseq_is_compiled_where_the_package_asks_for_source_text(
     tmp_path, commands, machine, version
 ):

@@ -5,6 +5,7 @@ Runs are those of the large size.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -261,7 +262,10 @@ def _diversities(run: record.Run, attention: str) -> list[float]:
 
 def _over_attentions(pairs: record.Pairs, measure: Callable[[record.Run, str], float]) -> Finding:
     """Whether the first of each pair has more, by the mean over attentions."""
-    of_each = {a: measures.gap(pairs, lambda run, a=a: measure(run, a)) for a in ATTENTIONS}
+    of_each = {
+        a: measures.gap(pairs, functools.partial(lambda a, run: measure(run, a), a))
+        for a in ATTENTIONS
+    }
     test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
     return measures.more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
@@ -315,6 +319,10 @@ def diversity_peaks(corpus: Corpus) -> Finding:
 # --- roles of heads -----------------------------------------------------------
 
 
+def _share_at(offset: int, head: Head) -> float:
+    return head.value("offsets", "share", f"{offset}")
+
+
 def _is_at(head: Head, offset: int) -> bool:
     return head.get("positional", "offset") == offset
 
@@ -331,8 +339,8 @@ def positional(corpus: Corpus) -> Finding:
             found[f"{words.name_of(model)} at {words.number(offset, 0, signed=True)}"] = (
                 measures.heads_exist(
                     [run.each_head(*attentions) for run in corpus.of(model=model, **PLAIN)],
-                    lambda head, offset=offset: _is_at(head, offset),
-                    lambda head, offset=offset: head.value("offsets", "share", f"{offset}"),
+                    functools.partial(_is_at, offset=offset),
+                    functools.partial(_share_at, offset),
                 )
             )
     return rules.several(found)
@@ -443,9 +451,9 @@ def speed(corpus: Corpus) -> Finding:
     published = {FIXED: 0.9, LEARNED: 0.75}
 
     def judge(model: str) -> Finding:
-        runs = [
-            measures.timed_run(corpus, model=one, role=record.TRAINED) for one in (model, SOFTMAX)
-        ]
-        return measures.faster(corpus, measures.TRAINING, *runs, share=published[model])
+        one, other = (
+            measures.timed_run(corpus, model=name, role=record.TRAINED) for name in (model, SOFTMAX)
+        )
+        return measures.faster(corpus, measures.TRAINING, one, other, published[model])
 
     return measures.of_models(published, judge)

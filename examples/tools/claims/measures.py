@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+import functools
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
 import numpy
@@ -43,7 +44,11 @@ def mean_of(attentions: Iterable[str], *path: str) -> Callable[[Run], float]:
     return lambda run: float(numpy.mean([h.value(*path) for h in run.each_head(*attentions)]))
 
 
-def each(runs: Sequence[Run], measure: Callable[[Run], float]) -> Array:
+def _is_left(left: Collection[str], head: Head) -> float:
+    return float(head.name in left)
+
+
+def each(runs: Iterable[Any], measure: Callable[[Any], float]) -> Array:
     """A number of each run."""
     return numpy.array([measure(run) for run in runs])
 
@@ -54,7 +59,7 @@ def gap(pairs: Pairs, measure: Callable[[Run], float]) -> Array:
 
 
 def more(
-    differences: Sequence[float] | Array,
+    differences: Collection[float],
     margin: float = 0.0,
     digits: int = 2,
     test: str = "interval over seeds",
@@ -102,7 +107,7 @@ def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **optio
         raise NotInRecord("no seed has pruned models of both")
     learned, softmax = ([pairs[seed] for seed in seeds] for pairs in both)
     costs = [[one.bleu - other.bleu for one, other in pairs] for pairs in (learned, softmax)]
-    each = list(numpy.subtract(*costs))
+    each = list(numpy.subtract(costs[0], costs[1]))
     _, half = difference([*learned, *((continued, one) for one, continued in softmax)])
     # The mean over twice as many pairs is half the difference
     sampled = Bootstrap(2 * half.difference, 2 * half.low, 2 * half.high, half.p)
@@ -201,9 +206,7 @@ def survivors(
     for pruned, baseline in pairs:
         left = left_in(pruned)
         heads = baseline.each_head(*attentions)
-        strata += statistics.strata_of(
-            heads, group, score, lambda head, left=left: float(head.name in left)
-        )
+        strata += statistics.strata_of(heads, group, score, functools.partial(_is_left, left))
     missing = "pruning left all of the heads that are compared with each other, or none"
     return of_heads(statistics.superiority(strata), missing, SMALL_SUPERIORITY)
 

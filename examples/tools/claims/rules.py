@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
@@ -92,7 +92,7 @@ ONE_SEED = Decision(UNDECIDED, "one seed alone says nothing of the noise between
 
 
 def more_than(
-    differences: Sequence[float],
+    differences: Collection[float],
     bootstrap: Bootstrap | None = None,
     margin: float = 0.0,
     against: str = "0",
@@ -107,10 +107,10 @@ def more_than(
     low, high = seed_interval(differences)
     sampled = bootstrap is None or bootstrap.p < LEVEL
     if low > 0 and sampled:
-        small = f", though by less than {margin:g}, which is of no importance"
+        small_by = f", though by less than {margin:g}, which is of no importance"
         return Decision(
             HOLDS,
-            f"every value of the interval is above {against}{small if high < margin else ''}",
+            f"every value of the interval is above {against}{small_by if high < margin else ''}",
         )
     if high < 0 and sampled:
         return Decision(

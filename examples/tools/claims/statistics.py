@@ -9,7 +9,7 @@ models by Fisher's method.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -24,17 +24,17 @@ SHARE = 0.95  # of intervals
 ORDERS = 4  # of n-grams in BLEU
 
 
-def seed_interval(values: Sequence[float]) -> tuple[float, float]:
+def seed_interval(values: Collection[float]) -> tuple[float, float]:
     """Student's t interval of 95 % of the mean over seeds; (nan, nan) of fewer than two."""
     if len(values) < 2:
         return math.nan, math.nan
-    centre = float(numpy.mean(values))
-    error = float(numpy.std(values, ddof=1)) / math.sqrt(len(values))
+    centre = float(numpy.mean(list(values)))
+    error = float(numpy.std(list(values), ddof=1)) / math.sqrt(len(values))
     reach = float(stats.t.ppf((1 + SHARE) / 2, len(values) - 1)) * error
     return centre - reach, centre + reach
 
 
-def combined_p(p_values: Sequence[float]) -> float:
+def combined_p(p_values: Collection[float]) -> float:
     """One p-value of tests of the same hypothesis on independent seeds (Fisher's method)."""
     return float(stats.combine_pvalues(list(p_values), method="fisher")[1])
 

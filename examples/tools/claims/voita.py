@@ -325,10 +325,10 @@ def positional_kept(corpus: Corpus, model: str) -> Finding:
         heads = list(baseline.each_head(ENCODER_SELF))
         left = measures.left_in(pruned)
         positional = {head.name for head in heads if roles.is_positional(head)}
-        kept = sum(head.name in left for head in heads)
+        number = sum(head.name in left for head in heads)
         draws.append(
             statistics.Draw(
-                baseline.seed, len(heads), len(positional), kept, len(left & positional)
+                baseline.seed, len(heads), len(positional), number, len(left & positional)
             )
         )
     found = measures.of_heads(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numpy
 
@@ -33,11 +33,11 @@ def number(value: float, digits: int = 2, signed: bool = False) -> str:
 
 
 def over_seeds(
-    values: Sequence[float], digits: int = 2, signed: bool = False, least: float = -math.inf
+    values: Collection[float], digits: int = 2, signed: bool = False, least: float = -math.inf
 ) -> str:
     """The mean with its interval, such as ``0.31 [0.25, 0.37]``, cut off at a least value and 1."""
     low, high = seed_interval(values)
-    centre = number(float(numpy.mean(values)), digits, signed)
+    centre = number(float(numpy.mean(list(values))), digits, signed)
     if math.isnan(low):
         return centre
     if least > -math.inf:
@@ -45,7 +45,7 @@ def over_seeds(
     return f"{centre} [{number(low, digits, signed)}, {number(high, digits, signed)}]"
 
 
-def signed(values: Sequence[float], digits: int = 2) -> str:
+def signed(values: Collection[float], digits: int = 2) -> str:
     """As :func:`over_seeds`, of a difference."""
     return over_seeds(values, digits, signed=True)
 

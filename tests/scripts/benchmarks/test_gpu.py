@@ -181,7 +181,7 @@ def test_the_tests_are_found_from_another_folder_without_those_that_need_no_gpu(
     result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert result.returncode == 0, result.stdout[-2000:]
     assert "test_loss_and_gradients_are_those_of_the_cpu" in result.stdout
-    assert "test_a_kernel_is_one_for_all_lengths_and_sizes_of_a_batch" in result.stdout
+    assert "test_tiles_without_support_are_found_and_skipping_them_changes_no_bit" in result.stdout
     assert "test_the_kernels_compile_and_fit" not in result.stdout
 
 
