@@ -1,24 +1,19 @@
 """The written form of an analysis: ``analysis.json``, its version and its JSON Schema.
 
-The schema, ``analysis.schema.json`` beside this module, says what each number means. Documents
-of version 1 are read, too, and become such of version 2.
+The schema, ``analysis.schema.json`` beside this module, says what each number means.
 """
 
 from __future__ import annotations
 
 import itertools
 import json
-import math
 import os
 import tempfile
 from pathlib import Path
 from typing import Any, cast
 
-from fairseq_entmax.analysis.consistency import check
-from fairseq_entmax.analysis.maps import LARGEST
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.schema import fill, schema
-from fairseq_entmax.analysis.version1 import converted
 from fairseq_entmax.files import write_together
 from fairseq_entmax.reasons import named
 
@@ -26,11 +21,6 @@ FORMAT = "fairseq-entmax-analysis"
 VERSION = 2
 FILE_NAME = "analysis.json"
 
-# What a file may hold: weights that fill the memory they may have, and do not get smaller by
-# compression, in base64, and as much again of everything else
-LARGEST_FILE = 3 * LARGEST
-# Whole numbers that JavaScript, and a double, have exactly
-LARGEST_NUMBER = 1 << 53
 MOST_ERRORS = 100
 
 # What numbers are rounded to; more would be noise of float32
@@ -39,9 +29,6 @@ DIGITS = 6
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Read and validate an analysis.
-
-    What is read is bounded by the file's size, which is bounded too: weights, which are
-    compressed in it, are inflated one map at a time and never beyond the map's shape.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -53,54 +40,17 @@ def read(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"{named(path)} does not exist or is no file: give the analysis.json that fairseq-entmax "
             f"analyze wrote"
         )
-    size = file.stat().st_size
-    if size > LARGEST_FILE:
-        raise ValueError(
-            f"{path} has {size:,} bytes, and an analysis {LARGEST_FILE:,} at most: analyse fewer "
-            f"or shorter sentences, by --sentences"
-        )
     try:
-        analysis = _parsed(path)
-        if _kind(analysis) == (FORMAT, 1):
-            analysis = converted(analysis, str(path))
-        validate(analysis, str(path))
-    except RecursionError:
-        raise ValueError(f"{path} is nested too deeply to be an analysis") from None
-    return cast(dict[str, Any], analysis)
-
-
-def _parsed(path: str | os.PathLike[str]) -> Any:
-    try:
-        text = Path(path).read_text(encoding="utf-8")
-        return json.loads(text, parse_constant=_constant, parse_float=_finite, parse_int=_whole)
-    except OSError as error:
-        raise OSError(f"{path} cannot be read: {error}") from error
-    except ValueError as error:
+        analysis = json.loads(file.read_text(encoding="utf-8"), parse_constant=_constant)
+    except (ValueError, RecursionError) as error:
         raise ValueError(f"{path} is not JSON: {error}") from None
-
-
-def _kind(analysis: Any) -> tuple[Any, Any]:
-    content = analysis if isinstance(analysis, dict) else {}
-    return content.get("format"), content.get("version")
+    validate(analysis, str(path))
+    return cast(dict[str, Any], analysis)
 
 
 def _constant(name: str) -> None:
     """What Python reads beyond JSON."""
     raise ValueError(f"it holds {name}")
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"it holds {text[:20]}, a number that is too large")
-    return number
-
-
-def _whole(text: str) -> int:
-    # Their number of digits first: to read very many takes very long
-    if len(text) > 20 or abs(number := int(text)) > LARGEST_NUMBER:
-        raise ValueError(f"it holds {text[:20]}, a number that is too large")
-    return number
 
 
 def validate(analysis: Any, name: str) -> None:
@@ -115,12 +65,13 @@ def validate(analysis: Any, name: str) -> None:
             place.
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
-    form, version = _kind(analysis)
-    if form != FORMAT:
+    content = analysis if isinstance(analysis, dict) else {}
+    version = content.get("version")
+    if content.get("format") != FORMAT:
         raise ValueError(f"{name} is not what 'fairseq-entmax analyze' writes")
     if version != VERSION:
         raise ValueError(
-            f"{name} has version {version!r} of the format, and this release reads version 1 and "
+            f"{name} has version {version!r} of the format, and this release reads version "
             f"{VERSION}: analyse the checkpoints anew, or use the release that wrote it"
         )
     try:
@@ -137,7 +88,6 @@ def validate(analysis: Any, name: str) -> None:
     if error is not None:
         raise ValueError(f"{name} is damaged at {error.json_path}: {error.message[:200]}")
     fill(analysis)
-    check(analysis, name)
 
 
 def _described(analysis: dict[str, Any]) -> list[Number]:

@@ -78,13 +78,3 @@ def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
     except ValueError as error:
         raise ValueError(f"groups of the shape {entry['shape']} cannot be read: {error}") from None
     return numpy.frombuffer(data, dtype=numpy.uint8).reshape(entry["shape"])
-
-
-def check_groups(groups: numpy.ndarray, weights: numpy.ndarray) -> None:
-    """Refuse groups that are not of these weights, both ``(heads, queries, keys)``.
-
-    Raises:
-        ValueError: a key of weight zero is in one.
-    """
-    if bool(((groups != 0) & (weights == 0)).any()):
-        raise ValueError("a key is in a group of equal weights, and its own is 0")

@@ -20,8 +20,6 @@ LONGEST = 40
 # The most bytes that the weights of all maps of an analysis may have in memory. Compressed, they
 # can come from a thousandth of it; and no browser shows a page of more
 LARGEST = 1 << 30
-# The next float16 above 1, to which weights of 1 may have been rounded
-_HIGHEST = 1 + 2**-10
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
 
 
@@ -61,17 +59,6 @@ def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
     except ValueError as error:
         raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
     return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
-
-
-def check_weights(weights: numpy.ndarray) -> None:
-    """Refuse what is no weight.
-
-    Raises:
-        ValueError: a number is below 0, above 1, or none.
-    """
-    wrong = weights[~((weights >= 0) & (weights <= _HIGHEST))]
-    if wrong.size:
-        raise ValueError(f"a weight is {wrong[0]}, and weights are from 0 to 1")
 
 
 def map_bytes(shape: Sequence[int]) -> int:

@@ -23,16 +23,12 @@ class RecordedAttention(dict[str, dict[int, Tensor]]):
 
     Attributes:
         is_step: whether they are of one step of incremental decoding, and of no whole sentence.
-        unmeasured_passes: how many passes there were since ``measure`` has seen the weights.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.is_step = False
-        self.unmeasured_passes = 0
         self._steps: Counter[int] = Counter()
-        self._passes: Counter[tuple[str, int]] = Counter()
-        self._counted = 0
 
     def take(self, attention: str, layer: int, weights: Tensor) -> None:
         """Keep the weights of a call in place of those of the one before."""
@@ -46,10 +42,6 @@ class RecordedAttention(dict[str, dict[int, Tensor]]):
             # Again without another source: where the decoder has no other heads
             self._steps[layer] += 1
             self.is_step |= queries == 1 and self._steps[layer] > 1
-        self._passes[attention, layer] += 1
-        passes = max(self._passes.values())
-        self.unmeasured_passes += passes - self._counted
-        self._counted = passes
 
 
 class AttentionRecorder:

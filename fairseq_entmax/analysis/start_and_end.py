@@ -7,20 +7,17 @@ start and at the end says how far it is so: 1 is the same order, 0 says nothing 
 
 from __future__ import annotations
 
-import itertools
 import os
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 TITLE = "rank correlation of start and end"
 # With two heads the correlation is 1 or -1 whatever happened
 LEAST_HEADS = 3
 # Of values from 1 to 2: heads nearer to each other than this weigh words alike, and have no order
 RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
-# Between two updates values have gone at most this often as far as the record's own lines say
-_FURTHER = 2
 
 Line = Mapping[str, Any]
 # Attention to layer to the values of its heads
@@ -29,20 +26,16 @@ Present = Mapping[str, Mapping[str, Sequence[Any]]]
 Where = tuple[str, str, int]
 
 
-@dataclass(frozen=True)
-class StartAndEnd:
+class StartAndEnd(NamedTuple):
     """The values of the heads that learn, at the first and at the last line of a record.
 
     Attributes:
         name: the kind of value, such as ``alpha``.
         first_update, last_update: of the two lines.
-        start, end: attention to the values of its heads, bottom layer first. Heads that share one
+        start, end: attention to the values of its heads, bottom layer first. Layers that share one
             value count once, and heads whose value no line changes are left out: they are fixed.
-        of_model: the correlation of ranks over all of these; None where there are fewer than 3, where
-            all start or all end alike, or there is one line.
-        of_attentions: the same for each attention that has heads which learn.
 
-    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank.
+    Values of alpha and p are rounded to 0.001 (:data:`RESOLUTIONS`) before they are ranked.
     """
 
     name: str
@@ -50,19 +43,29 @@ class StartAndEnd:
     last_update: int
     start: dict[str, list[float]]
     end: dict[str, list[float]]
-    of_model: float | None = None
-    of_attentions: dict[str, float | None] = field(default_factory=dict)
 
     @property
     def heads(self) -> int:
         """How many values learn."""
         return sum(map(len, self.start.values()))
 
+    @property
+    def of_model(self) -> float | None:
+        """The correlation over all; None of fewer than 3, or where all start or all end alike."""
+        return self._correlation(self.start, self.end)
+
+    @property
+    def of_attentions(self) -> dict[str, float | None]:
+        """The same for each attention that has heads which learn."""
+        return {
+            name: self._correlation({name: start}, {name: self.end[name]})
+            for name, start in self.start.items()
+        }
+
     def together(self) -> tuple[int, float]:
         """How many heads end at the value where most do, and that value."""
-        ends = _in_steps(_joined(self.end), self.name)
-        value = max(ends, key=ends.count, default=float("nan"))
-        return ends.count(value), value
+        ((value, count),) = Counter(self._ranked(self.end)).most_common(1) or [(float("nan"), 0)]
+        return count, value
 
     def reason(self) -> str:
         """Why there is no correlation of the whole model; empty where there is one."""
@@ -72,16 +75,26 @@ class StartAndEnd:
             return f"the record has one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
             return f"{self.heads} learn it, and {LEAST_HEADS} are needed"
-        starts = _in_steps(_joined(self.start), self.name)
-        where = "start" if len(set(starts)) == 1 else "end"
-        value = _in_steps(_joined(getattr(self, where)), self.name)[0]
-        return f"all {self.heads} {where} alike, at {value:.4g}"
+        values = self._ranked(self.start)
+        is_start = len(set(values)) == 1
+        value = values[0] if is_start else self._ranked(self.end)[0]
+        return f"all {self.heads} {'start' if is_start else 'end'} alike, at {value:.4g}"
+
+    def _correlation(
+        self, start: Mapping[str, Sequence[float]], end: Mapping[str, Sequence[float]]
+    ) -> float | None:
+        if self.first_update == self.last_update:
+            return None
+        return spearman(self._ranked(start), self._ranked(end))
+
+    def _ranked(self, values: Mapping[str, Sequence[float]]) -> list[float]:
+        step = RESOLUTIONS.get(self.name)
+        every = [value for heads in values.values() for value in heads]
+        return [round(value / step) * step for value in every] if step else every
 
 
 def rank_correlation(
-    record: str | os.PathLike[str] | Sequence[Line],
-    name: str = "alpha",
-    update: int | None = None,
+    record: str | os.PathLike[str] | Sequence[Line], name: str = "alpha"
 ) -> StartAndEnd:
     """Compare the first line of a record with the last.
 
@@ -90,38 +103,33 @@ def rank_correlation(
             under ``name`` or, as ``analysis.json`` has them, under ``values``: attention to layer
             to a list of numbers, None for heads without.
         name: the kind of value.
-        update: of the checkpoint that is asked about: lines behind it do not count. None takes
-            them all.
 
     Raises:
         FileNotFoundError: there is no such file.
-        ValueError: it is no record of this name, has no line up to that update, or its lines are
-            of different heads.
+        ValueError: it is no record of this name, has no line, or its lines are of different heads.
     """
     lines = _read(record, name) if isinstance(record, str | os.PathLike) else list(record)
-    lines = [line for line in lines if update is None or line["update"] <= update]
-    shown = record if isinstance(record, str | os.PathLike) else f"the record of {name}"
     if not lines:
-        until = "" if update is None else f" up to update {update}"
-        raise ValueError(f"{shown} has no line{until}")
-    courses: dict[Where, list[float | None]] = {}
-    for line in lines:
-        values = _values(line, name)
-        if courses and list(values) != list(courses):
-            raise ValueError(f"{shown}: update {line['update']} is of other heads than the first")
-        for where, value in values.items():
-            courses.setdefault(where, []).append(value)
-    start, end = _learned(courses)
-    has_two = len(lines) > 1
-    return StartAndEnd(
-        name,
-        lines[0]["update"],
-        lines[-1]["update"],
-        start,
-        end,
-        _of_ranks(_joined(start), _joined(end), name) if has_two else None,
-        {at: _of_ranks(own, end[at], name) if has_two else None for at, own in start.items()},
-    )
+        raise ValueError(f"the record of {name} has no line")
+    courses = [_values(line, name) for line in lines]
+    for line, values in zip(lines, courses, strict=True):
+        if list(values) != list(courses[0]):
+            raise ValueError(f"update {line['update']} is of other heads than the first line")
+    start: dict[str, list[float]] = {}
+    end: dict[str, list[float]] = {}
+    seen = set()
+    for attention, layer, head in courses[0]:
+        course = tuple(values[attention, layer, head] for values in courses)
+        has_one = (attention, layer, 1) not in courses[0] and head == 0
+        is_fixed = len(course) > 1 and len(set(course)) == 1
+        # Layers that share a value each have it in the record
+        if None in (course[0], course[-1]) or is_fixed or (has_one and course in seen):
+            continue
+        if has_one:
+            seen.add(course)
+        start.setdefault(attention, []).append(course[0])
+        end.setdefault(attention, []).append(course[-1])
+    return StartAndEnd(name, lines[0]["update"], lines[-1]["update"], start, end)
 
 
 def of_checkpoint(path: str, name: str, update: int | None, present: Present) -> StartAndEnd:
@@ -162,169 +170,30 @@ def lines_of_checkpoint(
         shown: what errors call the record.
 
     Raises:
-        ValueError: the record has no line up to that update, or is not that of the checkpoint:
-            it is of other heads, or has other values at that update. Without a line of that update,
-            the nearest is further away than training went between lines, or cannot be judged.
+        ValueError: the record has no line up to that update, is of other heads, or has other
+            values at that update.
     """
     kept = [line for line in lines if update is None or line["update"] <= update]
-    if not kept:
-        raise ValueError(
-            f"{shown} has no line{'' if update is None else f' up to update {update}'}"
-        )
     own = _values({name: present}, name)
+    if not kept:
+        raise ValueError(f"{shown} has no line up to update {update}")
     if any(set(_values(line, name)) != set(own) for line in kept):
         raise ValueError(f"{shown} is of other heads, as before pruning")
-    at = kept[-1]["update"] if update is None else update
-    if kept[-1]["update"] == at:
-        if not _is_within(_values(kept[-1], name), own, 0):
+    last = kept[-1]
+    if update is None or last["update"] == update:
+        recorded = _values(last, name)
+        if not all(_is_same(recorded[where], value) for where, value in own.items()):
             raise ValueError(
-                f"{shown} has other values at update {at}: it is of another training, or the "
-                f"checkpoint is a mean of several"
+                f"{shown} has other values at update {last['update']}: it is of another training, "
+                f"or the checkpoint is a mean of several"
             )
         return kept
-    alike = [line for line in lines if set(_values(line, name)) == set(own)]
-    nearest = min(alike, key=lambda line: abs(line["update"] - at))
-    if not _is_within(_values(nearest, name), own, _way(alike, name, at, nearest, shown)):
-        raise ValueError(
-            f"{shown} has values at update {nearest['update']} that are too far from the "
-            f"checkpoint's at {at}: it is of another training, or the checkpoint is a mean of several"
-        )
     # In the order of the record's own heads
     values = {
         attention: {layer: present[attention][layer] for layer in layers}
-        for attention, layers in _layers(kept[-1], name).items()
+        for attention, layers in _layers(last, name).items()
     }
-    return [*kept, {"update": at, "values" if "values" in kept[-1] else name: values}]
-
-
-def _way(lines: Sequence[Line], name: str, at: int, nearest: Line, shown: str) -> float:
-    """How far values may have gone from the nearest line to an update without a line."""
-    steps = [after["update"] - before["update"] for before, after in itertools.pairwise(lines)]
-    gap = abs(nearest["update"] - at)
-    if not steps or gap > max(steps):
-        raise ValueError(
-            f"{shown} has no line near update {at} of the checkpoint, the nearest is of "
-            f"{nearest['update']}: nothing says that it is of the same training"
-        )
-    courses = [_values(line, name) for line in lines]
-    # Steps of a walk at random, so that a short way is compared with long ones
-    return _FURTHER * max(
-        _distance(before, after) * (gap / step) ** 0.5
-        for step, (before, after) in zip(steps, itertools.pairwise(courses), strict=True)
-    )
-
-
-def _distance(before: Mapping[Where, float | None], after: Mapping[Where, float | None]) -> float:
-    """How far the head has gone that went furthest."""
-    pairs = ((before[where], value) for where, value in after.items())
-    return max(
-        (abs(new - old) for old, new in pairs if old is not None and new is not None), default=0.0
-    )
-
-
-def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
-    # Here, because it needs fairseq: the report has its lines from an analysis
-    from fairseq_entmax.models.head_record import read_record
-
-    return read_record(file, name)
-
-
-def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The correlation of ranks, from -1 to 1; equal numbers have the mean of their ranks.
-
-    None where there are fewer than 3 pairs, or one side is constant.
-    """
-    if len(first) < LEAST_HEADS:
-        return None
-    ranks, others = _ranks(first), _ranks(second)
-    middle = (len(ranks) - 1) / 2
-    pairs = list(zip(ranks, others, strict=True))
-    product = sum((a - middle) * (b - middle) for a, b in pairs)
-    squares = [sum((rank - middle) ** 2 for rank in own) for own in (ranks, others)]
-    if not all(squares):
-        return None
-    return float(product / (squares[0] * squares[1]) ** 0.5)
-
-
-def _of_ranks(first: Sequence[float], second: Sequence[float], name: str) -> float | None:
-    return spearman(_in_steps(first, name), _in_steps(second, name))
-
-
-def _in_steps(values: Sequence[float], name: str) -> list[float]:
-    """The values, those alike within the resolution as the lowest of them."""
-    resolution = RESOLUTIONS.get(name, 0.0)
-    lowest: dict[float, float] = {}
-    first = float("-inf")
-    for value in sorted(values):
-        if value - first > resolution:
-            first = value
-        lowest[value] = first
-    return [lowest[value] for value in values]
-
-
-def _ranks(numbers: Sequence[float]) -> list[float]:
-    order = sorted(numbers)
-    return [order.index(number) + (order.count(number) - 1) / 2 for number in numbers]
-
-
-def _layers(line: Line, name: str) -> Present:
-    found: Present = line[name] if name in line else line["values"]
-    return found
-
-
-def _values(line: Line, name: str) -> dict[Where, float | None]:
-    return {
-        (attention, layer, head): value
-        for attention, layers in _layers(line, name).items()
-        for layer, heads in layers.items()
-        for head, value in enumerate(heads)
-    }
-
-
-def _learned(
-    courses: Mapping[Where, Sequence[float | None]],
-) -> tuple[dict[str, list[float]], dict[str, list[float]]]:
-    """The first and the last value of what is learned, by attention."""
-    alone = _values_alone(courses)
-    start: dict[str, list[float]] = {}
-    end: dict[str, list[float]] = {}
-    seen = set()
-    for where, course in courses.items():
-        first, last = course[0], course[-1]
-        is_copy = where in alone and tuple(course) in seen
-        if first is None or last is None or is_copy or (len(course) > 1 and len(set(course)) == 1):
-            continue
-        if where in alone:
-            seen.add(tuple(course))  # layers that share a value each have it in the record
-        start.setdefault(where[0], []).append(first)
-        end.setdefault(where[0], []).append(last)
-    return start, end
-
-
-def _values_alone(courses: Mapping[Where, Any]) -> set[Where]:
-    """Where a layer has a single value, which it may share with others."""
-    heads: dict[tuple[str, str], int] = {}
-    for attention, layer, _ in courses:
-        heads[attention, layer] = heads.get((attention, layer), 0) + 1
-    return {where for where in courses if heads[where[0], where[1]] == 1}
-
-
-def _joined(values: Mapping[str, Sequence[float]]) -> list[float]:
-    return [value for own in values.values() for value in own]
-
-
-def _is_within(
-    recorded: Mapping[Where, float | None], present: Mapping[Where, float | None], way: float
-) -> bool:
-    """Whether no head is further away than that, and what files round away."""
-    for where, own in present.items():
-        other = recorded[where]
-        if own is None or other is None:
-            if own is not other:
-                return False
-        elif abs(other - own) > way + 1e-4 * max(1.0, abs(own)):
-            return False
-    return True
+    return [*kept, {"update": update, "values" if "values" in last else name: values}]
 
 
 def as_text(result: StartAndEnd) -> str:
@@ -341,3 +210,52 @@ def as_text(result: StartAndEnd) -> str:
     if number > result.heads / 2:
         text += f"; {number} of {result.heads} end alike, at {value:.4g}"
     return text
+
+
+def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
+    """The correlation of ranks, from -1 to 1; equal numbers have the mean of their ranks.
+
+    None where there are fewer than 3 pairs, or one side is constant.
+    """
+    if len(first) < LEAST_HEADS:
+        return None
+    ranks, others = _ranks(first), _ranks(second)
+    middle = (len(ranks) - 1) / 2
+    product = sum((a - middle) * (b - middle) for a, b in zip(ranks, others, strict=True))
+    squares = [sum((rank - middle) ** 2 for rank in own) for own in (ranks, others)]
+    if not all(squares):
+        return None
+    return float(product / (squares[0] * squares[1]) ** 0.5)
+
+
+def _ranks(numbers: Sequence[float]) -> list[float]:
+    order = sorted(numbers)
+    return [order.index(number) + (order.count(number) - 1) / 2 for number in numbers]
+
+
+def _read(file: str | os.PathLike[str], name: str) -> list[dict[str, Any]]:
+    # Here, because it needs fairseq: the report has its lines from an analysis
+    from fairseq_entmax.models.head_record import read_record
+
+    return read_record(file, name)
+
+
+def _layers(line: Line, name: str) -> Present:
+    found: Present = line[name] if name in line else line["values"]
+    return found
+
+
+def _values(line: Line, name: str) -> dict[Where, Any]:
+    return {
+        (attention, layer, head): value
+        for attention, layers in _layers(line, name).items()
+        for layer, heads in layers.items()
+        for head, value in enumerate(heads)
+    }
+
+
+def _is_same(recorded: float | None, present: float | None) -> bool:
+    """Whether two values are one, but for what files round away."""
+    if recorded is None or present is None:
+        return recorded is present
+    return abs(recorded - present) <= 1e-4 * max(1.0, abs(present))

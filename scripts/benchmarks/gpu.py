@@ -1,4 +1,4 @@
-"""Runs all that a GPU is needed for, most informative first, and writes one JSON and one table.
+"""Runs all that a GPU is needed for, most informative first, and gathers what it prints.
 
     scripts/benchmarks/gpu.sh                                # at most 20 minutes
     scripts/benchmarks/gpu.sh --minutes 10 --output results
@@ -11,11 +11,9 @@ against torch's flash attention, cuDNN's and the memory-efficient one, entmax_bi
 the mapping alone; training at the size of transformer_iwslt_de_en, in fp16 and bf16 on the shipped corpus and with
 sources of 400 words, against stock fairseq; generation against stock fairseq; the loss of a
 vocabulary, models that copy, and mappings with structure. A part may take its share of the time and
-what those before it left. One that fails, or is over its time, is said in the table, and the others
-run. What it had measured by then is in the table: the tests, shapes or kinds of scores that it was
-done with, and of training, generation and copying the rounds; the corpus has no figures. Written
-after every part: gpu.json and gpu.md. Ctrl-C and SIGTERM end the part that runs, and both files have
-what there is by then.
+what those before it left. One that fails, or is over its time, stops no other. In the folder of
+--output each part has its numbers in PART.json and all that it printed in PART.log; gpu.md has the
+outcome of every part and the end of what it printed, and is written after each.
 
 It needs a clone of the project, a GPU of compute capability 8.0 or later, and in one environment:
 
@@ -29,120 +27,165 @@ PYTHON is the Python to take, such as PYTHON=.venv/bin/python; default: python3.
 from __future__ import annotations
 
 import argparse
-import importlib.util
-import json
-import math
+import contextlib
+import os
 import shlex
+import signal
+import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from gpu_process import SIGNALS, finished
+import torch
+from common import machine, said
 
-NO_GPU = UNWRITABLE = 2
-# Lines of what a part printed that are kept with the numbers
-KEPT_LINES = 30
-TEXT_PARTS = ("package entmax", "entmax"), ("adasplash", "adasplash")
+ROOT = Path(__file__).parents[2]
+BENCHMARKS = ROOT / "scripts" / "benchmarks"
+TRITON = ROOT / "tests" / "kernels" / "triton"
+# Of the kernels alone, of the modules that choose them, and of whole models
+TESTS = [
+    TRITON,
+    ROOT / "tests" / "modules" / "test_fused_attention.py",
+    ROOT / "tests" / "modules" / "test_model_on_gpu.py",
+]
+CORPUS = ROOT / "examples" / "bible_es_en" / "prepare.sh"
+# Lines of what a part printed that stand in gpu.md
+KEPT_LINES = 60
+# Between asking a part to end and ending it
+GRACE_SECONDS = 5.0
 
 
-def filled(word: str, places: dict[str, str]) -> str:
-    """A word of a command with the paths that are known now."""
-    for place, path in places.items():
-        word = word.replace(place, path)
-    return word
+class Part(NamedTuple):
+    """A command, and the share of the time that it may take."""
+
+    name: str
+    share: int
+    command: list[str]
 
 
-def run(part: Any, number: int, work: Path, seconds: float) -> dict[str, Any]:
-    """Run a part; what came of it.
+def benchmark(name: str, words: str) -> list[str]:
+    """The command of a benchmark; ``{out}`` is the folder of the results."""
+    script = [sys.executable, "-W", "ignore", str(BENCHMARKS / f"{name}.py")]
+    return [*script, *words.split()]
 
-    Args:
-        part: of gpu_parts.py.
-        number: that names its files.
-        work: folder that the parts share.
-        seconds: that it may take.
-    """
-    file, log = work / f"{number}.json", work / f"{number}.log"
-    places = {"{json}": str(file), "{work}": str(work)}
-    command = [filled(word, places) for word in part.command]
-    result: dict[str, Any] = {"part": part.name, "seconds": 0.0, "lines": []}
-    if part.needs and not (work / part.needs).exists():
-        return {**result, "status": "left out: what it needs was not made"}
-    begin = time.monotonic()
+
+def tests(files: list[Path], *words: str) -> list[str]:
+    """Pytest from any folder."""
+    command = [sys.executable, "-m", "pytest", "-v", "--tb=line", "-p", "no:cacheprovider"]
+    return [*command, "--rootdir", str(ROOT), *map(str, files), *words]
+
+
+def parts() -> list[Part]:
+    """All of them for a GPU, most informative first."""
+    attention = "--device cuda --spread 1.5 --repeats 10"
+    train = "--model iwslt_de_en --cuda --rounds 5 --updates 6"
+    shipped = f"{{out}}/bible/data-bin {train} --max-tokens 4096"
+    wide = "--lengths 512 2048 128 --dtypes bf16 fp16"
+    causal = "--causal --lengths 1024 --dtypes bf16 --models wmt_en_de"
+    long = f"random:400x100 {train} --max-tokens 16000 --bf16 --query-scale 4"
+    generation = "--device cuda --fp16"
+    return [
+        # Without those that compile for a GPU of a kind, which takes minutes and needs none
+        Part("tests", 220, tests(TESTS, "-m", "not compiles_only")),
+        Part("attention", 190, benchmark("fused_attention", f"{attention} {wide}")),
+        Part("attention-causal", 60, benchmark("fused_attention", f"{attention} {causal}")),
+        Part("mapping", 40, benchmark("mapping", "--device cuda")),
+        Part("mapping-drawn", 40, benchmark("mapping", "--device cuda --drawn")),
+        Part("corpus", 100, ["bash", str(CORPUS), "--output", "{out}/bible"]),
+        Part("training-fp16", 110, benchmark("training", f"{shipped} --fp16")),
+        Part("training-bf16", 110, benchmark("training", f"{shipped} --bf16")),
+        Part("training-400", 90, benchmark("training", long)),
+        Part("generation", 60, benchmark("generation", f"{generation} --repeats 5")),
+        Part(
+            "generation-base", 70, benchmark("generation", f"{generation} --size base --repeats 3")
+        ),
+        Part("losses", 40, benchmark("losses", "--device cuda --rows 4096")),
+        Part("copying", 40, benchmark("copying", "--device cuda --sentences 16")),
+        Part("structure", 40, benchmark("structured", "--device cuda")),
+    ]
+
+
+def quick_parts() -> list[Part]:
+    """The same at toy size on a CPU, Triton in its interpreter: to try the script."""
+    rows = "--shapes 64x8 --repeats 1"
+    tiny = "--device cpu --models wmt_en_de --lengths 8 --dtypes fp32 --tokens 8 --repeats 1"
+    train = "random:12x8 --rounds 1 --updates 1 --max-tokens 24"
+    copy = "--sentences 1 --source 20 --target 10 --words 100 --markers 10 --rounds 1"
+    return [
+        Part("tests", 60, tests([TRITON / "test_contract.py"], "-k", "test_rows_of_one_epsilon")),
+        Part("attention", 60, benchmark("fused_attention", tiny)),
+        Part("mapping", 60, benchmark("mapping", rows)),
+        Part("mapping-drawn", 60, benchmark("mapping", f"--drawn {rows}")),
+        Part("training", 120, benchmark("training", train)),
+        Part("generation", 60, benchmark("generation", "--sentences 2 --batch 2 --beam 2 --repeats 1")),
+        Part("losses", 60, benchmark("losses", "--rows 8 --keys 300 --rounds 1")),
+        Part("copying", 60, benchmark("copying", copy)),
+        Part("structure", 60, benchmark("structured", rows)),
+    ]  # fmt: skip
+
+
+def command_of(part: Part, output: Path) -> list[str]:
+    """With the paths of the results; a benchmark writes its numbers there."""
+    command = [word.replace("{out}", str(output)) for word in part.command]
+    is_benchmark = any(word.startswith(str(BENCHMARKS)) for word in command)
+    return [*command, "--json", str(output / f"{part.name}.json")] if is_benchmark else command
+
+
+def run(part: Part, output: Path, seconds: float, environment: dict[str, str]) -> str:
+    """Run a part; what came of it. All that it started ends with it."""
     if seconds <= 0:
-        return {**result, "status": "left out: no time was left"}
-    status = finished(command, part.environment, seconds, log)
-    result["seconds"] = round(time.monotonic() - begin, 1)
-    said = log.read_text(encoding="utf-8", errors="replace")
-    result["said"] = said.splitlines()[-KEPT_LINES:]
-    if status == 0:
-        result["status"] = "done"
-    elif status is None and SIGNALS.came:
-        result["status"] = f"stopped by {SIGNALS.came.name}"
-    elif status is None:
-        result["status"] = f"stopped after {seconds:.0f} s"
-    else:
-        result["status"] = f"failed: {last_words(result['said'])}"
-    try:
-        report = said if part.reads_output else json.loads(file.read_text(encoding="utf-8"))
-        result["report"] = None if part.reads_output else report
-        result["lines"] = [line._asdict() for line in part.lines(report)]
-    except (OSError, ValueError, KeyError, StopIteration):
-        # Nothing was written, or not all of it
-        if status == 0:
-            result["status"] = "failed: it wrote no numbers"
-    return result
+        return "left out: no time was left"
+    with (
+        (output / f"{part.name}.log").open("w", encoding="utf-8") as log,
+        subprocess.Popen(
+            command_of(part, output),
+            # This clone's package, and one GPU; fairseq would take all
+            env={"CUDA_VISIBLE_DEVICES": "0", **os.environ, **environment},
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        ) as process,
+    ):
+        try:
+            status = process.wait(seconds)
+        except subprocess.TimeoutExpired:
+            return f"stopped after {seconds:.0f} s"
+        finally:
+            _end(process)
+    return "done" if status == 0 else f"failed: exit status {status}"
 
 
-def last_words(lines: list[str]) -> str:
-    """The last line that says something."""
-    said = [line.strip() for line in lines if line.strip().strip("=-")]
-    return said[-1][:200] if said else "without a word"
-
-
-def table(facts: str, results: list[dict[str, Any]]) -> str:
-    """One table in Markdown: what became of each part, and its lines."""
-    from common import markdown
-    from gpu_tables import TITLES
-
-    rows = []
-    for result in results:
-        outcome = f"{result['status']}, {result['seconds']:.0f} s".replace("|", "/")
-        rows.append([f"**{result['part']}**", outcome, *[""] * (len(TITLES) - 2)])
-        rows += [
-            [result["part"], *(str(value).replace("|", "/") for value in line.values())]
-            for line in result["lines"]
-        ]
-    return f"{facts}\n\n{markdown(TITLES, rows, left=3)}\n"
-
-
-def peers() -> str:
-    """Which of the packages that are compared with are there."""
-    return ", ".join(
-        f"{name} {'is' if importlib.util.find_spec(module) else 'is not'} installed"
-        for name, module in TEXT_PARTS
-    )
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """Ask the group of a process to end, and end what does not."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(GRACE_SECONDS)
 
 
 def gather(
-    chosen: list[Any], scale: float, write: Callable[[list[dict[str, Any]]], None]
-) -> list[dict[str, Any]]:
-    """Run the parts one after the other, each in its share of the time and what was left of others'."""
-    results: list[dict[str, Any]] = []
-    begin, end = time.monotonic(), 0.0
-    with tempfile.TemporaryDirectory() as folder:
-        for number, part in enumerate(chosen):
-            if SIGNALS.came:
-                break
-            end += part.share * scale
-            seconds = end - (time.monotonic() - begin)
-            print(f"==> {part.name}: at most {seconds:.0f} s", flush=True)
-            results.append(run(part, number, Path(folder), seconds))
-            print(f"    {results[-1]['status']}, {results[-1]['seconds']:.0f} s", flush=True)
-            write(results)
-    return results
+    chosen: list[Part], seconds: float, output: Path, heading: str, environment: dict[str, str]
+) -> bool:
+    """Run parts one after the other, each in its share and what others left; whether one was done."""
+    text, outcomes = f"{heading}\n", []
+    begin, share = time.monotonic(), 0.0
+    for part in chosen:
+        share += part.share / sum(one.share for one in chosen)
+        left = share * seconds - (time.monotonic() - begin)
+        print(f"==> {part.name}: at most {left:.0f} s", flush=True)
+        start = time.monotonic()
+        outcomes.append(run(part, output, left, environment))
+        print(f"    {outcomes[-1]}, {time.monotonic() - start:.0f} s", flush=True)
+        log = output / f"{part.name}.log"
+        lines = (
+            log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
+        )
+        printed = "\n".join(lines[-KEPT_LINES:])
+        text += f"\n## {part.name}: {outcomes[-1]}\n\n```\n{printed}\n```\n"
+        (output / "gpu.md").write_text(text, encoding="utf-8")
+    return "done" in outcomes
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
@@ -156,77 +199,41 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="toy sizes, with --device cpu")
     parser.add_argument("--dry-run", action="store_true", help="say what would run, and end")
     options = parser.parse_args(argv)
-    if not 0 < options.minutes < math.inf:
-        parser.error(f"--minutes must be a number above 0, not {options.minutes:g}")
-    for folder in (options.output, *options.output.parents):
-        if folder.exists() and not folder.is_dir():
-            parser.error(f"--output got {str(options.output)!r}: {folder} is a file, not a folder")
     if (options.device == "cpu") != options.quick:
         parser.error("--device cpu and --quick belong together: give both, or neither")
-    if importlib.util.find_spec("torch") is None:
-        parser.error("this Python has no torch: --help says what is to be installed")
-    from gpu_parts import parts, quick_parts
-
-    everything = quick_parts() if options.quick else parts("cuda")
+    everything = quick_parts() if options.quick else parts()
     names = [part.name for part in everything]
     for name in options.parts or []:
         if name not in names:
             parser.error(f"--parts got {name!r}: choose from {' '.join(names)}")
     options.chosen = [one for one in everything if one.name in (options.parts or names)]
-    # All of them have the whole time, some of them too
-    options.scale = options.minutes * 60 / sum(one.share for one in options.chosen)
+    if options.device == "cuda" and not options.dry_run and not torch.cuda.is_available():
+        parser.error(
+            "there is no GPU here that torch can use: run it where torch.cuda.is_available() is true, "
+            "or try the script by --device cpu --quick"
+        )
     return options
 
 
 def main(argv: list[str] | None = None) -> int:
     options = parsed(argv)
+    output = options.output.absolute()
     if options.dry_run:
         for part in options.chosen:
-            print(f"{part.name}: at most {part.share * options.scale:.0f} s")
-            print(f"    {shlex.join(part.command)}")
+            print(f"{part.name}: {shlex.join(command_of(part, output))}")
         return 0
-    with SIGNALS.noted():
-        status = measured(options)
-    if SIGNALS.came is None:
-        return status
-    print(
-        f"gpu.sh: stopped by {SIGNALS.came.name}; {options.output / 'gpu.md'} has what there is",
-        file=sys.stderr,
-    )
-    return 128 + SIGNALS.came
-
-
-def measured(options: argparse.Namespace) -> int:
-    """Run the parts and write what came of them; the exit status."""
-    import torch
-    from common import machine, said, write_json
-
-    if options.device == "cuda" and not torch.cuda.is_available():
-        print(
-            "gpu.sh: error: there is no GPU here that torch can use: run it where torch.cuda.is_available()"
-            " is true, or try the script by --device cpu --quick",
-            file=sys.stderr,
-        )
-        return NO_GPU
-    facts = {**machine(options.device), "minutes": options.minutes, "quick": options.quick}
-    first = f"{said(facts)}; {peers()}"
-    try:
-        options.output.mkdir(parents=True, exist_ok=True)
-    except OSError as error:
-        print(
-            f"gpu.sh: error: --output got {str(options.output)!r}: {error.strerror}",
-            file=sys.stderr,
-        )
-        return UNWRITABLE
-
-    def write(results: list[dict[str, Any]]) -> None:
-        write_json(options.output / "gpu.json", {"settings": facts, "parts": results})
-        (options.output / "gpu.md").write_text(table(first, results), encoding="utf-8")
-
-    write([])
-    results = gather(options.chosen, options.scale, write)
-    print(f"\n{table(first, results)}")
-    return 0 if any(result["status"] == "done" for result in results) else 1
+    output.mkdir(parents=True, exist_ok=True)
+    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
+    # Recipes take the commands of this Python
+    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    if options.quick:
+        environment["TRITON_INTERPRET"] = "1"
+    # So that a part that runs is ended, as by Ctrl-C
+    signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
+    heading = said(machine(options.device))
+    is_done = gather(options.chosen, options.minutes * 60, output, heading, environment)
+    print(f"\n{output / 'gpu.md'} has what was printed")
+    return 0 if is_done else 1
 
 
 if __name__ == "__main__":

@@ -224,10 +224,9 @@ def test_the_values_of_the_checkpoint_are_the_end_of_its_record(tmp_path):
     assert heads == pytest.approx(own["encoder-self"]["0"], abs=1e-6)
 
 
-@pytest.mark.parametrize("updates", [(0, 7), (0, 6)])
-def test_a_record_of_another_training_is_not_the_models(tmp_path, caplog, updates):
+def test_a_record_of_another_training_is_not_the_models(tmp_path, caplog):
     model, other = build_model(attn_mapping="entmax"), build_model(attn_mapping="entmax", seed=5)
-    lines = [(update, moved(recorded(other), update / 1e4)) for update in updates]
+    lines = [(update, moved(recorded(other), update / 1e4)) for update in (0, 7)]
     write_lines(tmp_path, *lines)
     loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
     assert training_records(loaded) == {}

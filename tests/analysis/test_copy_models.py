@@ -307,32 +307,6 @@ def test_a_dictionary_without_the_markers_is_refused(folder, tmp_path, capsys):
     assert "marked.pt: --source-position-markers 3: the dictionary ends with 0 words" in error
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        (lambda a: a.pop("search"), r"search: it is of generated text"),
-        (lambda a: a.update(of="reference"), r"search: it is of reference text"),
-        (lambda a: a["models"][1].pop("generated"), r"models\[1\]\.generated: the document is"),
-        (lambda a: a["maps"][0].pop("model"), r"maps\[0\]\.model: generated text is of one"),
-        (lambda a: a["maps"][0].update(model=5), r"maps\[0\]\.model: generated text is of one"),
-        (
-            lambda a: a["maps"][0]["models"].reverse(),
-            r"maps\[0\]\.model: generated text is of one model alone",
-        ),
-        (lambda a: layer(a, 1, "cross", 0).update(copy_heads=[4]), r"copy_heads: \[4\] are no"),
-        (
-            lambda a: layer(a, 1, "encoder-self", 0).update(copy_heads=[1]),
-            r"copy_heads: \[1\] are no heads of it that can copy",
-        ),
-    ],
-)
-def test_documents_whose_parts_are_of_different_texts_are_refused(generated, change, message):
-    analysis = json.loads(json.dumps(generated))
-    change(analysis)
-    with pytest.raises(ValueError, match=message):
-        document.validate(analysis, "a.json")
-
-
 def test_an_older_document_without_the_new_measures_is_read(folder, tmp_path):
     assert analyze(folder, tmp_path, ["plain.pt"], "--sentences=") == 0
     analysis = json.loads((tmp_path / "analysis.json").read_text())

@@ -15,7 +15,6 @@ from fairseq_entmax.analysis import (
 )
 from fairseq_entmax.analysis.groups import (
     MOST,
-    check_groups,
     decoded_groups,
     encode_groups,
     numbered_groups,
@@ -78,11 +77,6 @@ def test_groups_come_back_as_they_were():
 def test_what_is_not_groups_of_the_shape_is_refused(text):
     with pytest.raises(ValueError, match=r"groups of the shape \[1, 2, 2\] cannot be read"):
         decoded_groups({"shape": [1, 2, 2], "groups": text})
-
-
-def test_a_key_of_weight_zero_is_in_no_group():
-    with pytest.raises(ValueError, match="its own is 0"):
-        check_groups(np.array([[[1, 1]]]), np.array([[[1.0, 0.0]]]))
 
 
 class Strengths(Mapping):

@@ -1,11 +1,12 @@
 """The measures on a dictionary of weights."""
 
 import math
+from argparse import Namespace
 
 import pytest
 import torch
 
-from fairseq_entmax.analysis import Annotations, measure, record_attention
+from fairseq_entmax.analysis import Annotations, AttentionRecorder, measure, record_attention
 from fairseq_entmax.analysis.collect import Tables
 from fairseq_entmax.analysis.statistics import ModelStatistics
 from tests.support import batch, build_model, spread_scores, tiny_task
@@ -94,6 +95,28 @@ def test_lengths_may_be_a_list_and_weights_in_half_precision():
         0
     ]
     assert head["entropy"] == pytest.approx(math.log(4), rel=1e-6)
+
+
+def test_weights_on_padding_are_refused():
+    attention, _ = record_attention(build_model(), batch([7, 5, 2], [6, 3, 4]))
+    lengths = {"source_lengths": [7, 5, 2], "target_lengths": [6, 3, 4]}
+    measure(attention, **lengths)
+    with pytest.raises(ValueError, match="are on padding in sentence 0: give the sample"):
+        measure(attention, **{**lengths, "source_lengths": [3, 5, 2]})
+    with pytest.raises(ValueError, match="are on padding in sentence 1"):
+        measure(attention, batch([7, 4, 2], [6, 3, 4]), tiny_task())
+
+
+def test_the_last_step_of_decoding_is_no_sentence():
+    model = build_model()
+    generator = tiny_task().build_generator([model], Namespace(beam=1, max_len_a=0, max_len_b=5))
+    sample = batch([5], [4])
+    with AttentionRecorder(model) as recorder:
+        generator.generate([model], sample)
+        with pytest.raises(ValueError, match=r"last step of incremental decoding.*look\(model"):
+            measure(recorder.attention)
+        model(**sample["net_input"])
+    assert measure(recorder.attention, sample, tiny_task())["cross"]
 
 
 def test_a_sample_needs_its_task():

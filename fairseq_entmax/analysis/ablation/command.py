@@ -93,7 +93,7 @@ def main(arguments: Sequence[str]) -> None:
     settings = scoring_settings(args, config, task, dataset, scorer.ids)
     os.makedirs(args.output, exist_ok=True)
     folder = Path(args.output)
-    with Journal(str(folder / JOURNAL), settings, args.overwrite, len(scorer.ids)) as journal:
+    with Journal(str(folder / JOURNAL), settings, args.overwrite) as journal:
         for name in (JSON, TSV) if args.overwrite else ():
             (folder / name).unlink(missing_ok=True)
         _score_all(args, scorer, removals, journal)

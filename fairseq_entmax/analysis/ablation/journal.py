@@ -14,17 +14,12 @@ import json
 import math
 import os
 from collections.abc import Iterator
-from collections.abc import Mapping as Dictionary
 from typing import Any
 
 from fairseq_entmax.analysis.ablation.removal import Names, SentenceScores
-from fairseq_entmax.analysis.arguments import LOSS, OF_TEXT
-from fairseq_entmax.head_names import parse_heads
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
-# How every such file begins, whatever its version
-_BEGIN = f'{{"format": "{FORMAT}", '.encode()
-MOST_CHANGES = 8
+_NOT_ITS_LINE = (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError)
 
 
 class Journal:
@@ -34,11 +29,8 @@ class Journal:
 
     Args:
         path: the file; made if it is not there.
-        settings: nested, of JSON's types: what the scores depend on; ``scores`` among them says
-            which there are.
+        settings: nested, of JSON's types: what the scores depend on.
         overwrite: forget what the file holds.
-        sentences: how many are scored: each line must have so many of each of the scores. None
-            does not look.
 
     Attributes:
         finished: names of the heads removed, to the scores.
@@ -50,19 +42,9 @@ class Journal:
         BlockingIOError: another process holds it.
     """
 
-    def __init__(
-        self,
-        path: str,
-        settings: dict[str, Any],
-        overwrite: bool = False,
-        sentences: int | None = None,
-    ) -> None:
+    def __init__(self, path: str, settings: dict[str, Any], overwrite: bool = False) -> None:
         self._path = path
-        self._sentences = sentences
-        self._scores = settings.get("scores")
         self.finished: dict[Names, SentenceScores] = {}
-        if os.path.lexists(path) and not os.path.isfile(path):
-            raise ValueError(f"{path} is no ordinary file: choose another --output")
         self._file = open(path, "a+b")  # noqa: SIM115 - closed by __exit__
         try:
             try:
@@ -73,18 +55,7 @@ class Journal:
                 ) from None
             if overwrite:
                 self._file.truncate(0)
-            header = {"format": FORMAT, "version": VERSION, "settings": settings}
-            lines, size = self._read()
-            if lines:
-                self._check(lines[0], header)
-            for number, line in enumerate(lines[1:], start=2):
-                heads, scores = self._removal(number, line)
-                if self.finished.setdefault(heads, scores) != scores:
-                    raise self._damaged(number, f"other scores of {', '.join(heads)} before")
-            self._file.truncate(size)
-            self._file.seek(0, os.SEEK_END)
-            if not lines:
-                self._append(header)
+            self._read({"format": FORMAT, "version": VERSION, "settings": settings})
         except BaseException:
             self._file.close()
             raise
@@ -113,104 +84,60 @@ class Journal:
         self.finished[heads] = scores
 
     def _append(self, line: dict[str, Any]) -> None:
-        try:
-            self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
-            self._file.flush()
-            os.fsync(self._file.fileno())
-        except OSError as error:
-            raise OSError(f"cannot write to {self._path}: {error}") from error
+        self._file.write(json.dumps(line, ensure_ascii=False).encode() + b"\n")
+        self._file.flush()
+        os.fsync(self._file.fileno())
 
-    def _read(self) -> tuple[list[Any], int]:
-        """The whole lines, and where the last of them ends."""
+    def _read(self, header: dict[str, Any]) -> None:
+        """Take what is there; cut off a line that was not finished."""
         self._file.seek(0)
-        lines: list[Any] = []
         size = 0
-        for text in self._file:
-            if not lines and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
-                raise self._foreign()
+        for number, text in enumerate(self._file, start=1):
             if not text.endswith(b"\n"):
                 break
             try:
-                lines.append(json.loads(text))
-            except (ValueError, RecursionError) as error:
-                raise self._damaged(len(lines) + 1, str(error)) from None
+                line = json.loads(text)
+                if number == 1:
+                    self._check(line, header)
+                else:
+                    scores = SentenceScores(line["nll"], line["translations"])
+                    self.finished[tuple(line["heads"])] = scores
+            except _NOT_ITS_LINE as error:
+                raise self._damaged(number, error) from None
             size += len(text)
-        return lines, size
+        self._file.truncate(size)
+        if not size:
+            self._append(header)
 
-    def _removal(self, number: int, line: Any) -> tuple[Names, SentenceScores]:
-        try:
-            heads, nll, translations = line["heads"], line["nll"], line["translations"]
-            if not _is_list(heads, str) or any(len(parse_heads(name)) != 1 for name in heads):
-                raise ValueError("'heads' is no list of heads")
-            if not (nll is None or _is_list(nll, float)):
-                raise ValueError("'nll' is no list of numbers")
-            if not (translations is None or _is_list(translations, str)):
-                raise ValueError("'translations' is no list of texts")
-        except (KeyError, TypeError):
-            reason = "no object with 'heads', 'nll' and 'translations'"
-            raise self._damaged(number, reason) from None
-        except ValueError as error:
-            raise self._damaged(number, str(error)) from None
-        for name, scores, values in (
-            ("a loss", {LOSS}, nll),
-            ("a translation", OF_TEXT, translations),
-        ):
-            wanted = None if scores.isdisjoint(self._scores or ()) else self._sentences
-            count = None if values is None else len(values)
-            if self._sentences and count != wanted:
-                raise self._damaged(number, f"{count} sentences with {name}, not {wanted}")
-        return tuple(heads), SentenceScores(nll, translations)
-
-    def _check(self, header: Any, wanted: dict[str, Any]) -> None:
-        kind = (header.get("format"), header.get("version")) if isinstance(header, dict) else None
-        if kind != (FORMAT, VERSION):
-            raise self._foreign()
-        settings = header.get("settings")
-        if not isinstance(settings, dict):
-            raise self._damaged(1, "no settings")
-        before, now = dict(_flat(settings)), dict(_flat(wanted["settings"]))
+    def _check(self, header: dict[str, Any], wanted: dict[str, Any]) -> None:
+        if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
+            raise ValueError(
+                f"{self._path} was not written by this version of the command: choose another "
+                f"--output"
+            )
+        before, now = dict(_flat(header["settings"])), dict(_flat(wanted["settings"]))
         changed = [
-            f"{name:.60} was {_short(before.get(name))} and is {_short(now.get(name))}"
+            f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
             for name in sorted({*before, *now})
             if before.get(name) != now.get(name)
         ]
         if changed:
-            more = f"; and {len(changed) - MOST_CHANGES} more" * (len(changed) > MOST_CHANGES)
             raise ValueError(
-                f"{self._path} has scores with other settings: "
-                f"{'; '.join(changed[:MOST_CHANGES])}{more}; choose another --output, or start "
-                f"anew with --overwrite"
+                f"{self._path} has scores with other settings: {'; '.join(changed)}; choose "
+                f"another --output, or start anew with --overwrite"
             )
 
-    def _damaged(self, number: int, reason: str) -> ValueError:
+    def _damaged(self, number: int, error: Exception) -> ValueError:
         return ValueError(
-            f"line {number} of {self._path} is damaged ({reason:.200}): start anew with "
-            f"--overwrite, or choose another --output"
-        )
-
-    def _foreign(self) -> ValueError:
-        return ValueError(
-            f"{self._path} was not written by this version of the command: choose another --output"
+            f"line {number} of {self._path} is damaged ({error}): start anew with --overwrite, or "
+            f"choose another --output"
         )
 
 
-def _is_list(values: Any, kind: type) -> bool:
-    """Whether it is a list of texts, or of finite numbers."""
-    is_list = isinstance(values, list) and all(isinstance(value, kind) for value in values)
-    return is_list and (kind is str or all(map(math.isfinite, values)))
-
-
-def _short(value: Any) -> str:
-    text = repr(value)
-    return text if len(text) <= 200 else f"{text[:200]}…"
-
-
-def _flat(settings: Dictionary[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Nested settings as names with dots between them; without recursion, as files may be deep."""
-    left: list[tuple[str, Any]] = list(settings.items())
-    while left:
-        name, value = left.pop()
-        if isinstance(value, Dictionary):
-            left += [(f"{name}.{key}", inner) for key, inner in value.items()]
+def _flat(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Nested settings as names with dots between them."""
+    for name, value in settings.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", inner) for key, inner in _flat(value))
         else:
             yield name, value

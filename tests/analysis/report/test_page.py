@@ -311,18 +311,13 @@ def test_a_link_is_followed_and_a_device_is_left_alone(folder, monkeypatch):
         run("analysis.json", "--output", "pipe", "--overwrite")
 
 
-def test_maps_that_cannot_be_read_are_named(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    analysis = json.loads(Path("analysis.json").read_text())
+def test_maps_that_cannot_be_read_are_named(folder):
+    analysis = json.loads((folder / "analysis.json").read_text())
     analysis["maps"][0]["models"][0][1]["weights"] = "AAAA"
-    Path("a.json").write_text(json.dumps(analysis))
-    message = r"a\.json is damaged at \$\.maps\[0\]\.models\[0\]\[1\]: weights of the shape"
-    with pytest.raises(ValueError, match=message):
-        run("a.json", "--output", "r.html")
-    analysis["maps"][0]["models"] = []
-    Path("a.json").write_text(json.dumps(analysis))
-    with pytest.raises(ValueError, match=r"maps\[0\]\.models: it is of 0 models"):
-        run("a.json", "--output", "r.html")
+    (folder / "a.json").write_text(json.dumps(analysis))
+    with pytest.raises(ValueError, match=r"weights of the shape .* cannot be read"):
+        run(folder / "a.json", "--output", folder / "r.html")
+    assert not (folder / "r.html").exists()
 
 
 def test_numbers_that_are_none_are_refused(folder):

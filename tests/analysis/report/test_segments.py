@@ -63,21 +63,6 @@ def test_a_page_without_groups_has_no_block_of_them():
     assert 'id="groups-0"' not in page
 
 
-def test_groups_that_do_not_fit_their_weights_are_refused():
-    analysis = synthetic_analysis(models=2, layers=1, heads=2, sentences=1, length=8)
-    give_groups(analysis, 1, RUNS)
-    item = analysis["maps"][0]["models"][1][2]
-    item["groups"] = analysis["maps"][0]["models"][1][0]["groups"]
-    item["shape"][1] += 1
-    with pytest.raises(ValueError, match=r"a\.json is damaged at \$\.maps\[0\]\.models\[1\]\[2\]"):
-        document.validate(analysis, "a.json")
-    item["shape"][1] -= 1
-    item["groups"] = "AAAA"
-    message = r"maps\[0\]\.models\[1\]\[2\]: groups of the shape"
-    with pytest.raises(ValueError, match=message):
-        document.validate(analysis, "a.json")
-
-
 def test_without_groups_there_is_no_figure_of_segments():
     assert segments(synthetic_analysis(models=3, layers=1, heads=2, sentences=1)) == {}
 
