@@ -9,9 +9,7 @@ def memory_of(action):
         result = action()
     events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
     held = peak = 0
-    # torch 2.3 has microseconds alone
-    start = "start_ns" if events and hasattr(events[0], "start_ns") else "start_us"
-    for event in sorted(events, key=lambda e: getattr(e, start)()):
+    for event in sorted(events, key=lambda event: event.start_ns()):
         held += event.nbytes()
         peak = max(peak, held)
     return peak, held, result

@@ -59,7 +59,7 @@ def measure(
     Raises:
         ValueError: a sample is given without a task or annotations without a sample, weights
             are no probabilities, or shapes do not fit together; the weights are of one step of
-            decoding; they are on tokens that would be padding.
+            decoding; they are on padding, or on what a decoder has not read yet.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
@@ -121,11 +121,14 @@ def _check_padding(attention: Attention, batch: Batch) -> None:
         queries, keys = batch.sides(name)
         # (batch, 1, queries, keys)
         hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
+        if name == DECODER_SELF:
+            hidden = hidden | torch.ones_like(hidden).triu(1)
         for layer, weights in layers.items():
             wrong = (weights.ne(0) & hidden).flatten(1).any(dim=1)
             if bool(wrong.any()):
+                unread = ", or on tokens that a decoder has not read," * (name == DECODER_SELF)
                 raise ValueError(
-                    f"the weights of {name}, layer {layer}, are on padding in sentence "
+                    f"the weights of {name}, layer {layer}, are on padding{unread} in sentence "
                     f"{int(wrong.int().argmax())}: give the sample that they were recorded with, or "
                     f"source_lengths and target_lengths, the numbers of real tokens"
                 )

@@ -35,7 +35,7 @@ class StartAndEnd(NamedTuple):
         start, end: attention to the values of its heads, bottom layer first. Layers that share one
             value count once, and heads whose value no line changes are left out: they are fixed.
 
-    Values of alpha and p are rounded to 0.001 (:data:`RESOLUTIONS`) before they are ranked.
+    Values of alpha and p within 0.001 of each other (:data:`RESOLUTIONS`) have the same rank.
     """
 
     name: str
@@ -88,9 +88,15 @@ class StartAndEnd(NamedTuple):
         return spearman(self._ranked(start), self._ranked(end))
 
     def _ranked(self, values: Mapping[str, Sequence[float]]) -> list[float]:
-        step = RESOLUTIONS.get(self.name)
+        """The values of all attentions, those alike within the resolution as the lowest of them."""
         every = [value for heads in values.values() for value in heads]
-        return [round(value / step) * step for value in every] if step else every
+        lowest: dict[float, float] = {}
+        first = float("-inf")
+        for value in sorted(every):
+            if value - first > RESOLUTIONS.get(self.name, 0.0):
+                first = value
+            lowest[value] = first
+        return [lowest[value] for value in every]
 
 
 def rank_correlation(
@@ -176,7 +182,8 @@ def lines_of_checkpoint(
     kept = [line for line in lines if update is None or line["update"] <= update]
     own = _values({name: present}, name)
     if not kept:
-        raise ValueError(f"{shown} has no line up to update {update}")
+        until = "" if update is None else f" up to update {update}"
+        raise ValueError(f"{shown} has no line{until}")
     if any(set(_values(line, name)) != set(own) for line in kept):
         raise ValueError(f"{shown} is of other heads, as before pruning")
     last = kept[-1]

@@ -85,9 +85,11 @@ def parts() -> list[Part]:
     causal = "--causal --lengths 1024 --dtypes bf16 --models wmt_en_de"
     long = f"random:400x100 {train} --max-tokens 16000 --bf16 --query-scale 4"
     generation = "--device cuda --fp16"
+    # Compiling takes most of the time of the tests
+    processes = str(max(1, min(6, (os.cpu_count() or 1) - 1)))
     return [
         # Without those that compile for a GPU of a kind, which takes minutes and needs none
-        Part("tests", 220, tests(TESTS, "-m", "not compiles_only")),
+        Part("tests", 220, tests(TESTS, "-m", "not compiles_only", "-n", processes)),
         Part("attention", 190, benchmark("fused_attention", f"{attention} {wide}")),
         Part("attention-causal", 60, benchmark("fused_attention", f"{attention} {causal}")),
         Part("mapping", 40, benchmark("mapping", "--device cuda")),

@@ -107,6 +107,35 @@ def test_weights_on_padding_are_refused():
         measure(attention, batch([7, 4, 2], [6, 3, 4]), tiny_task())
 
 
+def test_with_their_lengths_weights_of_softmax_are_dense():
+    attention, _ = record_attention(
+        build_model(attn_mapping="softmax"), batch([7, 5, 2], [6, 3, 4])
+    )
+    found = measure(attention, source_lengths=[7, 5, 2], target_lengths=[6, 3, 4])
+    for layers in found.values():
+        assert [head["density"] for head in layers[0]["heads"]] == pytest.approx([1.0] * 4)
+
+
+def test_sparse_heads_that_leave_out_an_edge_have_the_length_that_is_given():
+    weights = torch.zeros(2, 2, 4, 4)
+    weights[0, :, :, :2] = 0.5  # leaves out the last two of four
+    weights[1] = torch.eye(4)
+    found = measure({"encoder-self": {0: weights}}, source_lengths=[4, 4])
+    assert found["encoder-self"][0]["heads"][0]["density"] == pytest.approx((2 / 4 + 1 / 4) / 2)
+
+
+def test_the_density_of_a_decoder_is_of_the_keys_that_it_sees():
+    weights = torch.ones(1, 1, 5, 5).tril() / torch.arange(1, 6)[:, None]
+    (head,) = measure({"decoder-self": {0: weights}})["decoder-self"][0]["heads"]
+    assert head["density"] == 1
+
+
+def test_a_decoder_that_sees_what_is_behind_is_refused():
+    weights = torch.full((1, 1, 3, 3), 1 / 3)
+    with pytest.raises(ValueError, match="or on tokens that a decoder has not read, in sentence 0"):
+        measure({"decoder-self": {0: weights}})
+
+
 def test_the_last_step_of_decoding_is_no_sentence():
     model = build_model()
     generator = tiny_task().build_generator([model], Namespace(beam=1, max_len_a=0, max_len_b=5))

@@ -19,6 +19,8 @@ from typing import Any
 from fairseq_entmax.analysis.ablation.removal import Names, SentenceScores
 
 FORMAT, VERSION = "fairseq-entmax-removals", 1
+# How every such file begins
+_BEGIN = f'{{"format": "{FORMAT}", '.encode()
 _NOT_ITS_LINE = (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.JSONDecodeError)
 
 
@@ -93,6 +95,8 @@ class Journal:
         self._file.seek(0)
         size = 0
         for number, text in enumerate(self._file, start=1):
+            if number == 1 and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
+                raise self._foreign()
             if not text.endswith(b"\n"):
                 break
             try:
@@ -111,10 +115,7 @@ class Journal:
 
     def _check(self, header: dict[str, Any], wanted: dict[str, Any]) -> None:
         if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
-            raise ValueError(
-                f"{self._path} was not written by this version of the command: choose another "
-                f"--output"
-            )
+            raise self._foreign()
         before, now = dict(_flat(header["settings"])), dict(_flat(wanted["settings"]))
         changed = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
@@ -131,6 +132,11 @@ class Journal:
         return ValueError(
             f"line {number} of {self._path} is damaged ({error}): start anew with --overwrite, or "
             f"choose another --output"
+        )
+
+    def _foreign(self) -> ValueError:
+        return ValueError(
+            f"{self._path} was not written by this version of the command: choose another --output"
         )
 
 

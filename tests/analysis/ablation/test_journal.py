@@ -95,7 +95,17 @@ def test_a_damaged_line_in_the_middle_is_named(path):
         Journal(path, SETTINGS)
 
 
-@pytest.mark.parametrize("content", ['{"format": "other", "version": 1}\n', "{}\n"])
+@pytest.mark.parametrize(
+    "content",
+    [
+        "my notes",
+        "my notes\n",
+        "[1, 2]\n",
+        "{}\n",
+        '{"format": "other", "version": 1}\n',
+        '{"format": "fairseq-entmax-removals", "version": 2}\n',
+    ],
+)
 def test_a_file_of_something_else_is_left_alone(tmp_path, content):
     path = tmp_path / "removals.jsonl"
     path.write_text(content)
@@ -104,9 +114,10 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, content):
     assert path.read_text() == content
 
 
-@pytest.mark.parametrize("content", ["my notes\n", "[1, 2]\n"])
-def test_a_file_of_no_settings_is_damaged_and_left_alone(tmp_path, content):
+@pytest.mark.parametrize("rest", ["", ', "settings": [1, 2]'])
+def test_a_file_without_settings_is_damaged_and_left_alone(tmp_path, rest):
     path = tmp_path / "removals.jsonl"
+    content = f'{{"format": "fairseq-entmax-removals", "version": 1{rest}}}\n'
     path.write_text(content)
     with pytest.raises(ValueError, match=r"line 1 of .* is damaged"):
         Journal(str(path), SETTINGS)

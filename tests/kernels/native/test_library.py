@@ -37,7 +37,6 @@ print([os.waitpid(child, 0)[1] for child in children])
 def fresh(monkeypatch, tmp_path):
     """As in a new process, with a cache and a quick compiler of its own, whose runs are logged."""
     monkeypatch.setattr(kernels, "_said", set())
-    monkeypatch.delenv(kernels.VARIABLE, raising=False)
     library._try_to_load.cache_clear()
     compiler = tmp_path / "cc"
     compiler.write_text(

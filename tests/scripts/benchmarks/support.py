@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+from fairseq_entmax import kernels
+
 FOLDER = Path(__file__).parents[3] / "scripts" / "benchmarks"
 
 
@@ -20,5 +22,6 @@ def run(name, *arguments):
 
 def load(name, monkeypatch):
     """A benchmark as a module; those it imports lie beside it."""
+    monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # put back after the benchmark changed it
     monkeypatch.syspath_prepend(FOLDER)
     return importlib.import_module(name)

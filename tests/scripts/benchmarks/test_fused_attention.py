@@ -14,9 +14,6 @@ pytest.importorskip("triton")
 
 @pytest.fixture
 def benchmark(monkeypatch):
-    from fairseq_entmax import kernels
-
-    monkeypatch.setenv(kernels.VARIABLE, kernels.AUTO)  # put back after the benchmark changed it
     return load("fused_attention", monkeypatch)
 
 
