@@ -24,20 +24,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import common
 import fairseq
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    median_ratio,
-    peak_bytes,
-    positive,
-    said,
-    table,
-    write_json,
-)
 from fairseq import utils
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
 from synthetic import build, task_of
@@ -145,14 +134,14 @@ def loss_step_of(model: Any, criterion: Any, sample: Any) -> Step:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--device", type=device, default="cpu")
-    parser.add_argument("--sentences", type=positive, default=4)
-    parser.add_argument("--source", type=positive, default=400, help="words of a source")
-    parser.add_argument("--target", type=positive, default=100, help="words of a target")
-    parser.add_argument("--words", type=positive, default=50_000, help="of the vocabulary")
+    parser = common.arguments(__doc__)
+    parser.add_argument("--device", type=common.device, default="cpu")
+    parser.add_argument("--sentences", type=common.positive, default=4)
+    parser.add_argument("--source", type=common.positive, default=400, help="words of a source")
+    parser.add_argument("--target", type=common.positive, default=100, help="words of a target")
+    parser.add_argument("--words", type=common.positive, default=50_000, help="of the vocabulary")
     parser.add_argument("--markers", type=int, default=1_000)
-    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--rounds", type=common.positive, default=5)
     options = parser.parse_args()
     import_example()
     task, sample = task_of(options.words, options.markers), batch_of(options)
@@ -166,7 +155,7 @@ def main() -> None:
             criterion(model, sample)[0].backward()
 
         steps[name] = {"step": step, "loss": loss_step_of(models[name], criterion, sample)}
-    settings = {**machine(options.device), **vars(options)}
+    settings = {**common.machine(options.device), **vars(options)}
     peaks: dict[str, dict[str, int]] = {}
 
     def seconds(name: str, turn: int) -> dict[str, float]:
@@ -178,7 +167,7 @@ def main() -> None:
             models[name].zero_grad(set_to_none=True)
             if not turn:
                 gc.collect()
-                peaks[name][what] = peak_bytes(step, options.device)
+                peaks[name][what] = common.peak_bytes(step, options.device)
                 continue
             begin = time.perf_counter()
             step()
@@ -196,17 +185,17 @@ def main() -> None:
             for what in ("step", "loss"):
                 own, theirs = ([one[what] for one in each] for each in (times, taken[FAIRSEQ]))
                 row[f"{what}_seconds"] = statistics.median(own)
-                row[f"{what}_ratio"] = median_ratio(own, theirs)
+                row[f"{what}_ratio"] = common.median_ratio(own, theirs)
                 row[f"{what}_mib"] = peaks[name][what] / 2**20
                 row[f"{what}_mib_ratio"] = peaks[name][what] / peaks[FAIRSEQ][what]
             rows.append(row)
         return rows
 
-    taken = in_turns(
+    taken = common.in_turns(
         names,
         options.rounds,
         seconds,
-        lambda found: write_json(options.json, settings, models=rows_of(found)),
+        lambda found: common.write_json(options.json, settings, models=rows_of(found)),
     )
     columns = {"": ("model", "")}
     for what in ("step", "loss"):
@@ -216,7 +205,7 @@ def main() -> None:
             f"{what}, MiB": (f"{what}_mib", ".0f"),
             f"{what}, MiB: ratio": (f"{what}_mib_ratio", ".2f"),
         }
-    print(f"{said(settings)}\n{table(rows_of(taken), columns)}")
+    print(f"{common.said(settings)}\n{common.table(rows_of(taken), columns)}")
 
 
 if __name__ == "__main__":

@@ -21,19 +21,9 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import common
 import torch
 from attention_inputs import QUERIES, Case, drawn, dumped, shape_of
-from common import (
-    arguments,
-    machine,
-    median_ratio,
-    positive,
-    processors,
-    rotated,
-    said,
-    table,
-    write_json,
-)
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -126,7 +116,9 @@ def summary(rounds: Sequence[Round]) -> dict[str, Any]:
     for part in PASSES:
         own = {name: [one[name][part] for one in rounds] for name in rounds[0]}
         row[f"{part}_ms"] = {name: statistics.median(one) * 1e3 for name, one in own.items()}
-        row[f"{part}_ratio"] = {name: median_ratio(one, own[SDPA]) for name, one in own.items()}
+        row[f"{part}_ratio"] = {
+            name: common.median_ratio(one, own[SDPA]) for name, one in own.items()
+        }
     return row
 
 
@@ -148,7 +140,7 @@ def measure(points: Sequence[tuple[int, Case]], rounds: int, seconds: float) -> 
             break
         for (threads, case), own, taken in zip(points, runs, times, strict=True):
             torch.set_num_threads(threads)
-            one = {name: timed(name, own[name], case) for name in rotated(list(own), turn)}
+            one = {name: timed(name, own[name], case) for name in common.rotated(list(own), turn)}
             if turn:  # the first warms up
                 taken.append(one)
     for (threads, _), row, taken in zip(points, rows, times, strict=True):
@@ -174,7 +166,7 @@ def shown(rows: Sequence[dict[str, Any]], names: Sequence[str] = NAMES) -> str:
         for part, title in PASSES.items()
         for name in names
     }
-    return table(cells, {**columns, "kept": ("kept", ".3f")})
+    return common.table(cells, {**columns, "kept": ("kept", ".3f")})
 
 
 def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
@@ -190,7 +182,7 @@ def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
+    parser = common.arguments(__doc__)
     parser.add_argument(
         "--shapes",
         nargs="+",
@@ -207,24 +199,24 @@ def main() -> None:
     parser.add_argument(
         "--threads",
         nargs="+",
-        type=positive,
-        default=sorted({1, processors()}),
+        type=common.positive,
+        default=sorted({1, common.processors()}),
         metavar="N",
         help="default: 1, and all there are",
     )
-    parser.add_argument("--rounds", type=positive, default=15)
+    parser.add_argument("--rounds", type=common.positive, default=15)
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="for a case, after which no round begins"
     )
     options = parser.parse_args()
-    settings = {**machine(), **vars(options)}
-    print(said(settings), flush=True)
+    settings = {**common.machine(), **vars(options)}
+    print(common.said(settings), flush=True)
     rows: list[dict[str, Any]] = []
     for threads in options.threads:
         for make in cases(options):
             rows += measure([(threads, make())], options.rounds, options.seconds)
             # After each, so that a run that is stopped has written what it has
-            write_json(options.json, settings, results=rows)
+            common.write_json(options.json, settings, results=rows)
     print(shown(rows))
 
 

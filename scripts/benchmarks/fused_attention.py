@@ -24,20 +24,8 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import common
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    medians_ms,
-    peak_bytes,
-    positive,
-    said,
-    table,
-    timed,
-    write_json,
-)
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -193,7 +181,10 @@ def measure(
             of_output, of_grad = errors(run, alpha, inputs, grad, options.causal)
             peak = None  # Triton's interpreter on a CPU is not asked
             if device == "cuda":
-                peak = peak_bytes(lambda run=run: timed(run, inputs, grad, True), device) / 2**20
+                peak = (
+                    common.peak_bytes(lambda run=run: common.timed(run, inputs, grad, True), device)
+                    / 2**20
+                )
             rows[name] = {
                 "attention": name,
                 **about,
@@ -204,36 +195,36 @@ def measure(
         except Exception as error:  # a peer that does not take a shape, or has no memory for it
             print(f"{name}: does not run: {str(error).splitlines()[:1]}")
     # The view of alpha is one for all passes, so its graph is kept
-    times = in_turns(
-        [*rows], options.repeats, lambda name, _: timed(runs[name][0], inputs, grad, True)
+    times = common.in_turns(
+        [*rows], options.repeats, lambda name, _: common.timed(runs[name][0], inputs, grad, True)
     )
     for name, values in times.items():
-        rows[name]["forward_ms"], rows[name]["backward_ms"] = medians_ms(values)
+        rows[name]["forward_ms"], rows[name]["backward_ms"] = common.medians_ms(values)
     return list(rows.values())
 
 
 def main() -> None:
-    parser = arguments(__doc__, "fused_attention.json")
+    parser = common.arguments(__doc__, "fused_attention.json")
     parser.add_argument("--models", nargs="+", choices=list(HEADS), default=list(HEADS))
-    parser.add_argument("--lengths", nargs="+", type=positive, default=LENGTHS)
+    parser.add_argument("--lengths", nargs="+", type=common.positive, default=LENGTHS)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
-    parser.add_argument("--tokens", type=positive, default=16384, help="of a batch")
+    parser.add_argument("--tokens", type=common.positive, default=16384, help="of a batch")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
-    parser.add_argument("--device", type=device, default="cuda")
+    parser.add_argument("--device", type=common.device, default="cuda")
     parser.add_argument("--causal", action="store_true", help="decoder self-attention")
-    parser.add_argument("--repeats", type=positive, default=20)
+    parser.add_argument("--repeats", type=common.positive, default=20)
     options = parser.parse_args()
     if options.device == "cpu":  # read when Triton is first imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
-    settings = {**machine(options.device), **vars(options)}
-    print(said(settings))
+    settings = {**common.machine(options.device), **vars(options)}
+    print(common.said(settings))
     results: list[dict[str, Any]] = []
     for model, name, length in itertools.product(options.models, options.dtypes, options.lengths):
         rows = measure(*HEADS[model], length, DTYPES[name], options, options.device)
         results += [{"model": model, "dtype": name, "length": length, **row} for row in rows]
-        print(f"\n{model}, {name}, length {length}\n{table(rows, COLUMNS)}", flush=True)
+        print(f"\n{model}, {name}, length {length}\n{common.table(rows, COLUMNS)}", flush=True)
         # After each, so that a run that is stopped has written what it has
-        write_json(options.json, settings, results=results)
+        common.write_json(options.json, settings, results=results)
 
 
 if __name__ == "__main__":

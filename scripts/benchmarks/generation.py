@@ -17,7 +17,7 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
-from common import in_turns, machine, positive, table, write_json
+import common
 from fairseq.sequence_generator import SequenceGenerator
 from pruned_generation import SIZES, Translator, parser, random_batches, rows_of
 from synthetic import build, task_of
@@ -51,8 +51,8 @@ def search_of(name: str) -> Iterator[None]:
 def main() -> None:
     own = parser(__doc__, "generation.json", list(SIZES))
     own.add_argument("--fp16", action="store_true", help="on a GPU, in half precision")
-    own.add_argument("--sentences", type=positive, default=64)
-    own.add_argument("--repeats", type=positive, default=9)
+    own.add_argument("--sentences", type=common.positive, default=64)
+    own.add_argument("--repeats", type=common.positive, default=9)
     own.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
     options = own.parse_args()
     if options.fp16 and options.device == "cpu":
@@ -64,7 +64,7 @@ def main() -> None:
         name: Translator(built(name, task, options), task, batches, options) for name in names
     }
     settings = {
-        **machine(options.device),
+        **common.machine(options.device),
         **vars(options),
         "kernel": kernel(options.device),
     }
@@ -74,12 +74,12 @@ def main() -> None:
             return models[name].seconds(turn)
 
     def write(times: dict[str, list[float]]) -> None:
-        write_json(options.json, settings, models=rows_of(models, times))
+        common.write_json(options.json, settings, models=rows_of(models, times))
 
-    times = in_turns(names, options.repeats, seconds, write)
+    times = common.in_turns(names, options.repeats, seconds, write)
     print(f"alpha-entmax runs on {kernel(options.device)}")
     columns = {"sentences/s": ("sentences_per_second", ".2f"), "ratio": ("ratio", ".2f")}
-    print(table(rows_of(models, times), {"model": ("model", ""), **columns}))
+    print(common.table(rows_of(models, times), {"model": ("model", ""), **columns}))
 
 
 if __name__ == "__main__":

@@ -25,22 +25,9 @@ import os
 from collections.abc import Callable
 from typing import Any
 
+import common
 import entmax as reference
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    median_ratio,
-    medians_ms,
-    peak_bytes,
-    positive,
-    said,
-    table,
-    timed,
-    write_json,
-)
 from mapping import OURS
 from torch import Tensor
 from torch.nn import functional
@@ -117,15 +104,15 @@ def measure(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
         # Bisection does not need to warm up
         if name.startswith(BISECT) and not 1 <= turn <= options.bisection_rounds:
             return None
-        return timed(lambda given: runs[name][1](given, target), [scores], grad)
+        return common.timed(lambda given: runs[name][1](given, target), [scores], grad)
 
-    times = in_turns([*runs], options.rounds, run)
+    times = common.in_turns([*runs], options.rounds, run)
     whole = {name: [sum(pair) for pair in pairs] for name, pairs in times.items()}
     rows = []
     for name, (alpha, _) in runs.items():
         if not times[name]:
             continue
-        forward, backward = medians_ms(times[name])
+        forward, backward = common.medians_ms(times[name])
         bisected = whole.get(f"{BISECT} {alpha:g}", [])
         both = min(len(whole[name]), len(bisected))
         rows.append(
@@ -135,13 +122,13 @@ def measure(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "support": entmax_loss_parts(scores, target, alpha).support.double().mean().item(),
                 "forward_ms": forward,
                 "backward_ms": backward,
-                "to_cross_entropy": median_ratio(
+                "to_cross_entropy": common.median_ratio(
                     whole[name], whole[CROSS_ENTROPY][: len(whole[name])]
                 ),
-                "bisection_to_it": median_ratio(bisected[:both], whole[name][:both])
+                "bisection_to_it": common.median_ratio(bisected[:both], whole[name][:both])
                 if both
                 else None,
-                "peak_memory": peak_bytes(lambda name=name: run(name, 1), options.device)
+                "peak_memory": common.peak_bytes(lambda name=name: run(name, 1), options.device)
                 / scores.nbytes,
             }
         )
@@ -149,25 +136,25 @@ def measure(kind: str, options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def main() -> None:
-    parser = arguments(__doc__)
-    parser.add_argument("--rows", type=positive, default=1024, help="words of a batch")
-    parser.add_argument("--keys", type=positive, default=32_000, help="of the vocabulary")
+    parser = common.arguments(__doc__)
+    parser.add_argument("--rows", type=common.positive, default=1024, help="words of a batch")
+    parser.add_argument("--keys", type=common.positive, default=32_000, help="of the vocabulary")
     parser.add_argument("--alphas", nargs="+", type=float, default=[1.0, 1.33, 1.5, 2.0])
     parser.add_argument("--scores", nargs="+", choices=KINDS, default=list(KINDS))
-    parser.add_argument("--rounds", type=positive, default=5)
+    parser.add_argument("--rounds", type=common.positive, default=5)
     parser.add_argument("--bisection-rounds", type=int, default=1)
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
-    parser.add_argument("--device", type=device, default="cpu")
+    parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
+    parser.add_argument("--device", type=common.device, default="cpu")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    settings = {**machine(options.device), **vars(options)}
-    print(f"{options.rows} rows of {options.keys} keys, {said(settings)}")
+    settings = {**common.machine(options.device), **vars(options)}
+    print(f"{options.rows} rows of {options.keys} keys, {common.said(settings)}")
     results: list[dict[str, Any]] = []
     for kind in options.scores:
         rows = measure(kind, options)
         results += rows
-        print(f"\n{kind}\n{table(rows, COLUMNS)}", flush=True)
-        write_json(options.json, settings, results=results)
+        print(f"\n{kind}\n{common.table(rows, COLUMNS)}", flush=True)
+        common.write_json(options.json, settings, results=results)
 
 
 if __name__ == "__main__":

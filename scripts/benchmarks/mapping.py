@@ -30,24 +30,9 @@ import statistics
 from collections.abc import Callable
 from typing import Any
 
+import common
 import entmax as reference
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    median_ratio,
-    medians_ms,
-    now,
-    peak_bytes,
-    positive,
-    rows_and_keys,
-    said,
-    table,
-    timed,
-    write_json,
-)
 from torch import Tensor
 
 from fairseq_entmax import kernels
@@ -120,12 +105,16 @@ def measure(shape: tuple[int, int], options: argparse.Namespace) -> list[dict[st
     scores, grad = inputs(shape, options)
     alpha = torch.full((len(scores), 1, 1), options.alpha, device=options.device)
     runs = contenders(alpha.requires_grad_())
-    times = in_turns([*runs], options.repeats, lambda name, _: timed(runs[name], [scores], grad))
-    medians = {name: medians_ms(values) for name, values in times.items()}
+    times = common.in_turns(
+        [*runs], options.repeats, lambda name, _: common.timed(runs[name], [scores], grad)
+    )
+    medians = {name: common.medians_ms(values) for name, values in times.items()}
     one = sum(medians[learned(options.device)])
     rows = []
     for name, (forward, backward) in medians.items():
-        peak = peak_bytes(lambda name=name: timed(runs[name], [scores], grad), options.device)
+        peak = common.peak_bytes(
+            lambda name=name: common.timed(runs[name], [scores], grad), options.device
+        )
         if "(native)" in name:
             peak += native_rows.buffer_bytes(scores)
         rows.append(
@@ -150,35 +139,35 @@ def measure_drawn(shape: tuple[int, int], options: argparse.Namespace) -> dict[s
 
     def seconds(name: str, _: int) -> float:
         given = scores.detach().requires_grad_()
-        begin = now(scores)
+        begin = common.now(scores)
         (runs[name](given) * grad).sum().backward()
-        return now(scores) - begin
+        return common.now(scores) - begin
 
-    times = in_turns([own, *PEERS], options.repeats, seconds)
+    times = common.in_turns([own, *PEERS], options.repeats, seconds)
     return {
         "rows": shape[0],
         "keys": shape[1],
         "shape": f"{shape[0]}x{shape[1]}",
         "ms": {name: statistics.median(values) * 1e3 for name, values in times.items()},
-        **{name: median_ratio(times[name], times[own]) for name in PEERS},
+        **{name: common.median_ratio(times[name], times[own]) for name in PEERS},
     }
 
 
 def main() -> None:
-    parser = arguments(__doc__, "mapping.json")
+    parser = common.arguments(__doc__, "mapping.json")
     parser.add_argument(
-        "--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS", type=rows_and_keys
+        "--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS", type=common.rows_and_keys
     )
     parser.add_argument("--drawn", action="store_true", help="alphas drawn from [1, 2], and ratios")
     parser.add_argument("--alpha", type=float, default=1.33, help="of the learned ones")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
-    parser.add_argument("--repeats", type=positive, default=9)
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
-    parser.add_argument("--device", type=device, default="cpu")
+    parser.add_argument("--repeats", type=common.positive, default=9)
+    parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
+    parser.add_argument("--device", type=common.device, default="cpu")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
-    settings = {**machine(options.device), **vars(options)}
-    print(said(settings))
+    settings = {**common.machine(options.device), **vars(options)}
+    print(common.said(settings))
     results: list[dict[str, Any]] = []
     for shape in options.shapes:
         if options.drawn:
@@ -186,14 +175,14 @@ def main() -> None:
         else:
             rows = measure(shape, options)
             results += rows
-            print(f"\n{shape[0]}x{shape[1]}\n{table(rows, COLUMNS)}", flush=True)
+            print(f"\n{shape[0]}x{shape[1]}\n{common.table(rows, COLUMNS)}", flush=True)
         # After each shape, so that a run that is stopped has written what it has
-        write_json(options.json, settings, results=results)
+        common.write_json(options.json, settings, results=results)
     if options.drawn:
         least = {name: min(row[name] for row in results) for name in PEERS}
         columns = {name: (name, ".2f") for name in PEERS}
         rows = [*results, {"shape": "least of all", **least}]
-        print(table(rows, {"times as fast as": ("shape", ""), **columns}))
+        print(common.table(rows, {"times as fast as": ("shape", ""), **columns}))
 
 
 if __name__ == "__main__":

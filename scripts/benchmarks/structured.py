@@ -5,42 +5,20 @@
     python scripts/benchmarks/structured.py --tv 1 --spread 0.5     # longer runs
     python scripts/benchmarks/structured.py --device cuda           # torch's operations, on a GPU
 
-Peers: torch's own operations, and the loops of the paper's package, torchsparseattn, where it is
-installed:
-
-    pip install cython numpy 'setuptools<70'
-    pip install --no-build-isolation --no-deps torchsparseattn
-
-Its functions are those of old torch: what is timed is what they do in a row, without autograd; its
-mappings have one alpha, 2, and no sq-pnorm-max. All take turns in every repeat; the table has
-medians in milliseconds, nanoseconds a key for both, and times as multiples of this package's fusedmax.
-Scores are normal with a standard deviation of --spread.
+Peers: the same mappings on torch's own operations, and softmax. All take turns in every repeat;
+the table has medians in milliseconds, nanoseconds a key for both, and times as multiples of this
+package's fusedmax. Scores are normal with a standard deviation of --spread.
 """
 
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import os
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
+import common
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    medians_ms,
-    positive,
-    rows_and_keys,
-    said,
-    table,
-    timed,
-    write_json,
-)
 from torch import Tensor
 
 from fairseq_entmax import kernels
@@ -59,33 +37,6 @@ COLUMNS = {
 
 
 Run = Callable[[Tensor], Tensor]
-
-
-def torchsparseattn(name: str, options: argparse.Namespace) -> Run:
-    """A mapping of the package: what its functions do in a loop over rows."""
-    package = importlib.import_module("torchsparseattn")
-    sparsemax = importlib.import_module("torchsparseattn.sparsemax").SparsemaxFunction
-    if name == "fused":
-        prox, own = package.fused.FusedProxFunction, SimpleNamespace(alpha=options.tv)
-    else:
-        prox, own = package.oscar.OscarProxFunction, SimpleNamespace(alpha=0, beta=options.oscar)
-
-    class Loop(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx: Any, scores: Tensor) -> Tensor:
-            ctx.moved = [prox.project(own, row) for row in scores]
-            ctx.probs = torch.stack([sparsemax.project(None, row) for row in ctx.moved])
-            return ctx.probs.clone()
-
-        @staticmethod
-        def backward(ctx: Any, grad: Tensor) -> Tensor:
-            inner = [
-                sparsemax.project_jv(None, *pair) for pair in zip(grad, ctx.probs, strict=True)
-            ]
-            pairs = zip(inner, ctx.moved, strict=True)
-            return torch.stack([prox.project_jv(own, *pair) for pair in pairs])
-
-    return Loop.apply
 
 
 def contenders(options: argparse.Namespace) -> dict[str, Run]:
@@ -107,9 +58,6 @@ def contenders(options: argparse.Namespace) -> dict[str, Run]:
     runs = {f"{name} (here)": by("auto", mapping) for name, mapping in mappings.items()}
     runs |= {f"{name} (torch)": by("torch", mapping) for name, mapping in mappings.items()}
     runs["torch.softmax"] = lambda scores: torch.softmax(scores, -1)
-    if importlib.util.find_spec("torchsparseattn"):
-        runs["fusedmax (torchsparseattn)"] = torchsparseattn("fused", options)
-        runs["oscarmax (torchsparseattn)"] = torchsparseattn("oscar", options)
     return runs
 
 
@@ -124,12 +72,12 @@ def measure(
     def seconds(name: str, _: int) -> tuple[float, float] | None:
         if sum(spent[name]) > SLOW_SECONDS and len(spent[name]) > SLOW_REPEATS:
             return None
-        pair = timed(runs[name], [scores], grad)
+        pair = common.timed(runs[name], [scores], grad)
         spent[name].append(sum(pair))
         return pair
 
-    times = in_turns([*runs], options.repeats, seconds)
-    medians = {name: medians_ms(values) for name, values in times.items()}
+    times = common.in_turns([*runs], options.repeats, seconds)
+    medians = {name: common.medians_ms(values) for name, values in times.items()}
     own = sum(next(iter(medians.values())))
     return [
         {
@@ -146,27 +94,27 @@ def measure(
 
 
 def main() -> None:
-    parser = arguments(__doc__, "structured.json")
+    parser = common.arguments(__doc__, "structured.json")
     parser.add_argument(
-        "--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS", type=rows_and_keys
+        "--shapes", nargs="+", default=SHAPES, metavar="ROWSxKEYS", type=common.rows_and_keys
     )
     parser.add_argument("--tv", type=float, default=0.1, help="strength of fusedmax")
     parser.add_argument("--oscar", type=float, default=0.01, help="strength of oscarmax")
     parser.add_argument("--p", type=float, default=1.5, help="of sq-pnorm-max, in (1, 2]")
     parser.add_argument("--spread", type=float, default=1.0, help="standard deviation of scores")
-    parser.add_argument("--repeats", type=positive, default=15)
-    parser.add_argument("--device", type=device, default="cpu")
+    parser.add_argument("--repeats", type=common.positive, default=15)
+    parser.add_argument("--device", type=common.device, default="cpu")
     options = parser.parse_args()
-    settings = {**machine(options.device), **vars(options)}
-    print(said(settings))
+    settings = {**common.machine(options.device), **vars(options)}
+    print(common.said(settings))
     runs = contenders(options)
     results: list[dict[str, Any]] = []
     for shape in options.shapes:
         rows = measure(runs, shape, options)
         results += rows
-        print(f"\n{shape[0]}x{shape[1]}\n{table(rows, COLUMNS)}", flush=True)
+        print(f"\n{shape[0]}x{shape[1]}\n{common.table(rows, COLUMNS)}", flush=True)
         # After each, so that a run that is stopped has written what it has
-        write_json(options.json, settings, results=results)
+        common.write_json(options.json, settings, results=results)
 
 
 if __name__ == "__main__":

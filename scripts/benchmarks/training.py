@@ -30,20 +30,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import common
 import entmax as reference
 import synthetic
 import torch
-from common import (
-    arguments,
-    device,
-    in_turns,
-    machine,
-    median_ratio,
-    positive,
-    said,
-    table,
-    write_json,
-)
 from fairseq import options as fairseq_options
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -198,7 +188,7 @@ def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]
         {
             "model": name,
             "tokens_per_second": statistics.median(own),
-            "ratio": median_ratio(own, speeds[STOCK]),
+            "ratio": common.median_ratio(own, speeds[STOCK]),
             "peak_mib": max(peak for _, peak in results[name]) / 2**20,
             "speeds": own,
         }
@@ -227,7 +217,9 @@ def measure(
         seconds, peak = run(trainers[name], part)
         return sum(sample["ntokens"] for sample in part) / seconds, peak
 
-    results = in_turns(names, options.rounds, of_round, lambda found: write(models=rows_of(found)))
+    results = common.in_turns(
+        names, options.rounds, of_round, lambda found: write(models=rows_of(found))
+    )
     rows = rows_of(results)
     for row in rows:
         row["keys_with_weight"] = keys_with_weight(trainers[row["model"]], samples[-1])
@@ -235,19 +227,23 @@ def measure(
 
 
 def main() -> None:
-    parser = arguments(__doc__, "training.json")
+    parser = common.arguments(__doc__, "training.json")
     parser.add_argument(
         "data", metavar="DATA", help="folder of binarised data, or random:SOURCExTARGET"
     )
     parser.add_argument("--model", choices=MODELS, default="quickstart")
-    parser.add_argument("--max-tokens", type=positive, default=1250, help="tokens in a batch")
+    parser.add_argument(
+        "--max-tokens", type=common.positive, default=1250, help="tokens in a batch"
+    )
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
     parser.add_argument("--fp16", action="store_true", help="in half precision, on a GPU")
     parser.add_argument("--bf16", action="store_true", help="in bfloat16, on a GPU")
-    parser.add_argument("--threads", type=positive, default=torch.get_num_threads())
+    parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
     parser.add_argument("--query-scale", type=float, default=1.0, metavar="FACTOR")
-    parser.add_argument("--rounds", type=positive, default=9)
-    parser.add_argument("--updates", type=positive, default=8, help="updates of each in a round")
+    parser.add_argument("--rounds", type=common.positive, default=9)
+    parser.add_argument(
+        "--updates", type=common.positive, default=8, help="updates of each in a round"
+    )
     parser.add_argument(
         "--mapping",
         metavar="SPEC",
@@ -264,8 +260,13 @@ def main() -> None:
         if getattr(options, dtype) and not options.cuda:
             parser.error(f"--{dtype} needs --cuda")
     torch.set_num_threads(options.threads)
-    on = device("cuda" if options.cuda else "cpu")
-    settings = {**machine(on), **vars(options), "fairseq_options": rest, "kernel": kernel(on)}
+    on = common.device("cuda" if options.cuda else "cpu")
+    settings = {
+        **common.machine(on),
+        **vars(options),
+        "fairseq_options": rest,
+        "kernel": kernel(on),
+    }
     logging.disable(logging.WARNING)
     with tempfile.TemporaryDirectory() as folder:
         if is_random:
@@ -275,11 +276,11 @@ def main() -> None:
             options.data = folder
 
         def write(**content: Any) -> None:
-            write_json(options.json, settings, **content)
+            common.write_json(options.json, settings, **content)
 
         rows = measure(options, rest, folder, write)
     write(models=rows)
-    print(f"{said(settings)}\nalpha-entmax runs on {kernel(on)}")
+    print(f"{common.said(settings)}\nalpha-entmax runs on {kernel(on)}")
     for row in rows:
         keys = row["keys_with_weight"].items()
         row["keys"] = ", ".join(f"{kind} {number:.0f}" for kind, number in keys)
@@ -292,7 +293,7 @@ def main() -> None:
     }
     if not options.cuda:
         del columns["peak MiB"]
-    print(table(rows, columns))
+    print(common.table(rows, columns))
 
 
 if __name__ == "__main__":

@@ -76,8 +76,6 @@ install_torch() {
             say "install: pip could not get it from $TORCH_FOR_CPUS ($(grep -m 1 '^ERROR' <<<"$why" || tail -n 1 <<<"$why"))"
             say "install: the build with CUDA is taken, some 3 GB to download"
         fi
-    elif [[ ${TORCH_BUILD:-} == cpu && $present != *+cpu ]]; then
-        say "install: torch $present is there and is kept; for the build for CPUs, remove $2 and run again"
     fi
 }
 

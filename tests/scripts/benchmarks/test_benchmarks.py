@@ -67,9 +67,9 @@ def test_every_contender_is_timed_printed_and_written(
 )
 def test_models_take_turns_and_each_round_is_written(name, words, field, monkeypatch, tmp_path):
     benchmark, written = load(name, monkeypatch), []
-    write = benchmark.write_json
+    write = benchmark.common.write_json
     monkeypatch.setattr(
-        benchmark,
+        benchmark.common,
         "write_json",
         lambda path, settings, models: (
             written.append([len(row[field]) for row in models])
@@ -123,6 +123,14 @@ def test_the_cost_of_analysis_is_put_beside_validation(
     words += ["--num-workers=0", "--max-sentences=8", "--repeats=1", f"--output={tmp_path}"]
     assert report_of("analysis", monkeypatch, tmp_path, *words)["ratio"] > 0
     assert "times the speed of validation" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_share_of_the_record_of_alpha_is_measured(monkeypatch):
+    benchmark = load("alpha_record", monkeypatch)
+    for name, value in (("WORDS", 100), ("SENTENCES", 2), ("UPDATES", 10)):
+        monkeypatch.setattr(benchmark, name, value)
+    assert 0 < benchmark.share_of_the_record() < 1
 
 
 def test_mappings_that_are_timed_agree(monkeypatch):
