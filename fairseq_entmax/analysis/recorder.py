@@ -75,7 +75,7 @@ class AttentionRecorder:
     """
 
     def __init__(self, model: Any, keep_graph: bool = False, keep_calls: bool = False):
-        self._model = _unwrapped(model)
+        self._model = unwrapped(model)
         self._keep_graph = keep_graph
         self._keep_calls = keep_calls
         self._open = ExitStack()
@@ -107,7 +107,7 @@ class AttentionRecorder:
             self.calls.append((attention, layer, kept))
 
 
-def _unwrapped(model: Any) -> nn.Module:
+def unwrapped(model: Any) -> nn.Module:
     """The model itself, where it comes in something around it."""
     models = getattr(model, "models", None)  # of fairseq's interface for its hub
     if models is not None:
@@ -136,6 +136,6 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
     """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        network = _unwrapped(model)
+        network = unwrapped(model)
         output = kind_of_model(network).run(network, sample)
     return recorder.attention, output
