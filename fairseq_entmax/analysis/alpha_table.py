@@ -89,10 +89,6 @@ def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
 
     A line of text: the correlation of ranks, from the record that training wrote beside the
     checkpoint, or what is missing.
-
-    Args:
-        model: whose ``path`` is that of its checkpoint.
-        rows: what :func:`model_values` made of it.
     """
     update = updates_of(model.state)
     lines = {}
@@ -127,12 +123,7 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
 
 
 def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = None) -> str:
-    """The rows as text tables, one for each kind of value, a line for each layer.
-
-    Args:
-        rows: of :func:`model_values`.
-        last_lines: what to say below a table, by the name of its value.
-    """
+    """The rows as text tables, one for each kind of value, a line for each layer."""
     names = _names(rows)
     if not any(row.values for row in rows) and any(row.heads for row in rows):
         return "the mappings of this model have no values for each head"

@@ -53,11 +53,7 @@ def usage(command: str) -> str:
 
 
 def early_parser(command: str) -> argparse.ArgumentParser:
-    """A command's own options, and those of fairseq's that are needed most.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-    """
+    """A command's own options, and those of fairseq's that are needed most."""
     description, add_options = COMMANDS[command]
     parser = argparse.ArgumentParser(
         prog=f"fairseq-entmax {command}",
@@ -85,17 +81,7 @@ def early_parser(command: str) -> argparse.ArgumentParser:
 
 
 def check_early(command: str, arguments: Sequence[str]) -> None:
-    """Answer ``--help``, and refuse what is wrong whatever fairseq says.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-        arguments: what stands behind it.
-
-    Raises:
-        ValueError: ``--path`` or ``--output`` is missing, or an option of the command's own
-            is wrong.
-        SystemExit: of argparse, after help or for what it cannot read.
-    """
+    """Answer ``--help``, and refuse what is wrong whatever fairseq says."""
     parser = early_parser(command)
     options, _ = parser.parse_known_args(arguments)
     if options.help_all:

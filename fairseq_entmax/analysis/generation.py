@@ -33,11 +33,7 @@ WITHOUT_EFFECT = (*OF_GENERATE_ALONE, "nbest", "print_alignment")
 
 
 def check_options(args: Namespace) -> None:
-    """Refuse options on search that would be passed over, or that no search can go by.
-
-    Raises:
-        ValueError: names the option.
-    """
+    """Refuse options on search that would be passed over, or that no search can go by."""
     # Those of the task for summaries are options of its alone
     search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
     search = {name: search[name] for name in search if name not in vars(TranslationConfig())}
@@ -57,12 +53,7 @@ def check_options(args: Namespace) -> None:
 
 
 def search_options(config: Any, task: Any) -> dict[str, Any]:
-    """By which search a text is made, as a document says it: name of an option to its value.
-
-    Args:
-        config: fairseq's ``generation``.
-        task: fairseq's task; what its options have beside those of ``translation`` is in it too.
-    """
+    """By which search a text is made, as a document says it: name of an option to its value."""
     defaults = vars(GenerationConfig())
     said = {
         name: getattr(config, name)
@@ -85,19 +76,10 @@ class GeneratedDataset:
     It takes the place of fairseq's where sentences are taken by their numbers; those that
     :meth:`generate` has had are there.
 
-    Args:
-        dataset: fairseq's, of the translation task.
-        model: in evaluation mode, on its device.
-        task: fairseq's task.
-        config: fairseq's configuration, for ``generation`` and ``common.seed``.
-
     Attributes:
         numbers: of what was generated, by name: ``tokens``, with the ends of sentences;
             ``empty``, sentences without a word; ``longest``, sentences of the longest length
             that the options allow, most of which were cut off there.
-
-    Raises:
-        ValueError: fairseq or the task can make no search of the options.
     """
 
     def __init__(self, dataset: Any, model: Any, task: Any, config: Any) -> None:
@@ -127,17 +109,7 @@ class GeneratedDataset:
         return self._dataset.collater(items)
 
     def generate(self, sample: Any) -> Any:
-        """The batch with the best hypothesis of each sentence as its target.
-
-        Args:
-            sample: as fairseq's data loader makes it, on the model's device.
-
-        Returns:
-            A batch of the same sentences in the same order; the one given is as it was.
-
-        Raises:
-            ValueError: the search fails, or finds nothing.
-        """
+        """The batch with the best hypothesis of each sentence as its target."""
         if self._is_first:
             # Where hypotheses are sampled, the same ones whatever was generated before
             utils.set_torch_seed(self._seed)

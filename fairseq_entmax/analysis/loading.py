@@ -32,12 +32,7 @@ MAX_TOKENS = 4000
 
 
 def data_parser(description: str, *, generation: bool = False) -> argparse.ArgumentParser:
-    """A parser of fairseq's options on data, languages, batches, devices and checkpoints.
-
-    Args:
-        description: what the command does.
-        generation: with fairseq's options on beam search too.
-    """
+    """A parser of fairseq's options on data, languages, batches, devices and checkpoints."""
     parser = options.get_parser(description, default_task=TASK)
     parser.description = description
     options.add_dataset_args(parser)
@@ -55,13 +50,7 @@ def wants_all_help(arguments: Sequence[str]) -> bool:
 
 
 def print_all_help(command: str, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Print a command's own options, and behind them fairseq's, with those of its task.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-        parser: of :func:`data_parser`, without the command's own options.
-        arguments: what stands behind the command, for the task.
-    """
+    """Print a command's own options, and behind them fairseq's, with those of its task."""
     own = early_parser(command)
     print(own.format_help())
     known, _ = own.parse_known_args(arguments)
@@ -81,12 +70,6 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
 
     What the data is made of, such as the tokens of a sample, is taken from the first checkpoint
     where the command does not say.
-
-    Raises:
-        ValueError: ``--path`` or the folder with the data is missing, the data is for another
-            task, or an option is given that the commands here would pass over.
-        FileNotFoundError, UnsafeCheckpointError: the first checkpoint cannot be read.
-        SystemExit: of argparse, for what it cannot read.
     """
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
@@ -132,11 +115,7 @@ def _check_data(args: Namespace) -> None:
 
 
 def configuration(args: Namespace) -> Any:
-    """Parsed arguments as fairseq's nested configuration.
-
-    Raises:
-        ValueError: an option, such as one taken from the first checkpoint, is of another type.
-    """
+    """Parsed arguments as fairseq's nested configuration."""
     try:
         return convert_namespace_to_omegaconf(args)
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
@@ -151,11 +130,7 @@ def configuration(args: Namespace) -> Any:
 
 
 def setup_task(args: Namespace) -> Any:
-    """fairseq's task of parsed arguments, with its dictionaries.
-
-    Raises:
-        ValueError: the data has no such languages, or a dictionary is damaged.
-    """
+    """fairseq's task of parsed arguments, with its dictionaries."""
     kind = kinds.kind_named(args.task)
     kind.check_dictionaries(args)
     return kind.setup_task(args, configuration(args).task)
@@ -193,11 +168,7 @@ def load_task(
 
 
 def load_dataset(task: Any, subset: str) -> Any:
-    """A data set of the task's folder.
-
-    Raises:
-        ValueError: there is none of that name, it has no target side, or it is damaged.
-    """
+    """A data set of the task's folder."""
     kind = kinds.kind_of_task(task)
     folder = kind.options_of(task).data
     try:
@@ -216,11 +187,7 @@ def load_dataset(task: Any, subset: str) -> Any:
 
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
-    """An iterator over a data set in batches, as fairseq's options on batches say.
-
-    Raises:
-        ValueError: a sentence is longer than the model can take, and is not to be skipped.
-    """
+    """An iterator over a data set in batches, as fairseq's options on batches say."""
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
@@ -242,11 +209,7 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
 
 
 def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:
-    """Refuse sentences of ``--sentences`` that are longer than a model takes.
-
-    Raises:
-        ValueError: names the sentence.
-    """
+    """Refuse sentences of ``--sentences`` that are longer than a model takes."""
     numbers = numpy.array(sentences, dtype=numpy.int64)
     _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
     if len(too_long):

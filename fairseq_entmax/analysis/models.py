@@ -40,15 +40,7 @@ class LoadedModel:
 def load_models(
     args: Namespace, task: Any, names: Sequence[str] | None = None
 ) -> list[LoadedModel]:
-    """The models of ``--path``, on the device and in the precision that the options ask for.
-
-    Args:
-        names: what to call them; None finds what tells them apart.
-
-    Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`load_model`; or
-            there are as many names as models not.
-    """
+    """The models of ``--path``, on the device and in the precision that the options ask for."""
     paths = args.path.split(os.pathsep)
     if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
         raise ValueError(

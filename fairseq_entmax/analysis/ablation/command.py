@@ -57,16 +57,7 @@ JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Args:
-        arguments: what stands behind ``fairseq-entmax ablate``.
-
-    Raises:
-        ValueError, OSError: what is wrong, in one sentence; before anything is written.
-        ModuleNotFoundError: scipy is needed and not installed.
-        SystemExit: of argparse.
-    """
+    """Run the command."""
     parser = loading.data_parser(ABLATE, generation=True)
     if loading.wants_all_help(arguments):
         return loading.print_all_help("ablate", parser, arguments)

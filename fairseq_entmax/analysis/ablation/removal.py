@@ -66,11 +66,7 @@ def heads_of(model: nn.Module) -> list[Head]:
 
 
 def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
-    """See that a model has these heads; closed ones count.
-
-    Raises:
-        ValueError: it does not have one of them.
-    """
+    """See that a model has these heads; closed ones count."""
     present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
     for head in sorted(heads):
         number = present.get((head.attention, head.layer))
@@ -98,13 +94,6 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 
     What a head gives to the output projection is set to zero, so the result is that of the
     model with the head taken out.
-
-    Args:
-        model: any model of this package.
-        heads: removed together; none leaves the model as it is.
-
-    Raises:
-        ValueError: as :func:`check_heads`.
     """
     check_heads(model, heads)
     with ExitStack() as stack:
@@ -121,11 +110,6 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
     """The negative log likelihood of every target of a batch, teacher-forced.
 
     Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
-
-    Args:
-        model: in evaluation mode.
-        sample: a batch as fairseq's data loader makes it, with ``batch`` targets.
-        pad: a symbol that does not count, beside what the model knows of.
 
     Returns:
         ``(batch,)`` float64, nats, summed over a target's tokens; no smoothing.
@@ -147,24 +131,12 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
 class Scorer:
     """Scores a model with and without heads; model, data and references are read once.
 
-    Args:
-        model: in evaluation mode, on its device.
-        task: fairseq's task.
-        config: fairseq's configuration, for ``generation``, ``common_eval.post_process``,
-            ``bpe``, ``tokenizer`` and ``common.seed``.
-        samples: all batches of the data set, on the model's device.
-        scores: some of :data:`arguments.SCORES`.
-
     Attributes:
         ids: numbers of the sentences in the data set, ascending; scores have this order.
         target_tokens: tokens of each target, with the end of the sentence.
         references: the targets as text, joined from subwords as the translations are; empty
             without scores of text.
         passes: how often a removal goes over the data.
-
-    Raises:
-        ValueError: the data has no sentence or no target side; ``--post-process`` is none that
-            fairseq knows.
     """
 
     def __init__(
@@ -200,12 +172,7 @@ class Scorer:
     def score(
         self, heads: Collection[Head], advance: Callable[[int], None] = lambda sentences: None
     ) -> SentenceScores:
-        """Score the model without some heads.
-
-        Args:
-            heads: removed together; none scores the model as it is.
-            advance: called with a number of sentences whenever that many are through one pass.
-        """
+        """Score the model without some heads."""
         with without_heads(self._model, heads):
             nll = self._losses(advance) if LOSS in self._scores else None
             translations = self._translations(advance) if self._has_text else None

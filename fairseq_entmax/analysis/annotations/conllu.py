@@ -71,17 +71,10 @@ class ConlluFile:
     The file is read and checked once on opening, so that a bad line is found before and not in
     the middle of an analysis; of each sentence eight bytes stay in memory.
 
-    Args:
-        path: the file, in UTF-8.
-
     Attributes:
         relations: the universal relations that occur, sorted.
         parts_of_speech: the UPOS tags that occur, sorted.
         has_entities: whether named entities are marked.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: a line is malformed, or there is no sentence at all.
     """
 
     def __init__(self, path: str) -> None:
@@ -108,12 +101,7 @@ class ConlluFile:
         return len(self._offsets)
 
     def __getitem__(self, number: int) -> Sentence:
-        """The sentence of a number, from 0.
-
-        Raises:
-            IndexError: the file has fewer sentences.
-            ValueError: the file has changed since it was opened.
-        """
+        """The sentence of a number, from 0."""
         with open(self.path, "rb") as file:
             file.seek(self._offsets[number])
             try:

@@ -125,11 +125,7 @@ def _shares_of_heads(heads: Tensor) -> Tensor:
 
 
 def check_rules(model: Any) -> None:
-    """Refuse models with parts that there is no rule for.
-
-    Raises:
-        ValueError: names the option of such a part.
-    """
+    """Refuse models with parts that there is no rule for."""
     decoder = getattr(model, "decoder", None)
     if decoder is None:
         raise ValueError(

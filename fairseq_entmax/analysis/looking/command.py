@@ -92,13 +92,7 @@ def own_parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Raises:
-        OSError, ValueError, RuntimeError, ModuleNotFoundError: in one sentence, for the command
-            to print.
-        SystemExit: of argparse.
-    """
+    """Run the command."""
     own, others = own_parser().parse_known_args(list(arguments))
     if own.help_all:
         from fairseq_entmax.analysis.looking import session

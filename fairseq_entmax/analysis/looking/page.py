@@ -25,12 +25,7 @@ LEFT_OUT = frozenset({"rare_word", "final_punctuation"})
 def write(
     session: Session, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool
 ) -> None:
-    """Write the page, whole or not at all.
-
-    Raises:
-        FileExistsError, FileNotFoundError, ValueError: the file cannot be written.
-        ModuleNotFoundError: the extra ``report`` is not installed.
-    """
+    """Write the page, whole or not at all."""
     from fairseq_entmax.analysis.looking.session import evaluated
     from fairseq_entmax.analysis.report.page import render_page
 

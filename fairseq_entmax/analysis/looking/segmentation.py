@@ -46,15 +46,7 @@ class Segmented:
 
 
 class Segmentation:
-    """Cuts the texts of one side.
-
-    Args:
-        dictionary: fairseq's, of that side.
-        tokenizer, bpe: of fairseq; None where the text is not cut so.
-        data: the folder of the data, to find a subword model by.
-        language: of that side, for merges that are of one language.
-        lower: whether texts are lower-cased.
-    """
+    """Cuts the texts of one side."""
 
     def __init__(
         self,
@@ -72,15 +64,7 @@ class Segmentation:
             self._find(Path(data), str(language))
 
     def __call__(self, text: str, markers_there: Mapping[str, str] | None = None) -> Segmented:
-        """Cut a text.
-
-        Args:
-            text: as it would be written.
-            markers_there: pieces to the markers that stand for them in another text.
-
-        Raises:
-            ValueError: it is empty, or has to be cut and nothing says how.
-        """
+        """Cut a text."""
         pieces, notes = self._cut(text)
         if not pieces:
             raise ValueError("a text is empty: give a sentence")
@@ -138,16 +122,7 @@ class Segmentation:
 
 
 def built(args: Any, part: str) -> Any:
-    """fairseq's subwords or tokeniser of some options; None where they name none.
-
-    Args:
-        args: with ``bpe`` or ``tokenizer``, and what belongs to it.
-        part: ``bpe`` or ``tokenizer``.
-
-    Raises:
-        ValueError: a file is missing or damaged, or an option is.
-        ModuleNotFoundError: a package is not installed.
-    """
+    """fairseq's subwords or tokeniser of some options; None where they name none."""
     name = getattr(args, part)
     if name is None:
         return None

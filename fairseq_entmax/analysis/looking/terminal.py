@@ -21,12 +21,7 @@ def shown(
     head: int | None = None,
     top: int = 3,
 ) -> str:
-    """What is to be read of a sentence: what was said of it, and the strongest links.
-
-    Args:
-        look: of one sentence.
-        attention, layer, head, top: as for :meth:`Look.links`.
-    """
+    """What is to be read of a sentence: what was said of it, and the strongest links."""
     return f"{_header(look)}\n\n{_table(look, attention or look.first_attention, layer, head, top)}"
 
 
