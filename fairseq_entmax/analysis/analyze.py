@@ -27,6 +27,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_measures,
 )
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
+from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.passes import shares_of
@@ -58,9 +59,8 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
     loading.log_to_stderr()
-    if loading.wants_all_help(arguments):
-        everything = loading.data_parser(ANALYZE, generation=True)
-        return loading.print_all_help("analyze", everything, arguments)
+    if HELP_ALL in arguments:
+        return loading.print_all_help(parser(), arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     check_counts(args)

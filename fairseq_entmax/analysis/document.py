@@ -84,8 +84,10 @@ def _described(analysis: dict[str, Any]) -> list[Number]:
     return [number for number in numbers if number.place and isinstance(number.place[0], str)]
 
 
-def check_output(folder: str, overwrite: bool) -> None:
+def check_output(folder: str | None, overwrite: bool) -> None:
     """Refuse, before any work, to write where an analysis is or where nothing can be written."""
+    if not folder:
+        raise ValueError("give --output DIR, where the results go")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
     path = os.path.join(folder, FILE_NAME)

@@ -19,10 +19,11 @@ import numpy
 import torch
 from fairseq import utils
 from fairseq.data import data_utils
-from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
+from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.arguments import GENERATED, OF_GENERATE_ALONE
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
@@ -34,20 +35,14 @@ WITHOUT_EFFECT = (*OF_GENERATE_ALONE, "nbest", "print_alignment")
 
 def check_options(args: Namespace) -> None:
     """Refuse options on search that would be passed over, or that no search can go by."""
-    # Those of the task for summaries are options of its alone
-    search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
-    search = {name: search[name] for name in search if name not in vars(TranslationConfig())}
-    defaults = {**vars(CommonEvalConfig()), **search}
     is_generated = args.of == GENERATED
-    refused = WITHOUT_EFFECT if is_generated else search
-    for name in refused:
-        value = getattr(args, name, defaults[name])
-        if value != defaults[name]:
-            remedy = "leave it out" if is_generated else "give --of generated, or leave it out"
-            raise ValueError(
-                f"--{name.replace('_', '-')} got {value!r}, which has no part in an analysis of "
-                f"{'generated text' if is_generated else 'the reference'}: {remedy}"
-            )
+    if is_generated:
+        refused, remedy = WITHOUT_EFFECT, "leave it out"
+    else:  # those of the task for summaries are options of its alone
+        search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
+        refused = tuple(name for name in search if name not in vars(TranslationConfig()))
+        remedy = "give --of generated, or leave it out"
+    loading.refuse(args, refused, remedy)
     if is_generated and args.beam < 1:
         raise ValueError(f"--beam got {args.beam}: give 1 or more")
 

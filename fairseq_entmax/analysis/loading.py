@@ -6,23 +6,24 @@ import argparse
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy
 import torch
 from fairseq import options, utils
-from fairseq.dataclass.configs import CommonEvalConfig
+from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
-from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
+from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 from fairseq_entmax.reasons import reason
+from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 logger = logging.getLogger(__name__)
 
@@ -44,25 +45,11 @@ def data_parser(description: str, *, generation: bool = False) -> argparse.Argum
     return parser
 
 
-def wants_all_help(arguments: Sequence[str]) -> bool:
-    """Whether fairseq's options are asked for."""
-    return any(word in HELP_ALL for word in arguments)
-
-
-def print_all_help(command: str, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Print a command's own options, and behind them fairseq's, with those of its task."""
-    own = early_parser(command)
-    print(own.format_help())
-    known, _ = own.parse_known_args(arguments)
-    task = TASK_REGISTRY.get(known.task or TASK)
-    if task is None:
-        raise ValueError(
-            f"--task got {known.task!r}: choose from {', '.join(sorted(TASK_REGISTRY))}"
-        )
-    task.add_args(parser)
-    parser.usage, parser.description = argparse.SUPPRESS, None
-    parser._optionals.title = "fairseq's options: general, and of the task"
-    print(parser.format_help().strip())
+def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Print every option: the command's own, fairseq's, and those of its task."""
+    known, _ = parser.parse_known_args([word for word in arguments if word != HELP_ALL])
+    TASK_REGISTRY[known.task].add_args(parser)
+    parser.print_help()
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
@@ -77,18 +64,24 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     _check_data(args)
     kind = kinds.kind_named(args.task)
     kinds.check_folder(args.data, kind, args.task)
-    if args.num_shards != 1:
-        raise ValueError(f"--num-shards got {args.num_shards}: the whole data set is looked at")
-    if args.model_overrides != "{}":
-        raise ValueError(
-            f"--model-overrides got {args.model_overrides!r}: models are taken as their "
-            f"checkpoints are, leave it out"
-        )
+    refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
     _complete(kind, args, {word[2:].replace("-", "_") for word in words})
     return args
+
+
+def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
+    """Refuse options of fairseq that would be passed over."""
+    summaries = vars(SummarizationConfig())
+    defaults = {**summaries, **vars(GenerationConfig()), **vars(CommonEvalConfig())}
+    defaults["num_shards"] = 1
+    for name in names:
+        value = getattr(args, name, defaults[name])
+        if value != defaults[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} got {value!r}, which has no part here: {remedy}")
 
 
 def _complete(kind: kinds.Kind, args: Namespace, given: Collection[str]) -> None:

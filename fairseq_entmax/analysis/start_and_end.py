@@ -75,10 +75,7 @@ class StartAndEnd(NamedTuple):
             return f"the record has one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
             return f"{self.heads} learn it, and {LEAST_HEADS} are needed"
-        values = self._ranked(self.start)
-        is_start = len(set(values)) == 1
-        value = values[0] if is_start else self._ranked(self.end)[0]
-        return f"all {self.heads} {'start' if is_start else 'end'} alike, at {value:.4g}"
+        return f"all {self.heads} start or end alike"
 
     def _correlation(
         self, start: Mapping[str, Sequence[float]], end: Mapping[str, Sequence[float]]

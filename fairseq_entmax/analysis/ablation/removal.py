@@ -69,23 +69,9 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
     """See that a model has these heads; closed ones count."""
     present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
     for head in sorted(heads):
-        number = present.get((head.attention, head.layer))
-        if head.attention not in {attention for attention, _ in present}:
-            there = ", ".join(dict.fromkeys(attention for attention, _ in present))
-            raise ValueError(
-                f"the model has no head {head}: it has no {head.attention} attention, only {there}"
-            )
-        if number is None:
-            layers = sum(attention == head.attention for attention, _ in present)
-            raise ValueError(
-                f"the model has no head {head}: its {head.attention} attention has {layers} "
-                f"layers, counted from 0"
-            )
-        if head.head >= number:
-            raise ValueError(
-                f"the model has no head {head}: layer {head.layer} of its {head.attention} "
-                f"attention has {number} heads, counted from 0"
-            )
+        if head.head >= present.get(head[:2], 0):
+            there = ", ".join(f"{a} layer {layer}: {n}" for (a, layer), n in present.items())
+            raise ValueError(f"the model has no head {head}: it has, counted from 0, {there}")
 
 
 @contextmanager

@@ -6,8 +6,7 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis.importance.sensitivity import head_sensitivity
-from fairseq_entmax.modules import attention_modules, fused
-from tests.kernels.native.support import needs_compiler
+from fairseq_entmax.modules import attention_modules
 from tests.support import batch, build_model, spread_scores, tiny_task
 
 PAD = tiny_task().source_dictionary.pad()
@@ -171,31 +170,3 @@ def test_it_works_where_gradients_are_off():
     with torch.no_grad():
         result = head_sensitivity(make(), sample, PAD)
     assert torch.equal(result["cross"][0], expected["cross"][0])
-
-
-def test_a_model_in_half_precision_gives_float32():
-    sample = batch([6, 4], [5, 3])
-    expected = head_sensitivity(make(), sample, PAD)
-    result = head_sensitivity(make().bfloat16(), sample, PAD)
-    for attention, layers in result.items():
-        for layer, sensitivity in layers.items():
-            assert sensitivity.dtype == torch.float32
-            reference = expected[attention][layer]
-            # bfloat16 has 8 bits, and a slope is what is left of larger ones
-            assert (sensitivity - reference).abs().max() < 0.1 * reference.max()
-
-
-@needs_compiler
-def test_attention_runs_in_one_kernel_all_the_same(monkeypatch):
-    found = []
-    original = fused.attend
-
-    def watched(*args):
-        output = original(*args)
-        found.append(output is not None)
-        return output
-
-    monkeypatch.setattr(fused, "attend", watched)
-    head_sensitivity(make(), batch([6, 4], [5, 3]), PAD)
-    # Encoder and decoder, two layers each; the kernel is not asked for what wants the weights
-    assert found.count(True) >= 4
