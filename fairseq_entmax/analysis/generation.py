@@ -4,19 +4,16 @@ A text is decoded first, by the search that fairseq's options and the task ask f
 hypothesis of each sentence then goes through the model once more, as its target. A decoder sees
 nothing behind the word that it is at, so its attention is the same in both: what is recorded is
 the attention of the steps that led to the best hypothesis, and not of those that the search gave
-up. What was generated is kept in a file without a name, which is gone when the command ends.
+up.
 """
 
 from __future__ import annotations
 
-import tempfile
 from argparse import Namespace
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
-import torch
 from fairseq import utils
 from fairseq.data import data_utils
 from fairseq.dataclass.configs import GenerationConfig
@@ -81,8 +78,7 @@ class GeneratedDataset:
         self._dataset, self._model, self._task = dataset, model, task
         self._config = config.generation
         self._seed: int = config.common.seed
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 as long as the data set
-        self._start = array("q", [-1]) * len(dataset)
+        self._targets: dict[int, Tensor] = {}
         self.src_sizes: Any = dataset.src_sizes
         self.tgt_sizes = array("q", [0]) * len(dataset)
         self.numbers = {"tokens": 0, "empty": 0, "longest": 0}
@@ -90,10 +86,7 @@ class GeneratedDataset:
         self._is_first = True
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        self._file.seek(self._start[number])
-        words = self._file.read(8 * self.tgt_sizes[number])
-        target = torch.from_numpy(numpy.frombuffer(words, dtype="<i8").copy())
-        return {**self._dataset[number], "target": target}
+        return {**self._dataset[number], "target": self._targets[number].long()}
 
     def num_tokens(self, number: int) -> int:
         """The longer side of a sentence, in tokens."""
@@ -135,8 +128,7 @@ class GeneratedDataset:
         return self._with_targets(sample, best)
 
     def _keep(self, number: int, tokens: Tensor, limit: int) -> None:
-        self._start[number] = self._file.seek(0, 2)
-        self._file.write(tokens.numpy().astype("<i8").tobytes())
+        self._targets[number] = tokens.int()
         self.tgt_sizes[number] = len(tokens)
         self.numbers["tokens"] += len(tokens)
         self.numbers["empty"] += len(tokens) == 1

@@ -112,13 +112,9 @@ def configuration(args: Namespace) -> Any:
     try:
         return convert_namespace_to_omegaconf(args)
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
-        # Of Python's own reading of a text, which names one of its objects
-        is_told = isinstance(error, HydraException | OmegaConfBaseException)
-        why = reason(error) if is_told else "one is a text in the place of a number or a list"
         raise ValueError(
             f"the options of --task {args.task}, with those that {args.path} was trained with, "
-            f"are not what fairseq takes: {why}; give that option, or take another checkpoint "
-            f"of the training"
+            f"are not what fairseq takes: {reason(error)}"
         ) from error
 
 

@@ -65,9 +65,8 @@ def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
     for model in analysis["models"]:
         for name in missing_records(model):
             yield (
-                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read and is of "
-                f"this model, as training writes it: reports have no course of {name}, and cannot say whether it "
-                f"follows its start"
+                f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports "
+                f"have no course of {name}"
             )
 
 

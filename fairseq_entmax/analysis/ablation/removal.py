@@ -143,8 +143,6 @@ class Scorer:
             self._decoders = [task.build_bpe(config.bpe), task.build_tokenizer(config.tokenizer)]
         if not samples:
             raise ValueError("the data has no sentence to score: give other data")
-        if any(sample.get("target") is None for sample in samples):
-            raise ValueError("the data has no target side to score against: give data with both")
         model.prepare_for_inference_(config)
         ids = torch.cat([sample["id"].cpu() for sample in samples])
         self._order = ids.argsort().tolist()
@@ -169,15 +167,10 @@ class Scorer:
         for sample in self._samples:
             values = sentence_losses(self._model, sample)
             if not torch.isfinite(values).all():
-                copy = self._model.attention_options.copy
-                if copy is not None and copy.markers:
-                    raise ValueError(
-                        "the loss is infinite, as targets have markers that the model cannot copy "
-                        "from their source: give --scores rouge or bleu without loss"
-                    )
                 raise ValueError(
-                    "the model gives losses that are not finite: it did not train well, or needs "
-                    "more than --fp16"
+                    "the model gives losses that are not finite: it did not train well, needs more "
+                    "than --fp16, or cannot copy markers of the targets from their source: give "
+                    "--scores rouge or bleu without loss"
                 )
             losses.append(values.tolist())
             advance(len(losses[-1]))

@@ -67,7 +67,7 @@ class Kind:
         return task.cfg
 
     def complete(self, args: Namespace, given: Collection[str]) -> None:
-        """Take options of the task from the first checkpoint, where the command does not say."""
+        """Take options of the task, but those given, from the first checkpoint into ``args``."""
 
     def check_options(self, args: Namespace) -> None:
         """Refuse options of ``analyze`` that have no part in data of this kind."""
@@ -80,18 +80,21 @@ class Kind:
         """Refuse dictionaries that fairseq cannot read."""
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
-        """fairseq's task."""
+        """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
         raise NotImplementedError
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
         """Refuse a data set that fairseq has read, where it has no targets."""
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        """Refuse a checkpoint of other data than the task's."""
+        """Refuse a checkpoint of other data than the task's.
+
+        So many markers at the end of its dictionary have no embedding.
+        """
         raise NotImplementedError
 
     def build_model(self, saved: Any, task: Any) -> Any:
-        """The model of a checkpoint, without its weights."""
+        """The model of a ``SavedModel``, without its weights."""
         return saved.model_class.build_model(saved.args, task)
 
     # -- the sentences ------------------------------------------------------------------------
@@ -130,6 +133,8 @@ class Kind:
         Args:
             differences: ``(batch,)``: how much heads differ in each.
             lengths: ``(batch,)``: the longest side of each, in tokens.
+            texts: the tokens of the source of each, without padding.
+            outcomes: of each model, after the batch.
         """
         shown = self.length_shown(lengths)
         begun = [text[:length] for text, length in zip(texts, shown.tolist(), strict=True)]
@@ -168,7 +173,10 @@ class Kind:
         return logs
 
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
-        """The sentences of a batch one by one, without padding."""
+        """The sentences of a batch one by one, without padding.
+
+        Of each what the model takes, and its length in source tokens and in queries of the decoder.
+        """
         raise NotImplementedError
 
     def said_of(

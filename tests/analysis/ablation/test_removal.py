@@ -247,5 +247,5 @@ def test_markers_that_cannot_be_copied_leave_no_loss():
     model = build_model("entmax_copy_transformer", task=task, **options)
     samples = batches()
     samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
-    with pytest.raises(ValueError, match="markers that the model cannot copy from their source"):
+    with pytest.raises(ValueError, match="cannot copy markers of the targets"):
         Scorer(model, task, config(), samples, ["loss"]).score([])
