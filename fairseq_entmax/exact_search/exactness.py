@@ -39,13 +39,7 @@ class Step:
 class Exactness:
     """Counts what a search could continue with, and what it keeps.
 
-    Args:
-        num_sentences: in the batch.
-        beam_size: hypotheses of each.
-        device: of the tensors.
-
-    Attributes:
-        exact: whether nothing was discarded so far, ``(num_sentences,)``.
+    ``exact`` says of each sentence whether nothing was discarded so far.
     """
 
     def __init__(self, num_sentences: int, beam_size: int, device: torch.device) -> None:

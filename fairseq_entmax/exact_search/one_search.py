@@ -35,14 +35,7 @@ class OneSearch:
 
     What belongs to sentences is kept for the whole batch; ``places`` says which of them are still
     searched, as fairseq takes finished ones out. Sentences are mended from the step on at which
-    the model gives some word probability zero.
-
-    Args:
-        generator: a ``SequenceGenerator``; it stays as it is.
-
-    Attributes:
-        generator: the copy, to be called once.
-        counts: filled by :meth:`finish`.
+    the model gives some word probability zero. The generator given stays as it is.
     """
 
     def __init__(self, generator: Any) -> None:
@@ -264,11 +257,7 @@ class OneSearch:
         return (lprobs[self.live[sentence]] > IMPOSSIBLE).any()
 
     def finish(self, sentences: Hypotheses) -> Hypotheses:
-        """Leave out what is none, say what is said of hypotheses, and count.
-
-        Args:
-            sentences: what fairseq found.
-        """
+        """Leave out what is no hypothesis, say what is said of them, and count."""
         if self.places is None:
             return sentences
         exact, zeros, no_end, forced = (

@@ -9,8 +9,7 @@ from fairseq.logging import metrics
 
 from fairseq_entmax.criterions.penalty import HeadPenalty, count_heads, undecided_heads
 from fairseq_entmax.modules import HardConcreteGate, PruningState
-from fairseq_entmax.modules.gates import GatedHeads
-from tests.criterions.test_penalty import LOG_A, NUM_HEADS, in_order, make_gates, set_log_a
+from tests.criterions.test_penalty import LOG_A, in_order, make_gates, set_log_a
 from tests.support import batch, build_model, tiny_task
 from tests.training import make_trainer, train
 
@@ -97,9 +96,6 @@ def test_protected_heads_are_counted_as_open_and_expected_and_never_as_undecided
     ],
 )
 def test_a_target_below_the_protected_heads_is_refused_with_the_remedy(targets, message):
-    sizes = {"encoder-self": GatedHeads(NUM_HEADS["encoder-self"]), "cross": GatedHeads(4, 2)}
-    with pytest.raises(ValueError, match=message):
-        HeadPenalty(targets=targets).check_sizes(sizes)
     with pytest.raises(ValueError, match=message):
         HeadPenalty(targets=targets).check(with_protected())
 

@@ -182,12 +182,8 @@ def test_the_copy_head_has_a_mapping_of_its_own():
     assert mapping.part_of == (0, 1, 0, 0)
     assert [part.fixed_alpha for part in mapping.parts] == [None, 2.0]
     assert isinstance(model.decoder.layers[0].encoder_attn.mapping, Entmax)
-
-
-def test_a_copy_mapping_goes_with_heads_apart():
-    model = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
-    spec = model.attention_options.specs["cross"][1]
-    assert str(spec) == "softmax|entmax15*3"
+    apart = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
+    assert str(apart.attention_options.specs["cross"][1]) == "softmax|entmax15*3"
 
 
 @pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
@@ -225,43 +221,23 @@ def test_a_checkpoint_of_other_words_is_refused():
         model.load_state_dict(state)
 
 
-def test_a_checkpoint_of_its_own_is_loaded_as_it_is(caplog):
-    start, model = model_of(), model_of(seed=7)
-    with caplog.at_level(logging.WARNING):
-        model.load_state_dict(start.state_dict())
-    made = sample()["net_input"]
-    assert torch.equal(model(**made)[0], start(**made)[0])
-    assert "switch" not in caplog.text
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"copy_layer": 2}, "--copy-layer 2: the decoder has 2 layers, from 0 to 1, or from -1"),
-        ({"copy_layer": -3}, "--copy-layer -3: the decoder has 2 layers"),
-        ({"copy_layer": "top"}, "--copy-layer: must be the number of a decoder layer"),
+        ({"copy_layer": "top"}, "--copy-layer: must be a whole number from"),
         ({"copy_heads": "4"}, "--copy-heads 4: layer 1 of the cross attention has heads 0 to 3"),
         ({"copy_heads": "0,0"}, "--copy-heads: a head is named twice"),
-        ({"copy_heads": "x"}, "--copy-heads: heads must be numbers from 0"),
-        ({"copy_heads": ""}, "--copy-heads: heads must be numbers from 0"),
+        ({"copy_heads": ""}, "--copy-heads: heads must be whole numbers"),
         ({"copy_mapping": "softmin"}, "--copy-mapping: .*softmin"),
         ({"copy_mapping": "softmax|sparsemax*3"}, "--copy-mapping: must be one mapping"),
         (
             {"cross_attn_heads": "4,0"},
             "--copy-heads 0: layer 1 of the cross attention has no heads, they were pruned",
         ),
-        (
-            {"cross_attn_heads": "4,2", "copy_heads": "2,3"},
-            "--copy-heads 2,3: layer 1 of the cross attention has heads 0 to 1",
-        ),
         ({"source_position_markers": -1}, "--source-position-markers: must be a whole number"),
-        ({"source_position_markers": 10**6}, "--source-position-markers: must be 100,000 at"),
         ({"no_cross_attention": True}, "--no-cross-attention leaves no cross-attention to copy"),
-        ({"cross_self_attention": True}, "--cross-self-attention mixes words of the target"),
-        ({"adaptive_input": True}, "--adaptive-input has no one table of words"),
         ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff has no one distribution"),
-        ({"decoder_layerdrop": 0.1}, "--decoder-layerdrop leaves the layer of the copy heads out"),
-        ({"gate_copy_heads": "yes"}, "--gate-copy-heads: must be true or false"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):
@@ -286,7 +262,6 @@ def test_source_and_target_need_one_dictionary():
     [
         (["a"], 3, "ends with 0 words <unk-0>, .*: make it with 'fairseq-entmax oov vocabulary'"),
         (["a", "<unk-0>", "<unk-1>"], 3, "ends with 2 words .*: give --source-position-markers 2"),
-        (["a", "<unk-0>", "<unk-1>"], 0, "ends with 2 words .*: give --source-position-markers 2"),
         (["a", "<unk-1>", "<unk-2>"], 2, "ends with 0 words"),
     ],
 )
@@ -299,7 +274,6 @@ def test_markers_have_to_be_at_the_end_of_the_dictionary(words, markers, message
 def test_markers_are_counted_from_the_end():
     assert markers_of(_dictionary("a", "<unk-0>", "b", "<unk-0>x")) == 0
     assert markers_of(_dictionary("<unk-0>", "<unk-1>")) == 2
-    assert markers_of(_dictionary("<unk-99>")) == 0
 
 
 def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():

@@ -7,6 +7,7 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
+from fairseq_entmax.models import head_record
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.modules import attention_modules
 from tests.commands import as_command
@@ -65,15 +66,7 @@ def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
     assert updates(tmp_path) == [0, 4, 5, 8, 10]
 
 
-def test_several_batches_in_one_update_give_one_line(tmp_path, trainer):
-    model = build_model(save_dir=str(tmp_path), alpha_log_interval=1)
-    trainer.step(model)
-    trainer.updates = 0
-    trainer.step(model)
-    assert updates(tmp_path) == [0]
-
-
-@pytest.mark.parametrize("start", [0, 3, 4])
+@pytest.mark.parametrize("start", [0, 3])
 def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
     straight = tmp_path / "straight"
     broken = tmp_path / "broken"
@@ -130,19 +123,13 @@ def test_nothing_is_written_where_nothing_is_to_be_recorded(tmp_path, trainer, o
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_outside_of_training_writes_nothing(tmp_path, trainer):
+def test_neither_a_model_outside_of_training_writes_nor_another_worker(
+    tmp_path, trainer, monkeypatch
+):
     model = build_model(save_dir=str(tmp_path))
-    model.train()
-    model(**batch([4, 3], [3, 4])["net_input"])
-    trainer.validate(model)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_the_first_worker_writes(tmp_path, trainer, monkeypatch):
-    from fairseq_entmax.models import head_record
-
+    trainer.validate(model.train())
     monkeypatch.setattr(head_record.distributed_utils, "get_global_rank", lambda: 1)
-    trainer.step(build_model(save_dir=str(tmp_path)))
+    trainer.step(model)
     assert list(tmp_path.iterdir()) == []
 
 
@@ -211,13 +198,6 @@ def test_a_value_that_became_nan_is_not_taken_for_one_that_is_missing(trainer):
         assert math.isnan(meters.get_smoothed_values()["tv_cross_mean"])
 
 
-def test_a_damaged_record_is_named_with_its_line(tmp_path):
-    path = tmp_path / "alpha.jsonl"
-    path.write_text('{"update": 0, "alpha": {}}\nnonsense\n{"update": 2, "alpha": {}}\n')
-    with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line"):
-        read_record(path)
-
-
 def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
     for _ in range(9):
@@ -231,22 +211,15 @@ def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones
 @pytest.mark.parametrize(
     "line",
     [
+        "nonsense",
         "[1, 2]",
-        "null",
-        "NaN",
         "[" * 100_000,
         '{"update": 1}',
         '{"update": 1e999, "alpha": {}}',
-        '{"update": -1, "alpha": {}}',
-        '{"update": "1", "alpha": {}}',
         '{"update": 99999999999999999999, "alpha": {}}',
-        '{"update": 1, "alpha": [["cross", {}]]}',
         '{"update": 1, "alpha": {"somewhere": {}}}',
-        '{"update": 1, "alpha": {"cross": [1.5]}}',
         '{"update": 1, "alpha": {"cross": {"x": [1.5]}}}',
-        '{"update": 1, "alpha": {"cross": {"0": 1.5}}}',
         '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
-        '{"update": 1, "alpha": {"cross": {"99999": [1.5]}}}',
     ],
     ids=lambda line: line[:30],
 )
