@@ -32,7 +32,6 @@ from fairseq_entmax.criterions.penalty import (
     Gates,
     HeadPenalty,
     count_heads,
-    undecided_heads,
 )
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
 from fairseq_entmax.modules.gates import HardConcreteGate
@@ -73,7 +72,6 @@ class HeadL0Criterion(FairseqCriterion):
                 "cost nothing",
                 self.name,
             )
-        self._reported: int | None = None
 
     def check_model(self, model: Any) -> None:
         """Check that a model has the gates that the options ask for, before its training."""
@@ -102,7 +100,6 @@ class HeadL0Criterion(FairseqCriterion):
             self.penalty.advance(gates, state, updates or 0)
         elif updates is not None:
             self.penalty.advance(gates, state, updates)
-            self._report_undecided(gates, updates)
         loss, sample_size, logging_output = self.stock_criterion(model, sample, reduce=reduce)
         if model.training:
             penalty = self.penalty(gates, state)
@@ -149,17 +146,6 @@ class HeadL0Criterion(FairseqCriterion):
     def logging_outputs_can_be_summed(self) -> bool:
         """Whether workers may sum what they log: as of the stock criterion."""
         return self.stock_criterion.logging_outputs_can_be_summed()
-
-    def _report_undecided(self, gates: Gates, updates: int) -> None:
-        """Log the heads that are not decided, once for each number of updates."""
-        is_reported, self._reported = self._reported == updates, updates
-        heads = [] if is_reported else undecided_heads(gates)
-        if heads:
-            logger.info(
-                "%d heads have a gate strictly between 0 and 1 (attention:layer.head gate): %s",
-                len(heads),
-                ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads),
-            )
 
     def _log(self, gates: Gates, state: PruningState) -> None:
         """Let fairseq show the numbers of heads; they are counted when it does."""

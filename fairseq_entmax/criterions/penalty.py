@@ -67,17 +67,6 @@ def count_heads(gates: Iterable[HardConcreteGate]) -> Counts:
     return Counts(numbers[0], int(numbers[1]), int(numbers[2]))
 
 
-def undecided_heads(gates: Gates) -> list[tuple[str, int, int, float]]:
-    """Each head whose gate in evaluation is strictly between 0 and 1, with the gate."""
-    return [
-        (attention, layer, head, value)
-        for attention, layers in gates.items()
-        for layer, gate in layers.items()
-        for head, value in enumerate(gate.at_evaluation().tolist())
-        if 0 < value < 1
-    ]
-
-
 @dataclass(frozen=True)
 class HeadPenalty:
     """The penalty on the open heads of a model.

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_entmax.exact_search.counts import SearchCounts
-from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness, Step
+from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness
 
 Hypotheses = list[list[dict[str, Any]]]
 
@@ -198,7 +198,7 @@ class OneSearch:
         goes_on = fills_beam & (chosen > IMPOSSIBLE)
         if not self.is_sampling:
             self.exactness.update(
-                Step(self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on)
+                self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on
             )
         # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
         is_full = fills_beam.sum(dim=1) == beam

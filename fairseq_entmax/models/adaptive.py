@@ -79,6 +79,11 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     _passes = (-1, 0)
 
     @classmethod
+    def hub_models(cls) -> dict[str, Any]:
+        """None: fairseq's own pretrained models belong to its own classes."""
+        return {}
+
+    @classmethod
     def add_args(cls, parser: Any) -> None:
         """Add fairseq's options of the model, and this package's."""
         super().add_args(parser)  # type: ignore[misc]
@@ -185,12 +190,16 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         self.attention_options = options
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
-        self.monitor = HeadMonitor(attention_modules(self), save_dir, options.log_interval)
+        self.monitor = HeadMonitor(self.monitored(), save_dir, options.log_interval)
         self.pruning_state = PruningState() if self.head_gates() else None
         if options.freeze_decoder:
             for name, parameter in self.named_parameters(remove_duplicate=False):
                 if name.startswith("decoder."):
                     parameter.requires_grad_(False)
+
+    def monitored(self) -> list[tuple[str, int, Any]]:
+        """The attentions whose learned numbers are recorded, with their names and layers."""
+        return list(attention_modules(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; arguments and result are those of fairseq's."""

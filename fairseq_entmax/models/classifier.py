@@ -29,9 +29,7 @@ from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
 from fairseq_entmax.models.config import set_defaults
 from fairseq_entmax.models.encoder_classifier import EncoderClassifier, stock_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
-from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.options import AttentionOptions, read_options
-from fairseq_entmax.modules import attention_modules
 
 
 @register_model("entmax_classifier")
@@ -44,11 +42,6 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
 
     attentions = (ENCODER_SELF,)
     config = ClassifierConfig
-
-    @classmethod
-    def hub_models(cls) -> dict[str, Any]:
-        """None: there are no pretrained ones."""
-        return {}
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
@@ -110,10 +103,9 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
         mappings = {name: pooling.build(name, generator) for name in pooling.specs}
         self.take_poolings(pooling.heads, mappings)
         super().take_heads(options, args)
-        save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
-        modules = [(name, 0, pooled) for name, pooled in self.poolings.items()]
-        attentions = [*attention_modules(self), *modules]
-        self.monitor = HeadMonitor(attentions, save_dir, options.log_interval)
+
+    def monitored(self) -> list[tuple[str, int, Any]]:
+        return super().monitored() + [(name, 0, one) for name, one in self.poolings.items()]
 
     def scriptable_form(self) -> nn.Module:
         raise ValueError(

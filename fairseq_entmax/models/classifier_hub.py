@@ -108,10 +108,14 @@ class ClassifierHubInterface(nn.Module):
                 longer than they can read, and the task does not cut it.
         """
         task, parts = self.task.cfg, [text] if isinstance(text, str) else list(text)
-        if len(parts) != 2 - (isinstance(text, str) and not self.is_pair):
+        if len(parts) != 2 - isinstance(text, str):
             raise ValueError(
-                f"give predict texts, or pairs (first, second) of texts, which alone a model with "
-                f"--pair-attention reads, not {text!r:.80}"
+                f"predict takes texts and pairs (first, second) of texts, not {text!r:.80}"
+            )
+        if self.is_pair and len(parts) == 1:
+            raise ValueError(
+                f"this model reads pairs of texts, by --pair-attention: give predict a pair "
+                f"(first, second) instead of the one text {text!r:.80}"
             )
         tokens = [self._encode_one(one) for one in parts]
         if task.init_token is not None:

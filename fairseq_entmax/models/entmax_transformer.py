@@ -142,11 +142,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     decoder: Any
 
     @classmethod
-    def hub_models(cls) -> dict[str, Any]:
-        """None: fairseq's own pretrained models belong to its ``transformer``."""
-        return {}
-
-    @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
         return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 

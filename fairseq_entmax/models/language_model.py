@@ -124,11 +124,6 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     decoder: Any
 
     @classmethod
-    def hub_models(cls) -> dict[str, Any]:
-        """None: fairseq's own pretrained models belong to its ``transformer_lm``."""
-        return {}
-
-    @classmethod
     def add_args(cls, parser: Any) -> None:
         # Without defaults, which come from the architecture
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)

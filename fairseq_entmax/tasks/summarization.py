@@ -1,7 +1,6 @@
 """The task ``entmax_summarization``: fairseq's ``translation`` with a search for summaries."""
 
 # No annotations as text here: fairseq reads the types of a dataclass of options
-import logging
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,8 +20,6 @@ from fairseq_entmax.tasks.search import (
     attends_to_source,
     no_attention,
 )
-
-logger = logging.getLogger(__name__)
 
 # A penalty larger than any log probability; products with it are finite in float32
 MOST_COVERAGE = 1e6
@@ -67,7 +64,6 @@ class EntmaxSummarizationTask(TranslationTask):
 
     def __init__(self, cfg: Any, src_dict: Any, tgt_dict: Any) -> None:
         super().__init__(cfg, src_dict, tgt_dict)
-        self._has_warned = False
         with compat.stopping_command():
             read_search(_reader(cfg), tgt_dict)
 
@@ -89,21 +85,11 @@ class EntmaxSummarizationTask(TranslationTask):
             settings = self._settings(args)
             ngram_size = getattr(args, "no_repeat_ngram_size", 0)
             is_stock = settings == SearchSettings() and ngram_size <= 0
-            if not is_stock and not getattr(args, "score_reference", False):
-                if seq_gen_cls is not None:
-                    raise ValueError(
-                        f"seq_gen_cls {seq_gen_cls.__name__} takes the place of the search, and "
-                        f"the options ask for {settings}: leave one of the two out"
-                    )
+            is_search = seq_gen_cls is None and not getattr(args, "score_reference", False)
+            if is_search and not is_stock:
                 for model in models if settings.coverage_penalty else ():
                     if not attends_to_source(model):
                         raise ValueError(no_attention(model, settings.coverage_penalty))
-                if settings.may_repeat and ngram_size <= 0 and not self._has_warned:
-                    self._has_warned = True
-                    logger.warning(
-                        "--no-repeat-ngram-except has no effect without --no-repeat-ngram-size, "
-                        "which is 3 for summaries"
-                    )
                 extra["settings"] = settings
                 seq_gen_cls = SummarySearch
                 if getattr(args, "print_alignment", None):

@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads, undecided_heads
+from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads
 from fairseq_entmax.modules import HardConcreteGate, PruningState
 
 SHIFT = 0.33 * math.log(0.1 / 1.1)
@@ -335,25 +335,6 @@ def test_heads_are_counted_as_expected_open_and_undecided():
     assert (counts.open, counts.undecided) == (8, 7)
     nothing = count_heads([])
     assert (nothing.expected, nothing.open, nothing.undecided) == (0, 0, 0)
-
-
-def test_undecided_heads_are_listed_with_attention_layer_head_and_gate():
-    gates = make_gates()
-    listed = undecided_heads(gates)
-    assert [head[:3] for head in listed] == [
-        ("encoder-self", 0, 2),
-        ("encoder-self", 0, 3),
-        ("encoder-self", 2, 0),
-        ("encoder-self", 2, 1),
-        ("encoder-self", 2, 2),
-        ("cross", 1, 0),
-        ("cross", 1, 1),
-    ]
-    for attention, layer, head, value in listed:
-        a = LOG_A[attention, layer][head]
-        assert value == pytest.approx(1.2 / (1 + math.exp(-a)) - 0.1, abs=1e-12)
-    HeadPenalty(targets={"all": 5}).decide(gates)
-    assert undecided_heads(gates) == []
 
 
 @pytest.mark.parametrize(

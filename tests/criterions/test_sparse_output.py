@@ -182,9 +182,9 @@ def test_a_model_of_fairseqs_own_is_refused():
     [("entmax_transformer", {"adaptive_softmax_cutoff": "5,10"}), ("entmax_copy_transformer", {})],
 )
 def test_an_output_without_one_score_for_each_word_is_refused(arch, options):
-    with pytest.raises(ValueError, match="--criterion entmax_loss with alpha 1.5: "):
+    with pytest.raises(ValueError, match=r"--criterion entmax_loss with alpha 1\.5: "):
         build_model(arch, criterion="entmax_loss", **options)
-    with pytest.raises(ValueError, match="--criterion entmax_loss needs one score for each word"):
+    with pytest.raises(ValueError, match=r"--criterion entmax_loss needs one score for each word"):
         criterion(1.0).check_model(build_model(arch, **options))
 
 

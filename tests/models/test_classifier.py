@@ -1,7 +1,7 @@
 """The model that classifies: its encoder is fairseq's, its pooling the formula, its batches free."""
 
 import math
-from argparse import ArgumentParser, Namespace
+from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
@@ -17,7 +17,6 @@ from fairseq.models.transformer import TransformerConfig, TransformerEncoderBase
 from fairseq_entmax.mappings import fusedmax, sparsemax
 from fairseq_entmax.models import EntmaxClassifierModel
 from fairseq_entmax.models.saved import model_of_state
-from fairseq_entmax.modules import attention_modules
 from tests.support import (
     EVERY_MAPPING,
     TINY,
@@ -59,8 +58,6 @@ def criterion(task=None, **options):
     [
         {},
         {"encoder_normalize_before": True, "layernorm_embedding": True},
-        {"encoder_learned_pos": True, "activation_fn": "gelu"},
-        {"no_token_positional_embeddings": True, "no_scale_embedding": True},
     ],
 )
 def test_with_softmax_the_encoder_is_fairseqs_to_the_bit(options):
@@ -161,35 +158,6 @@ def test_every_parameter_learns_and_the_loss_falls(is_pair):
     assert (size, log["nsentences"]) == (len(sources), len(sources))
 
 
-def test_layers_that_are_kept_are_those_of_the_checkpoint():
-    whole = build_classifier(encoder_layers=3)
-    args = {"encoder_layers": 3, "encoder_layers_to_keep": "0,2"}
-    model = build_classifier(seed=2, **args)
-    model.load_state_dict(whole.state_dict(), model_cfg=Namespace(arch="entmax_classifier", **args))
-    for kept, layer in enumerate((0, 2)):
-        own, theirs = (m.encoder.layers[n].fc1.weight for m, n in ((model, kept), (whole, layer)))
-        assert torch.equal(own, theirs)
-    assert run(model, ALONE)[0].shape == (4, 3)
-
-
-def test_dropped_layers_and_lower_precision_leave_finite_scores_and_whole_weights():
-    model = build_classifier(encoder_layerdrop=0.5, dropout=0.2, pair_attention=True)
-    scores, extra = run(model.train().bfloat16(), PAIRS)
-    assert scores.isfinite().all()
-    for weights in extra["pooling"].values():
-        assert weights.dtype == torch.float32
-        torch.testing.assert_close(weights.sum(2), torch.ones(5, 1), atol=1e-4, rtol=0)
-
-
-def test_regression_learns_numbers():
-    task = classification_task(num_classes=1, regression_target=True)
-    model = build_classifier(task=task)
-    own = {**sample(), "target": torch.tensor([[0.5], [1.0], [-2.0], [3.0]])}
-    loss = criterion(task, regression_target=True)(model, own)[0]
-    scores = run(model, ALONE)[0].squeeze(1)
-    assert loss.item() == pytest.approx((scores - own["target"][:, 0]).square().sum().item())
-
-
 def test_probabilities_are_the_softmax_of_the_scores_and_heads_share_the_encoder():
     model = build_classifier()
     model.register_classification_head("other", num_classes=5)
@@ -221,17 +189,6 @@ def test_the_mapping_of_pooling_is_that_of_the_top_layer_unless_it_is_named():
     }
 
 
-def test_pooling_mappings_are_those_of_the_model_and_learn_by_themselves():
-    model = build_classifier(pair_attention=True, share_alpha="model", pooling_heads=2)
-    mappings = model.pooling_mappings()
-    assert list(mappings) == ["hypothesis", "premise"]
-    own = [mapping.alpha_logit for mapping in mappings.values()]
-    encoder = {id(module.mapping.alpha_logit) for _, _, module in attention_modules(model)}
-    assert len(encoder) == 1
-    assert len({*map(id, own), *encoder}) == 3
-    assert own[0].shape == (1,)
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
@@ -258,26 +215,6 @@ def test_pooling_mappings_are_those_of_the_model_and_learn_by_themselves():
 def test_a_wrong_option_is_refused_in_one_sentence(options, message):
     with pytest.raises(ValueError, match=message):
         build_classifier(**options)
-
-
-def test_options_of_a_decoder_are_none_of_the_models():
-    parser = ArgumentParser()
-    EntmaxClassifierModel.add_args(parser)
-    names = {action.dest for action in parser._actions}
-    assert {"encoder_layers", "dropout", "pooling_mapping", "pair_attention"} <= names
-    assert not [name for name in names if name.startswith(("decoder_layers", "share_all", "tie_"))]
-
-
-def test_the_small_architecture_is_small_and_an_option_comes_first():
-    args = Namespace(arch="entmax_classifier_small", encoder_layers=3)
-    ARCH_CONFIG_REGISTRY["entmax_classifier_small"](args)
-    found = (args.encoder_layers, args.encoder_embed_dim, args.encoder_ffn_embed_dim)
-    assert (*found, args.encoder_attention_heads) == (3, 128, 256, 4)
-    stock = Namespace(arch="entmax_classifier")
-    ARCH_CONFIG_REGISTRY["entmax_classifier"](stock)
-    expected = TransformerConfig()
-    assert stock.encoder_embed_dim == expected.encoder.embed_dim
-    assert (stock.encoder_layers, stock.dropout) == (expected.encoder.layers, expected.dropout)
 
 
 # --- checkpoints ------------------------------------------------------------------
@@ -381,13 +318,6 @@ def test_what_the_mapping_of_pooling_learns_beyond_the_checkpoint_starts_anew(ca
     assert torch.equal(mapping.raw_tv, before)
     assert torch.equal(mapping.alpha_logit, first.poolings["pooling"].mapping.alpha_logit)
     assert "no value for poolings.pooling.mapping.raw_tv, which start as in a new" in caplog.text
-
-
-def test_nan_in_what_pooling_learned_is_refused():
-    state = build_classifier().state_dict()
-    state["poolings.pooling.mapping.alpha_logit"][:] = math.nan
-    with pytest.raises(ValueError, match="NaN"):
-        build_classifier().load_state_dict(state)
 
 
 def test_which_model_is_in_a_checkpoint_is_read_from_its_settings():

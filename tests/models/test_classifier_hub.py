@@ -71,12 +71,12 @@ def test_one_text_in_the_place_of_a_list_is_refused():
 
 @pytest.mark.parametrize("text", [("w1", "w2", "w3"), ("w1",)])
 def test_what_is_neither_a_text_nor_a_pair_is_refused(text):
-    with pytest.raises(ValueError, match=r"give predict texts, or pairs \(first, second\) of t"):
+    with pytest.raises(ValueError, match=r"predict takes texts and pairs \(first, second\) of t"):
         classifier().predict([text])
 
 
 def test_one_text_is_refused_by_a_model_of_pairs():
-    with pytest.raises(ValueError, match=r"a model with --pair-attention reads, not 'w1 w2'"):
+    with pytest.raises(ValueError, match=r"give predict a pair .* of the one text 'w1 w2'"):
         classifier(pair_attention=True).predict(["w1 w2"])
 
 

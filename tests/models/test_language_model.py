@@ -9,7 +9,6 @@ from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
-from fairseq.sequence_scorer import SequenceScorer
 
 from fairseq_entmax import kernels
 from fairseq_entmax.criterions import AdaptiveLossWithHeadL0
@@ -21,7 +20,7 @@ from fairseq_entmax.models.saved import as_ours, model_of_state
 from fairseq_entmax.pruning import prune_state
 from tests.kernels.native.support import needs_compiler
 from tests.language_models import ADAPTIVE, build_text_model, text_batch, text_task
-from tests.support import EVERY_MAPPING, spread_scores
+from tests.support import EVERY_MAPPING, assert_steps_equal_the_whole_pass, spread_scores
 
 DROPOUT = {"dropout": 0.1, "attention_dropout": 0.1}
 
@@ -72,7 +71,6 @@ def test_the_same_seed_gives_the_same_weights_whatever_the_mapping():
         {"decoder_normalize_before": True, "activation_fn": "gelu"},
         {"share_decoder_input_output_embed": True, "decoder_learned_pos": True},
         {"decoder_input_dim": 8, "decoder_output_dim": 12, "layernorm_embedding": True},
-        {"checkpoint_activations": True, "scale_heads": True, "scale_resids": True},
         {"decoder_layers_to_keep": "1"},
         {"character_embeddings": True, "character_filters": "[(1, 4), (2, 8)]"},
     ],
@@ -106,16 +104,6 @@ def test_adaptive_softmax_and_adaptive_inputs_that_are_tied_have_fairseqs_losses
     assert torch.equal(*losses)
 
 
-def test_scores_of_sentences_are_fairseqs_to_the_bit():
-    scores = []
-    for model in pair():
-        scorer = SequenceScorer(text_task().target_dictionary)
-        hypotheses = scorer.generate([spread_scores(model)], text_batch())
-        scores.append(torch.cat([one["positional_scores"] for (one,) in hypotheses]))
-    assert torch.equal(*scores)
-    assert scores[0].numel() == 24
-
-
 def generated(model, **options):
     task, sample = text_task(), text_batch((4, 4, 4))
     settings = Namespace(beam=3, max_len_a=0, max_len_b=12, **options)
@@ -143,21 +131,11 @@ def test_what_is_generated_after_a_prefix_is_fairseqs_to_the_bit(options):
 @pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
 def test_decoding_step_by_step_equals_the_full_pass(mapping):
     model = spread_scores(build_text_model(attn_mapping=mapping)).double()
-    tokens = text_batch()["net_input"]["src_tokens"]
-    with torch.no_grad():
-        full, _ = model(tokens)
-        state = {}
-        steps = [
-            model.decoder(tokens[:, : n + 1], incremental_state=state)[0]
-            for n in range(tokens.size(1))
-        ]
-    words = tokens.ne(text_task().dictionary.pad())
-    torch.testing.assert_close(torch.cat(steps, 1)[words], full[words], atol=1e-9, rtol=0)
+    assert_steps_equal_the_whole_pass(model, text_batch())
 
 
 @needs_compiler
-@pytest.mark.parametrize("lengths", [(40, 40), (40, 23)])
-def test_the_fused_kernel_is_used_for_all_the_context_and_gives_the_same(lengths, monkeypatch):
+def test_the_fused_kernel_is_used_for_all_the_context_and_gives_the_same(monkeypatch):
     calls = []
     fused = native_attention.attention
 
@@ -166,17 +144,15 @@ def test_the_fused_kernel_is_used_for_all_the_context_and_gives_the_same(lengths
         return fused(*args, **options)
 
     monkeypatch.setattr(native_attention, "attention", counted)
-    sample, results = text_batch(lengths), []
+    sample, results = text_batch((40, 23)), []
     for backend in (kernels.NATIVE, kernels.TORCH):
         monkeypatch.setenv(kernels.VARIABLE, backend)
         model = spread_scores(build_text_model(attn_mapping="entmax,sparsemax")).train()
         loss = loss_of(model, sample)
         loss.backward()
-        gradients = {name: value.grad for name, value in model.named_parameters()}
-        results.append((loss.detach(), *gradients.values()))
+        results.append((loss.detach(), *(value.grad for value in model.parameters())))
     assert calls == [(True, None)] * 2  # once for each layer, and never with torch
-    for one, other in zip(*results, strict=True):
-        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+    torch.testing.assert_close(*results, atol=2e-5, rtol=2e-5)
 
 
 # -- gates and pruning -------------------------------------------------------------------

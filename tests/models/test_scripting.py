@@ -160,25 +160,20 @@ class Encoder(nn.Module):
 
 
 @torch.no_grad()
-def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths():
+def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths(monkeypatch):
     model = model_of("all kinds")
     long, short = (tuple(sources(batch(sizes, sizes)).values()) for sizes in ([9, 7, 4], [3, 2]))
     expected = model.encoder(*short)["encoder_out"][0]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+        encoder = model.encoder.requires_grad_(False)
+        with pytest.raises(RuntimeError, match="prepare_for_onnx_export_"):
+            torch.jit.trace(lambda *given: encoder(*given)["encoder_out"][0], long)
     model.prepare_for_onnx_export_()
     assert not any(isinstance(part, MultiheadAttention) for part in model.modules())
     traced = torch.jit.trace(Encoder(model.encoder), long)
     assert "fairseq_entmax::" not in str(traced.inlined_graph)
     torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
-
-
-def test_an_export_to_onnx_of_a_model_that_is_not_prepared_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
-    encoder = Encoder(build_model(attn_mapping="entmax").requires_grad_(False).encoder)
-    inputs = tuple(sources(batch([4, 3], [2, 2])).values())
-    with pytest.raises(
-        RuntimeError, match=r"prepare_for_onnx_export_\(\) before torch.onnx.export"
-    ):
-        torch.jit.trace(lambda *tensors: encoder(*tensors), inputs)
 
 
 def retained(model):
