@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -36,18 +36,6 @@ MOST_INIT = 10.0
 # - The limits of the factor are those of all numbers that heads learn.
 
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
-
-
-class GatedHeads(NamedTuple):
-    """Numbers of heads that have gates.
-
-    Attributes:
-        number: of all.
-        protected: of those among them that no gate may close.
-    """
-
-    number: int
-    protected: int = 0
 
 
 class HardConcreteGate(nn.Module):

@@ -306,8 +306,6 @@ def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, 
     def outcome_of(words):
         with place.entered(), pytest.MonkeyPatch.context() as patch:
             as_command(patch)
-            # Of data there are none
-            patch.setattr("fairseq_entmax.models.classifier.check_training", lambda _: None)
             return attempt(train(words))
 
     unchanged = outcome_of([])
