@@ -42,7 +42,7 @@ def test_a_list_is_read_in_order_with_its_repeats(text, expected):
 @pytest.mark.parametrize("count", ["0", "-1", "x", "", "1.5", "00", "+2", "2*3", " "])
 def test_a_count_that_is_not_a_whole_number_from_one_is_refused(count):
     text = f"softmax,entmax15*{count}"
-    message = rf"whole number of layers, 1 to 9999, not {count!r} in {text!r}"
+    message = rf"whole number of layers, 1 to 999, not {count!r} in {text!r}"
     with pytest.raises(ValueError, match=re.escape(message)):
         parse_mappings(text)
 
@@ -141,9 +141,10 @@ def test_a_text_with_numbers_of_layers_is_a_list(text):
     [
         ("a|softmax", "unknown mapping 'a'; allowed: softmax, sparsemax"),
         ("softmax|", "unknown mapping ''"),
-        ("sparsemax|softmax*7*2", "must be a whole number of heads, 1 to 9999, not '7*2'"),
-        ("sparsemax|softmax*0", "must be a whole number of heads, 1 to 9999, not '0'"),
-        ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 9999, not '0'"),
+        ("sparsemax|softmax*7*2", "must be a whole number of heads, 1 to 999, not '7*2'"),
+        ("sparsemax|softmax*0", "must be a whole number of heads, 1 to 999, not '0'"),
+        ("softmax*999|sparsemax", "names more than 999 heads of one layer"),
+        ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 999, not '0'"),
         ("(softmax,sparsemax)*2", "one pair of brackets, such as .*, not '(softmax'"),
         ("((softmax|sparsemax))", "one pair of brackets, such as .*, not '((softmax|sparsemax))'"),
         ("(softmax|sparsemax)2", "one pair of brackets, such as .*, not '(softmax|sparsemax)2'"),
