@@ -9,7 +9,6 @@ from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.classifier_config import ClassifierOptions
 from fairseq_entmax.models.saved import SavedModel, read_model
 from fairseq_entmax.text_table import text_table
 
@@ -64,11 +63,11 @@ def model_values(model: SavedModel) -> list[LayerValues]:
         (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
         for saved in model.attentions
     ]
-    if isinstance(model.options, ClassifierOptions):
+    if model.options.pooling is not None:
         pooling = model.options.pooling
         mappings += [
             (name, 0, str(pooling.specs[name]), pooling.heads, mapping)
-            for name, mapping in pooling.of_checkpoint(model.state["model"], model.path).items()
+            for name, mapping in model.pooling_mappings().items()
         ]
     for attention, layer, text, heads, mapping in mappings:
         learned = () if mapping is None else mapping.learned
