@@ -91,7 +91,7 @@ def _function(
     if formula is None:
         return None
     dtype = compat.computing_dtype(query)
-    return kernels.attention_for(query, dtype, attention.head_dim, formula, drops)
+    return kernels.attention_for(query, dtype, attention.head_dim, formula)
 
 
 def _is_changed(dropout: Any) -> bool:

@@ -40,10 +40,10 @@ from common import check_device, check_least, check_positive, machine, now, rota
 from torch import Tensor
 
 from fairseq_entmax.kernels import torch_structured
-from fairseq_entmax.kernels.backends import StructuredRows
-from fairseq_entmax.kernels.native import structured as native_structured
+from fairseq_entmax.kernels.backends import Rows
+from fairseq_entmax.kernels.native import rows as native_rows
 from fairseq_entmax.kernels.native.library import _compiler
-from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
+from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
 
 SHAPES = ["30720x30", "8192x128"]  # 1024 x 30 x 30 and 64 x 128 x 128
 KERNEL = {"cpu": "native", "cuda": "torch"}
@@ -61,7 +61,7 @@ class Contender(NamedTuple):
     backward: Callable[[Tensor, Tensor], Tensor | None]
 
 
-def of(backend: StructuredRows, kind: str, epsilon: float, strength: float) -> Contender:
+def of(backend: Rows, kind: str, epsilon: float, strength: float = 0.0) -> Contender:
     parameters = (kind, epsilon, strength)
     return Contender(
         lambda scores: backend.probabilities(scores, *parameters),
@@ -143,14 +143,11 @@ def contenders(options: argparse.Namespace) -> dict[str, Contender]:
     """Name to what is timed."""
     kernel, of_rows = KERNEL[options.device], ROWS[options.device]
     rows = importlib.import_module(f"fairseq_entmax.kernels.{of_rows}.rows")
-    structured = native_structured if options.device == "cpu" else torch_structured
+    structured = native_rows if options.device == "cpu" else torch_structured
     runs = {
         ours(options.device): of(structured, TV, 1.0, options.tv),
         f"sq-pnorm-max ({kernel})": of(structured, PNORM, options.p - 1.0, 1.0),
-        f"sparsemax ({of_rows})": Contender(
-            lambda scores: rows.probabilities(scores, 1.0),
-            lambda probs, grad: rows.gradients(probs, 1.0, grad, True, False)[0],
-        ),
+        f"sparsemax ({of_rows})": of(rows, PLAIN, 1.0),
         "torch.softmax": Contender(
             lambda scores: torch.softmax(scores, -1),
             lambda probs, grad: torch._softmax_backward_data(grad, probs, -1, probs.dtype),
