@@ -44,14 +44,10 @@ class HeadsSpec:
         generator: torch.Generator | None = None,
         defaults: Dictionary[str, str] | None = None,
     ) -> Mapping:
-        """Make the module; heads of the same text have one mapping together.
+        """As :meth:`MappingSpec.build`; heads of the same text have one mapping together.
 
-        Args:
-            num_heads, generator, defaults: as for :meth:`MappingSpec.build`.
-
-        Raises:
-            ValueError: as there; there are not ``num_heads`` heads; what one of them learns is to
-                be shared beyond the layer.
+        ValueError too where there are not ``num_heads`` heads, or what one of them learns is to be
+        shared beyond the layer.
         """
         if num_heads != len(self.heads):
             raise ValueError(
@@ -89,11 +85,7 @@ def parse_mappings(text: str) -> list[LayerSpec]:
 
 
 def names_layers(text: str) -> bool:
-    """Whether a text is a list of layers, and not one for all of them.
-
-    Raises:
-        ValueError: as :func:`parse_mappings`.
-    """
+    """Whether a text is a list of layers, and not one for all of them."""
     items = _items(text)
     return len(items) > 1 or items[0][1] is not None
 
