@@ -140,8 +140,7 @@ def specification(rows: list[dict[str, Any]], figure: str) -> dict[str, Any]:
     A line has a colour that everyone can tell apart, and a shape.
     """
     # Here, as they need the extra "report", which measuring does not
-    from fairseq_entmax.analysis.report.charts import COLOURS, SHAPES
-    from fairseq_entmax.analysis.report.drawings import PAPER
+    from fairseq_entmax.analysis.report.charts import COLOURS, PAPER, SHAPES
 
     values = points(rows, figure)
     places = sorted({point["x"] for point in values})

@@ -39,17 +39,8 @@ def write(
     document.validate(analysis, "the analysis of these sentences")
     from fairseq_entmax.analysis.report.page import render_page
 
-    page = render_page(analysis, _figures(analysis), can_save=True)
+    page = render_page(analysis)
     write_together({target: page.encode("utf-8")})
-
-
-def _figures(analysis: dict[str, Any]) -> list[Any]:
-    """Of the papers' figures those that draw sentences; others are of data sets."""
-    if not any("groups" in one for entry in analysis["maps"] for one in entry["models"][0]):
-        return []
-    from fairseq_entmax.analysis.report.figures_segments import attention_segments
-
-    return list(attention_segments(analysis))
 
 
 def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:

@@ -111,9 +111,7 @@ def test_the_page_has_the_maps_of_the_sentences_and_says_that_they_are_ones_own(
             assert torch.equal(decode_weights(item) == 0, weights == 0)
 
 
-def test_the_page_can_save_its_maps_says_whose_sentences_they_are_and_names_no_roles(
-    given, tmp_path
-):
+def test_the_page_says_whose_sentences_they_are_and_names_no_roles(given, tmp_path):
     output = tmp_path / "look.html"
     assert run(*given, "--text", CUT, "--translation", CUT, "--output", output) == 0
     html = output.read_text(encoding="utf-8")
