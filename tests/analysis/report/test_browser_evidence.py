@@ -244,6 +244,7 @@ def test_a_page_of_generated_text_says_by_which_search_and_marks_copy_heads(open
     assert page.locator('#grids path[stroke="#14161a"]').count() == 1
     page.fill("#heads-filter", "copy head")
     assert page.locator("#heads-count").inner_text() == "1 of 48 heads"
+    page.fill("#heads-filter", "")
     names = page.locator(".sentence-number").all_inner_texts()
     assert names == ["#0 by softmax", "#0 by entmax15"]
     select(page, 1, "cross", 0, 1)
