@@ -136,13 +136,13 @@ def _chart(
 ) -> alt.FacetChart:
     """A panel for each attention of each model, all of one size."""
     attentions, layers, heads = _sides(analysis, models)
-    bands = {"paddingInner": 0.05, "paddingOuter": 0}
+    bands: dict[str, Any] = {"paddingInner": 0.05, "paddingOuter": 0}
     base = alt.Chart().encode(
         x=alt.X("head:O", scale=alt.Scale(domain=heads, **bands), axis=alt.Axis(labelAngle=0)),
         y=alt.Y("layer:O", scale=alt.Scale(domain=layers, **bands)),
     )
     if is_page:
-        told = ["layer:O", "head:O", alt.Tooltip("value:Q", format=".4~g"), "roles:N"]
+        told: list[Any] = ["layer:O", "head:O", alt.Tooltip("value:Q", format=".4~g"), "roles:N"]
         base = base.encode(tooltip=told)
     ink = (
         alt.when("!isValid(datum.value)")

@@ -164,9 +164,19 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
         ),
     )
     shape = alt.Shape("mark:N", scale=charts.value_scale(range(len(MARKS)), MARKS), legend=None)
-    hatch = {"shape": _HATCH, "size": _WEIGHT**2, "stroke": _ZERO_LINE, "strokeWidth": 0.6}
-    mark = {"size": 40, "color": _MARKED, "stroke": "white", "strokeWidth": 0.75}
-    outline = {"filled": False, "stroke": _MARKED, "strokeWidth": 1.75, "aria": False}
+    hatch: dict[str, Any] = {
+        "shape": _HATCH,
+        "size": _WEIGHT**2,
+        "stroke": _ZERO_LINE,
+        "strokeWidth": 0.6,
+    }
+    mark: dict[str, Any] = {"size": 40, "color": _MARKED, "stroke": "white", "strokeWidth": 0.75}
+    outline: dict[str, Any] = {
+        "filled": False,
+        "stroke": _MARKED,
+        "strokeWidth": 1.75,
+        "aria": False,
+    }
     is_run = "datum.weight > 0 && datum.to - datum.from > 1"
     is_zero = "datum.weight === 0"
     return [
