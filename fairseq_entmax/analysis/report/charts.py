@@ -234,7 +234,7 @@ def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, 
     """
     is_flat = is_row and length < _LOW
     # Placed by their bounds, those that begin at one place end at the panels
-    flat = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
+    flat: dict[str, Any] = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
     lines = in_lines(values, FLAT if is_flat else length)
     header = alt.Header(labelExpr=lines, labelLimit=0, **flat)
     return {"title": None, "sort": list(values), "header": header}

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fairseq_entmax.analysis.report import (
@@ -44,7 +46,7 @@ def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> 
 def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
     """What can be written as files: the figures of the page, grids and attention maps."""
     return [
-        *(Drawable(figure.name, True, lambda figure=figure: figure) for figure in shown),
+        *(Drawable(figure.name, True, partial(copy.copy, figure)) for figure in shown),
         *figures_grids.grids(analysis),
         *figures_maps.maps(analysis),
     ]
