@@ -32,7 +32,7 @@ def write(
     target = check_target(path, "--output", overwrite)
     with evaluated(session.loaded.model):
         analysis = document.rounded(analysis_of(session, looks))
-    page = render_page(analysis, can_save=True)
+    page = render_page(analysis)
     write_together({target: page.encode("utf-8")})
 
 

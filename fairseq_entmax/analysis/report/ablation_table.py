@@ -3,63 +3,110 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.head_names import Head, parse_heads
 from fairseq_entmax.reasons import named, reason
 
 FORMAT, VERSION = "fairseq-entmax-ablation", 1
-LARGEST_FILE = 1 << 28
-_NEEDED = ("change", "p", "p_holm")
+# Of all scores the loss alone gets larger where a model gets worse
+LOSS = "loss"
+# From Holm's p on a change is not marked as significant
+LEVEL = 0.05
+# Any other score has its own name
+_TITLES = {"bleu": "BLEU", "rouge1": "ROUGE-1", "rouge2": "ROUGE-2", "rougeL": "ROUGE-L"}
+
+# Head to its change by score, and the scores that it changes significantly
+Removed = dict[Head, tuple[dict[str, float], list[str]]]
 
 
-class Ablation(NamedTuple):
-    """One model without each of its heads in turn.
-
-    Attributes:
-        model: its name in the analysis.
-        scores: name of a score, such as ``rouge1``, to each head that was removed alone, with
-            ``change``, ``p`` and ``p_holm``, numbers.
-    """
-
-    model: str
-    scores: dict[str, dict[Head, dict[str, float]]]
-
-
-def read_ablations(
-    paths: Sequence[str | os.PathLike[str]], analysis: dict[str, Any]
-) -> list[Ablation]:
-    """Read ablations of models of an analysis.
+def with_ablations(
+    analysis: dict[str, Any], paths: Sequence[str | os.PathLike[str]]
+) -> dict[str, Any]:
+    """An analysis whose heads have what each score changes without them.
 
     Any score is taken that has a change with its p, whatever it is called.
 
     Args:
-        paths: of ``ablation.json``, one for each model.
-        analysis: the document, whose models, subset and languages they have to be of.
+        analysis: a valid document.
+        paths: of ``ablation.json`` on its data, one for each of its models.
+
+    Returns:
+        The document with ``ablation``, score to change, and ``significant``, a list of scores, in
+        heads that were removed alone; and the numbers ``ablation-SCORE``.
 
     Raises:
         FileNotFoundError: there is no such file.
         ValueError: it is no ablation, of a model that the analysis does not have or that another
             file is of, or of other data; names the file.
     """
-    read: list[Ablation] = []
+    removed: dict[str, Removed] = {}
     for path in paths:
         content = _parsed(path)
         try:
             name = _model_of(content, analysis)
-            scores = _scores(content["removals"])
+            heads = _changes(content["removals"])
         except (AttributeError, KeyError, TypeError) as error:
             raise ValueError(f"--ablation {path} is damaged: {reason(error)}") from None
         except ValueError as error:
             raise ValueError(f"--ablation {path}: {error}") from None
-        if name in (one.model for one in read):
+        if name in removed:
             raise ValueError(f"--ablation {path}: another file is of the model {name}, too")
-        read.append(Ablation(name, scores))
-    return read
+        removed[name] = heads
+    return joined(analysis, removed)
+
+
+def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, Any]:
+    """Likewise, of what was read, by the names of models."""
+
+    def with_changes(head: dict[str, Any], place: Head, heads: Removed) -> dict[str, Any]:
+        changes, significant = heads.get(place, ({}, []))
+        return {**head, "ablation": changes, "significant": significant} if changes else head
+
+    models = [
+        {
+            **model,
+            "attentions": [
+                {
+                    **layer,
+                    "heads": [
+                        with_changes(
+                            head,
+                            Head(layer["attention"], layer["layer"], head["head"]),
+                            removed.get(model["name"], {}),
+                        )
+                        for head in layer["heads"]
+                    ],
+                }
+                for layer in model["attentions"]
+            ],
+        }
+        for model in analysis["models"]
+    ]
+    scores = dict.fromkeys(
+        score for heads in removed.values() for changes, _ in heads.values() for score in changes
+    )
+    numbers = [*analysis["numbers"], *(_number(score).as_json() for score in scores)]
+    return {**analysis, "models": models, "numbers": numbers}
+
+
+def _number(score: str) -> Number:
+    title = _TITLES.get(score, score)
+    return Number(
+        f"ablation-{score}",
+        f"Δ {title} without it",
+        f"the change of the {title} where the head alone is removed (fairseq-entmax ablate), "
+        f"{'above' if score == LOSS else 'below'} 0 where the model is worse without; an asterisk: "
+        f"p below {LEVEL} after Holm's correction",
+        ("ablation", score),
+        is_main=True,
+        largest=None,
+        least=None,
+    )
 
 
 def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -69,20 +116,17 @@ def _parsed(path: str | os.PathLike[str]) -> dict[str, Any]:
             f"--ablation {named(path)} does not exist or is no file: give the ablation.json that "
             f"fairseq-entmax ablate wrote"
         )
-    content: Any = None
-    if file.stat().st_size <= LARGEST_FILE:
-        try:
-            content = json.loads(file.read_text(encoding="utf-8"))
-        except (ValueError, RecursionError):
-            content = None
-    kind = (content.get("format"), content.get("version")) if isinstance(content, dict) else None
+    try:
+        content = json.loads(file.read_text(encoding="utf-8"))
+        kind = (content["format"], content["version"])
+    except (ValueError, TypeError, KeyError, RecursionError):
+        kind = None
     if kind != (FORMAT, VERSION):
         raise ValueError(
             f"--ablation {path} is not version {VERSION} of what 'fairseq-entmax ablate' writes: "
             f"give its ablation.json"
         )
-    assert isinstance(content, dict)
-    return content
+    return dict(content)
 
 
 def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
@@ -105,20 +149,19 @@ def _model_of(content: dict[str, Any], analysis: dict[str, Any]) -> str:
     return name
 
 
-def _scores(removals: Any) -> dict[str, dict[Head, dict[str, float]]]:
-    scores: dict[str, dict[Head, dict[str, float]]] = {}
+def _changes(removals: Any) -> Removed:
+    found: Removed = {}
     for removal in removals:
         heads = {head for name in removal["heads"] for head in parse_heads(name)}
-        for score, numbers in removal.items():
-            if len(heads) == 1 and isinstance(numbers, dict) and set(_NEEDED) <= set(numbers):
-                (head,) = heads
-                scores.setdefault(score, {})[head] = {
-                    key: _number(score, numbers[key]) for key in _NEEDED
-                }
-    return scores
-
-
-def _number(score: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"a {score} has {value!r:.40} where a number is to be")
-    return float(value)
+        if len(heads) != 1:
+            continue
+        scores = {
+            score: numbers
+            for score, numbers in removal.items()
+            if isinstance(numbers, dict) and {"change", "p_holm"} <= set(numbers)
+        }
+        changes = {score: float(numbers["change"]) for score, numbers in scores.items()}
+        significant = [name for name, numbers in scores.items() if numbers["p_holm"] < LEVEL]
+        (head,) = heads
+        found[head] = (changes, significant)
+    return found

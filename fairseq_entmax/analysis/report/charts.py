@@ -1,18 +1,18 @@
-"""What the figures share: the plotting library, colours that everyone can tell apart, sizes.
+"""What the figures share: the plotting library, colours that everyone can tell apart, panels.
 
-Altair writes Vega-Lite specifications: one specification is drawn by a browser, with hover
-and selection, and by vl-convert as PNG, SVG and PDF, without one.
+Altair writes Vega-Lite specifications: the page's script draws them in the browser, vl-convert
+writes them as PNG, SVG and PDF.
 """
 
 from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
-from fairseq_entmax.analysis.report.drawings import PAPER, header, side_by_side
+from fairseq_entmax.analysis.report.labels import in_lines
 from fairseq_entmax.attentions import ATTENTIONS
 
 try:
@@ -28,37 +28,41 @@ Row = dict[str, Any]
 # Altair says that layers of panels may be panels themselves
 Panel: TypeAlias = alt.Chart | alt.LayerChart | alt.FacetChart
 
-# Pixels: of a panel that may be stretched, and between panels
+# Pixels: of a page, and of a panel's width and the space behind it
+WIDTH = 760
 _NARROWEST, _BETWEEN = 120, 20
 # Of rows of panels: one that is wider changes places with the columns
 _WIDEST = 950
+# A row of panels that is lower has its title flat, in so many pixels
+_LOW, FLAT = 90, 200
 
 # Colours of Okabe and Ito for readers who do not see all colours, those first that stand out
 # from white and from a dark page by 3:1; a shape and a dash go with each
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 SHAPES = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down")
 DASHES = ([1, 0], [7, 3], [2, 2], [9, 3, 2, 3], [4, 4], [12, 3])
+# For numbers in cells, from small to large; a dark page turns it round
+HEAT = ("#f0e490", "#97c47e", "#4c9f8c", "#2a7a94", "#23558f", "#1d2f72")
 
-# For what has an order, as layers have: from blue to orange, which everyone tells apart, past
-# violet and magenta; no end is lost on white or on black
-_RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
-
-
-class Chart(Protocol):
-    """What has a Vega-Lite specification."""
-
-    def to_dict(self) -> dict[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class Described:
-    """A chart whose specification is there already."""
-
-    spec: dict[str, Any]
-
-    def to_dict(self) -> dict[str, Any]:
-        """The specification."""
-        return dict(self.spec)
+PAPER: dict[str, Any] = {
+    "background": "white",
+    "font": "sans-serif",
+    "view": {"stroke": "#999999"},
+    "range": {"heatmap": list(HEAT)},
+    "axis": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "gridColor": "#e4e4e4",
+    },
+    "header": {"labelFontSize": 13, "titleFontSize": 13},
+    "legend": {
+        "labelFontSize": 12,
+        "titleFontSize": 13,
+        "titleFontWeight": "normal",
+        "labelLimit": 300,
+    },
+}
 
 
 @dataclass(frozen=True)
@@ -70,44 +74,38 @@ class Figure:
         title: a few words.
         caption: what is drawn, and which figure of which paper it follows.
         chart: the chart; has a description for those who do not see it.
+        rows: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
+            each, which takes seconds for maps.
     """
 
     name: str
     title: str
     caption: str
-    chart: Chart
+    chart: Panel
+    rows: list[Row] | None = None
 
     def for_page(self) -> dict[str, Any]:
-        """The Vega-Lite specification for a page, which brings its own ``config``.
-
-        A single panel takes the width of its container. Several panels cannot: their
-        specification says in ``usermeta.columns`` how many stand side by side, and the page
-        may set ``spec.width``, the width of one, where ``usermeta.stretches`` is true; and
-        where there is ``columns``, that too.
-        """
-        spec = self._specification()
-        if "facet" not in spec:
-            spec["width"] = "container"
-            spec["autosize"] = {"type": "fit-x", "contains": "padding"}
-        return spec
-
-    def for_paper(self) -> dict[str, Any]:
-        """The specification with a light background, larger letters and a fixed size."""
-        return {**self._specification(), "config": PAPER}
-
-    def _specification(self) -> dict[str, Any]:
+        """The Vega-Lite specification without colours of text and lines, which the page brings."""
         spec: dict[str, Any] = self.chart.to_dict()
         # Altair's own is the size of panels, which all have one here
         spec.pop("config", None)
-        return spec
+        return spec if self.rows is None else {**spec, "datasets": {"rows": self.rows}}
+
+    def for_paper(self) -> dict[str, Any]:
+        """The specification on a white ground."""
+        return {**self.for_page(), "config": PAPER}
+
+
+class Drawable(NamedTuple):
+    """A figure that is not drawn yet; usual are those that are drawn where no names are given."""
+
+    name: str
+    is_usual: bool
+    draw: Callable[[], Figure]
 
 
 def heads_of(analysis: Analysis) -> Iterator[tuple[Row, Row]]:
-    """Every head, with what names it.
-
-    Yields:
-        ``{"model", "attention", "layer", "head", "name"}`` and the head's entry.
-    """
+    """What names each head, ``{"model", "attention", "layer", "head", "name"}``, and its entry."""
     for model in analysis["models"]:
         for entry in model["attentions"]:
             for head in entry["heads"]:
@@ -141,20 +139,6 @@ def model_suffixes(names: Sequence[str]) -> list[tuple[str, str]]:
     ]
 
 
-def ramp(number: int) -> list[str]:
-    """So many colours in order."""
-    colours = []
-    for place in range(number):
-        position = place / max(1, number - 1) * (len(_RAMP) - 1)
-        left = min(int(position), len(_RAMP) - 2)
-        mixed = (
-            round(a + (b - a) * (position - left))
-            for a, b in zip(_RAMP[left], _RAMP[left + 1], strict=True)
-        )
-        colours.append("#" + "".join(f"{channel:02X}" for channel in mixed))
-    return colours
-
-
 def value_scale(names: Sequence[Any], values: Sequence[Any]) -> alt.Scale:
     """A colour, shape or dash for each name, and always the same one."""
     return alt.Scale(domain=list(names), range=[values[i % len(values)] for i in range(len(names))])
@@ -174,15 +158,6 @@ def model_shape(names: Sequence[str]) -> alt.Shape:
     return alt.Shape("model:N", scale=scale, title="model", legend=top_legend())
 
 
-def model_dash(names: Sequence[str]) -> alt.StrokeDash:
-    """Dashes by the field ``place``, the model's in the analysis.
-
-    By its name they would share a legend with the shapes, and dash their outlines.
-    """
-    scale = value_scale(range(len(names)), DASHES)
-    return alt.StrokeDash("place:N", scale=scale, legend=None)
-
-
 def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
     """What a head is, and measures of it as (field, title, format)."""
     return [
@@ -193,15 +168,10 @@ def head_tooltip(*measures: tuple[str, str, str]) -> list[alt.Tooltip]:
     ]
 
 
-def panel_width(columns: int) -> int:
-    """Of one of so many panels side by side."""
-    return min(420, max(_NARROWEST, 660 // columns - _BETWEEN))
-
-
 def present(rows: Sequence[Row], field: str, order: Sequence[str]) -> list[str]:
     """The values of a field that occur, in order."""
-    present = {row[field] for row in rows}
-    return [value for value in order if value in present]
+    found = {row[field] for row in rows}
+    return [value for value in order if value in found]
 
 
 def wrapped(
@@ -211,23 +181,19 @@ def wrapped(
     field: str = "attention",
     order: Sequence[str] = ATTENTIONS,
     size: tuple[int, int] | None = None,
+    between: int = _BETWEEN,
 ) -> alt.FacetChart:
-    """Panels side by side, one for each value of a field, in several lines where they are many.
-
-    Args:
-        size: width and height of a panel in pixels; without, panels may be stretched.
-    """
+    """Panels side by side, one for each value of a field, in lines as even as can be."""
     shown = present(rows, field, order)
-    columns = side_by_side(len(shown), (size[0] if size else _NARROWEST) + _BETWEEN)
-    width, height = size or (panel_width(columns), 200)
+    most = max(1, WIDTH // ((size[0] if size else _NARROWEST) + between))
+    columns = -(-len(shown) // -(-len(shown) // most))
+    width, height = size or (_panel_width(columns), 200)
     panels = chart.properties(width=width, height=height)
-    made = panels.facet(facet=alt.Facet(f"{field}:N", **_side(shown, width)), columns=columns)
+    made = panels.facet(facet=alt.Facet(f"{field}:N", **side(shown, width)), columns=columns)
     if len(shown) % columns:
         # Shared axes would stand below the empty places of the last line, too
         made = made.resolve_axis(x="independent", y="independent")
-    return made.properties(
-        description=description, usermeta={"columns": columns, "stretches": size is None}
-    )
+    return made.properties(description=description)
 
 
 def grid(
@@ -242,9 +208,6 @@ def grid(
 
     Rows and columns change places where that keeps the panels within a page's width; a single
     row is broken into lines.
-
-    Args:
-        size: width and height of a panel in pixels; without, panels may be stretched.
     """
     down, across = present(rows, *row), present(rows, *column)
     if len(across) * ((size[0] if size else _NARROWEST) + _BETWEEN) > _WIDEST:
@@ -252,17 +215,32 @@ def grid(
             return wrapped(chart, rows, description, *column, size or (_NARROWEST, 130))
         if len(down) < len(across):
             row, column, down, across = column, row, across, down
-    width, height = size or (panel_width(len(across)), 130)
+    width, height = size or (_panel_width(len(across)), 130)
     panels = chart.properties(width=width, height=height)
     return panels.facet(
-        row=alt.Row(f"{row[0]}:N", **_side(down, height, is_row=True)),
-        column=alt.Column(f"{column[0]}:N", **_side(across, width)),
-    ).properties(
-        description=description, usermeta={"columns": len(across), "stretches": size is None}
-    )
+        row=alt.Row(f"{row[0]}:N", **side(down, height, is_row=True)),
+        column=alt.Column(f"{column[0]}:N", **side(across, width)),
+    ).properties(description=description)
 
 
-def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[str]]) -> list[Row]:
+def _panel_width(columns: int) -> int:
+    return min(420, max(_NARROWEST, 660 // columns - _BETWEEN))
+
+
+def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, Any]:
+    """Of panels so long: no name is cut, a long one is broken into lines.
+
+    Beside a row of panels it is turned, and lies flat where the row is not high enough for that.
+    """
+    is_flat = is_row and length < _LOW
+    # Placed by their bounds, those that begin at one place end at the panels
+    flat: dict[str, Any] = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
+    lines = in_lines(values, FLAT if is_flat else length)
+    header = alt.Header(labelExpr=lines, labelLimit=0, **flat)
+    return {"title": None, "sort": list(values), "header": header}
+
+
+def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[Any]]) -> list[Row]:
     """The rows of a :func:`grid`, and one of nothing for each panel that has none.
 
     Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
@@ -279,11 +257,6 @@ def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[str]]) 
     every = itertools.product(*(present(rows, field, order) for field, order in sides))
     missing = [places for places in every if places not in there]
     return rows + [{**rows[0], **nothing, **dict(zip(fields, p, strict=True))} for p in missing]
-
-
-def _side(values: list[str], length: int, is_row: bool = False) -> dict[str, Any]:
-    """A name that is longer than its panel is broken into lines."""
-    return {"title": None, "sort": values, "header": alt.Header(**header(values, length, is_row))}
 
 
 def binned_bars(rows: list[Row], title: str, scale: alt.Scale, **encodings: Any) -> alt.Chart:

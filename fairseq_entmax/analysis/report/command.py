@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Sequence
-from pathlib import Path
-from typing import Any
 
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 
@@ -35,13 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "main measure, and of the first sentence the map of each attention's most confident head)",
     )
     parser.add_argument(
-        "--heads-table",
-        metavar="FILE",
-        nargs="+",
-        action="extend",
-        default=[],
-        help="write the table of heads there, too, as CSV and as LaTeX: names that end in .csv "
-        "or .tex",
+        "--heads-table", metavar="FILE", help="write the table of heads there, too, as CSV"
     )
     parser.add_argument(
         "--pruning", metavar="FILE", help="the pruning.tsv of a recipe, for BLEU against heads"
@@ -62,15 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Args:
-        arguments: what stands behind ``fairseq-entmax report``.
-
-    Raises:
-        OSError, ValueError, ModuleNotFoundError: as :func:`run`.
-        SystemExit: of argparse.
-    """
+    """Run the command with what stands behind ``fairseq-entmax report``."""
     parser = argparse.ArgumentParser(prog="fairseq-entmax report", description=DESCRIPTION)
     add_arguments(parser)
     run(parser.parse_args(arguments))
@@ -80,51 +64,34 @@ def run(options: argparse.Namespace) -> None:
     """Write the report, then print what is in it.
 
     The file appears when it is whole; whatever goes wrong before, it has not changed.
-
-    Raises:
-        FileNotFoundError: there is no such analysis or pruning results, or no folder for the
-            output.
-        FileExistsError: the output exists, or a figure's file.
-        ValueError: the file is no analysis of this version, an option's value is unknown, or
-            two files to write are one.
-        OSError: a file cannot be written.
-        ModuleNotFoundError: the extra ``report`` is not installed.
     """
     for option in ("formats", "figure_names"):
         if getattr(options, option) is not None and options.figures is None:
             name = option.replace("_", "-")
             raise ValueError(f"--{name} needs --figures DIR, the folder for the figures' files")
     output = check_target(options.output, "--output", options.overwrite)
-    _check_tables(options.heads_table)
-    tables = [
-        check_target(path, "--heads-table", options.overwrite) for path in options.heads_table
-    ]
+    tables = []
+    if options.heads_table is not None:
+        tables = [check_target(options.heads_table, "--heads-table", options.overwrite)]
     inputs = {"the analysis": options.analysis, "the pruning results": options.pruning}
     inputs |= {f"the ablation {path}": path for path in options.ablation}
     refuse_inputs([output, *tables], inputs)
     refuse_inputs(tables, {"the report itself": options.output})
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
-
-    analysis = document.read(options.analysis)
-    from fairseq_entmax.analysis.report.catalogue import chosen
+    from fairseq_entmax.analysis.report.ablation_table import with_ablations
     from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
-    from fairseq_entmax.analysis.report.figures import (
-        drawables,
-        figures,
-        read_ablations,
-        read_pruning,
-    )
-    from fairseq_entmax.analysis.report.heads_table import heads_csv, heads_latex
+    from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
+    from fairseq_entmax.analysis.report.heads_table import heads_csv
     from fairseq_entmax.analysis.report.page import render_page
-    from fairseq_entmax.analysis.report.payload import ablation_measures, measures_of
+    from fairseq_entmax.analysis.report.payload import measures_of
+    from fairseq_entmax.analysis.report.pruning_table import read_pruning
 
-    ablations = read_ablations(options.ablation, analysis)
-    known = [*measures_of(analysis), *ablation_measures(ablations)]
-    _check_measure(options.measure, [measure.name for measure in known])
+    analysis = with_ablations(document.read(options.analysis), options.ablation)
+    _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
     formats = _formats(options.formats, FORMATS)
     pruning = None if options.pruning is None else read_pruning(options.pruning)
-    shown = figures(analysis, pruning, ablations)
+    shown = figures(analysis, pruning)
     if pruning is not None and all(figure.name != "bleu_by_heads" for figure in shown):
         raise ValueError(
             f"--pruning {options.pruning}: no pruned model with a BLEU is in it; run prune.sh to "
@@ -132,20 +99,22 @@ def run(options: argparse.Namespace) -> None:
         )
     files = {}
     if options.figures is not None:
-        wanted = chosen(drawables(analysis, shown, ablations), options.figure_names)
+        wanted = chosen(drawables(analysis, shown), options.figure_names)
         files = figure_files(wanted, options.figures, formats, options.overwrite)
-        others = {f"the table {path}": path for path in options.heads_table}
-        refuse_inputs(files, {**inputs, **others, "the report itself": options.output})
-    page = render_page(analysis, shown, options.measure, ablations)
-    write = {".csv": heads_csv, ".tex": heads_latex}
-    texts = {table: write[table.suffix](analysis, ablations) for table in tables} | {output: page}
+        others = {"the table of heads": options.heads_table, "the report itself": options.output}
+        refuse_inputs(files, {**inputs, **others})
+    texts = {output: render_page(analysis, shown, options.measure)}
+    texts |= {table: heads_csv(analysis) for table in tables}
     write_together({**drawn(files), **{file: text.encode("utf-8") for file, text in texts.items()}})
     if files:
         number = len(files) // len(formats)
         print(f"{options.figures}: {number} figure{'s' * (number != 1)} as {', '.join(formats)}")
-    for table in options.heads_table:
-        print(f"{table}: a row for each of {_heads(analysis)} heads")
-    print(_summary(output, analysis))
+    heads = sum(len(one["heads"]) for model in analysis["models"] for one in model["attentions"])
+    for table in tables:
+        print(f"{table}: a row for each of {heads} heads")
+    counts = {"model": len(analysis["models"]), "head": heads, "sentence": len(analysis["maps"])}
+    words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
+    print(f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser")
 
 
 def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
@@ -160,31 +129,9 @@ def _formats(text: str | None, known: tuple[str, ...]) -> tuple[str, ...]:
     return formats
 
 
-def _check_tables(paths: Sequence[str]) -> None:
-    seen = set()
-    for path in paths:
-        target = Path(path).resolve()
-        if path and target.suffix not in (".csv", ".tex"):
-            raise ValueError(f"--heads-table got '{path}': give a name that ends in .csv or .tex")
-        if target in seen:
-            raise ValueError(f"--heads-table got '{path}' twice: give each file once")
-        seen.add(target)
-
-
 def _check_measure(name: str | None, known: list[str]) -> None:
     if name is not None and name not in known:
         # Of families such as weight@-4 to weight@4 one is enough to show the form
         families = {one.partition("@")[0]: one for one in reversed(known)}
         shown = ", ".join(reversed(families.values())) or "no measures"
         raise ValueError(f"--measure got '{name}': this analysis has {shown}")
-
-
-def _summary(output: Path, analysis: dict[str, Any]) -> str:
-    models = analysis["models"]
-    counts = {"model": len(models), "head": _heads(analysis), "sentence": len(analysis["maps"])}
-    words = ", ".join(f"{number} {noun}{'s' * (number != 1)}" for noun, number in counts.items())
-    return f"{output}: {words}, {output.stat().st_size / 1e6:.1f} MB; open it in a browser"
-
-
-def _heads(analysis: dict[str, Any]) -> int:
-    return sum(len(one["heads"]) for model in analysis["models"] for one in model["attentions"])

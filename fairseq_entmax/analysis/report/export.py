@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Sequence
 from collections.abc import Mapping as Dictionary
 from pathlib import Path
 from typing import Any
 
-from fairseq_entmax.analysis.report.catalogue import Drawable
+from fairseq_entmax.analysis.report.charts import Drawable
 from fairseq_entmax.files import check_target
 
 try:
@@ -21,24 +20,10 @@ except ModuleNotFoundError as error:
     ) from error
 
 PNG_SCALE = 3
-
-# Entries of one dictionary of a PDF that refer to objects, one below the other
-_REFERENCES = re.compile(rb"(?m)^( +)/[\w.+-]+ \d+ 0 R\n(?:\1/[\w.+-]+ \d+ 0 R\n)+")
-
-
-def _with_sorted_references(pdf: bytes) -> bytes:
-    """The same PDF, byte for byte each time it is drawn.
-
-    Its writer puts the names of a page's parts into a dictionary in the order of a hash table, which
-    differs from process to process. The lines of a dictionary change places, so no offset changes.
-    """
-    return _REFERENCES.sub(lambda found: b"".join(sorted(found[0].splitlines(True))), pdf)
-
-
 _DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
     "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=PNG_SCALE),
     "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode("utf-8"),
-    "pdf": lambda spec: _with_sorted_references(vl_convert.vegalite_to_pdf(spec)),
+    "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec),
 }
 FORMATS = tuple(_DRAW)
 
@@ -49,24 +34,17 @@ def figure_files(
     formats: Sequence[str],
     overwrite: bool,
 ) -> dict[Path, tuple[Drawable, str]]:
-    """The files of figures, ``NAME.FORMAT``, checked before anything is drawn.
-
-    Returns:
-        Each file, with its figure and format.
+    """The files of figures, ``NAME.FORMAT``, each with its figure and format; checked before
+    anything is drawn.
 
     Raises:
         FileExistsError: one of the files exists, and is not to be replaced.
         OSError: the folder cannot be made, or is a file.
-        ValueError: an unknown format, or a folder in a file's place.
+        ValueError: a folder in a file's place, or no name of a folder.
     """
-    for name in formats:
-        if name not in _DRAW:
-            raise ValueError(f"formats got '{name}': give some of {', '.join(FORMATS)}")
-    folder = Path(directory)
     if not os.fspath(directory):
         raise ValueError("--figures got '': give the folder for the figures' files")
-    if folder.exists() and not folder.is_dir():
-        raise NotADirectoryError(f"--figures {folder}: that is a file, give a folder")
+    folder = Path(directory)
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:

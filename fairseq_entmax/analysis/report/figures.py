@@ -1,26 +1,24 @@
-"""The papers' figures, drawn from an analysis."""
+"""The papers' figures, drawn from an analysis, and what else can be written as files."""
 
 from __future__ import annotations
 
+import copy
+import fnmatch
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from fairseq_entmax.analysis.report import (
-    figures_activations,
     figures_density,
     figures_grids,
     figures_heads,
     figures_maps,
-    figures_segments,
     figures_values,
 )
-from fairseq_entmax.analysis.report.ablation_table import Ablation
-from fairseq_entmax.analysis.report.ablation_table import read_ablations as read_ablations
-from fairseq_entmax.analysis.report.catalogue import Drawable
-from fairseq_entmax.analysis.report.charts import Analysis, Figure
+from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
-from fairseq_entmax.analysis.report.pruning_table import read_pruning as read_pruning
 
+_NAMED = 12
 _DRAWN = (
     figures_values.trajectories,
     figures_values.histograms,
@@ -28,44 +26,49 @@ _DRAWN = (
     figures_density.density_by_layer,
     figures_density.diversity_by_layer,
     figures_heads.confidence_and_importance,
-    figures_heads.importance_agreement,
     figures_heads.offset_profile,
     figures_heads.dependency_accuracy,
-    figures_activations.tag_distributions,
-    figures_activations.head_matrices,
-    figures_segments.attention_segments,
 )
 
 
-def figures(
-    analysis: Analysis,
-    pruning: list[dict[str, Any]] | None = None,
-    ablations: Sequence[Ablation] = (),
-) -> list[Figure]:
+def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> list[Figure]:
     """Every figure that the analysis has numbers for, each with a name of its own.
 
     Args:
         analysis: a document as ``analysis.json`` holds it.
-        pruning: rows of :func:`read_pruning`, for the figure of BLEU against heads.
-        ablations: of :func:`read_ablations`, for the figures of what each head is worth.
+        pruning: rows of :func:`fairseq_entmax.analysis.report.pruning_table.read_pruning`, for
+            the figure of BLEU against heads.
     """
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
-    drawn += figures_activations.ablation_matrices(analysis, ablations)
     return drawn + (bleu_by_heads(pruning) if pruning else [])
 
 
-def drawables(
-    analysis: Analysis, shown: Sequence[Figure], ablations: Sequence[Ablation] = ()
-) -> list[Drawable]:
-    """What can be written as files: the figures of the page, overview grids and attention maps.
-
-    Args:
-        analysis: a document as ``analysis.json`` holds it.
-        shown: the figures of the page.
-        ablations: of :func:`read_ablations`, for grids of what each head is worth.
-    """
+def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
+    """What can be written as files: the figures of the page, grids and attention maps."""
     return [
-        *map(Drawable.of, shown),
-        *figures_grids.grids(analysis, ablations),
+        *(Drawable(figure.name, True, partial(copy.copy, figure)) for figure in shown),
+        *figures_grids.grids(analysis),
         *figures_maps.maps(analysis),
     ]
+
+
+def chosen(drawables: Sequence[Drawable], names: str | None) -> list[Drawable]:
+    """Those of some names, separated by commas and with ``*``, ``?`` and ``[…]`` as in a shell;
+    without names the usual ones.
+
+    Raises:
+        ValueError: a name fits none of them.
+    """
+    if names is None:
+        return [one for one in drawables if one.is_usual]
+    patterns = [part.strip() for part in names.split(",")]
+    for pattern in patterns:
+        if not any(fnmatch.fnmatchcase(one.name, pattern) for one in drawables):
+            # Those first that begin likewise
+            there = sorted(drawables, key=lambda one: one.name[:4] != pattern[:4])
+            more = f" and {len(there) - _NAMED} more" * (len(there) > _NAMED)
+            raise ValueError(
+                f"--figure-names got '{names}': '{pattern}' fits no figure; there are "
+                f"{', '.join(one.name for one in there[:_NAMED])}{more}"
+            )
+    return [one for one in drawables if any(fnmatch.fnmatchcase(one.name, p) for p in patterns)]

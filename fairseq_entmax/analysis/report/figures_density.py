@@ -142,7 +142,10 @@ def diversity_by_layer(analysis: Analysis) -> list[Figure]:
         y=alt.Y("diversity:Q", title="JS divergence", axis=alt.Axis(tickCount=5)),
         color=charts.model_colour(names, charts.top_legend()),
     )
-    lines = base.mark_line().encode(strokeDash=charts.model_dash(names))
+    # By its place: by its name dashes would share a legend with the shapes, and dash their outlines
+    dashes = charts.value_scale(range(len(names)), charts.DASHES)
+    dash = alt.StrokeDash("place:N", scale=dashes, legend=None)
+    lines = base.mark_line().encode(strokeDash=dash)
     points = base.mark_point(filled=True, size=60, opacity=1).encode(
         shape=charts.model_shape(names),
         tooltip=["model:N", "attention:N", "layer:O", alt.Tooltip("diversity:Q", format=".3f")],

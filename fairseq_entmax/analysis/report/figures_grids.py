@@ -1,38 +1,38 @@
-"""The overview as files: layers by heads, coloured by a measure."""
+"""Layers by heads, coloured by a measure: the page's overview, and the same as files."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+import itertools
+from collections.abc import Iterator, Sequence
 from functools import partial
+from typing import Any
 
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.report import charts
-from fairseq_entmax.analysis.report.ablation_table import Ablation
-from fairseq_entmax.analysis.report.catalogue import Drawable
-from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
-from fairseq_entmax.analysis.report.decimals import cell_digits, decimal
-from fairseq_entmax.analysis.report.drawings import LIGHT_INK_FROM, absent, filled, grid_of
-from fairseq_entmax.analysis.report.payload import ablation_measures, copies, measures_of
-from fairseq_entmax.head_names import Head
+from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
+from fairseq_entmax.analysis.report.labels import cell_digits, decimal
+from fairseq_entmax.analysis.report.payload import copies, measures_of, values_of
+from fairseq_entmax.attentions import ATTENTIONS
 
+_HEAD = 34  # pixels
+# On cells, whatever the page's colours
+_INK = "#14161a"
 _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
 
 
-def grids(analysis: Analysis, ablations: Sequence[Ablation] = ()) -> Iterator[Drawable]:
+def grids(analysis: Analysis) -> Iterator[Drawable]:
     """A grid for each measure of all models, and of each alone.
 
     Usual are those of all models and of the measures that the list of heads has; the others are
     drawn where they are named.
     """
     models = charts.model_names(analysis)
-    removed = {one.model: one.scores for one in ablations}
-    for number in [*measures_of(analysis), *ablation_measures(ablations)]:
-        rows = partial(_rows, analysis, number, removed)
+    for number in measures_of(analysis):
         name = file_name(number)
-        yield Drawable(name, number.is_main, partial(_grid, analysis, number, rows, name, models))
+        yield Drawable(name, number.is_main, partial(_grid, analysis, number, name, models))
         for suffix, model in charts.model_suffixes(models):
             own = name + suffix
-            yield Drawable(own, False, partial(_grid, analysis, number, rows, own, [model]))
+            yield Drawable(own, False, partial(_grid, analysis, number, own, [model]))
 
 
 def file_name(number: Number) -> str:
@@ -43,61 +43,127 @@ def file_name(number: Number) -> str:
     return "grid_" + "".join(c if c.isalnum() and c.isascii() else "_" for c in name)
 
 
-def _grid(
-    analysis: Analysis,
-    number: Number,
-    rows: Callable[[], Iterable[Row]],
-    name: str,
-    models: Sequence[str],
-) -> Figure:
-    every = list(rows())
-    shown = [row for row in every if row["model"] in models]
-    values = [row["value"] for row in every if row["value"] is not None]
-    low, high = number.range or (min(values), max(values))
-    digits = cell_digits(low, high)
-    shown = [{**row, "text": decimal(row["value"], digits)} for row in shown]
+def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) -> Figure:
+    values = values_of(analysis, number)
+    ends = number.range or (min(values), max(values))
+    rows = list(_rows(analysis, models, number, cell_digits(*ends)))
     caption = f"{number.title} of every head: {number.meaning}."
-    if any(row["copies"] for row in every):
+    if any(row["copies"] for row in rows):
         caption += " Words are copied by the heads in a frame."
-    legend = {
-        "title": number.title,
-        "orient": "top",
-        "gradientLength": 120,
-        "titleLimit": 0,
-        "values": [low, high],
-        "format": ".3~f" if digits == 2 else ".2~g",
-    }
-    spec = filled(
-        grid_of(analysis, models),
-        {
-            "rows": shown + absent(shown),
-            "domain": [low, high] if high > low else [low - 1, low + 1],
-            "middle": str(low + LIGHT_INK_FROM * (high - low) if high > low else low + 1),
-            "legend": legend if high > low else None,
-            "description": caption,
-        },
+    is_scale = ends[0] < ends[1]
+    color = alt.Color(
+        "value:Q",
+        scale=alt.Scale(domain=list(ends if is_scale else (ends[0] - 1, ends[1] + 1))),
+        title=number.title,
+        # Of one number everywhere there is no scale to explain
+        legend=_legend(values=list(ends), format=".3~g") if is_scale else None,
     )
-    return Figure(name, number.title, caption, charts.Described(spec))
+    chart = _chart(analysis, models, color).properties(description=caption)
+    return Figure(name, number.title, caption, chart, rows)
 
 
-def _rows(
-    analysis: Analysis, number: Number, removed: dict[str, dict[str, dict[Head, dict[str, float]]]]
-) -> Iterator[Row]:
-    for model in analysis["models"]:
-        for layer in model["attentions"]:
-            for head in layer["heads"]:
-                place = Head(layer["attention"], layer["layer"], head["head"])
-                changes = {
-                    score: heads[place]["change"]
-                    for score, heads in removed.get(model["name"], {}).items()
-                    if place in heads
-                }
-                value = number.of({**head, "ablation": changes}, layer)
-                yield {
-                    "model": model["name"],
-                    "attention": layer["attention"],
-                    "layer": layer["layer"],
-                    "head": head["head"],
-                    "value": None if value is None else charts.rounded(value),
-                    "copies": copies(head, layer),
-                }
+def _legend(**options: Any) -> alt.Legend:
+    return alt.Legend(orient="top", gradientLength=120, titleLimit=0, **options)
+
+
+def page_charts(analysis: Analysis) -> dict[str, Any]:
+    """Specifications whose rows the page's script gives: of its overview, for which it also gives
+    title and scale of the colours and says which head is ``chosen``, and of a head's details."""
+    color = alt.Color("value:Q", scale=alt.Scale(domain=[0, 1]), title="", legend=_legend())
+    overview = _chart(analysis, charts.model_names(analysis), color, is_page=True)
+    overview = overview.add_params(alt.param(name="chosen", value=""))
+    rows = alt.Chart(alt.NamedData("rows")).properties(width=260, height=100)
+    x = alt.X("offset:N", sort=None, title="relative offset", axis=alt.Axis(labelAngle=0))
+    told = [
+        "offset:N",
+        alt.Tooltip("largest:Q", format=".1%"),
+        alt.Tooltip("weight:Q", format=".3f"),
+    ]
+    bars = rows.mark_bar().encode(
+        x=x, y=alt.Y("largest:Q", title="share", scale=charts.SHARE), tooltip=told
+    )
+    strokes = rows.mark_tick(color=charts.COLOURS[1], thickness=2).encode(x=x, y="weight:Q")
+    density = rows.mark_bar(binSpacing=1).encode(
+        x=alt.X("from:Q", bin="binned", title="density", scale=charts.SHARE),
+        x2="to:Q",
+        y=alt.Y("sentences:Q", axis=alt.Axis(tickCount=3)),
+        tooltip=["from:Q", "to:Q", "sentences:Q"],
+    )
+    made = {"overview": overview, "offsets": bars + strokes, "density": density}
+    return {name: Figure(name, "", "", chart).for_page() for name, chart in made.items()}
+
+
+def _rows(analysis: Analysis, models: Sequence[str], number: Number, digits: int) -> Iterator[Row]:
+    """A row for each place; where there is no head, without a text."""
+    there = {
+        (model["name"], layer["attention"], layer["layer"], head["head"]): (head, layer)
+        for model in analysis["models"]
+        for layer in model["attentions"]
+        for head in layer["heads"]
+    }
+    for place in itertools.product(models, *_sides(analysis, models)):
+        row: Row = dict(zip(("model", "attention", "layer", "head"), place, strict=True))
+        if place not in there:
+            yield {**row, "value": None, "text": "", "copies": False}
+            continue
+        head, layer = there[place]
+        value = number.of(head, layer)
+        is_marked = number.name in [f"ablation-{score}" for score in head.get("significant", ())]
+        yield {
+            **row,
+            "value": None if value is None else charts.rounded(value),
+            "text": decimal(value, digits) + "*" * is_marked,
+            "copies": copies(head, layer),
+        }
+
+
+def _sides(analysis: Analysis, models: Sequence[str]) -> tuple[list[str], list[int], list[int]]:
+    """The attentions, layers and numbers of heads that some of the models have."""
+    entries = [
+        layer
+        for model in analysis["models"]
+        if model["name"] in models
+        for layer in model["attentions"]
+        if layer["heads"]
+    ]
+    attentions = [one for one in ATTENTIONS if any(one == e["attention"] for e in entries)]
+    heads = max((head["head"] for entry in entries for head in entry["heads"]), default=0)
+    return attentions, sorted({entry["layer"] for entry in entries}), list(range(heads + 1))
+
+
+def _chart(
+    analysis: Analysis, models: Sequence[str], color: alt.Color, is_page: bool = False
+) -> alt.FacetChart:
+    """A panel for each attention of each model, all of one size."""
+    attentions, layers, heads = _sides(analysis, models)
+    bands: dict[str, Any] = {"paddingInner": 0.05, "paddingOuter": 0}
+    base = alt.Chart().encode(
+        x=alt.X("head:O", scale=alt.Scale(domain=heads, **bands), axis=alt.Axis(labelAngle=0)),
+        y=alt.Y("layer:O", scale=alt.Scale(domain=layers, **bands)),
+    )
+    if is_page:
+        told: list[Any] = ["layer:O", "head:O", alt.Tooltip("value:Q", format=".4~g"), "roles:N"]
+        base = base.encode(tooltip=told)
+    ink = (
+        alt.when("!isValid(datum.value)")
+        .then(alt.value("gray"))
+        .when("luminance(scale('color', datum.value)) < 0.179")
+        .then(alt.value("white"))
+        .otherwise(alt.value(_INK))
+    )
+    cells = base.mark_rect(aria=False).encode(color=color).transform_filter("isValid(datum.value)")
+    numbers = base.mark_text(fontSize=11, aria=False).encode(text="text:N", color=ink)
+    frames = base.mark_rect(filled=False, stroke=_INK, strokeWidth=2.5, aria=False)
+    layers_ = [cells, numbers, frames.transform_filter("datum.copies")]
+    if is_page:
+        chosen = base.mark_rect(filled=False, stroke=charts.COLOURS[1], strokeWidth=3, aria=False)
+        layers_.append(chosen.transform_filter("datum.key === chosen"))
+    width, height = max(70, len(heads) * _HEAD), max(1, len(layers)) * _HEAD
+    down, across = ("attention", attentions), ("model", list(models))
+    if len(models) * (width + 20) > charts.WIDTH and len(attentions) < len(models):
+        down, across = across, down
+    panels = alt.layer(*layers_, data=alt.NamedData("rows")).properties(width=width, height=height)
+    return panels.facet(
+        row=alt.Row(f"{down[0]}:N", **charts.side(down[1], height, is_row=True)),
+        column=alt.Column(f"{across[0]}:N", **charts.side(across[1], width)),
+    )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import statistics
 from collections.abc import Sequence
 from typing import Any
 
@@ -73,54 +71,6 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     size = (columns * _CELL, ranks * _CELL)
     chart = charts.layered(rows, squares, numbers)
     return charts.grid(chart, rows, description, ("measure", measures), ("model", names), size)
-
-
-def importance_agreement(analysis: Analysis) -> list[Figure]:
-    """Each head by its relevance and by the gradient's measure of its importance."""
-    rows = [
-        {**place, **{name: charts.rounded(head[name]) for name in ("relevance", "gradient")}}
-        for place, head in charts.heads_of(analysis)
-        if head["relevance"] is not None and head["gradient"] is not None
-    ]
-    if not rows:
-        return []
-    models = charts.present(rows, "model", charts.model_names(analysis))
-    attentions = charts.present(rows, "attention", ATTENTIONS)
-    caption = (
-        "Importance of each head by layer-wise relevance propagation (Voita et al. 2019, "
-        "section 4) and by the gradient of the loss, as shares of the layer. On the line both "
-        f"agree. Correlation: {_correlations(rows, models)}."
-    )
-    top = max(max(row["relevance"], row["gradient"]) for row in rows)
-    ends = [{"relevance": 0, "gradient": 0}, {"relevance": top, "gradient": top}]
-    x = alt.X("relevance:Q", title="relevance (LRP)", axis=alt.Axis(tickCount=4))
-    y = alt.Y("gradient:Q", title="gradient", axis=alt.Axis(tickCount=4))
-    shapes, legend = charts.value_scale(attentions, charts.SHAPES), charts.top_legend(title=None)
-    points = alt.Chart().mark_point(size=45)
-    points = points.encode(
-        x=x,
-        y=y,
-        color=alt.Color("attention:N", scale=charts.value_scale(attentions, charts.COLOURS)),
-        shape=alt.Shape("attention:N", scale=shapes, legend=legend),
-        tooltip=charts.head_tooltip(
-            ("relevance:Q", "relevance", ".3f"), ("gradient:Q", "gradient", ".3f")
-        ),
-    )
-    line = alt.Chart(alt.InlineData(values=ends)).encode(x=x, y=y)
-    line = line.mark_line(color="gray", strokeDash=[4, 4], strokeWidth=1)
-    panels = charts.wrapped(charts.layered(rows, line, points), rows, caption, "model", models)
-    return [Figure("importance_agreement", "Two measures of importance", caption, panels)]
-
-
-def _correlations(rows: list[Row], models: Sequence[str]) -> str:
-    """Pearson's, of each model in words."""
-    words = []
-    for model in models:
-        pairs = [(row["relevance"], row["gradient"]) for row in rows if row["model"] == model]
-        # A single head, or all of the same importance, has none
-        with contextlib.suppress(statistics.StatisticsError):
-            words.append(f"{model} {statistics.correlation(*zip(*pairs, strict=True)):.2f}")
-    return ", ".join(words) or "not defined"
 
 
 def offset_profile(analysis: Analysis) -> list[Figure]:

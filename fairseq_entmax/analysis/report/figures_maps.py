@@ -1,30 +1,29 @@
-"""Attention maps as files: one head of each model on a sentence, or all of its heads in small."""
+"""Attention maps as files: one head of each model on a sentence."""
 
 from __future__ import annotations
 
 import statistics
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.report import charts
-from fairseq_entmax.analysis.report.catalogue import Drawable
-from fairseq_entmax.analysis.report.charts import Analysis, Figure, Row
-from fairseq_entmax.analysis.report.drawings import (
-    FLAT,
-    MARKS,
-    SMALL_WEIGHT,
-    every_head_template,
-    filled,
-    map_template,
-    map_values,
-)
-from fairseq_entmax.analysis.report.labels import in_lines
+from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
+from fairseq_entmax.analysis.report.labels import in_places
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
+
+# Pixels: of a weight, and what the tokens beside a map take
+_WEIGHT, _TOKENS = 16, 80
+_ZERO, _ZERO_LINE, _MARKED = "#ececea", "#8f8f8a", charts.COLOURS[1]
+# Of the groups of a row that are in several places; then they begin anew
+MARKS = ("circle", "triangle-up", "square", "diamond", "triangle-down")
+# Lines through a square from corner to corner, which meet those of its neighbours: Vega has no
+# patterns
+_HATCH = "M-1,1L1,-1M-1,0L0,-1M0,1L1,0"
 
 
 class _Place(NamedTuple):
@@ -42,48 +41,28 @@ class _Place(NamedTuple):
 
 
 def maps(analysis: Analysis) -> Iterator[Drawable]:
-    """``map_SENTENCE_ATTENTION_LAYER_HEAD`` and ``heads_SENTENCE_ATTENTION``.
+    """``map_SENTENCE_ATTENTION_LAYER_HEAD`` of all models that have the head, and of each alone.
 
-    Each of all models that have the head, and of each alone. Usual is, of the first sentence
-    and each attention, the head that is most confident over all models.
+    Usual is, of the first sentence and each attention, the head that is most confident over all
+    models.
     """
+    suffixes = charts.model_suffixes(charts.model_names(analysis))
     for attention in ATTENTIONS:
         usual = _most_confident(analysis, attention)
         for number, entry in enumerate(analysis["maps"]):
             places = _places(analysis, entry, attention)
-            if not places:
-                continue
-            tag = f"{_sentence(analysis, entry)}_{attention}"
-            for layer, head in sorted(
-                {(one.item["layer"], h) for one in places for h in one.heads}
-            ):
-                name = f"map_{tag}_{layer}_{head}"
+            # With the model's number where each has a text of its own
+            own = entry.get("model")
+            tag = f"{entry['sentence']}{'' if own is None else f'by{own}'}_{attention}"
+            for layer, head in sorted({(p.item["layer"], h) for p in places for h in p.heads}):
                 having = [p for p in places if p.item["layer"] == layer and head in p.heads]
-                yield from _drawables(
-                    analysis,
-                    name,
-                    not number and (layer, head) == usual,
-                    having,
-                    partial(_map, entry, head),
-                )
-            yield from _drawables(analysis, f"heads_{tag}", False, places, partial(_heads, entry))
-
-
-def _drawables(
-    analysis: Analysis, name: str, is_usual: bool, places: Sequence[_Place], draw: partial[Figure]
-) -> Iterator[Drawable]:
-    yield Drawable(name, is_usual, partial(draw, name, places))
-    models = charts.model_names(analysis)
-    for suffix, model in charts.model_suffixes(models):
-        own = [place for place in places if place.model == model]
-        if own:
-            yield Drawable(name + suffix, False, partial(draw, name + suffix, own))
-
-
-def _sentence(analysis: Analysis, entry: Row) -> str:
-    """Its number, with the model's where each has a text of its own."""
-    model = entry.get("model")
-    return str(entry["sentence"]) + f"by{model}" * (model is not None)
+                name, is_usual = f"map_{tag}_{layer}_{head}", not number and (layer, head) == usual
+                yield Drawable(name, is_usual, partial(_map, entry, head, name, having))
+                for suffix, model in suffixes:
+                    alone = [place for place in having if place.model == model]
+                    if alone:
+                        draw = partial(_map, entry, head, name + suffix, alone)
+                        yield Drawable(name + suffix, False, draw)
 
 
 def _places(analysis: Analysis, entry: Row, attention: str) -> list[_Place]:
@@ -111,8 +90,8 @@ def _most_confident(analysis: Analysis, attention: str) -> tuple[int, int] | Non
     return max(known, key=lambda key: (statistics.fmean(known[key]), key), default=None)
 
 
-def tokens_of(entry: Row, attention: str) -> tuple[list[str], list[str]]:
-    """Those that look, and those that are looked at; of cross-attention what is predicted."""
+def _sides(entry: Row, attention: str) -> tuple[list[str], list[str]]:
+    """The tokens that look, and those that are looked at; of cross-attention what is predicted."""
     down = {ENCODER_SELF: "source", CROSS: "targets"}.get(attention, "queries")
     across = "queries" if attention == DECODER_SELF else "source"
     return entry[down], entry[across]
@@ -120,23 +99,30 @@ def tokens_of(entry: Row, attention: str) -> tuple[list[str], list[str]]:
 
 def _map(entry: Row, head: int, name: str, places: Sequence[_Place]) -> Figure:
     attention, layer = places[0].item["attention"], places[0].item["layer"]
-    queries, keys = tokens_of(entry, attention)
+    queries, keys = _sides(entry, attention)
     where = charts.head_name(layer, head)
     panels = [place.model for place in places] if len(places) > 1 else [where]
     rows = [
-        row
+        {"panel": panel, **row}
         for panel, place in zip(panels, places, strict=True)
-        for row in map_rows(panel, *place.map_of(head), attention == DECODER_SELF)
+        for row in map_rows(*place.map_of(head), attention == DECODER_SELF)
     ]
     models = ", ".join(place.model for place in places)
     caption = (
         f"Attention of {where} ({attention}) of {models} on sentence {entry['sentence']}: rows "
         f"look at columns. Hatched is exactly 0.{_of_groups(rows)}"
     )
-    values = map_values(panels, queries, keys, caption)
-    spec = filled(map_template(), {**values, "rows": rows})
-    title = f"Sentence {entry['sentence']}, {attention}, {where}"
-    return Figure(name, title, caption, charts.Described(spec))
+    x = _axis(keys, orient="top", labelAngle=-90)
+    y = _axis(queries, is_falling=True)
+    chart = alt.layer(*_weights(x, y), data=alt.NamedData("rows"))
+    width, height = _WEIGHT * len(keys), _WEIGHT * len(queries)
+    made = charts.wrapped(chart, rows, caption, "panel", panels, (width, height), between=_TOKENS)
+    # Each with its own tokens: the last line of panels may be shorter than those above
+    zeros = alt.TitleParams(
+        "hatched: exactly 0", anchor="start", fontSize=12, fontWeight="normal", offset=8
+    )
+    made = made.resolve_axis(x="independent", y="independent").properties(title=zeros)
+    return Figure(name, f"Sentence {entry['sentence']}, {attention}, {where}", caption, made, rows)
 
 
 def _of_groups(rows: Sequence[Row]) -> str:
@@ -146,47 +132,68 @@ def _of_groups(rows: Sequence[Row]) -> str:
     return boxes + " The same mark in a row: equal weights apart." * has_marks
 
 
-def _heads(entry: Row, name: str, places: Sequence[_Place]) -> Figure:
-    attention = places[0].item["attention"]
-    queries, keys = tokens_of(entry, attention)
-    is_alone = len({place.model for place in places}) == 1
-    panels, rows = [], []
-    for place in places:
-        layer = f"layer {place.item['layer']}"
-        panels.append(layer if is_alone else f"{place.model} {layer}")
-        for head in place.heads:
-            own = map_rows(panels[-1], *place.map_of(head), attention == DECODER_SELF)
-            rows += [{**row, "head": head} for row in own]
-    caption = (
-        f"Attention of every {attention} head on sentence {entry['sentence']}, layers below each "
-        f"other, heads side by side. Hatched is exactly 0."
+def _axis(tokens: Sequence[str], is_falling: bool = False, **axis: Any) -> dict[str, Any]:
+    """With a token in the middle of each unit."""
+    labels = alt.Axis(
+        values=[place + 0.5 for place in range(len(tokens))],
+        labelExpr=in_places(tokens),
+        labelOverlap=False,
+        labelLimit=110,
+        grid=False,
+        ticks=False,
+        domain=False,
+        **axis,
     )
-    numbers = sorted({row["head"] for row in rows})
-    there = {(row["panel"], row["head"]) for row in rows}
-    # Vega-Lite fills the grid panel by panel: those behind a head that is not there would move up
-    nothing = {"query": 0, "from": 0, "to": 0, "weight": None, "mark": None}
-    wanted = ((panel, head) for panel in panels for head in numbers)
-    rows += [{"panel": p, "head": h, **nothing} for p, h in wanted if (p, h) not in there]
-    width, height = SMALL_WEIGHT * len(keys), SMALL_WEIGHT * len(queries)
-    values = {
-        **map_values(panels, queries, keys, caption),
-        "lines": in_lines(panels, FLAT),
-        "heads": numbers,
-        "width": width,
-        "height": height,
+    scale = alt.Scale(domain=[0, len(tokens)], nice=False, reverse=is_falling)
+    return {"scale": scale, "axis": labels, "title": None}
+
+
+def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
+    """Layers: exact zeros, hatched, weights, outlines of runs, marks of what is equal apart."""
+    base = alt.Chart().transform_calculate(
+        below="datum.query + 1", x="(datum.from + datum.to) / 2", y="datum.query + 0.5"
+    )
+    boxes = base.encode(x=alt.X("from:Q", **x), x2="to:Q", y=alt.Y("query:Q", **y), y2="below:Q")
+    points = base.encode(x=alt.X("x:Q", **x), y=alt.Y("y:Q", **y))
+    colour = alt.Color(
+        "weight:Q",
+        # Not linear, so that small weights are seen; as in the page's maps
+        scale=alt.Scale(type="sqrt", domain=[0, 1]),
+        legend=alt.Legend(
+            title="weight", orient="top", values=[0.01, 0.25, 1], format=".2~f", gradientLength=120
+        ),
+    )
+    shape = alt.Shape("mark:N", scale=charts.value_scale(range(len(MARKS)), MARKS), legend=None)
+    hatch: dict[str, Any] = {
+        "shape": _HATCH,
+        "size": _WEIGHT**2,
+        "stroke": _ZERO_LINE,
+        "strokeWidth": 0.6,
     }
-    spec = filled(every_head_template(), {**values, "rows": rows})
-    title = f"Sentence {entry['sentence']}, {attention}, every head"
-    return Figure(name, title, caption, charts.Described(spec))
+    mark: dict[str, Any] = {"size": 40, "color": _MARKED, "stroke": "white", "strokeWidth": 0.75}
+    outline: dict[str, Any] = {
+        "filled": False,
+        "stroke": _MARKED,
+        "strokeWidth": 1.75,
+        "aria": False,
+    }
+    is_run = "datum.weight > 0 && datum.to - datum.from > 1"
+    is_zero = "datum.weight === 0"
+    return [
+        boxes.mark_rect(fill=_ZERO, aria=False).transform_filter(is_zero),
+        points.mark_point(filled=False, opacity=1, aria=False, **hatch).transform_filter(is_zero),
+        boxes.mark_rect(aria=False).encode(color=colour).transform_filter("datum.weight > 0"),
+        boxes.mark_rect(**outline).transform_filter(is_run),
+        points.mark_point(filled=True, opacity=1, aria=False, **mark)
+        .encode(shape=shape)
+        .transform_filter("isValid(datum.mark)"),
+    ]
 
 
-def map_rows(
-    panel: str, weights: np.ndarray, groups: np.ndarray | None, is_causal: bool
-) -> Iterator[Row]:
+def map_rows(weights: np.ndarray, groups: np.ndarray | None, is_causal: bool) -> Iterator[Row]:
     """A row for each run of neighbours of equal weight, each key alone, and each exact zero.
 
     Args:
-        panel: what stands above it.
         weights: ``(queries, keys)``.
         groups: of that shape, as :func:`fairseq_entmax.analysis.groups.numbered_groups` gives
             them; None where the mapping makes none.
@@ -205,7 +212,6 @@ def map_rows(
                 continue
             number = int(own[begin])
             yield {
-                "panel": panel,
                 "query": query,
                 "from": begin,
                 "to": end,

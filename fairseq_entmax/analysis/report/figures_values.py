@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from typing import Any
 
+import numpy as np
+
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.measures.head_values import head_value
 from fairseq_entmax.analysis.report import charts
@@ -17,6 +19,9 @@ from fairseq_entmax.mappings import HeadsSpec, parse_mappings
 
 MOST_POINTS = 80
 BINS = 20
+# Of layers: from blue to orange, which everyone tells apart, past violet and magenta; no end is
+# lost on white or on black
+_RAMP = ((0x64, 0x8F, 0xFF), (0x78, 0x5E, 0xF0), (0xDC, 0x26, 0x7F), (0xFE, 0x61, 0x00))
 
 
 def trajectories(analysis: Analysis) -> list[Figure]:
@@ -103,7 +108,7 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     lines = base.mark_line().encode(
         color=alt.Color(
             "layer:O",
-            scale=alt.Scale(domain=layers, range=charts.ramp(len(layers))),
+            scale=alt.Scale(domain=layers, range=ramp(len(layers))),
             legend=legend,
         ),
         strokeDash=alt.StrokeDash(
@@ -124,6 +129,18 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
     panels = charts.wrapped(chart, rows, description)
     panels.transform = [alt.FlattenTransform(flatten=["update", "value"])]
     return panels
+
+
+def ramp(number: int) -> list[str]:
+    """So many colours in order."""
+    places = np.linspace(0, len(_RAMP) - 1, number)
+    channels = [
+        np.interp(places, range(len(_RAMP)), channel) for channel in zip(*_RAMP, strict=True)
+    ]
+    return [
+        "#" + "".join(f"{round(channel):02X}" for channel in colour)
+        for colour in zip(*channels, strict=True)
+    ]
 
 
 def _words(number: Number) -> str:

@@ -1,25 +1,20 @@
-"""Names and tokens beside figures, as expressions of Vega."""
+"""Names and tokens beside figures, as expressions of Vega, and numbers for people."""
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 # Pixels: a letter of a panel's title, on average
-LETTER = 7.2
+_LETTER = 7.2
 
 
-def lines_of(name: str, length: float, letter: float = LETTER) -> list[str]:
-    """A name in lines that are no longer than so many pixels, broken behind signs such as ``+``.
-
-    Args:
-        name: of a model, such as ``entmax:tv=learned+softmax``.
-        length: in pixels; ten letters have room whatever it is.
-        letter: the width of a letter in pixels.
-    """
-    most = max(10, int(length / letter))
+def lines_of(name: str, length: float) -> list[str]:
+    """A name, such as ``entmax:tv=learned+softmax``, in lines that are no longer than so many
+    pixels, ten letters at least, broken behind signs such as ``+``."""
+    most = max(10, int(length / _LETTER))
     lines = [""]
     for part in re.findall(r"[^-_+:=./,; ]*[-_+:=./,; ]?", name):
         if lines[-1] and len(lines[-1]) + len(part.rstrip()) > most:
@@ -30,23 +25,21 @@ def lines_of(name: str, length: float, letter: float = LETTER) -> list[str]:
     return [line.strip() for line in lines if line.strip()] or [name]
 
 
-def expression_of(value: str | Sequence[Any] | Mapping[str, Any]) -> str:
-    """Strings, in lists and objects or alone, as an expression of Vega.
+def expression_of(value: str | Sequence[Any]) -> str:
+    """Strings, in lists or alone, as an expression of Vega.
 
-    As JSON, but for the string "if": Vega 6 takes it for its function, and then
-    looks for a signal of that name. As a key it does not.
+    As JSON, but for the string "if": Vega 6 takes it for its function, and then looks for a
+    signal of that name. As a key it does not.
     """
     if isinstance(value, str):
         return '"i"+"f"' if value == "if" else json.dumps(value)
-    if isinstance(value, Mapping):
-        entries = (f"{json.dumps(key)}: {expression_of(one)}" for key, one in value.items())
-        return f"{{{', '.join(entries)}}}"
     return f"[{', '.join(map(expression_of, value))}]"
 
 
 def in_lines(names: Sequence[str], length: float) -> str:
     """The ``labelExpr`` of a header whose names are broken into lines."""
-    return f"({expression_of({name: lines_of(name, length) for name in names})})[datum.value]"
+    entries = (f"{json.dumps(name)}: {expression_of(lines_of(name, length))}" for name in names)
+    return f"({{{', '.join(entries)}}})[datum.value]"
 
 
 def in_places(tokens: Sequence[str]) -> str:
@@ -57,3 +50,25 @@ def in_places(tokens: Sequence[str]) -> str:
 def printed(token: str) -> str:
     """A token as figures write it: SentencePiece's mark of a word's start is in few fonts."""
     return token.replace("▁", "_")
+
+
+def decimal(value: float | None, digits: int = 3) -> str:
+    """A number with so many decimals; a dash for none.
+
+    Only what is 0 or 1 reads 0 or 1, as on the report's page: a density of all but one key is
+    not that of all. A minus is U+2212, as there.
+    """
+    if value is None:
+        return "–"
+    text = f"{value:.{digits}f}"
+    unit = 10**-digits
+    if value < 1 and float(text) == 1:
+        return f">{1 - unit:.{digits}f}"
+    if value != 0 and float(text) == 0:
+        return f"<{unit:.{digits}f}" if value > 0 else f">−{unit:.{digits}f}"
+    return text.replace("-", "−") if float(text) else text.removeprefix("-")
+
+
+def cell_digits(low: float, high: float) -> int:
+    """How many decimals cells of a grid have whose numbers are between these."""
+    return 2 if max(abs(low), abs(high)) >= 0.1 else 3

@@ -25,27 +25,15 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
     _, first, median, third, _ = chosen["lengths"]
     # Of the side that is longer, as they were chosen by it
     shown = [max(len(entry["source"]), len(entry["targets"])) for entry in analysis["maps"]]
-    shortest, longest = min(shown), max(shown)
+    tokens = " to ".join(map(str, sorted({min(shown), max(shown)})))
     side = "" if analysis["data"].get("kind") else " (the longer side counts)"
+    lengths = f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
     if first == third:
         lengths = f"half of the data and more has {median} tokens, as far as maps show it"
-    else:
-        lengths = (
-            f"half of the data has {first} to {third} tokens{side}, and the median is {median}"
-        )
-    tokens = f"{shortest} to {longest}" if shortest < longest else f"{shortest}"
+    what = f"Typical sentences, of {tokens} tokens, of each quarter of the data by length"
     if chosen["by"] == "varied":
-        return (
-            f"Texts of every label, some of them classified wrongly, no text twice, those of "
-            f"typical length ({tokens} tokens) whose heads differ most; {lengths}."
-        )
-    if first == third:
-        return f"Sentences of {tokens} tokens whose heads differ most, no text twice; {lengths}."
-    return (
-        f"Typical sentences, of {tokens} tokens: of each quarter of the data by "
-        f"length as many as of the next, near the median, those whose heads differ most, no text "
-        f"twice; {lengths}."
-    )
+        what = f"Texts of every label, some of them classified wrongly, of {tokens} tokens"
+    return f"{what}: those whose heads differ most, no text twice; {lengths}."
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
@@ -54,7 +42,7 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
     Returns:
         ``model``, ``measure`` (its title), ``sentences``, of ``data`` sentences, and the largest
         standard error of a head's share, ``error``, None where the document does not have it;
-        ``small``, the error that is small enough.
+        ``small``, the error that is small enough, and the ``option`` for more sentences.
     """
     rows = []
     for measure in importance_measures():
@@ -64,7 +52,6 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
                 continue
             known = model.get("importance_sentences", {})
             errors = [head.get("standard_errors", {}).get(measure.name) for head in heads]
-            own = [error for error in errors if error is not None]
             rows.append(
                 {
                     "model": number,
@@ -72,7 +59,7 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
                     "sentences": known.get(measure.name)
                     or analysis["settings"].get(measure.option),
                     "data": analysis["data"]["sentences"],
-                    "error": max(own) if own else None,
+                    "error": max((one for one in errors if one is not None), default=None),
                     "small": measure.precision,
                     "option": f"--{measure.option.replace('_', '-')}",
                 }
@@ -109,13 +96,12 @@ def _of(number: int, model: dict[str, Any]) -> Iterator[Row]:
             "text": _meaning(compared),
         }
     for name in missing_records(model):
-        yield {
-            "model": number,
-            "name": name,
-            "text": f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, "
-            f"could not be read, or was not of this model, when it was analysed: there is no course of {name}, and nobody "
-            f"can tell here whether it follows its start.",
-        }
+        text = (
+            f"Training's record {name}.jsonl did not stand beside {model['checkpoint']}, could not "
+            f"be read, or was not of this model, when it was analysed: nobody can tell here "
+            f"whether {name} follows its start."
+        )
+        yield {"model": number, "name": name, "text": text}
 
 
 def _meaning(compared: StartAndEnd) -> str:
@@ -124,9 +110,10 @@ def _meaning(compared: StartAndEnd) -> str:
         return f"No correlation: {compared.reason()}."
     number, at = compared.together()
     if number > compared.heads / 2:
+        closely = f" to within {RESOLUTIONS[name]:g}" if name in RESOLUTIONS else ""
         return (
-            f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}"
-            f"{_closely(name)}: they have no order among them, and the correlation says little."
+            f"{number} of {compared.heads} heads end at the same {name}, {at:.4g}{closely}: they "
+            f"have no order among them, and the correlation says little."
         )
     # Drawn at random, or given by a checkpoint that training started from: the record does not say
     if value >= FOLLOWS:
@@ -141,12 +128,5 @@ def _meaning(compared: StartAndEnd) -> str:
             f"{name} between heads are learned in it only in part."
         )
     if value > -LEFT:
-        return (
-            f"Little of the order of {name} in which this training started is left: its differences "
-            f"are learned."
-        )
+        return f"Little of the order of {name} at the start is left: its differences are learned."
     return f"The order of {name} has turned round: heads that started high ended low."
-
-
-def _closely(name: str) -> str:
-    return f" to within {RESOLUTIONS[name]:g}" if name in RESOLUTIONS else ""

@@ -12,9 +12,6 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
-from fairseq_entmax.analysis.report.ablation_table import Ablation
-from fairseq_entmax.analysis.report.drawings import for_page
-from fairseq_entmax.analysis.report.heads_table import LATEX
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
@@ -23,60 +20,43 @@ SCRIPTS = (
     "data.js",
     "colours.js",
     "elements.js",
-    "selection.js",
+    "charts.js",
     "summary.js",
     "evidence.js",
     "classes.js",
-    "grid.js",
+    "overview.js",
     "details.js",
-    "search.js",
     "heads.js",
     "weights.js",
-    "canvas.js",
-    "groups.js",
-    "thumbnails.js",
-    "large.js",
+    "map.js",
     "maps.js",
-    "numbers.js",
-    "figures.js",
-    "saving.js",
-    "drawings.js",
-    "tables.js",
-    "pdf_text.js",
-    "pdf.js",
-    "printing.js",
-    "own.js",
     "main.js",
 )
 
 
 def render_page(
-    analysis: dict[str, Any],
-    figures: Sequence[Any] = (),
-    measure: str | None = None,
-    ablations: Sequence[Ablation] = (),
-    can_save: bool = False,
+    analysis: dict[str, Any], figures: Sequence[Any] = (), measure: str | None = None
 ) -> str:
-    """The whole page: text, style, script, data and the library that draws the figures.
+    """The whole page: text, style, script, data and the library that draws the charts.
 
     The same analysis gives the same page. A content security policy in it forbids the
     browser to load anything, to send forms, and to run any script but the page's own two.
 
     Args:
-        analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it.
+        analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it; with ablations, as
+            :func:`fairseq_entmax.analysis.report.ablation_table.with_ablations` gives it.
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
             Vega-Lite specification.
         measure: what the overview shows first, one of
             :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
             tells heads apart.
-        ablations: of models of the analysis, what they lose without each head.
-        can_save: whether the overview and the maps can be saved as files though there are no
-            figures, whose library draws them.
 
     Raises:
         ModuleNotFoundError: the extra ``report`` is not installed.
     """
-    library = _library() if figures or can_save else ""
+    from fairseq_entmax.analysis.report.figures_grids import page_charts
+
+    library = _library()
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
     languages = [data[name] for name in ("source_lang", "target_lang") if data[name]]
@@ -88,8 +68,7 @@ def render_page(
         "title": html.escape(f"Attention heads of {names} on {what}"),
         "version": html.escape(fairseq_entmax.__version__),
         "style": _template("style.css"),
-        "data": _json(page_data(analysis, figures, measure, ablations)),
-        "drawings": _json({**for_page(analysis), "latex": LATEX}),
+        "data": _json(page_data(analysis, figures, page_charts(analysis), measure)),
         "weights": "\n".join(
             f'<script type="text/plain" id="{name}-{number}">{block}</script>'
             for number, entry in enumerate(analysis["maps"])

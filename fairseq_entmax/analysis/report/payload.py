@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import gzip
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,42 +15,28 @@ from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.maps import decoded
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
-from fairseq_entmax.analysis.report.ablation_table import Ablation
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
 from fairseq_entmax.analysis.summary import search_text
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.head_names import Head
 
 # Significant, of every number in the page: it rounds once more, and not the same way twice
 DIGITS = 9
 LEVELS = 255  # shades of a weight above zero
 BLOCK = 1 << 20
-# Of scores of ablate; any other has its own name
-_TITLES = {
-    "bleu": "BLEU",
-    "rouge1": "ROUGE-1",
-    "rouge2": "ROUGE-2",
-    "rougeL": "ROUGE-L",
-}
 # Instead of how the sentences of maps were chosen
 OWN = "The sentences are your own, as they were given to fairseq-entmax look."
-# Of these the page has the whole, and takes the many numbers out of them by itself
-TABLES = ("offsets", "dependencies")
+_OF_MODEL = (
+    *("name", "checkpoint", "architecture", "parameters", "updates", "loss"),
+    *("copying", "output", "generated", "classification"),
+)
 
 
 def measures_of(analysis: dict[str, Any]) -> list[Number]:
     """The numbers that at least one head has, in the order of the analysis."""
-    return [number for number in declared(analysis) if _values(analysis, number)]
+    return [number for number in declared(analysis) if values_of(analysis, number)]
 
 
-def first_measure(analysis: dict[str, Any]) -> str | None:
-    """The name of the first number that tells heads apart, else of the first, if any."""
-    present = measures_of(analysis)
-    telling = [number for number in present if len(_values(analysis, number)) > 1]
-    return next((number.name for number in [*telling, *present]), None)
-
-
-def _values(analysis: dict[str, Any], number: Number) -> set[float]:
+def values_of(analysis: dict[str, Any], number: Number) -> set[float]:
     """The different values that heads have."""
     values = {
         number.of(head, layer)
@@ -61,48 +47,33 @@ def _values(analysis: dict[str, Any], number: Number) -> set[float]:
     return values - {None}
 
 
-def ablation_measures(ablations: Sequence[Ablation]) -> list[Number]:
-    """What there is to show of heads by what a model loses without them, a number for each score."""
-    scores = dict.fromkeys(score for ablation in ablations for score in ablation.scores)
-    return [
-        Number(
-            f"ablation-{score}",
-            f"Δ {_TITLES.get(score, score)} without it",
-            f"the change of the {_TITLES.get(score, score)} where the head alone is removed "
-            f"(fairseq-entmax ablate), {'above' if score == agreement.LOSS else 'below'} 0 where "
-            f"the model is worse without",
-            ("ablation", score),
-            is_main=True,
-            largest=None,
-            least=None,
-        )
-        for score in scores
-    ]
+def first_measure(analysis: dict[str, Any]) -> str | None:
+    """The name of the first number that tells heads apart, else of the first, if any."""
+    known = measures_of(analysis)
+    telling = [number for number in known if len(values_of(analysis, number)) > 1]
+    return next((number.name for number in [*telling, *known]), None)
 
 
 def page_data(
     analysis: dict[str, Any],
-    figures: Sequence[Any],
+    figures: Iterable[Any],
+    charts: dict[str, Any],
     measure: str | None,
-    ablations: Sequence[Ablation] = (),
 ) -> dict[str, Any]:
     """The JSON that the page's script reads; the maps' weights stand beside it.
 
     Args:
         analysis: a valid analysis.
         figures: with ``name``, ``title``, ``caption`` and ``for_page()``.
+        charts: specifications by name, whose rows the script gives.
         measure: the name of the one shown first; None takes the first that tells heads apart.
-        ablations: of models of the analysis.
     """
-    own = measures_of(analysis)
-    ablated = ablation_measures(ablations)
-    measures = [*own, *ablated]
-    removed = {one.model: one for one in ablations}
-    found = agreement.correlations(analysis, ablations)
-    return {
+    measures = measures_of(analysis)
+    found = agreement.correlations(analysis)
+    data = {
         "data": analysis["data"],
         "search": search_text(analysis["search"]) if "search" in analysis else None,
-        "relations": rounded((analysis["annotations"] or {}).get("relations"), DIGITS),
+        "relations": (analysis["annotations"] or {}).get("relations"),
         "attentions": list(ATTENTIONS),
         "measure": measure or first_measure(analysis),
         "measures": [
@@ -112,68 +83,40 @@ def page_data(
                 "meaning": item.meaning,
                 "isMain": item.is_main,
                 "group": item.group,
-                "place": item.place,
                 "range": item.range,
             }
             for item in measures
         ],
-        "models": [
-            {
-                key: model[key]
-                for key in ("name", "checkpoint", "architecture", "parameters", "updates", "loss")
-            }
-            | {key: model.get(key) for key in ("copying", "output", "generated")}
-            | {"classification": rounded(model.get("classification"), DIGITS)}
-            for model in analysis["models"]
-        ],
+        "models": [{key: model.get(key) for key in _OF_MODEL} for model in analysis["models"]],
         "layers": [
             {
                 "model": number,
                 "attention": layer["attention"],
                 "layer": layer["layer"],
                 "mapping": layer["mapping"],
-                "diversity": rounded(layer["diversity"], DIGITS),
-                "heads": [
-                    _head(head, layer, analysis, own)
-                    | {"ablation": _removed(removed.get(model["name"]), layer, head, ablated)}
-                    for head in layer["heads"]
-                ],
+                "heads": [_head(head, layer, analysis, measures) for head in layer["heads"]],
             }
             for number, model in enumerate(analysis["models"])
             for layer in model["attentions"]
         ],
-        "figures": [
-            {
-                "name": figure.name,
-                "title": figure.title,
-                "caption": figure.caption,
-                "spec": figure.for_page(),
-            }
-            for figure in figures
-        ],
         "sentences": [_sentence(entry) for entry in analysis["maps"]],
         "chosen": OWN if analysis["data"].get("own") else notes.chosen_text(analysis),
         "roleWords": explanations(analysis["settings"]),
-        "importance": rounded(notes.importance_rows(analysis), DIGITS),
-        "courses": rounded(notes.courses(analysis), DIGITS),
-        "agreement": rounded([one._asdict() for one in found], DIGITS),
+        "importance": notes.importance_rows(analysis),
+        "courses": notes.courses(analysis),
+        "agreement": [one._asdict() for one in found],
         "agreementWords": agreement.in_words(found),
     }
-
-
-def _removed(
-    ablation: Ablation | None,
-    layer: dict[str, Any],
-    head: dict[str, Any],
-    measures: Sequence[Number],
-) -> dict[str, float | None]:
-    """By score, how it changes without a head; None of those that were not removed."""
-    place = Head(layer["attention"], layer["layer"], head["head"])
-    scores = ablation.scores if ablation else {}
-    found = {one.place[1]: scores.get(one.place[1], {}).get(place) for one in measures}
-    return {
-        name: None if own is None else rounded(own["change"], DIGITS) for name, own in found.items()
-    }
+    shown = [
+        {
+            "name": one.name,
+            "title": one.title,
+            "caption": one.caption,
+            "spec": one.for_page(),
+        }
+        for one in figures
+    ]
+    return {**rounded(data, DIGITS), "figures": shown, "charts": charts}
 
 
 def _head(
@@ -184,24 +127,25 @@ def _head(
 ) -> dict[str, Any]:
     return {
         "head": head["head"],
-        "values": {
-            measure.name: rounded(measure.of(head, layer), DIGITS)
-            for measure in measures
-            if not (measure.group and measure.place[0] in TABLES)
-        },
-        "errors": rounded(head.get("standard_errors", {}), DIGITS),
+        "values": {measure.name: measure.of(head, layer) for measure in measures},
+        "errors": head.get("standard_errors", {}),
+        "significant": [f"ablation-{score}" for score in head.get("significant", ())],
         "copies": copies(head, layer),
-        "roles": [COPY_HEAD] * copies(head, layer)
-        + roles(head, analysis, layer["attention"], layer.get("copy_chance")),
-        "offsets": rounded(head["offsets"], DIGITS),
+        "roles": role_words(head, layer, analysis),
+        "offsets": head["offsets"],
         "histogram": head["density_histogram"],
-        "dependencies": rounded(head["dependencies"], DIGITS),
+        "dependencies": head["dependencies"],
     }
 
 
 def copies(head: dict[str, Any], layer: dict[str, Any]) -> bool:
     """Whether words are copied by a head of a layer."""
     return head["head"] in layer.get("copy_heads", [])
+
+
+def role_words(head: dict[str, Any], layer: dict[str, Any], analysis: dict[str, Any]) -> list[str]:
+    own = roles(head, analysis, layer["attention"], layer.get("copy_chance"))
+    return [COPY_HEAD] * copies(head, layer) + own
 
 
 def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
@@ -219,13 +163,8 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
                 models[-1][-1]["groups"] = grouped
                 grouped += math.prod(item["shape"])
     return {
-        "sentence": entry["sentence"],
-        "model": entry.get("model"),
-        "source": entry["source"],
-        "queries": entry["queries"],
-        "targets": entry["targets"],
-        "label": entry.get("label"),
-        "classified": rounded(entry.get("classified"), DIGITS),
+        **{key: entry[key] for key in ("sentence", "source", "queries", "targets")},
+        **{key: entry.get(key) for key in ("model", "label", "classified")},
         "sourceText": joined_text(entry["source"]),
         "targetText": joined_text(entry["targets"]),
         "models": models,
@@ -283,12 +222,6 @@ def shades(weights: np.ndarray) -> np.ndarray:
 
     Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read
     back as ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1.
-
-    Args:
-        weights: of any shape.
-
-    Returns:
-        uint8, of that shape.
     """
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)

@@ -1,29 +1,15 @@
 """What a head does, in words, as far as its measures say so.
 
 A head has a role where a measure is clearly above what it would be by chance or by position
-alone:
+alone; :func:`explanations` has the rules, in numbers. Where they come from:
 
-- Positional: as the analysis says, at least 90 % of the queries have their largest weight at
-  one offset (Voita et al. 2019, section 5.1). From half of the queries on it looks there
-  ``often``, which is no role in that sense.
-- Rare words: in at least half of the sentences that have a rare word the largest weight is on
-  one of the two rarest, as with the head that section 5.3 describes ("more than 50 %"); by
-  chance it would be two in the number of the sentence's tokens.
-- Copies: of the steps that say a word of the source, in at least half the largest weight is on
-  that word, and ten points more often than by chance.
-- Neighbours: in at least 80 % of the queries the largest weight is on a neighbour, where one
-  offset alone is no role: the relative-position heads of Baan et al. 2019, section 5.3. In
-  cross-attention the neighbours are the words said last, now and next.
-- Subword merging: at least half of the weight stays within the word, over all words as well
-  as over those of several subwords. Either alone does not tell: a head that looks at the
-  current token has the former, one that looks at the previous token the latter.
-- Question mark, dependency relations, named entities: at least ten points above what the head
-  does in statements, above the relation's most frequent relative position, and above the share
-  of named entities among the words. Section 5.2 asks for 10 % above the position; points are
-  the stricter of the two readings. A relation counts from 50 arcs on, where the standard error
-  of an accuracy is at most 7 points.
-- By shape: nearly all keys have a weight, though the mapping may leave them out (``dense``); or
-  a single key, at no fixed offset, has nearly all of it (``one key``).
+- Positional heads and the largest weights on rare words ("more than 50 %"): Voita et al. 2019,
+  sections 5.1 and 5.3. Section 5.2 asks of relations for 10 % above the position; points are the
+  stricter of the two readings. From 50 arcs on the standard error of an accuracy is at most 7 points.
+- Neighbours are the relative-position heads of Baan et al. 2019, section 5.3. In cross-attention
+  they are the words said last, now and next.
+- Of subword merging either share alone does not tell: a head that looks at the current token has
+  the one over all words, one that looks at the previous token that over words of several subwords.
 """
 
 from __future__ import annotations

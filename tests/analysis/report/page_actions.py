@@ -1,5 +1,6 @@
 """What a reader of the report does, and sees."""
 
+import json
 import re
 
 import numpy as np
@@ -11,10 +12,6 @@ MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
 
 def key(model, attention, layer, head):
     return f"{model}/{attention}/{layer}/{head}"
-
-
-def cell(page, *place):
-    return page.locator(f'#grids td[data-head="{key(*place)}"]')
 
 
 def row(page, *place):
@@ -37,9 +34,25 @@ def weights_of(analysis, sentence, model, attention, layer, head):
     return decode_weights(item)[head]
 
 
+def cell_texts(page):
+    """What stands in the cells of the overview, by the heads' keys."""
+    texts = page.evaluate(
+        """() => [...document.querySelectorAll("#grids text")]
+             .map((one) => [one.__data__?.datum, one.textContent])
+             .filter(([datum]) => datum?.key !== undefined)
+             .map(([datum, text]) => [datum.key, text])"""
+    )
+    return dict(texts)
+
+
+def choose_measure(page, name):
+    page.select_option("#measure", name)
+    page.wait_for_selector(f'#grids[data-measure="{name}"]')
+
+
 def select(page, *place):
-    """Choose a head in the overview, and wait until its map is drawn."""
-    cell(page, *place).click()
+    """Choose a head in the list, and wait until its map is drawn."""
+    row(page, *place).click()
     wait_for_map(page, *place)
 
 
@@ -50,20 +63,55 @@ def wait_for_map(page, *place):
     )
 
 
-def canvas_of(page, model):
-    return page.locator("#map-panels .panel canvas").nth(model)
+def map_of(page, panel):
+    return page.locator("#map-panels svg.map").nth(panel)
 
 
-def point_at(page, model, query, key_place):
+def layout_of(page, panel):
+    shown = map_of(page, panel)
+    return [float(shown.get_attribute(f"data-{name}")) for name in ("left", "top", "cell")]
+
+
+def point_at(page, panel, query, key_place):
     """Move the mouse to a cell of a model's map."""
-    canvas = canvas_of(page, model)
-    canvas.scroll_into_view_if_needed()
-    canvas.evaluate("c => c.scrollIntoView({block: 'center', behavior: 'instant'})")
-    box = canvas.bounding_box()
-    left, top, size = (float(canvas.get_attribute(f"data-{n}")) for n in ("left", "top", "cell"))
+    shown = map_of(page, panel)
+    shown.evaluate("c => c.scrollIntoView({block: 'center', behavior: 'instant'})")
+    box = shown.bounding_box()
+    left, top, size = layout_of(page, panel)
     page.mouse.move(
         box["x"] + left + (key_place + 0.5) * size, box["y"] + top + (query + 0.5) * size
     )
+
+
+def zeros_of(page, panel, shape):
+    """Which weights of a map are hatched."""
+    _, _, cell = layout_of(page, panel)
+    hatched = np.zeros(shape, bool)
+    path = map_of(page, panel).locator("path.zeros").get_attribute("d")
+    for x, y, width in re.findall(r"M([\d.]+) ([\d.]+)h([\d.]+)v[\d.]+h-[\d.]+z", path):
+        begin, query, size = (round(float(one) / cell) for one in (x, y, width))
+        hatched[query, begin : begin + size] = True
+    return hatched
+
+
+def shades_of(page, panel):
+    """The pixels of a map's image, ``(queries, keys, 4)``."""
+    data = map_of(page, panel).evaluate(
+        """async (svg) => {
+          const image = new Image();
+          image.src = svg.querySelector("image").getAttribute("href");
+          await image.decode();
+          const canvas = document.createElement("canvas");
+          const [width, height] = [image.naturalWidth, image.naturalHeight];
+          Object.assign(canvas, { width, height });
+          const context = canvas.getContext("2d");
+          context.drawImage(image, 0, 0);
+          const { data } = context.getImageData(0, 0, width, height);
+          return JSON.stringify({ width, height, data: [...data] });
+        }"""
+    )
+    image = json.loads(data)
+    return np.array(image["data"]).reshape(image["height"], image["width"], 4)
 
 
 def shown_weight(page, model):
@@ -78,15 +126,10 @@ def agrees(text, weight):
     return abs(value - weight) <= error <= np.sqrt(weight) / 255 + 0.0016
 
 
-def luminance(page, locator):
-    colour = locator.evaluate("e => getComputedStyle(e).backgroundColor")
-    channels = np.array([int(part) for part in re.findall(r"\d+", colour)[:3]]) / 255
-    return float(channels**2.2 @ [0.2126, 0.7152, 0.0722])
-
-
 def draw_every_figure(page):
-    charts = page.locator(".chart")
-    for number in range(charts.count()):
-        charts.nth(number).scroll_into_view_if_needed()
-        page.wait_for_selector(f'.chart[data-figure="{number}"][data-drawn=true]')
-    return charts.count()
+    """Scroll to each of the figures; how many there are."""
+    boxes = page.locator("#figure-list .chart")
+    for number in range(boxes.count()):
+        boxes.nth(number).scroll_into_view_if_needed()
+        boxes.nth(number).locator("svg.marks").wait_for()
+    return boxes.count()

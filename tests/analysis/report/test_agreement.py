@@ -6,7 +6,7 @@ import random
 import numpy as np
 import pytest
 
-from fairseq_entmax.analysis.report.ablation_table import Ablation
+from fairseq_entmax.analysis.report.ablation_table import joined
 from fairseq_entmax.analysis.report.agreement import (
     ALL,
     WITHIN,
@@ -25,26 +25,28 @@ def analysis():
     return synthetic_analysis(models=2, layers=2, heads=4, sentences=1, length=5)
 
 
-def ablation(analysis, change, model=0, score="loss"):
-    """What a model loses without each head: a function of the head."""
+def ablated(analysis, change, model=0, score="loss", most=99):
+    """The analysis with what a model loses without each head, a function of the head, of the first
+    so many; one head's change is significant."""
+    entry = analysis["models"][model]
     removed = {
-        Head(layer["attention"], layer["layer"], head["head"]): {
-            "change": change(head),
-            "p": 0.5,
-            "p_holm": 1.0,
-        }
-        for layer in analysis["models"][model]["attentions"]
+        Head(layer["attention"], layer["layer"], head["head"]): change(head)
+        for layer in entry["attentions"]
         for head in layer["heads"]
     }
-    return Ablation(analysis["models"][model]["name"], {score: removed})
+    kept = {
+        head: ({score: value}, [score] * (head == Head("cross", 1, 2)))
+        for head, value in list(removed.items())[:most]
+    }
+    return joined(analysis, {entry["name"]: kept})
 
 
-def found(analysis, *ablations):
-    return {(one.measure, one.heads): one for one in correlations(analysis, ablations)}
+def found(analysis):
+    return {(one.measure, one.heads): one for one in correlations(analysis)}
 
 
 def test_a_measure_that_ranks_heads_as_the_loss_does_has_the_correlation_1(analysis):
-    of = found(analysis, ablation(analysis, lambda head: head["confidence"] ** 3 - 2))
+    of = found(ablated(analysis, lambda head: head["confidence"] ** 3 - 2))
     assert of["confidence", ALL].value == pytest.approx(1)
     assert of["confidence", ALL].number == 24
     assert of["confidence", "cross"].number == 8
@@ -56,35 +58,33 @@ def test_a_measure_that_ranks_heads_as_the_loss_does_has_the_correlation_1(analy
 def test_a_loss_gets_larger_and_any_other_score_smaller_where_a_head_mattered(
     analysis, score, sign
 ):
-    one = ablation(analysis, lambda head: sign * head["relevance"], score=score)
-    assert found(analysis, one)["relevance", ALL].value == pytest.approx(1)
+    one = ablated(analysis, lambda head: sign * head["relevance"], score=score)
+    assert found(one)["relevance", ALL].value == pytest.approx(1)
 
 
 def test_the_correlation_is_spearmans(analysis):
     chance = random.Random(0)
     changes = {}
-    one = ablation(analysis, lambda head: changes.setdefault(id(head), chance.random()))
+    one = ablated(analysis, lambda head: changes.setdefault(id(head), chance.random()))
     heads = [head for layer in analysis["models"][0]["attentions"] for head in layer["heads"]]
     sides = [[head["gradient"] for head in heads], [changes[id(head)] for head in heads]]
     ranks = [np.argsort(np.argsort(side)) for side in sides]
     expected = np.corrcoef(*ranks)[0, 1]
-    assert found(analysis, one)["gradient", ALL].value == pytest.approx(expected)
+    assert found(one)["gradient", ALL].value == pytest.approx(expected)
 
 
 def test_heads_that_were_not_removed_do_not_count(analysis):
-    one = ablation(analysis, lambda head: head["relevance"])
-    few = dict(list(one.scores["loss"].items())[:5])
-    assert found(analysis, one._replace(scores={"loss": few}))["relevance", ALL].number == 5
+    one = ablated(analysis, lambda head: head["relevance"], most=5)
+    assert found(one)["relevance", ALL].number == 5
 
 
 def test_a_measure_that_is_not_there_and_too_few_heads_have_no_correlation(analysis):
     for layer in analysis["models"][0]["attentions"]:
         for head in layer["heads"]:
             head["relevance"] = None
-    one = ablation(analysis, lambda head: head["gradient"])
-    assert {measure for measure, _ in found(analysis, one)} == {"gradient", "confidence"}
-    two = dict(list(one.scores["loss"].items())[:2])
-    assert found(analysis, one._replace(scores={"loss": two})) == {}
+    one = ablated(analysis, lambda head: head["gradient"])
+    assert {measure for measure, _ in found(one)} == {"gradient", "confidence"}
+    assert found(ablated(analysis, lambda head: head["gradient"], most=2)) == {}
 
 
 def test_the_interval_holds_the_true_correlation_in_about_19_of_20_samples():
@@ -127,35 +127,18 @@ def correlation(measure, value, number=24):
 
 
 @pytest.mark.parametrize(
-    ("relevance", "confidence", "words"),
+    ("relevance", "words"),
     [
-        (0.23, 0.75, "Relevance alone misleads here; confidence says more of it here (0.75)."),
-        (0.05, -0.3, "Relevance alone misleads here."),
-        # Which chance may have put above it
-        (0.05, 0.2, "Relevance alone misleads here."),
-        # Of intervals that are mostly the same
-        (0.63, 0.74, "Relevance alone does not say here what a head is worth."),
-        (0.45, 0.9, "Relevance alone does not say here what a head is worth; confidence says"),
-        (0.85, 0.4, "Relevance may stand here for what a head is worth."),
+        (0.23, "Relevance alone misleads here."),
+        (0.63, "Relevance alone does not say here what a head is worth."),
+        (0.85, "Relevance may stand here for what a head is worth."),
     ],
 )
-def test_the_page_says_whether_relevance_alone_misleads(relevance, confidence, words):
-    pair = [correlation("relevance", relevance), correlation("confidence", confidence)]
+def test_the_page_says_whether_relevance_alone_misleads(relevance, words):
+    pair = [correlation("relevance", relevance), correlation("confidence", 0.5)]
     (text,) = in_words(pair)
     assert words in text
     assert "24 heads" in text
-
-
-@pytest.mark.parametrize(
-    ("relevance", "confidence", "advises"),
-    [(0.6, 0.2, False), (0.2, 0.6, True), (-0.5, -0.1, False)],
-)
-def test_no_measure_is_advised_against_what_it_says_within_layers(relevance, confidence, advises):
-    values = {"relevance": relevance, "confidence": confidence}
-    inner = [Correlation("m", "loss", name, WITHIN, 24, value) for name, value in values.items()]
-    pair = [correlation("relevance", 0.23), correlation("confidence", 0.75)]
-    (text,) = in_words([*pair, *inner])
-    assert ("confidence says more of it here" in text) is advises
 
 
 def test_of_few_heads_a_large_correlation_is_not_certain():
@@ -170,20 +153,17 @@ def test_without_relevance_nothing_is_said_of_it():
 
 
 def test_the_page_has_what_is_lost_without_each_head_among_its_measures(analysis):
-    one = ablation(analysis, lambda head: head["head"] / 8, model=1)
-    data = page_data(analysis, [], None, [one])
+    assert page_data(analysis, [], {}, None)["agreement"] == []
+    one = ablated(analysis, lambda head: head["head"] / 8, model=1)
+    data = page_data(one, [], {}, None)
     (measure,) = [own for own in data["measures"] if own["name"] == "ablation-loss"]
     assert measure["title"] == "Δ loss without it"
     assert measure["isMain"]
     for layer in data["layers"]:
         for head in layer["heads"]:
             expected = head["head"] / 8 if layer["model"] == 1 else None
-            assert head["ablation"] == {"loss": expected}
-    assert {own["model"] for own in data["agreement"]} == {one.model}
+            assert head["values"]["ablation-loss"] == expected
+            place = (layer["model"], layer["attention"], layer["layer"], head["head"])
+            assert head["significant"] == ["ablation-loss"] * (place == (1, "cross", 1, 2))
+    assert {own["model"] for own in data["agreement"]} == {"entmax15"}
     assert len(data["agreementWords"]) == 1
-
-
-def test_without_an_ablation_nothing_is_made_up(analysis):
-    data = page_data(analysis, [], None)
-    assert data["agreement"] == data["agreementWords"] == []
-    assert not any(own["name"].startswith("ablation") for own in data["measures"])

@@ -1,11 +1,30 @@
-"""What the report says of its own numbers, in a real browser."""
+"""How sure numbers are, equal weights, generated text and words of classes, in a real browser."""
+
+import copy
 
 import pytest
 
+from fairseq_entmax.analysis.document import validate
+from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
+from tests.analysis import brute_force
 from tests.analysis.report.browser import PHONE
+from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
+from tests.analysis.report.page_actions import (
+    MARKUP,
+    agrees,
+    cell_texts,
+    choose_measure,
+    key,
+    layout_of,
+    map_of,
+    point_at,
+    select,
+    shown_weight,
+)
 from tests.analysis.report.synthetic import synthetic_analysis
-from tests.analysis.report.test_agreement import ablation
+from tests.analysis.report.test_agreement import ablated
+from tests.analysis.report.test_figures import layer_of
 
 pytestmark = pytest.mark.slow
 
@@ -16,18 +35,6 @@ def write(tmp_path, analysis):
     return path
 
 
-def with_importance(sentences, error, name="entmax"):
-    """An analysis whose last model's relevance is of so many sentences, with such an error."""
-    analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=1, length=8)
-    model = analysis["models"][2]
-    model["name"] = name
-    model["importance_sentences"] = {"relevance": sentences, "gradient": sentences}
-    for layer in model["attentions"]:
-        for head in layer["heads"]:
-            head["standard_errors"] = {"relevance": error, "gradient": error}
-    return analysis
-
-
 @pytest.fixture(scope="module")
 def file(tmp_path_factory):
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
@@ -36,9 +43,9 @@ def file(tmp_path_factory):
     for layer in analysis["models"][2]["attentions"]:
         for head in layer["heads"]:
             head["standard_errors"] = {"relevance": 0.0123, "gradient": 0.004}
-    lost = ablation(analysis, lambda head: head["confidence"], model=2)
+    analysis = ablated(analysis, lambda head: head["confidence"], model=2)
     path = tmp_path_factory.mktemp("evidence") / "report.html"
-    path.write_text(render_page(analysis, ablations=[lost]), encoding="utf-8")
+    path.write_text(render_page(analysis), encoding="utf-8")
     return path
 
 
@@ -59,49 +66,269 @@ def test_the_page_says_how_sure_its_numbers_are(opened, file, options):
     assert width[0] <= width[1]
 
 
-def test_what_is_lost_without_a_head_is_a_column_and_a_colour(opened, file):
+def test_what_is_lost_without_a_head_is_a_column_and_a_colour_with_its_significance(opened, file):
     page = opened(file)
     titles = page.locator("#heads-table th").all_inner_texts()
     assert any(title.startswith("Δ loss without it") for title in titles)
-    page.select_option("#measure", "ablation-loss")
+    choose_measure(page, "ablation-loss")
     assert "the head alone is removed" in page.locator("#measure-meaning").inner_text()
-
-
-def test_the_error_stands_beside_the_share_in_the_details(opened, file):
-    page = opened(file)
+    texts = cell_texts(page)
+    starred = {name for name, text in texts.items() if text.endswith("*")}
+    assert starred == {key(2, "cross", 1, 2)}
+    assert texts[key(0, "cross", 1, 2)] == "–"
     page.select_option("#heads-model", "2")
     page.locator("#heads-table tbody tr:not([hidden])").first.click()
     assert "± 0.012" in page.locator("#details-body").inner_text()
 
 
-def test_a_goal_that_all_sentences_miss_is_said(opened, tmp_path):
-    page = opened(write(tmp_path, with_importance(1000, 0.0123)))
+@pytest.mark.parametrize(
+    ("sentences", "error", "words", "others"),
+    [
+        (1000, 0.0123, "Relevance of entmax took all sentences of the data", "More sentences, by"),
+        (1, None, "of one sentence: no standard error", "±"),
+    ],
+)
+def test_an_error_that_is_large_or_not_known_is_said(
+    opened, tmp_path, sentences, error, words, others
+):
+    analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=1, length=8)
+    model = analysis["models"][2]
+    model["importance_sentences"] = {"relevance": sentences, "gradient": sentences}
+    for layer in model["attentions"]:
+        for head in layer["heads"]:
+            head["standard_errors"] = {"relevance": error, "gradient": error}
+    page = opened(write(tmp_path, analysis))
     said = " ".join(page.locator("#evidence").inner_text().split())
-    assert "Relevance of entmax took all sentences of the data" in said
-    assert "above 0.005" in said
-    assert "More sentences, by" not in said
+    assert words in said
+    assert others not in said
 
 
-def test_of_one_sentence_there_is_no_standard_error(opened, tmp_path):
-    page = opened(write(tmp_path, with_importance(1, None)))
-    rows = page.locator("#evidence tr", has_text="Relevance of entmax")
-    assert "of one sentence: no standard error" in rows.last.inner_text()
+# Equal weights
+
+SOFTMAX, OSCARMAX, FUSEDMAX = range(3)
 
 
-@pytest.mark.parametrize("name", ["entmax", "a name of several long words, as models have"])
-def test_a_phone_shows_the_standard_errors(opened, tmp_path, name):
-    page = opened(write(tmp_path, with_importance(512, 0.004, name)), viewport=PHONE)
-    box = page.get_by_role("region", name="Sentences behind relevance and gradient")
-    inner, outer = box.evaluate("box => [box.scrollWidth, box.clientWidth]")
-    assert inner <= outer
+@pytest.fixture(scope="module")
+def grouped(tmp_path_factory):
+    """A report of softmax, oscarmax and fusedmax, its analysis, and the exact weights."""
+    analysis = synthetic_analysis(models=3, layers=1, heads=3, sentences=1, length=24)
+    exact = {
+        OSCARMAX: give_groups(analysis, OSCARMAX, CLUSTERS),
+        FUSEDMAX: give_groups(analysis, FUSEDMAX, RUNS),
+    }
+    analysis["models"][OSCARMAX]["name"] = "oscarmax"
+    analysis["models"][FUSEDMAX]["name"] = "fusedmax"
+    path = write(tmp_path_factory.mktemp("grouped"), analysis)
+    return path, analysis, exact
 
 
-def test_an_option_is_not_broken_over_lines(opened, tmp_path):
-    page = opened(write(tmp_path, with_importance(512, 0.004)), viewport=PHONE)
-    for width in range(300, 420, 10):
-        page.set_viewport_size({"width": width, "height": 700})
-        lines = page.evaluate(
-            """() => [...document.querySelectorAll("#evidence .option")]
-                 .map((one) => one.getClientRects().length)"""
+def rows_of(grouped, model, attention):
+    return grouped[2][model][0, attention, 0][1].tolist()
+
+
+def sides(grouped, attention):
+    """The tokens of rows and of columns."""
+    entry = grouped[1]["maps"][0]
+    names = {"encoder-self": ("source", "source"), "cross": ("targets", "source")}
+    return [entry[name] for name in names.get(attention, ("queries", "queries"))]
+
+
+def boxes(page, panel, what):
+    """The places of what is drawn over a map, in cells, with the text."""
+    cell = layout_of(page, panel)[2]
+    found = (
+        map_of(page, panel)
+        .locator(what)
+        .evaluate_all(
+            "all => all.map(e => [...['x', 'y', 'width'].map(n => Number(e.getAttribute(n))), e.textContent])"
         )
-        assert lines == [1] * len(lines) != []
+    )
+    return [(x / cell, y / cell, width / cell, text) for x, y, width, text in found]
+
+
+@pytest.mark.parametrize("attention", ["encoder-self", "decoder-self", "cross"])
+def test_a_run_is_one_box_that_says_its_words_and_what_they_have_together(
+    opened, grouped, attention
+):
+    page = opened(grouped[0])
+    select(page, FUSEDMAX, attention, 0, 1)
+    _, keys = sides(grouped, attention)
+    rows = enumerate(rows_of(grouped, FUSEDMAX, attention))
+    runs = [(q, run, row) for q, row in rows for run in brute_force.runs(row) if len(run) > 1]
+    drawn = boxes(page, FUSEDMAX, ".run")
+    found = {(int(y), int(x), round(x + width)) for x, y, width, _ in drawn}
+    assert found == {(query, run[0], run[-1] + 1) for query, run, _ in runs}
+    assert len(drawn) == len(runs) > 2
+    for query, run, row in runs[:4]:
+        point_at(page, FUSEDMAX, query, run[-1])
+        words = " ".join(keys[place] for place in run)
+        text = page.locator(f'#readout [data-group="{FUSEDMAX}"]').inner_text()
+        assert text.startswith(f"fusedmax: “{words}”, {len(run)} keys together ")
+        together, error = map(float, text.split(" together ")[1].split(" ± "))
+        assert abs(together - len(run) * row[run[0]]) <= error < 0.05
+        assert agrees(shown_weight(page, FUSEDMAX), row[run[0]])
+    assert page.locator("#map-legend .segment").count() == 1
+
+
+def test_a_key_alone_and_a_head_of_softmax_have_no_words_together(opened, grouped, file):
+    page = opened(grouped[0])
+    select(page, FUSEDMAX, "cross", 0, 1)
+    query, place = next(
+        (q, run[0])
+        for q, row in enumerate(rows_of(grouped, FUSEDMAX, "cross"))
+        for run in brute_force.runs(row)
+        if len(run) == 1
+    )
+    point_at(page, FUSEDMAX, query, place)
+    assert page.locator(f'#readout [data-group="{FUSEDMAX}"]').count() == 0
+    assert boxes(page, SOFTMAX, ".run, .mark") == []
+    assert opened(file).locator("#map-legend .segment").count() == 0
+
+
+def test_keys_apart_of_one_cluster_have_the_same_mark_and_others_another(opened, grouped):
+    page = opened(grouped[0])
+    select(page, OSCARMAX, "encoder-self", 0, 1)
+    marks = {(int(y), x): text for x, y, _, text in boxes(page, OSCARMAX, ".mark")}
+    _, keys = sides(grouped, "encoder-self")
+    compared, number = set(), 0
+    for query, row in enumerate(rows_of(grouped, OSCARMAX, "encoder-self")):
+        found = {}
+        for cluster in brute_force.clusters(row):
+            runs = [run for run in brute_force.runs(row) if run[0] in cluster]
+            middles = [(query, (run[0] + run[-1] + 1) / 2) for run in runs]
+            number += len(runs) * (len(runs) > 1)
+            for middle in middles:
+                assert (middle in marks) == (len(runs) > 1)
+            if len(runs) > 1:
+                assert len({marks[middle] for middle in middles}) == 1
+                found[tuple(cluster)] = marks[middles[0]]
+                words = " … ".join(" ".join(keys[place] for place in run) for run in runs)
+                point_at(page, OSCARMAX, query, cluster[0])
+                assert f"“{words}”" in page.locator("#readout .together").inner_text()
+        assert len(set(found.values())) == len(found)
+        compared.add(len(found))
+    assert len(marks) == number
+    assert max(compared) > 1
+
+
+# Text that models generated, and copy heads
+
+
+def test_a_page_of_generated_text_says_by_which_search_and_marks_copy_heads(opened, tmp_path):
+    analysis = synthetic_analysis(models=2, layers=2, heads=4, sentences=1, length=9)
+    analysis |= {"of": "generated", "search": {"task": "translation", "beam": 7}}
+    for model in analysis["models"]:
+        model["generated"] = {"tokens": 1234, "empty": 1, "longest": 17}
+    analysis["models"][1]["copying"] = {"share": 0.43, "unreachable": 2}
+    layer_of(analysis, 1, "cross", 1)["copy_heads"] = [2]
+    (whole,) = analysis["maps"]
+    analysis["maps"] = [
+        {
+            **whole,
+            "model": own,
+            "models": [one if place == own else [] for place, one in enumerate(whole["models"])],
+        }
+        for own in range(2)
+    ]
+    validate(analysis, "generated")
+    page = opened(write(tmp_path, analysis))
+    line = page.locator("#data-line").inner_text()
+    assert "text that each model generated: task translation, beam 7" in line
+    titles = page.locator("#models-table th[scope=col]").all_inner_texts()
+    cells = page.locator("#models-table tbody tr").nth(1).locator("td").all_inner_texts()
+    row = dict(zip(titles[1:], cells, strict=True))
+    assert row["Tokens generated"] == "1,234"
+    assert row["Of the longest length"] == "17"
+    assert row["Copied (1 − g)"] == "43 %"
+    assert "Loss of its text (nats a token)" in row
+    assert page.locator('#grids path[stroke="#14161a"]').count() == 1
+    page.fill("#heads-filter", "copy head")
+    assert page.locator("#heads-count").inner_text() == "1 of 48 heads"
+    page.fill("#heads-filter", "")
+    names = page.locator(".sentence-number").all_inner_texts()
+    assert names == ["#0 by softmax", "#0 by entmax15"]
+    select(page, 1, "cross", 0, 1)
+    page.locator("#sentence-list input").nth(1).check()
+    page.wait_for_function("document.querySelector('#map-panels').dataset.shown?.startsWith('1 ')")
+    panels = page.locator("#map-panels .panel")
+    assert [panels.nth(number).locator("svg").count() for number in range(2)] == [0, 1]
+
+
+# Classes of texts
+
+
+@pytest.fixture(scope="module")
+def of_classes(of_pairs, tmp_path_factory):
+    """Of pairs; one word and one label are markup."""
+    analysis = copy.deepcopy(of_pairs)
+    analysis["data"]["labels"][0] = MARKUP
+    analysis["maps"][0]["source"][0] = MARKUP
+    words = analysis["models"][1]["classification"]["pooling"][0]["words"][1]
+    words[0]["word"] = MARKUP
+    path = tmp_path_factory.mktemp("classes") / "report.html"
+    path.write_text(render_page(analysis, figures(analysis)), encoding="utf-8")
+    return path, analysis
+
+
+def test_the_page_says_what_pools_how_often_models_are_right_and_the_words_of_classes(
+    opened, of_classes
+):
+    path, analysis = of_classes
+    page = opened(path)
+    titles = page.locator("#models-table th[scope=col]").all_inner_texts()
+    rows = page.locator("#models-table tbody tr")
+    cells = [rows.nth(number).locator("th, td").all_inner_texts() for number in range(3)]
+    found = [dict(zip(titles, row, strict=True)) for row in cells]
+    assert "Accuracy" in titles
+    assert "Loss (nats a text)" in titles
+    assert [row["Attention (encoder-self)"] for row in found] == ["softmax", "entmax15", "entmax"]
+    assert [row["Pooling"] for row in found] == ["softmax", "sparsemax", "entmax"]
+    assert "2 classes of texts" in page.locator("#data-line").inner_text()
+    pools = page.locator("#pooling-table tbody tr")
+    # Hypothesis and premise, of two heads in one of three models
+    assert pools.count() == 8
+    assert pools.nth(0).locator("td").all_inner_texts()[:3] == ["hypothesis", "softmax", "0"]
+    page.select_option("#classes-model", "1")
+    cards = page.locator("#class-words .class")
+    assert cards.nth(0).locator("h4").inner_text() == MARKUP
+    first = cards.nth(1).locator("tbody tr").first
+    assert first.locator("th").inner_text() == MARKUP
+    (row, *_) = analysis["models"][1]["classification"]["pooling"][0]["words"][1]
+    assert first.locator("td").nth(2).inner_text() == str(row["count"])
+    assert MARKUP in page.locator("#class-texts .text").first.inner_text()
+
+
+def test_a_text_shows_the_weight_of_every_word_and_of_none_that_is_left_out(opened, of_classes):
+    path, analysis = of_classes
+    page = opened(path)
+    page.select_option("#classes-model", "1")
+    page.select_option("#classes-head", "0")
+    entry = analysis["maps"][1]
+    said = entry["classified"][1]["pooling"]
+    weights = [max(rows) for rows in zip(said["hypothesis"][0], said["premise"][0], strict=True)]
+    text = page.locator("#class-texts .text").nth(1)
+    weights = [one for one, token in zip(weights, entry["source"], strict=True) if token != "</s>"]
+    spans = text.locator(".weighted > span")
+    assert spans.count() == len(weights)
+    classes = spans.evaluate_all("all => all.map(span => span.className)")
+    assert [name == "unselected" for name in classes] == [weight == 0 for weight in weights]
+    titles = spans.evaluate_all("all => all.map(span => span.title)")
+    for title, weight in zip(titles, weights, strict=True):
+        assert title == "exactly 0" if weight == 0 else title.startswith("weight ")
+    assert text.locator(".half").all_inner_texts() == ["Premise: ", "Hypothesis: "]
+
+
+def test_a_text_alone_has_no_halves_and_names_its_end_where_that_has_weight(
+    opened, of_labelled, file, tmp_path
+):
+    analysis = copy.deepcopy(of_labelled)
+    for rows in analysis["maps"][1]["classified"][0]["pooling"].values():
+        for row in rows:
+            row[:] = [0.0] * (len(row) - 1) + [1.0]
+    page = opened(write(tmp_path, analysis))
+    assert page.locator("#class-texts .half").count() == 0
+    texts = page.locator("#class-texts .weighted").all_inner_texts()
+    assert ["(end of text)" in text for text in texts] == [False, True, False]
+    other = opened(file)
+    assert not other.locator("#classes").is_visible()
+    assert not other.locator("#classes-link").is_visible()

@@ -1,20 +1,21 @@
-"""The overview of the report in a real browser."""
+"""The report as a page, its overview, list and figures, in a real browser."""
 
-import re
+import itertools
+import shutil
+import time
 
-import numpy as np
 import pytest
 
+from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.browser import (
-    PHONE,
-)
+from tests.analysis.report.browser import LAPTOP, PHONE, Watched, find_browser, save_screenshot
 from tests.analysis.report.page_actions import (
-    canvas_of,
-    cell,
-    head_of,
+    cell_texts,
+    choose_measure,
+    draw_every_figure,
     key,
-    luminance,
+    map_of,
+    point_at,
     row,
     select,
     wait_for_map,
@@ -24,37 +25,35 @@ from tests.analysis.report.synthetic import synthetic_analysis
 pytestmark = pytest.mark.slow
 
 
+def test_without_a_browser_tests_are_skipped_or_fail_as_the_environment_says(monkeypatch):
+    monkeypatch.setattr(shutil, "which", lambda name: None)
+    monkeypatch.delenv("FAIRSEQ_ENTMAX_BROWSER", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="apt-get install chromium"):
+        find_browser()
+    monkeypatch.setenv("FAIRSEQ_ENTMAX_BROWSER", "required")
+    with pytest.raises(pytest.fail.Exception, match="install Chromium"):
+        find_browser()
+
+
 def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
-    page = opened()
-    for name, field in (("entropy", "entropy"), ("confidence", "confidence")):
-        page.select_option("#measure", name)
-        value = head_of(analysis, 2, "cross", 1, 3)[field]
-        shown = cell(page, 2, "cross", 1, 3)
-        assert float(shown.inner_text()) == pytest.approx(value, abs=0.00501)
-        told = re.search(r"head 3: \w+ ([\d.]+)", shown.get_attribute("aria-label"))[1]
-        assert float(told) == pytest.approx(value, abs=0.00056)
-
-
-def test_the_overview_shows_offsets_dependencies_and_diversity(opened, analysis):
     page = opened()
     layer = analysis["models"][2]["attentions"][1]
     head = layer["heads"][3]
     assert (layer["attention"], layer["layer"]) == ("encoder-self", 1)
     for name, value in {
+        "entropy": head["entropy"],
+        "confidence": head["confidence"],
         "weight@-1": head["offsets"]["weight"]["-1"],
-        "share@+1": head["offsets"]["share"]["1"],
         "to-head@amod": head["dependencies"]["amod"]["to_head"],
         "diversity": layer["diversity"],
     }.items():
-        page.select_option("#measure", name)
-        shown = cell(page, 2, "encoder-self", 1, 3)
-        assert float(shown.inner_text()) == pytest.approx(value, abs=0.00501)
+        choose_measure(page, name)
+        texts = cell_texts(page)
+        # All but the head that is pruned
+        assert len(texts) == 3 * 3 * 2 * 4 - 1
+        assert float(texts[key(2, "encoder-self", 1, 3)]) == pytest.approx(value, abs=0.00501)
     groups = page.locator("#measure optgroup").evaluate_all("all => all.map(g => g.label)")
-    assert groups == [
-        "Mean weight at an offset", "Largest weight at an offset",
-        "Dependencies: to the head", "Dependencies: to the dependent",
-        "Weight on a part of speech",
-    ]  # fmt: skip
+    assert groups[:2] == ["Mean weight at an offset", "Largest weight at an offset"]
 
 
 def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
@@ -66,65 +65,190 @@ def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
     path = tmp_path / "digits.html"
     path.write_text(render_page(small), encoding="utf-8")
     page = opened(path)
-    page.select_option("#measure", "density")
-    labels = [cell(page, 1, "encoder-self", 0, n).get_attribute("aria-label") for n in range(4)]
-    shown = [re.search(r"Density (\S+?)(?:,|$)", label)[1] for label in labels]
-    assert shown == [">0.999", "1.000", "<0.001", "0.000"]
-    page.select_option("#measure", "entropy")
-    assert "Entropy 2.333" in cell(page, 1, "encoder-self", 0, 0).get_attribute("aria-label")
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_a_larger_number_stands_out_more_from_the_page(opened, analysis, scheme):
-    page = opened(scheme=scheme)
-    page.select_option("#measure", "entropy")
-    values = [head_of(analysis, 0, "cross", 0, head)["entropy"] for head in range(4)]
-    levels = [luminance(page, cell(page, 0, "cross", 0, head)) for head in range(4)]
-    order = np.argsort(values) if scheme == "dark" else np.argsort(values)[::-1]
-    assert list(np.argsort(levels)) == list(order)
-
-
-def test_a_pruned_head_is_shown_as_absent(opened):
-    page = opened()
-    absent = page.locator("#grids td.absent")
-    assert absent.count() == 1
-    assert absent.get_attribute("aria-label") == "layer 0, head 3: no such head"
-    assert "pruned" in page.locator("#overview-legend").inner_text()
-
-
-def test_a_grid_of_many_heads_scrolls_in_its_own_box_and_keeps_its_numbers_apart(opened, tmp_path):
-    wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=0)
-    path = tmp_path / "wide.html"
-    path.write_text(render_page(wide), encoding="utf-8")
-    page = opened(path, viewport=PHONE)
-    clipped = page.locator("#grids td[role=gridcell]").evaluate_all(
-        "cells => cells.filter(cell => cell.scrollWidth > cell.clientWidth).length"
-    )
-    assert clipped == 0
-    box = page.locator("#grids .scroll").first
-    assert box.evaluate("box => box.scrollWidth > box.clientWidth")
+    choose_measure(page, "density")
+    texts = cell_texts(page)
+    shown = [texts[key(1, "encoder-self", 0, number)] for number in range(4)]
+    assert shown == [">0.99", "1.00", "<0.01", "0.00"]
+    assert "2.333" in row(page, 1, "encoder-self", 0, 0).inner_text().split()
 
 
 def test_a_click_on_a_cell_selects_its_head_everywhere(opened):
     page = opened()
-    select(page, 1, "cross", 0, 2)
+    wanted = key(1, "cross", 0, 2)
+    place = page.evaluate_handle(
+        """key => [...document.querySelectorAll("#grids text")]
+             .find((one) => one.__data__?.datum?.key === key)""",
+        wanted,
+    ).as_element()
+    place.click()
+    wait_for_map(page, 1, "cross", 0, 2)
     assert row(page, 1, "cross", 0, 2).get_attribute("aria-selected") == "true"
     assert page.locator("#heads-table tr[aria-selected=true]").count() == 1
-    for place in ("#selected-line", "#details-title"):
-        assert "entmax15 · cross · layer 0 · head 2" in page.locator(place).inner_text()
-    assert "layer 0 · head 2" in canvas_of(page, 1).get_attribute("aria-label")
-    box, list_box = row(page, 1, "cross", 0, 2).bounding_box(), page.locator("#heads-scroll")
-    frame = list_box.bounding_box()
-    assert frame["y"] <= box["y"] <= frame["y"] + frame["height"] - box["height"]
+    for part in ("#selected-line", "#details-title"):
+        assert "entmax15 · cross · layer 0 · head 2" in page.locator(part).inner_text()
+    assert "layer 0 · head 2" in map_of(page, 1).get_attribute("aria-label")
+    frame = page.locator('#grids path[stroke="#D55E00"]')
+    frame.wait_for()
+    assert frame.count() == 1
+    page.locator("#details .chart svg").nth(1).wait_for()
 
 
-def test_a_head_is_selected_by_arrow_keys_and_enter(opened):
+def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis):
     page = opened()
-    cell(page, 0, "encoder-self", 0, 0).focus()
-    for name in ("ArrowRight", "ArrowRight", "ArrowDown", "ArrowLeft", "Enter"):
+    title = page.locator("#heads-table th", has_text="Density")
+    column = page.locator("#heads-table th").all_inner_texts().index(title.inner_text())
+    densities = sorted(
+        head["density"] for model in analysis["models"]
+        for entry in model["attentions"] for head in entry["heads"]
+    )  # fmt: skip
+    for order, expected in (("descending", densities[::-1]), ("ascending", densities)):
+        title.locator("button").click()
+        assert title.get_attribute("aria-sort") == order
+        shown = page.evaluate(
+            "column => [...document.querySelectorAll('#heads-table tbody tr')]"
+            ".map(row => Number(row.cells[column].textContent))",
+            column,
+        )
+        assert shown == pytest.approx(expected, abs=0.000501)
+    shown = page.locator("#heads-table tbody tr:not([hidden])")
+    for words, count in {
+        "layer 1": 36, "LAYER 1 cross": 12, "cross softmax": 8, "self": 47, "head 1": 18,
+        "head": 71, "no-such-word": 0,
+    }.items():  # fmt: skip
+        page.fill("#heads-filter", words)
+        assert shown.count() == count
+    page.fill("#heads-filter", "layer 1")
+    page.select_option("#heads-model", "1")
+    page.select_option("#heads-attention", "cross")
+    assert page.locator("#heads-count").inner_text() == "4 of 71 heads"
+    shown.first.focus()
+    for name in ("ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(name)
-    wait_for_map(page, 0, "encoder-self", 1, 1)
-    assert cell(page, 0, "encoder-self", 1, 1).get_attribute("aria-selected") == "true"
-    reachable = page.locator("#grids table").first.locator("td[tabindex='0']")
-    assert reachable.count() == 1
-    assert page.evaluate("document.activeElement.dataset.head") == key(0, "encoder-self", 1, 1)
+    assert "layer 1" in page.locator("#selected-line").inner_text()
+
+
+def test_every_figure_is_drawn_inside_its_box_and_reached_by_the_tab_key(opened, large):
+    page = opened(large, viewport=PHONE)
+    page.locator("#figures").scroll_into_view_if_needed()
+    page.locator("#figure-list .chart").first.focus()
+    page.locator("#figure-list .chart svg.marks").first.wait_for()
+    assert draw_every_figure(page) == 10
+    wide = page.locator("#figure-list .chart").evaluate_all(
+        "all => all.filter(c => c.scrollWidth > c.clientWidth + 1).map(c => c.ariaLabel)"
+    )
+    assert wide == []
+
+
+CONTRASTS = """() => {
+  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
+  const light = (rgb) => {
+    const [r, g, b] = rgb.map((v) => v / 255).map((v) =>
+      v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
+    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
+  };
+  const behind = (element) => {
+    for (let one = element; one; one = one.parentElement) {
+      const colour = numbers(getComputedStyle(one).backgroundColor);
+      if (colour.length === 3 || colour[3] > 0) return colour.slice(0, 3);
+    }
+    return [255, 255, 255];
+  };
+  const found = [];
+  for (const element of document.querySelectorAll("body *")) {
+    const hasText = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
+    if (!hasText || !element.checkVisibility() || element.closest("svg, script")) continue;
+    const [a, b] = [numbers(getComputedStyle(element).color).slice(0, 3), behind(element)]
+      .map(light).sort((x, y) => y - x);
+    const ratio = (a + 0.05) / (b + 0.05);
+    if (ratio < 4.5) found.push(`${element.tagName} ${element.textContent.slice(0, 30)}: ${ratio}`);
+  }
+  return found;
+}"""
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_every_text_has_enough_contrast_and_headings_are_in_order(opened, scheme):
+    page = opened(scheme=scheme)
+    assert page.evaluate(CONTRASTS) == []
+    levels = page.locator("h1, h2, h3, h4").evaluate_all(
+        "all => all.map(h => Number(h.tagName[1]))"
+    )
+    assert levels[0] == 1
+    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
+    page.keyboard.press("Tab")
+    assert page.evaluate("document.activeElement.className") == "skip"
+
+
+def test_a_page_follows_the_theme_of_the_system(opened):
+    page = opened(scheme="light")
+    draw_every_figure(page)
+    background = "getComputedStyle(document.body).backgroundColor"
+    before = page.evaluate(background)
+    fills = "[...document.querySelectorAll('#grids path[fill]')].map(one => one.getAttribute('fill')).join()"
+    light = page.evaluate(fills)
+    page.emulate_media(color_scheme="dark")
+    page.wait_for_function(f"{fills} !== {light!r}")
+    assert page.evaluate(background) != before
+
+
+@pytest.mark.parametrize("viewport", [PHONE, LAPTOP], ids=["phone", "laptop"])
+def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_path, viewport):
+    wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
+    wide["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
+    wide["maps"][0]["source"][0] = "x" * 300
+    path = tmp_path / "wide.html"
+    path.write_text(render_page(wide, figures(wide)), encoding="utf-8")
+    page = opened(path, viewport=viewport)
+    overflow = "document.documentElement.scrollWidth - innerWidth"
+    draw_every_figure(page)
+    assert page.evaluate(overflow) <= 0
+    select(page, 1, "cross", 0, 1)
+    point_at(page, 0, 1, 2)
+    for model in range(2):
+        weight = page.locator(f'#readout [data-model="{model}"] strong').bounding_box()
+        outer = page.locator("#readout .weights").bounding_box()
+        assert outer["x"] <= weight["x"]
+        assert weight["x"] + weight["width"] <= outer["x"] + outer["width"] + 0.5
+    page.check("input[name=view][value=all]")
+    page.wait_for_selector("#map-panels .thumbnails img")
+    assert page.evaluate(overflow) <= 0
+    ends = [one.bounding_box() for one in page.locator("nav li:not([hidden]) a").all()]
+    assert max(box["x"] + box["width"] for box in ends) <= viewport["width"]
+
+
+def test_an_analysis_of_one_model_without_maps_has_a_page(opened, tmp_path):
+    bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
+    path = tmp_path / "bare.html"
+    path.write_text(render_page(bare), encoding="utf-8")
+    page = opened(path)
+    assert len(cell_texts(page)) == 6
+    assert "no attention maps" in page.locator("#maps").inner_text()
+    assert "no figures" in page.locator("#figures").inner_text()
+
+
+def test_a_large_report_is_under_15_mb_and_opens_within_3_seconds(browser, large):
+    assert large.stat().st_size < 15e6
+    seconds = []
+    for _ in range(3):
+        started = time.monotonic()
+        watched = Watched(browser, large)
+        seconds.append(time.monotonic() - started)
+        watched.close()
+    shown = ", ".join(f"{value:.2f}" for value in seconds)
+    print(f"{large.stat().st_size / 1e6:.1f} MB, opened in {shown} s")
+    assert min(seconds) < 3
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("laptop", {}), ("phone-dark", {"viewport": PHONE, "touch": True, "scheme": "dark"})],
+)
+def test_screenshots_are_saved(opened, large, tmp_path, name, options):
+    page = opened(large, **options)
+    select(page, 2, "cross", 3, 4)
+    point_at(page, 0, 5, 6)
+    saved = [save_screenshot(page, f"{name}-map", tmp_path)]
+    draw_every_figure(page)
+    page.evaluate("scrollTo({top: 0, behavior: 'instant'})")
+    saved.append(save_screenshot(page, f"{name}-whole", tmp_path, full_page=True))
+    assert all(path.stat().st_size > 10_000 for path in saved)

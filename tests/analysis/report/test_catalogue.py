@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 import vl_convert
 
-from fairseq_entmax.analysis.report.catalogue import chosen
-from fairseq_entmax.analysis.report.figures import drawables, figures
-from tests.analysis.report.exporting import export_drawables
+from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
+from fairseq_entmax.analysis.report.figures_maps import map_rows
 from tests.analysis.report.grouped import RUNS, give_groups
 from tests.analysis.report.page_actions import head_of, weights_of
 from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
@@ -31,7 +30,7 @@ def there(analysis):
 
 
 def rows(drawable):
-    return drawable.draw().for_paper()["data"]["values"]
+    return drawable.draw().for_paper()["datasets"]["rows"]
 
 
 def texts(drawable):
@@ -142,21 +141,6 @@ def test_runs_of_equal_weight_are_one_box(there):
     assert "A box is a run" in there["map_0_encoder-self_0_1"].draw().caption
 
 
-def test_panels_of_all_models_have_one_size_and_the_sentences_tokens(analysis, there):
-    entry = analysis["maps"][0]
-    written = texts(there["map_0_cross_1_1"])
-    for token in entry["source"]:
-        assert written.count(token.replace("▁", "_")) >= 3 * entry["source"].count(token)
-    spec = there["map_0_cross_1_1"].draw().for_paper()["spec"]
-    assert spec["width"] / len(entry["source"]) == spec["height"] / len(entry["targets"])
-
-
-def test_every_head_of_a_sentence_is_one_figure(there):
-    drawn = rows(there["heads_0_cross"])
-    panels = {(row["panel"], row["head"]) for row in drawn}
-    assert len(panels) == 3 * 2 * 3
-
-
 def test_a_head_that_a_model_lacks_has_no_panel():
     analysis = synthetic_analysis(models=2, layers=1, heads=2, sentences=1, length=6)
     first = analysis["models"][0]["attentions"][0]
@@ -170,12 +154,28 @@ def test_a_head_that_a_model_lacks_has_no_panel():
     assert name + "-0-softmax" not in there
 
 
-def test_grids_and_maps_are_written_in_every_format_without_a_warning(there, tmp_path, capfd):
-    wanted = chosen(list(there.values()), "grid_density,map_0_cross_1_1,heads_17_decoder-self")
-    written = export_drawables(wanted, tmp_path)
-    assert len(written) == 9
-    assert all(path.stat().st_size > 1000 for path in written)
+def test_tokens_and_segments_of_every_letter_are_drawn_without_a_warning(analysis, capfd):
+    odd = ['"]+alert(1)+["', "a\\b", "if", "<img>"]
+    analysis = {**analysis, "maps": [dict(analysis["maps"][0])]}
+    entry = analysis["maps"][0]
+    entry["source"] = [*odd, *entry["source"][len(odd) :]]
+    (drawable,) = chosen(drawables(analysis, []), "map_0_encoder-self_0_1")
+    written = texts(drawable)
+    for token in entry["source"]:
+        assert written.count(token.replace("▁", "_")) >= 3 * entry["source"].count(token)
     assert "WARN" not in "".join(capfd.readouterr())
+
+
+def test_groups_apart_have_a_mark_each():
+    weights = np.array([[0.3, 0.2, 0.3, 0, 0.2, 0]])
+    groups = np.array([[1, 2, 1, 0, 2, 0]])
+    drawn = list(map_rows(weights, groups, is_causal=False))
+    assert [(row["from"], row["to"], row["weight"], row["mark"]) for row in drawn] == [
+        (0, 1, 0.3, 0), (1, 2, 0.2, 1), (2, 3, 0.3, 0), (3, 4, 0, None), (4, 5, 0.2, 1),
+        (5, 6, 0, None),
+    ]  # fmt: skip
+    (joined,) = map_rows(np.array([[0.5, 0.5]]), np.array([[1, 1]]), is_causal=False)
+    assert (joined["from"], joined["to"], joined["mark"]) == (0, 2, None)
 
 
 def centres(svg, colour):

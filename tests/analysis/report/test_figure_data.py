@@ -10,7 +10,6 @@ from fairseq_entmax.analysis.report.figures_density import (
 from fairseq_entmax.analysis.report.figures_heads import (
     confidence_and_importance,
     dependency_accuracy,
-    importance_agreement,
     offset_profile,
 )
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
@@ -137,16 +136,6 @@ def test_softmax_whose_weights_underflow_is_drawn_and_the_caption_says_why(small
         assert "underflow to zeros in float32" in figure.caption
 
 
-def test_any_model_whose_density_is_one_everywhere_is_left_out(small):
-    for layer in small["models"][1]["attentions"]:
-        for head in layer["heads"]:
-            head["density"] = 1.0
-    for draw in (density_distribution, density_by_layer):
-        figure = only(draw, small)
-        assert {row["model"] for row in data(figure)} == {"entmax"}
-        assert "Models whose density is 1 everywhere are left out." in figure.caption
-
-
 def test_diversity_is_that_of_each_layer_which_has_one(small):
     layer_of(small, 0)["diversity"] = None
     expected = {
@@ -178,31 +167,6 @@ def test_confidence_is_sorted_by_relevance(small):
         ("relevance (LRP)", 2, 0, 0.2),
         ("relevance (LRP)", 3, 2, 0.1),
     ]
-
-
-@pytest.mark.parametrize(
-    ("gradients", "words"),
-    [((0.1, 0.2, 0.7), "1.00"), ((0.7, 0.6, 0.1), "-1.00"), ((0.2, 0.0, 0.1), "0.00")],
-)
-def test_the_caption_has_the_correlation_of_the_two_measures(small, gradients, words):
-    small["models"] = small["models"][2:]
-    relevance = (0.1, 0.2, 0.7) if words != "0.00" else (0.1, 0.1, 0.4)
-    small["models"][0]["attentions"] = [layer_of(small, 0)]
-    for number, head in enumerate(layer_of(small, 0)["heads"]):
-        head.update({"relevance": relevance[number], "gradient": gradients[number]})
-    figure = only(importance_agreement, small)
-    assert f"Correlation: entmax {words}." in figure.caption
-    assert [(row["relevance"], row["gradient"]) for row in data(figure)] == list(
-        zip(relevance, gradients, strict=True)
-    )
-
-
-def test_a_correlation_that_is_not_defined_is_not_shown(small):
-    small["models"] = small["models"][2:]
-    small["models"][0]["attentions"] = [layer_of(small, 0)]
-    for head in layer_of(small, 0)["heads"]:
-        head.update({"relevance": 1 / 3, "gradient": 1 / 3})
-    assert "Correlation: not defined." in only(importance_agreement, small).caption
 
 
 def test_the_profile_is_of_positional_heads_and_of_offsets_they_have(small):
@@ -269,9 +233,3 @@ def test_bleu_stands_over_the_heads_of_what_was_pruned():
         ("all", "entmax", "baseline"): (12, 20.5, "baseline"),
         ("all", "entmax", "1-4-2-pruned"): (7, 17.5, "pruned"),
     }
-
-
-def test_one_kind_of_budget_has_one_panel():
-    rows = [row for row in PRUNING if not row["model"].startswith("encoder")]
-    assert {row["panel"][:3] for row in data(only(bleu_by_heads, rows))} == {"all"}
-    assert bleu_by_heads(PRUNING[:2]) == []

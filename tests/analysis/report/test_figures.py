@@ -9,6 +9,7 @@ import vl_convert
 
 from fairseq_entmax.analysis.report import charts, export
 from fairseq_entmax.analysis.report.figures import figures
+from fairseq_entmax.analysis.report.figures_values import ramp
 from tests.analysis.report.synthetic import synthetic_analysis
 
 EVERY_FIGURE = [
@@ -20,18 +21,8 @@ EVERY_FIGURE = [
     "confidence_and_importance-encoder-self",
     "confidence_and_importance-decoder-self",
     "confidence_and_importance-cross",
-    "importance_agreement",
     "offset_profile",
     "dependency_accuracy",
-    "pos_kl_tags-encoder-self",
-    "pos_kl_tags-cross",
-    "pos_kl_by_head-encoder-self",
-    "named_entity_by_head-encoder-self",
-    "relative_position_by_head-encoder-self",
-    "pos_kl_by_head-cross",
-    "named_entity_by_head-cross",
-    "relative_position_by_head-cross",
-    "copy_agreement_by_head-cross",
     "bleu_by_heads",
 ]
 PRUNING = [
@@ -92,17 +83,11 @@ def test_a_full_analysis_gives_every_figure(small):
     ("change", "gone"),
     [
         ({"relevance": None}, {name for name in EVERY_FIGURE if "importance" in name}),
-        ({"gradient": None}, {"importance_agreement"}),
         ({"positional": None}, {"offset_profile"}),
         ({"offsets": None}, {"offset_profile"}),
         ({"dependencies": None}, {"dependency_accuracy"}),
         ({"density_histogram": None}, {"density_distribution"}),
         ({"density": None}, {"density_by_layer"}),
-        ({"pos_kl": None}, {name for name in EVERY_FIGURE if "pos_kl" in name}),
-        ({"pos_shares": None}, {name for name in EVERY_FIGURE if "pos_kl_tags" in name}),
-        ({"named_entity": None}, {name for name in EVERY_FIGURE if "named_entity" in name}),
-        ({"relative_position": None}, {name for name in EVERY_FIGURE if "relative" in name}),
-        ({"copy_agreement": None}, {"copy_agreement_by_head-cross"}),
     ],
 )
 def test_a_figure_without_its_measure_is_left_out(small, change, gone):
@@ -118,28 +103,13 @@ def test_a_softmax_model_alone_has_no_figures_of_alpha_and_density():
     assert "diversity_by_layer" in names
 
 
-def test_without_annotations_and_pruning_results_nothing_is_drawn_of_them():
-    names = drawn(synthetic_analysis(layers=1, heads=3, sentences=0, annotations=False))
-    assert not {"dependency_accuracy", "bleu_by_heads"} & set(names)
-
-
-def test_annotations_without_relations_are_none_of_them(small):
-    small["annotations"]["relations"] = None
-    assert "dependency_accuracy" not in drawn(small)
-
-
 @pytest.mark.parametrize("shape", [(3, 2, 3), (1, 1, 1), (4, 1, 2)])
 def test_every_specification_can_be_drawn_without_a_warning(shape, capfd):
     models, layers, heads = shape
     for figure in figures(synthetic_analysis(models, layers, heads, sentences=0), PRUNING):
-        page = figure.for_page()
-        # Only a page gives its container's width
-        if page.get("width") == "container":
-            page["width"] = 300
-        for spec in (page, figure.for_paper()):
-            drawing = vl_convert.vegalite_to_svg(spec, show_warnings=True)
-            assert "<path" in drawing, figure.name
-            assert "WARN" not in "".join(capfd.readouterr()), figure.name
+        drawing = vl_convert.vegalite_to_svg(figure.for_paper(), show_warnings=True)
+        assert "<path" in drawing, figure.name
+        assert "WARN" not in "".join(capfd.readouterr()), figure.name
 
 
 def test_an_attention_whose_heads_are_all_pruned_is_no_hindrance(small):
@@ -155,15 +125,6 @@ def test_every_chart_is_described_and_brings_no_colours_of_the_page(small):
         assert "config" not in spec
         text = json.dumps(spec).lower()
         assert not any(f'"{colour}"' in text for colour in ("black", "white", "#000000", "#ffffff"))
-
-
-def test_a_page_learns_which_panels_it_may_stretch(small):
-    specs = {figure.name: figure.for_page() for figure in figures(small, PRUNING)}
-    assert specs["diversity_by_layer"]["usermeta"] == {"columns": 3, "stretches": True}
-    assert specs["density_by_layer"]["usermeta"] == {"columns": 2, "stretches": True}
-    squares = specs["confidence_and_importance-cross"]
-    assert squares["usermeta"] == {"columns": 3, "stretches": False}
-    assert specs["dependency_accuracy"]["width"] == "container"
 
 
 def test_names_of_models_that_no_file_can_have_give_names_of_files(small):
@@ -191,7 +152,7 @@ def test_three_models_stand_out_from_a_light_and_a_dark_page(colour, page):
 
 @pytest.mark.parametrize("number", [1, 2, 6, 12])
 def test_layers_have_a_colour_each_from_blue_to_orange(number):
-    colours = charts.ramp(number)
+    colours = ramp(number)
     assert len(set(colours)) == number
     assert colours[0] == "#648FFF"
     if number > 1:
@@ -232,16 +193,3 @@ def test_marks_of_whole_models_do_not_hang_over_the_frame(small):
     places = symbols(figure, "BLEU")
     assert len(places) > 6
     assert all(4.5 <= x <= width - 4.5 and 4.5 <= y <= 200 - 4.5 for x, y in places)
-
-
-def test_a_long_name_does_not_make_a_figure_wider(small):
-    def width(figure):
-        svg = vl_convert.vegalite_to_svg(figure.for_paper())
-        return float(re.search(r'width="([\d.]+)', svg)[1])
-
-    layer_of(small)["heads"][0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
-    names = ("importance_agreement", "offset_profile", "confidence_and_importance-cross")
-    before = {name: width(drawn(small)[name]) for name in names}
-    for model in small["models"]:
-        model["name"] += "_and_many_letters_more" * 5
-    assert {name: width(drawn(small)[name]) for name in names} == pytest.approx(before, abs=25)

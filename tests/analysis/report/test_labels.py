@@ -1,11 +1,18 @@
-"""Names and tokens beside figures."""
+"""Names, tokens and numbers beside figures."""
 
 from __future__ import annotations
 
 import pytest
 import vl_convert
 
-from fairseq_entmax.analysis.report.labels import expression_of, in_lines, in_places, lines_of
+from fairseq_entmax.analysis.report.labels import (
+    cell_digits,
+    decimal,
+    expression_of,
+    in_lines,
+    in_places,
+    lines_of,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,7 @@ def test_a_name_is_broken_behind_signs_and_no_letter_is_lost(name, lines):
 
 def test_strings_are_an_expression_that_is_not_taken_for_the_function_if():
     assert expression_of("if") == '"i"+"f"'
-    assert expression_of({"if": ["if", 'an "if"']}) == '{"if": ["i"+"f", "an \\"if\\""]}'
+    assert expression_of([["if", 'an "if"']]) == '[["i"+"f", "an \\"if\\""]]'
 
 
 def axis_drawn(expression, values):
@@ -47,3 +54,25 @@ def test_vega_draws_names_of_which_a_line_is_if():
         in_lines(["0", "1"], 20).replace('["1"]', expression_of(["if", "x"])), [0, 1]
     )
     assert [drawn.count(f">{line}<") for line in ("0", "if", "x")] == [1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (None, "–"),
+        (0.0, "0.000"),
+        (0.0001, "<0.001"),
+        (0.9999, ">0.999"),
+        (1.0, "1.000"),
+        (1.2346, "1.235"),
+        (-0.5, "−0.500"),
+        (-0.0004, ">−0.001"),
+        (-0.0, "0.000"),
+    ],
+)
+def test_only_0_and_1_read_0_and_1(value, text):
+    assert decimal(value) == text
+
+
+def test_cells_of_small_numbers_have_a_decimal_more():
+    assert [cell_digits(-0.004, 0.03), cell_digits(-0.2, 0.03), cell_digits(0, 1)] == [3, 2, 2]

@@ -3,7 +3,6 @@ import copy
 import errno
 import gzip
 import json
-import os
 import re
 from argparse import ArgumentParser
 from pathlib import Path
@@ -11,10 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from fairseq_entmax.analysis.groups import decoded_groups
 from fairseq_entmax.analysis.report import command, payload
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.report.payload import measures_of
 from fairseq_entmax.analysis.report.pruning_table import COLUMNS
+from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
 ATTACK = '</script><script>alert("x")</script><!--'
@@ -129,16 +130,12 @@ def test_each_map_lies_in_its_block_where_the_page_is_told(analysis):
 def test_tokens_and_names_cannot_end_the_script_or_become_markup(changed):
     changed["maps"][0]["source"][0] = ATTACK
     changed["models"][0]["name"] = ATTACK
+    changed["models"][1]["name"] = "{{library}}"
     page = render_page(changed)
     assert ATTACK not in page
     data = embedded(page)
     assert data["sentences"][0]["source"][0] == ATTACK
-    assert data["models"][0]["name"] == ATTACK
-
-
-def test_what_is_put_into_the_page_is_not_searched_for_places(changed):
-    changed["models"][0]["name"] = "{{library}}"
-    assert embedded(render_page(changed))["models"][0]["name"] == "{{library}}"
+    assert [model["name"] for model in data["models"]] == [ATTACK, "{{library}}"]
 
 
 def test_the_same_analysis_gives_the_same_page(analysis):
@@ -202,14 +199,11 @@ def test_an_output_that_exists_is_kept_unless_it_may_be_replaced(folder):
     assert output.read_text().startswith("<!DOCTYPE html>")
 
 
-def test_a_measure_that_is_not_known_is_answered_with_those_that_are(folder):
-    with pytest.raises(ValueError, match=r"--measure got 'colour': .*density, alpha, entropy"):
-        run(folder / "analysis.json", "--output", folder / "r.html", "--measure", "colour")
-
-
-def test_a_measure_that_this_analysis_lacks_is_not_known(folder):
+def test_a_measure_that_is_not_known_or_not_there_is_answered_with_those_that_are(folder):
     with pytest.raises(ValueError, match="--measure got 'gate'"):
         run(folder / "analysis.json", "--output", folder / "r.html", "--measure", "gate")
+    with pytest.raises(ValueError, match=r"--measure got 'colour': .*density, alpha, entropy"):
+        run(folder / "analysis.json", "--output", folder / "r.html", "--measure", "colour")
 
 
 @pytest.mark.parametrize(
@@ -230,35 +224,6 @@ def test_wrong_options_are_refused_and_nothing_is_written(folder, monkeypatch, o
     with pytest.raises((ValueError, OSError), match=message):
         run("analysis.json", *options)
     assert [path.name for path in folder.iterdir()] == ["analysis.json"]
-
-
-def test_an_analysis_that_is_missing_is_named(tmp_path):
-    with pytest.raises(FileNotFoundError, match=r"none\.json does not exist.*analyze"):
-        run(tmp_path / "none.json", "--output", tmp_path / "r.html")
-    with pytest.raises(FileNotFoundError, match=r"^'' does not exist"):
-        run("", "--output", tmp_path / "r.html")
-
-
-@pytest.mark.parametrize("text", ["", "{", "not JSON", "\x00"])
-def test_a_file_that_is_not_json_is_refused(tmp_path, text):
-    (tmp_path / "a.json").write_text(text)
-    with pytest.raises(ValueError, match=r"a\.json is not JSON"):
-        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
-    assert not (tmp_path / "r.html").exists()
-
-
-def test_a_file_that_is_not_text_is_refused(tmp_path):
-    (tmp_path / "a.json").write_bytes(b"\x93\xff\x00model")
-    with pytest.raises(ValueError, match=r"a\.json is not JSON"):
-        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
-
-
-@pytest.mark.parametrize("document", [[], {}, {"format": "fairseq-entmax-analysis", "version": 99}])
-def test_what_is_no_analysis_of_this_version_is_refused(tmp_path, document):
-    (tmp_path / "a.json").write_text(json.dumps(document))
-    with pytest.raises(ValueError, match=r"a\.json"):
-        run(tmp_path / "a.json", "--output", tmp_path / "r.html")
-    assert not (tmp_path / "r.html").exists()
 
 
 def test_a_page_that_cannot_be_written_leaves_the_old_one_and_no_figures(folder, monkeypatch):
@@ -300,32 +265,6 @@ def test_a_figure_is_never_in_the_place_of_the_report(folder, monkeypatch):
     assert list(Path("f").iterdir()) == []
 
 
-def test_a_link_is_followed_and_a_device_is_left_alone(folder, monkeypatch):
-    monkeypatch.chdir(folder)
-    Path("link.html").symlink_to("page.html")
-    run("analysis.json", "--output", "link.html")
-    assert Path("link.html").is_symlink()
-    assert "</html>" in Path("page.html").read_text()
-    os.mkfifo("pipe")
-    with pytest.raises(ValueError, match="--output got 'pipe', which is no ordinary file"):
-        run("analysis.json", "--output", "pipe", "--overwrite")
-
-
-def test_maps_that_cannot_be_read_are_named(folder):
-    analysis = json.loads((folder / "analysis.json").read_text())
-    analysis["maps"][0]["models"][0][1]["weights"] = "AAAA"
-    (folder / "a.json").write_text(json.dumps(analysis))
-    with pytest.raises(ValueError, match=r"weights of the shape .* cannot be read"):
-        run(folder / "a.json", "--output", folder / "r.html")
-    assert not (folder / "r.html").exists()
-
-
-def test_numbers_that_are_none_are_refused(folder):
-    (folder / "a.json").write_text('{"loss": NaN}')
-    with pytest.raises(ValueError, match=r"a\.json is not JSON: it holds NaN"):
-        run(folder / "a.json", "--output", folder / "r.html")
-
-
 def test_pruning_results_without_a_pruned_model_are_refused(folder):
     table = folder / "pruning.tsv"
     cells = ["softmax", "baseline", "4 (2,2)", "4 (2,2)", "4 (2,2)", "21.0", "1000", "30.0", "1.00"]
@@ -351,13 +290,36 @@ def test_offsets_dependencies_and_the_diversity_of_a_layer_are_measures(analysis
     assert not [name for name in found if name.endswith("@+5")]
 
 
-def test_without_annotations_no_dependency_is_a_measure():
-    bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
-    assert not [measure.name for measure in measures_of(bare) if measure.name.startswith("to-")]
-
-
 def test_numbers_keep_the_digits_that_a_page_needs_to_round_once(changed):
     head = changed["models"][1]["attentions"][0]["heads"][0]
     head["entropy"], head["density"] = 2.93353, 0.999998
     values = embedded(render_page(changed))["layers"][6]["heads"][0]["values"]
     assert (values["entropy"], values["density"]) == (2.93353, 0.999998)
+
+
+def test_the_page_has_the_groups_of_layers_that_have_some():
+    analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=2, length=16)
+    give_groups(analysis, 1, CLUSTERS)
+    give_groups(analysis, 2, RUNS)
+    page = render_page(analysis)
+    for number, sentence in enumerate(embedded(page)["sentences"]):
+        block = re.search(rf'id="groups-{number}">([^<]*)<', page)[1]
+        content = np.frombuffer(gzip.decompress(base64.b64decode(block)), np.uint8)
+        total = 0
+        for places, items in zip(
+            sentence["models"], analysis["maps"][number]["models"], strict=True
+        ):
+            for place, item in zip(places, items, strict=True):
+                groups = decoded_groups(item)
+                assert ("groups" in place) == (groups is not None)
+                if groups is not None:
+                    start = place["groups"]
+                    assert np.array_equal(content[start : start + groups.size], groups.ravel())
+                    total += groups.size
+        assert content.size == total > 0
+
+
+def test_a_page_without_groups_has_no_block_of_them():
+    page = render_page(synthetic_analysis(models=3, layers=1, heads=2, sentences=1))
+    assert 'id="weights-0"' in page
+    assert 'id="groups-0"' not in page

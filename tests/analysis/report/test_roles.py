@@ -80,106 +80,69 @@ def test_an_offset_is_put_into_words(attention, offset, words):
     assert found(attention, positional=positional(offset)) == [words]
 
 
+def merging(all_words, split):
+    return {"subword_merging": {"all": all_words, "split": split}}
+
+
+def marks(interrogative, declarative):
+    return {"final_punctuation": {"interrogative": interrogative, "declarative": declarative}}
+
+
+def relation(to_head, to_dependent, name="nsubj"):
+    return {"dependencies": {name: {"to_head": to_head, "to_dependent": to_dependent}}}
+
+
+# The measures of a head of encoder-self, and its roles: from either side of each border
 @pytest.mark.parametrize(
-    ("shares", "words"),
+    ("measures", "words"),
     [
-        ({"-1": 0.5, "0": 0.2}, ["often previous token, 50 %"]),
-        ({"-1": 0.499, "0": None}, []),
-        ({"-1": None}, []),
-        ({"0": 0.3, "2": 0.89}, ["often token 2 ahead, 89 %"]),
+        ({"offsets": {"share": {"-1": 0.5, "0": 0.2}}}, ["often previous token, 50 %"]),
+        ({"offsets": {"share": {"-1": 0.499, "0": None}}}, []),
+        ({"offsets": {"share": {"-1": None}}}, []),
+        ({"offsets": {"share": {"0": 0.3, "2": 0.89}}}, ["often token 2 ahead, 89 %"]),
+        (
+            {"offsets": {"share": {"-1": 0.97}}, "positional": positional(-1)},
+            ["previous token, 97 %"],
+        ),
+        ({"rare_word": {"rarest": 0.3, "two_rarest": 0.499}}, []),
+        ({"rare_word": {"rarest": 0.3, "two_rarest": 0.5}}, ["rare words, 50 %"]),
+        (merging(0.5, 0.5), ["subword merging, 50 %"]),
+        (merging(0.88, 0.7), ["subword merging, 88 %"]),
+        (merging(0.95, 0.49), []),  # looks at the current token
+        (merging(0.49, 0.95), []),  # looks at the previous token
+        (merging(0.9, None), []),
+        (marks(0.45, 0.35), ["question mark: 45 % in questions, 35 % in statements"]),
+        (marks(0.45, 0.351), []),  # looks at the end of any sentence
+        (marks(0.45, None), []),
+        (marks(None, 0.4), []),
+        (relation(0.45, 0.499), ["nsubj to its head, 45 % (baseline 35 %)"]),
+        (relation(0.449, 0.5), ["head to its nsubj, 50 % (baseline 40 %)"]),
+        (relation(None, 0.45), []),
+        (relation(1.0, 1.0, "vocative"), []),  # of fewer than fifty arcs
+        (relation(1.0, 1.0, "fixed"), []),  # without a baseline
+        (relation(1.0, 1.0, "unknown"), []),
+        ({"named_entity": 0.149}, []),
+        ({"named_entity": 0.15}, ["named entities, 15 % (5 % of the words)"]),
+        ({"values": {"alpha": 1.2}, "density": 0.9}, ["dense, 90 % of the keys"]),
+        ({"values": {"alpha": 1.2}, "density": 0.899}, []),
+        ({"values": {"alpha": 1.0}, "density": 1.0}, []),
+        ({"confidence": 0.9}, ["one key, 90 %"]),
+        ({"confidence": 0.899}, []),
+        ({"confidence": 0.95, "positional": positional(1)}, ["next token, 97 %"]),
+        ({"gate": 0.0, "positional": positional(-1)}, ["closed"]),
+        ({"gate": 0.01, "positional": positional(-1)}, ["previous token, 97 %"]),
+        ({"relative_position": 0.8}, ["neighbouring tokens, 80 %"]),
+        ({"relative_position": 0.79}, []),
+        ({"relative_position": 0.97, "positional": positional(-1)}, ["previous token, 97 %"]),
     ],
 )
-def test_half_of_the_queries_at_one_offset_is_a_habit(shares, words):
-    assert found(offsets={"share": shares}) == words
-    if words:
-        given = found(offsets={"share": shares}, positional=positional(-1))
-        assert given == ["previous token, 97 %"]
-
-
-@pytest.mark.parametrize(("share", "words"), [(0.499, []), (0.5, ["rare words, 50 %"])])
-def test_rare_words_from_half_of_the_sentences_on(share, words):
-    assert found(rare_word={"rarest": 0.3, "two_rarest": share}) == words
-
-
-@pytest.mark.parametrize(
-    ("all_words", "split", "words"),
-    [
-        (0.5, 0.5, ["subword merging, 50 %"]),
-        (0.88, 0.7, ["subword merging, 88 %"]),
-        (0.95, 0.49, []),  # looks at the current token
-        (0.49, 0.95, []),  # looks at the previous token
-        (0.9, None, []),
-    ],
-)
-def test_merging_needs_words_of_one_and_of_several_subwords(all_words, split, words):
-    assert found(subword_merging={"all": all_words, "split": split}) == words
-
-
-@pytest.mark.parametrize(
-    ("interrogative", "declarative", "words"),
-    [
-        (0.45, 0.03, ["question mark: 45 % in questions, 3 % in statements"]),
-        (0.45, 0.35, ["question mark: 45 % in questions, 35 % in statements"]),
-        (0.45, 0.351, []),  # looks at the end of any sentence
-        (0.45, None, []),
-        (None, 0.4, []),
-    ],
-)
-def test_a_question_mark_counts_only_against_statements(interrogative, declarative, words):
-    scores = {"interrogative": interrogative, "declarative": declarative}
-    assert found(final_punctuation=scores) == words
-
-
-@pytest.mark.parametrize(
-    ("to_head", "to_dependent", "words"),
-    [
-        (0.52, 0.1, ["nsubj to its head, 52 % (baseline 35 %)"]),
-        (0.45, 0.499, ["nsubj to its head, 45 % (baseline 35 %)"]),
-        (0.449, 0.5, ["head to its nsubj, 50 % (baseline 40 %)"]),
-        (None, 0.45, []),
-    ],
-)
-def test_a_relation_needs_ten_points_above_its_baseline(to_head, to_dependent, words):
-    accuracies = {"to_head": to_head, "to_dependent": to_dependent}
-    assert found(dependencies={"nsubj": accuracies}) == words
-
-
-def test_a_relation_needs_fifty_arcs_and_a_baseline():
-    best = {"to_head": 1.0, "to_dependent": 1.0}
-    assert found(dependencies={"vocative": best, "fixed": best, "unknown": best}) == []
-
-
-@pytest.mark.parametrize(
-    ("share", "words"), [(0.149, []), (0.15, ["named entities, 15 % (5 % of the words)"])]
-)
-def test_named_entities_need_ten_points_above_their_share_of_the_words(share, words):
-    assert found(named_entity=share) == words
+def test_a_head_has_the_roles_that_its_measures_reach(measures, words):
+    assert found(**measures) == words
 
 
 def test_without_annotations_nothing_is_above_them():
-    bare = {"relations": None, "named_entities": None}
-    accuracies = {"nsubj": {"to_head": 1.0, "to_dependent": 1.0}}
-    for annotations in (None, bare):
-        assert found(annotations=annotations, dependencies=accuracies, named_entity=1.0) == []
-
-
-@pytest.mark.parametrize(
-    ("alpha", "density", "words"),
-    [(1.2, 0.9, ["dense, 90 % of the keys"]), (1.2, 0.899, []), (1.0, 1.0, [])],
-)
-def test_only_a_head_that_could_be_sparse_is_called_dense(alpha, density, words):
-    assert found(values={"alpha": alpha}, density=density) == words
-
-
-def test_one_key_is_said_of_heads_without_a_fixed_offset():
-    assert found(confidence=0.9) == ["one key, 90 %"]
-    assert found(confidence=0.899) == []
-    assert found(confidence=0.95, positional=positional(1)) == ["next token, 97 %"]
-
-
-def test_a_closed_head_does_nothing_else():
-    assert found(gate=0.0, positional=positional(-1)) == ["closed"]
-    assert found(gate=0.01, positional=positional(-1)) == ["previous token, 97 %"]
+    for annotations in (None, {"relations": None, "named_entities": None}):
+        assert found(annotations=annotations, named_entity=1.0, **relation(1.0, 1.0)) == []
 
 
 def test_the_strongest_role_comes_first_and_shapes_come_last():
@@ -196,10 +159,6 @@ def test_the_strongest_role_comes_first_and_shapes_come_last():
     ]
 
 
-def copied(largest):
-    return {"largest": largest, "support": 1.0, "weight": 0.5 * largest}
-
-
 @pytest.mark.parametrize(
     ("largest", "chance", "words"),
     [
@@ -210,18 +169,6 @@ def copied(largest):
     ],
 )
 def test_a_head_copies_that_agrees_often_and_more_than_by_chance(largest, chance, words):
-    head = {**NOTHING, "copy_agreement": copied(largest)}
+    head = {**NOTHING, "copy_agreement": {"largest": largest, "support": 1.0, "weight": 0.1}}
     assert roles(head, {"annotations": None}, "cross", chance) == words
-
-
-@pytest.mark.parametrize(
-    ("attention", "words"),
-    [
-        ("encoder-self", "neighbouring tokens, 80 %"),
-        ("cross", "words said around here, 80 %"),
-    ],
-)
-def test_heads_of_relative_position_have_eight_of_ten_largest_weights_there(attention, words):
-    assert found(attention, relative_position=0.8) == [words]
-    assert found(attention, relative_position=0.79) == []
-    assert words not in found(attention, relative_position=0.97, positional=positional(-1))
+    assert found("cross", relative_position=0.8) == ["words said around here, 80 %"]

@@ -10,30 +10,12 @@ function setUpClasses() {
     return;
   }
   byId("classes").hidden = byId("classes-link").hidden = false;
-  showPooling();
-  fillSelect(byId("classes-model"), modelOptions(), classes.model);
-  byId("classes-model").addEventListener("change", (event) => {
-    classes.model = Number(event.target.value);
-    classes.head = "";
-    showClasses();
-  });
-  byId("classes-head").addEventListener("change", (event) => {
-    classes.head = event.target.value;
-    showTexts();
-  });
-  onTheme(showTexts);
-  showClasses();
-}
-
-function showPooling() {
-  const { classification } = report.models[0];
-  const isSeveral = classification.pooling.length > 1;
-  const titles = ["Model", ...(isSeveral ? ["Pools"] : []), "Mapping", "Head", "Learned", "Density", "Tokens with a weight", "Entropy", "Largest weight"];
+  const titles = ["Model", "Pools", "Mapping", "Head", "Learned", "Density", "Tokens with a weight", "Entropy", "Largest weight"];
   const rows = report.models.flatMap((model) =>
     model.classification.pooling.flatMap((pooling) =>
       pooling.heads.map((head) => [
         model.name,
-        ...(isSeveral ? [pooling.name] : []),
+        pooling.name,
         pooling.mapping,
         head.head,
         learnedText(pooling, head.head),
@@ -44,15 +26,18 @@ function showPooling() {
       ]),
     ),
   );
-  byId("pooling-table").replaceChildren(
-    element("thead", {}, tableRow("th", titles)),
-    element("tbody", {}, ...rows.map((row) => tableRow("td", row))),
-  );
-}
-
-function tableRow(kind, cells) {
-  const scope = kind === "th" ? { scope: "col" } : {};
-  return element("tr", {}, ...cells.map((cell) => element(kind, scope, String(cell))));
+  byId("pooling-table").append(tableBox("Attention that pools", titles, rows));
+  fillSelect(byId("classes-model"), modelOptions(), classes.model);
+  byId("classes-model").addEventListener("change", (event) => {
+    classes.model = Number(event.target.value);
+    classes.head = "";
+    showClasses();
+  });
+  byId("classes-head").addEventListener("change", (event) => {
+    classes.head = event.target.value;
+    showTexts();
+  });
+  showClasses();
 }
 
 function learnedText({ learned, values }, head) {
@@ -66,8 +51,6 @@ function showClasses() {
   const choice = [["", "mean of all"], ...Array.from({ length: heads }, (_, head) => [head, head])];
   fillSelect(byId("classes-head"), choice, classes.head);
   byId("classes-head-label").hidden = heads === 1;
-  byId("classes-words-hint").textContent =
-    "Words by their weight against an even one, with which every word of a text has the same; of words with 5 places or more in texts that have this label. Subwords are put together, and weights are means over the heads.";
   byId("class-words").replaceChildren(...report.data.labels.map(classCard));
   showTexts();
 }
@@ -75,49 +58,22 @@ function showClasses() {
 function classCard(label, number) {
   const { confusion, pooling } = report.models[classes.model].classification;
   const texts = confusion[number].reduce((sum, count) => sum + count, 0);
-  const right = texts ? `, ${tenths(confusion[number][number] / texts)} right` : "";
-  const lists = pooling.flatMap((one) => [
-    pooling.length > 1 ? element("h5", {}, one.name) : null,
-    wordTable(one.words[number], `${label}, ${one.name}`),
-  ]);
-  return element(
-    "article",
-    { class: "class" },
-    element("h4", {}, label),
-    element("p", { class: "hint" }, `${plural(texts, "text")}${right}`),
-    ...lists,
-  );
-}
-
-function wordTable(words, name) {
-  if (!words.length) {
-    return element("p", { class: "hint" }, "no word has 5 places");
-  }
-  const rows = words.map(({ word, ratio, weight, count }) =>
-    element(
-      "tr",
-      {},
-      element("th", { scope: "row", dir: "auto" }, word),
-      element("td", {}, `${decimal(ratio, 1)} ×`),
-      element("td", {}, decimal(weight, 2)),
-      element("td", {}, grouped(count)),
-    ),
-  );
-  return element(
-    "div",
-    { class: "scroll tall", tabindex: 0, role: "region", "aria-label": `Words of ${name}` },
-    element(
-      "table",
-      { class: "plain" },
-      element("thead", {}, tableRow("th", ["Word", "Against even", "Weight", "Places"])),
-      element("tbody", {}, ...rows),
-    ),
-  );
+  const right = texts ? `, ${percent(confusion[number][number] / texts, 1)} right` : "";
+  const lists = pooling.map(({ name, words }) => {
+    const rows = words[number].map(({ word, ratio, weight, count }) => [word, `${decimal(ratio, 1)} ×`, decimal(weight, 2), grouped(count)]);
+    return rows.length
+      ? tableBox(`Words of ${label}, ${name}`, [name, "Against even", "Weight", "Places"], rows)
+      : hint("no word has 5 places");
+  });
+  return element("article", { class: "class" }, element("h4", {}, label), hint(`${plural(texts, "text")}${right}`), ...lists);
 }
 
 /* A text alone by its words, each as dark as its weight. */
 function showTexts() {
-  legend(byId("classes-legend"), ["above 0", "1"], []);
+  if (report.data.kind !== "labelled") {
+    return;
+  }
+  weightLegend(byId("classes-legend"));
   const texts = report.sentences.map((sentence) => {
     const said = sentence.classified[classes.model];
     const gold = report.data.labels[sentence.label];
@@ -127,9 +83,7 @@ function showTexts() {
     return element(
       "article",
       { class: "text" },
-      element(
-        "p",
-        { class: "hint" },
+      hint(
         report.data.own ? "The model says " : `#${sentence.sentence} · ${gold} · `,
         element("strong", {}, verdict),
         ` (${percent(said.probability)})`,
@@ -137,7 +91,7 @@ function showTexts() {
       ...weightedParts(sentence, said),
     );
   });
-  const none = element("p", { class: "hint" }, ...withOptions("This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names."));
+  const none = hint(...withOptions("This analysis has no texts: fairseq-entmax analyze writes those that its option --sentences names."));
   byId("class-texts").replaceChildren(...(texts.length ? texts : [none]));
 }
 

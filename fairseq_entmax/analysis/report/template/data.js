@@ -1,37 +1,20 @@
-/* The report's data, its heads as one list, and how numbers are written. */
+/* The report's data, its heads as one list, the selected head, and how numbers are written. */
 
 const report = JSON.parse(document.getElementById("report-data").textContent);
-const ATTENTION_TITLES = {
-  "encoder-self": "Encoder self-attention",
-  "decoder-self": "Decoder self-attention",
-  "cross": "Cross-attention",
-};
 const NOTHING = "–";
 const NO_ROLE = report.data.own ? "roles are not named of so few queries" : "no role found";
 
 /* Every head once, in the order of the analysis, with its place. */
-const heads = report.layers.flatMap((layer) =>
-  layer.heads.map((head) => ({
-    ...head,
-    model: layer.model,
-    attention: layer.attention,
-    layer: layer.layer,
-    mapping: layer.mapping,
-    key: headKey(layer.model, layer.attention, layer.layer, head.head),
-  })),
+const heads = report.layers.flatMap(({ heads: own, ...layer }) =>
+  own.map((head) => ({ ...head, ...layer, key: headKey(layer.model, layer.attention, layer.layer, head.head) })),
 );
 /* What stands alone, and is listed; the others are one of many, for each offset such as. */
 const loneMeasures = report.measures.filter((measure) => !measure.group);
-const own = (value, key) => (value && Object.hasOwn(value, key) ? value[key] : null);
-for (const measure of report.measures.filter(({ name }) => heads.length && !(name in heads[0].values))) {
-  for (const head of heads) {
-    head.values[measure.name] = measure.place.reduce(own, head);
-  }
-}
 const headByKey = new Map(heads.map((head) => [head.key, head]));
 const attentions = report.attentions.filter((attention) =>
   report.layers.some((layer) => layer.attention === attention),
 );
+const selection = { head: null, listeners: [] };
 
 function headKey(model, attention, layer, head) {
   return `${model}/${attention}/${layer}/${head}`;
@@ -55,6 +38,23 @@ function headTitle(head) {
   return `${report.models[head.model].name} · ${place}`;
 }
 
+function onSelect(listener) {
+  selection.listeners.push(listener);
+}
+
+function selectHead(head) {
+  if (head) {
+    selection.head = head;
+    selection.listeners.forEach((listener) => listener(head));
+  }
+}
+
+/* The head that looks at one place most surely: its map is the easiest to read first. */
+function firstSelection() {
+  const sure = (head) => head.values.confidence ?? head.values.relevance ?? -1;
+  return heads.reduce((best, head) => (best && sure(best) >= sure(head) ? best : head), undefined);
+}
+
 /* Only what is 0 or 1 reads 0 or 1: a density of all but one key is not that of all. */
 function decimal(value, digits = 3) {
   if (value === null || value === undefined) {
@@ -71,6 +71,10 @@ function decimal(value, digits = 3) {
   return value > 0 && Number(text) === 0 ? `<${unit.toFixed(digits)}` : text.replace("-", "−");
 }
 
+function signed(value) {
+  return value === null || value === undefined ? NOTHING : value.toFixed(2).replace("-", "−");
+}
+
 function grouped(value) {
   return value === null || value === undefined ? NOTHING : value.toLocaleString("en");
 }
@@ -79,12 +83,6 @@ function plural(count, noun) {
   return `${grouped(count)} ${noun}${count === 1 ? "" : "s"}`;
 }
 
-function percent(share) {
-  return share === null || share === undefined ? NOTHING : `${Math.round(100 * share)} %`;
-}
-
-/* "+1", "−1", "0" */
-function offsetText(offset) {
-  const number = Number(offset);
-  return number > 0 ? `+${number}` : String(number).replace("-", "−");
+function percent(share, digits = 0) {
+  return share === null || share === undefined ? NOTHING : `${(100 * share).toFixed(digits)} %`;
 }

@@ -1,11 +1,16 @@
 /* Making elements. Text from the data only ever becomes text, never markup. */
 
 function element(name, attributes = {}, ...children) {
-  const made = document.createElement(name);
+  return filled(document.createElement(name), attributes, children);
+}
+
+function svgElement(name, attributes = {}, ...children) {
+  return filled(document.createElementNS("http://www.w3.org/2000/svg", name), attributes, children);
+}
+
+function filled(made, attributes, children) {
   for (const [key, value] of Object.entries(attributes)) {
-    if (key === "class") {
-      made.className = value;
-    } else if (value !== null && value !== undefined && value !== false) {
+    if (value !== null && value !== undefined && value !== false) {
       made.setAttribute(key, value === true ? "" : value);
     }
   }
@@ -13,10 +18,19 @@ function element(name, attributes = {}, ...children) {
   return made;
 }
 
-/* A name that may be broken behind signs such as "+", for titles. */
-function breakable(name) {
-  const parts = name.split(/(?<=[-_+:=./,;])/);
-  return parts.flatMap((part, place) => (place ? [element("wbr"), part] : [part]));
+/* A table in a box that scrolls by itself; the first cell of a row is its title. */
+function tableBox(name, titles, rows) {
+  const head = titles.map((title) => element("th", { scope: "col" }, title));
+  const body = rows.map(([first, ...others]) =>
+    element(
+      "tr",
+      {},
+      element("th", { scope: "row", dir: "auto" }, first),
+      ...others.map((text) => element("td", {}, String(text))),
+    ),
+  );
+  const table = element("table", { class: "plain" }, element("thead", {}, element("tr", {}, ...head)), element("tbody", {}, ...body));
+  return element("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, table);
 }
 
 /* Text whose options, such as --scores, are not broken over lines. */
@@ -24,14 +38,16 @@ function withOptions(text) {
   return text.split(/(--[a-z][a-z-]*)/).map((part) => (part.startsWith("--") ? element("span", { class: "option" }, part) : part));
 }
 
+function hint(...content) {
+  return element("p", { class: "hint" }, ...content);
+}
+
 function byId(id) {
   return document.getElementById(id);
 }
 
 function fillSelect(select, options, chosen) {
-  select.replaceChildren(
-    ...options.map(([value, text]) => element("option", { value }, text)),
-  );
+  select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
   if (chosen !== undefined) {
     select.value = String(chosen);
   }
@@ -45,50 +61,17 @@ function attentionOptions() {
   return attentions.map((attention) => [attention, attention]);
 }
 
-/* A list of terms: pairs of a name and a value, or of a name and an element. */
+/* A list of terms and their values. */
 function definitions(pairs) {
-  const list = element("dl", { class: "numbers" });
-  for (const [term, value] of pairs) {
-    list.append(element("div", {}, element("dt", {}, term), element("dd", {}, value)));
-  }
-  return list;
-}
-
-/* A bar of colours with what its ends mean; extra swatches stand behind it. Without ends
-   everything has one colour, and there is no scale to explain. */
-function legend(place, ends, swatches) {
-  const bar = element("span", { class: "ramp", "aria-hidden": "true" });
-  bar.style.background = rampGradient();
-  const scale = ends
-    ? element("span", { class: "scale" }, ends[0], bar, ends[1])
-    : "the same number everywhere";
-  const others = swatches.map(([kind, text]) =>
-    element("span", { class: "scale" }, element("span", { class: `swatch ${kind}` }), text),
-  );
-  place.replaceChildren(scale, ...others);
-}
-
-function showTooltip(text, x, y) {
-  const tooltip = byId("tooltip");
-  tooltip.textContent = text;
-  tooltip.hidden = false;
-  const { width, height } = tooltip.getBoundingClientRect();
-  const left = Math.min(x + 14, document.documentElement.clientWidth - width - 6);
-  const below = y + 18 + height < innerHeight;
-  tooltip.style.left = `${Math.max(6, left)}px`;
-  tooltip.style.top = `${below ? y + 18 : y - height - 12}px`;
-}
-
-function hideTooltip() {
-  byId("tooltip").hidden = true;
+  const parts = pairs.map(([term, value]) => element("div", {}, element("dt", {}, term), element("dd", {}, value)));
+  return element("dl", { class: "numbers" }, ...parts);
 }
 
 /* Scrolls a box, never the page, so that the element in it is seen. */
 function scrollInBox(box, target) {
   const outer = box.getBoundingClientRect();
   const inner = target.getBoundingClientRect();
-  const hidden = inner.top < outer.top + 48 || inner.bottom > outer.bottom;
-  if (hidden) {
+  if (inner.top < outer.top + 48 || inner.bottom > outer.bottom) {
     box.scrollTop += inner.top - outer.top - (outer.height - inner.height) / 2;
   }
 }

@@ -3,34 +3,13 @@
 
 function showEvidence() {
   byId("evidence-body").replaceChildren(...[importanceNotes(), courseNotes(), agreementNotes()].filter(Boolean));
-  const link = element("a", { href: "#role-words" }, "below");
-  const hint = element("p", { class: "hint" }, "From which shares on a role is called so, such as often or dense, is said ", link, ".");
-  byId("heads-scroll").parentElement.before(hint);
   if (report.chosen) {
-    byId("maps-title").after(element("p", { class: "hint", id: "chosen" }, ...withOptions(report.chosen)));
+    byId("chosen").replaceChildren(...withOptions(report.chosen));
   }
 }
 
 function modelName(number) {
   return report.models[number].name;
-}
-
-/* A table with a title, within what scrolls by itself. */
-function evidenceTable(name, columns, rows) {
-  const titles = columns.map((title) => element("th", { scope: "col" }, title));
-  const body = rows.map(([first, ...others]) =>
-    element("tr", {}, element("th", { scope: "row" }, first), ...others.map((text) => element("td", {}, text))),
-  );
-  return element(
-    "div",
-    { class: "scroll", tabindex: "0", role: "region", "aria-label": name },
-    element(
-      "table",
-      { class: "plain" },
-      element("thead", {}, element("tr", {}, ...titles)),
-      element("tbody", {}, ...body),
-    ),
-  );
 }
 
 function evidencePart(title, ...content) {
@@ -55,14 +34,14 @@ function importanceNotes() {
   );
   return evidencePart(
     "Of how many sentences relevance and gradient are",
-    element("p", { class: "hint" }, `Both take passes of their own, and are of sentences spread evenly over the data.
+    hint(`Both take passes of their own, and are of sentences spread evenly over the data.
       The standard error is that of a head\u2019s share, over sentences, of the head where it is largest; that of every
       head is in its details. Heads that differ by less than three of these may do so by chance.`),
-    evidenceTable("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
+    tableBox("Sentences behind relevance and gradient", ["", "Sentences", "Largest standard error"], rows),
     options.length > 0
-      ? element("p", { class: "hint" }, ...withOptions(`More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`))
+      ? hint(...withOptions(`More sentences, by ${options.join(" and ")} of analyze, make the errors smaller.`))
       : null,
-    ...ofAll.map((text) => element("p", { class: "hint" }, text)),
+    ...ofAll.map((text) => hint(text)),
   );
 }
 
@@ -91,10 +70,10 @@ function courseNotes() {
   );
   return evidencePart(
     "Whether what was learned follows its start",
-    element("p", { class: "hint" }, `Spearman\u2019s correlation of heads\u2019 ranks at the first update that training recorded
+    hint(`Spearman\u2019s correlation of heads\u2019 ranks at the first update that training recorded
       and at the last: 1 is the same order, 0 is another. In a new model the start is drawn at random; a training
       that starts from a checkpoint takes it from there.`),
-    rows.length ? evidenceTable("Ranks at the start and at the end", columns, rows) : null,
+    rows.length ? tableBox("Ranks at the start and at the end", columns, rows) : null,
     element("ul", {}, ...words),
   );
 }
@@ -125,10 +104,10 @@ function agreementNotes() {
   return evidencePart(
     "Whether relevance says what a head is worth",
     ...report.agreementWords.map((text) => element("p", { class: "finding" }, text)),
-    element("p", { class: "hint" }, `Spearman\u2019s correlation, over heads, of each measure with how much worse the score
+    hint(`Spearman\u2019s correlation, over heads, of each measure with how much worse the score
       is without the head (fairseq-entmax ablate); in brackets the interval of 95 %, and p. Within layers is the mean
       over layers, since relevance and gradient are shares of a layer.`),
-    evidenceTable("Correlation with what is lost without a head", ["Model, score: heads", "Heads", ...names], rows),
+    tableBox("Correlation with what is lost without a head", ["Model, score: heads", "Heads", ...names], rows),
   );
 }
 
@@ -138,8 +117,4 @@ function correlationText(one) {
   }
   const p = one.p === null || one.p === undefined ? "" : one.p < 0.001 ? ", p < 0.001" : `, p ${one.p.toFixed(3)}`;
   return one.low === null ? signed(one.value) : `${signed(one.value)} (${signed(one.low)} to ${signed(one.high)}${p})`;
-}
-
-function signed(value) {
-  return value === null || value === undefined ? NOTHING : value.toFixed(2).replace("-", "−");
 }

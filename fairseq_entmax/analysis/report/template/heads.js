@@ -5,6 +5,7 @@ const TEXT_COLUMNS = [
   { title: "Attention", value: (head) => head.attention },
   { title: "Layer", value: (head) => head.layer, isNumber: true, digits: 0 },
   { title: "Head", value: (head) => head.head, isNumber: true, digits: 0 },
+  { title: "Role", value: (head) => head.roles.join("; "), mayBeCut: true },
 ];
 const MEASURE_COLUMNS = report.measures
   .filter((measure) => measure.isMain)
@@ -16,14 +17,24 @@ const MEASURE_COLUMNS = report.measures
     digits: 3,
     isMeasure: true,
   }));
-const ROLE_COLUMN = { title: "Role", value: (head) => head.roles.join("; "), mayBeCut: true };
-const COLUMNS = [...TEXT_COLUMNS, ROLE_COLUMN, ...MEASURE_COLUMNS];
+const COLUMNS = [...TEXT_COLUMNS, ...MEASURE_COLUMNS];
 const list = { rows: [], sorted: null, isDescending: false };
 
 function setUpHeads() {
   fillSelect(byId("heads-model"), [["", "all"], ...modelOptions()], "");
   fillSelect(byId("heads-attention"), [["", "all"], ...attentionOptions()], "");
-  buildList();
+  const titles = COLUMNS.map((column) => {
+    const button = element("button", { type: "button" }, column.title);
+    button.addEventListener("click", () => sortBy(column));
+    const side = column.isNumber ? "number" : "";
+    column.titleCell = element("th", { scope: "col", "aria-sort": "none", class: side }, button);
+    return column.titleCell;
+  });
+  list.rows = heads.map(listRow);
+  const body = element("tbody", {}, ...list.rows.map(({ row }) => row));
+  body.addEventListener("click", (event) => selectHead(rowHead(event.target)));
+  body.addEventListener("keydown", moveInList);
+  byId("heads-table").append(element("thead", {}, element("tr", {}, ...titles)), body);
   for (const id of ["heads-filter", "heads-model", "heads-attention"]) {
     byId(id).addEventListener("input", filterList);
   }
@@ -31,36 +42,21 @@ function setUpHeads() {
   onSelect(markSelectedRow);
 }
 
-function buildList() {
-  const titles = COLUMNS.map((column, number) => {
-    const button = element("button", { type: "button" }, column.title);
-    button.addEventListener("click", () => sortBy(column));
-    const side = column.isNumber ? "number" : "";
-    const title = element("th", { scope: "col", role: "columnheader", "aria-sort": "none", class: side }, button);
-    column.titleCell = title;
-    title.setAttribute("aria-colindex", String(number + 1));
-    return title;
-  });
-  list.rows = heads.map(listRow);
-  const body = element("tbody", {}, ...list.rows.map(({ row }) => row));
-  body.addEventListener("click", (event) => selectHead(rowHead(event.target)));
-  body.addEventListener("keydown", moveInList);
-  list.rows[0]?.row.setAttribute("tabindex", "0");
-  byId("heads-table").append(element("thead", {}, element("tr", { role: "row" }, ...titles)), body);
-}
-
 function listRow(head) {
   const cells = COLUMNS.map((column) => {
     const value = column.value(head);
     const text = column.isNumber ? decimal(value, column.digits) : value;
     const side = column.isNumber ? "number" : column.mayBeCut ? "cut" : "";
-    const title = column.mayBeCut && text ? text : column.hint?.(head);
-    return element("td", { role: "gridcell", class: side, title }, text);
+    return element("td", { role: "gridcell", class: side, title: column.hint?.(head) }, text);
   });
-  const row = element("tr", { role: "row", tabindex: "-1", "aria-selected": "false" }, ...cells);
+  const row = element("tr", { tabindex: "-1", "aria-selected": "false" }, ...cells);
   row.dataset.head = head.key;
-  const words = searchWords(`${headTitle(head)} ${head.mapping} ${head.roles.join("; ")}`);
-  return { head, row, words };
+  return { head, row, text: searched(`${headTitle(head)} ${head.mapping} ${head.roles.join(" ")}`) };
+}
+
+/* "layer 2" is one word, so that its number is not found as another's. */
+function searched(text) {
+  return ` ${text.toLowerCase().replace(/\b(layer|head)\s+(\d+)\b/g, "$1=$2 ")} `;
 }
 
 /* Numbers start with the largest, words with the first; heads without a number come last. */
@@ -84,20 +80,17 @@ function sortBy(column) {
   byId("heads-scroll").scrollTop = 0;
 }
 
+/* Every term has to be in a head's text; of a place as a whole, so that head 1 is not head 11. */
 function filterList() {
-  const tests = termTests(byId("heads-filter").value, list.rows.map(({ words }) => words));
+  const terms = searched(byId("heads-filter").value).split(/\s+/).filter(Boolean);
   const model = byId("heads-model").value;
   const attention = byId("heads-attention").value;
-  let shown = 0;
-  for (const { head, row, words } of list.rows) {
-    const isShown =
-      tests.every((test) => test(words)) &&
-      (model === "" || head.model === Number(model)) &&
-      (attention === "" || head.attention === attention);
-    row.hidden = !isShown;
-    shown += isShown;
+  for (const { head, row, text } of list.rows) {
+    const isFound = terms.every((term) => text.includes(/=\d+$/.test(term) ? `${term} ` : term));
+    const isModel = model === "" || head.model === Number(model);
+    row.hidden = !isFound || !isModel || (attention !== "" && head.attention !== attention);
   }
-  byId("heads-count").textContent = `${grouped(shown)} of ${plural(list.rows.length, "head")}`;
+  byId("heads-count").textContent = `${grouped(visibleRows().length)} of ${plural(list.rows.length, "head")}`;
   keepOneReachable();
 }
 
@@ -137,9 +130,8 @@ function moveInList(event) {
 
 function markSelectedRow(head) {
   for (const { head: other, row } of list.rows) {
-    const isSelected = other === head;
-    row.setAttribute("aria-selected", String(isSelected));
-    if (isSelected && !row.hidden) {
+    row.setAttribute("aria-selected", String(other === head));
+    if (other === head && !row.hidden) {
       keepOneReachable(row);
       scrollInBox(byId("heads-scroll"), row);
     }

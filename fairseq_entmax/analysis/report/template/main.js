@@ -1,22 +1,60 @@
-/* Puts the page together; it is ready when the grid and the list are there. */
+/* Puts the page together; it is ready when the overview and the list are there. */
 
-setUpTheme();
+/* On sentences of one's own: that the page is on these alone, and without what a data set has. */
+function showOwn() {
+  const { data, figures, search } = report;
+  const few = data.sentences === 1 ? "one sentence" : plural(data.sentences, "sentence");
+  document.querySelector("h1").textContent = `What every head does with ${few}`;
+  const given = data.source_lang ? `${data.source_lang} → ${data.target_lang}, given` : "Given";
+  byId("data-line").replaceChildren(
+    `${given} to fairseq-entmax look, and no part of a data set. `,
+    element("strong", {}, `Every number here is of ${few} alone`),
+    `: of other sentences it may be quite another, so it says nothing yet of the head as such.`,
+    search === null ? "" : ` The translation is the model's own: ${search}.`,
+    data.own.words ? " Maps are of words, numbers of the model’s tokens." : "",
+  );
+  byId("classes-of-each").hidden = true;
+  byId("roles-hint").textContent = "No roles are named here: the queries are too few to say what a head does.";
+  byId("role-words").replaceChildren(
+    element("dt", {}, "none"),
+    element(
+      "dd",
+      {},
+      `Roles such as “copies” are named of heads on a data set, by fairseq-entmax analyze: the few queries of ${few} do not show what a head does elsewhere. Only gates that are closed and copy heads are named, which every sentence has alike.`,
+    ),
+  );
+  byId("figures").hidden = !figures.length;
+  document.querySelector("nav a[href='#figures']").parentElement.hidden = !figures.length;
+}
+
+function showSelected(head) {
+  const roles = head.roles.length ? ` – ${head.roles.join("; ")}` : "";
+  byId("selected-line").replaceChildren(element("strong", {}, headTitle(head)), roles);
+}
+
 showSummary();
 showModels();
-setUpClasses();
 showMeanings();
+setUpClasses();
 showEvidence();
-setUpSelectedBar();
-setUpOverview();
-setUpDetails();
+onSelect(showSelected);
+onSelect(showDetails);
 setUpHeads();
 setUpMaps();
 setUpFigures();
-setUpDrawings();
-setUpTables();
-setUpPrinting();
-showOwn();
-selectHead(firstSelection());
+if (report.data.own) {
+  showOwn();
+}
 // The list begins with its first rows, wherever the head is that was chosen for the reader
+selectHead(firstSelection());
 byId("heads-scroll").scrollTop = 0;
+systemTheme.addEventListener("change", () => {
+  charts.forEach(({ redraw }) => redraw());
+  if (selection.head) {
+    showOverview();
+    renderMaps();
+  }
+  showTexts();
+});
+await setUpOverview();
 document.documentElement.dataset.ready = "true";

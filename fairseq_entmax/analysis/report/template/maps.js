@@ -5,8 +5,6 @@ const maps = {
   models: new Set(report.models.keys()),
   isLarge: true,
   attention: attentions[0],
-  layer: "",
-  isLinked: true,
   heads: [], // by model
   panels: [],
   cursor: null,
@@ -21,53 +19,55 @@ const SEARCHED = {
 };
 
 function setUpMaps() {
-  const missing = whyNoMaps();
-  if (missing) {
-    byId("maps-body").replaceChildren(element("p", {}, missing));
+  if (!report.sentences.length || !heads.length) {
+    byId("maps-body").replaceChildren(
+      element("p", {}, "This analysis has no attention maps: fairseq-entmax analyze writes those of the sentences that its option --sentences names."),
+    );
     return;
   }
   setUpSentences();
-  setUpModelChoice();
-  setUpViewChoice();
-  onSelect(followSelection);
-  onTheme(renderMaps);
-  let width = 0;
-  new ResizeObserver(([entry]) => {
-    // Only the width matters: the maps change the height themselves
-    if (entry.contentRect.width !== width && width !== 0) {
-      drawPanels();
-    }
-    width = entry.contentRect.width;
-  }).observe(byId("map-panels"));
-}
-
-function whyNoMaps() {
-  if (!report.sentences.length || !heads.length) {
-    return "This analysis has no attention maps: fairseq-entmax analyze writes those of the sentences that its option --sentences names.";
+  const boxes = report.models.map((model, number) => {
+    const box = element("input", { type: "checkbox", value: number, checked: true });
+    box.addEventListener("change", () => {
+      maps.models[box.checked ? "add" : "delete"](number);
+      renderMaps();
+    });
+    return element("label", {}, box, ` ${model.name}`);
+  });
+  byId("map-models").append(...boxes);
+  for (const radio of document.querySelectorAll("input[name=view]")) {
+    radio.addEventListener("change", () => showView(radio.value === "one"));
   }
-  return "DecompressionStream" in window
-    ? ""
-    : "This browser is too old to unpack the attention maps: one of 2023 or later can.";
+  byId("map-attention").addEventListener("change", ({ target }) => {
+    const { model, layer, head } = selection.head;
+    const first = heads.find((other) => other.attention === target.value);
+    selectHead(findHead(model, target.value, layer, head) ?? first);
+  });
+  onSelect(followSelection);
+  addEventListener("resize", renderMaps);
 }
 
 function setUpSentences() {
   const options = report.sentences.map((sentence, number) => {
-    const radio = element("input", { type: "radio", name: "sentence", value: number });
-    radio.checked = number === maps.sentence;
-    radio.addEventListener("change", () => chooseSentence(number));
+    const radio = element("input", { type: "radio", name: "sentence", value: number, checked: number === 0 });
+    radio.addEventListener("change", () => {
+      maps.sentence = number;
+      maps.cursor = null;
+      renderMaps();
+    });
     const { source_lang: source, target_lang: target } = report.data;
     const isAlone = sentence.model === null || report.models.length === 1;
     const own = isAlone ? "" : ` by ${report.models[sentence.model].name}`;
+    const line = (attributes, text) => (text ? element("span", { dir: "auto", ...attributes }, text) : null);
     const label = element(
       "label",
       {},
       radio,
       element("span", { class: "sentence-number" }, `#${sentence.sentence}${own}`),
-      textLine({ lang: source }, sentence.sourceText),
-      textLine({ lang: target, class: "target" }, sentence.targetText),
+      line({ lang: source }, sentence.sourceText),
+      line({ lang: target, class: "target" }, sentence.targetText),
     );
-    const text = `#${sentence.sentence}${own} ${sentence.sourceText} ${sentence.targetText}`;
-    return { label, radio, text: plain(text) };
+    return { label, text: plain(`#${sentence.sentence}${own} ${sentence.sourceText} ${sentence.targetText}`) };
   });
   byId("sentence-list").append(...options.map(({ label }) => label));
   const search = byId("sentence-search");
@@ -81,17 +81,7 @@ function setUpSentences() {
     byId("sentence-count").textContent = `${found} of ${plural(options.length, "sentence")}`;
   };
   search.addEventListener("input", find);
-  search.addEventListener("keydown", (event) => {
-    if (event.key === "Enter") {
-      options.find(({ label }) => !label.hidden)?.radio.click();
-    }
-  });
   find();
-}
-
-/* A side of a sentence, where it has one. */
-function textLine(attributes, text) {
-  return text ? element("span", { dir: "auto", ...attributes }, text) : null;
 }
 
 /* Without accents and capitals, so that Moises finds Moisés. */
@@ -99,61 +89,15 @@ function plain(text) {
   return text.normalize("NFD").replace(/\p{M}/gu, "").toLowerCase();
 }
 
-function chooseSentence(number) {
-  maps.sentence = number;
-  maps.cursor = null;
-  renderMaps();
-}
-
-function setUpModelChoice() {
-  const boxes = report.models.map((model, number) => {
-    const box = element("input", { type: "checkbox", value: number, checked: true });
-    box.addEventListener("change", () => {
-      maps.models[box.checked ? "add" : "delete"](number);
-      renderMaps();
-    });
-    return element("label", {}, box, ` ${model.name}`);
-  });
-  byId("map-models").append(...boxes);
-}
-
-function setUpViewChoice() {
-  for (const radio of document.querySelectorAll("input[name=view]")) {
-    radio.addEventListener("change", () => showView(radio.value === "one"));
-  }
-  fillSelect(byId("map-attention"), attentionOptions(), maps.attention);
-  byId("map-attention").addEventListener("change", (event) => chooseAttention(event.target.value));
-  byId("map-layer").addEventListener("change", (event) => {
-    maps.layer = event.target.value;
-    renderMaps();
-  });
-  byId("map-linked-label").hidden = report.models.length === 1;
-  byId("map-linked").addEventListener("change", (event) => {
-    maps.isLinked = event.target.checked;
-    selectHead(selection.head);
-  });
-}
-
 function showView(isLarge) {
   maps.isLarge = isLarge;
-  const value = isLarge ? "one" : "all";
-  document.querySelector(`input[name=view][value=${value}]`).checked = true;
+  document.querySelector(`input[name=view][value=${isLarge ? "one" : "all"}]`).checked = true;
   renderMaps();
 }
 
-function chooseAttention(attention) {
-  const { model, layer, head } = selection.head;
-  const first = heads.find((other) => other.attention === attention);
-  selectHead(findHead(model, attention, layer, head) ?? first);
-}
-
-/* The panel of the selected head's model shows it; the others too, or keep their place. */
+/* Every panel shows the head of this layer and number in its model. */
 function followSelection(head) {
-  maps.heads = report.models.map((_, model) => {
-    const kept = maps.heads[model];
-    const { layer, head: number } = model === head.model || maps.isLinked || !kept ? head : kept;
-    return findHead(model, head.attention, layer, number);
-  });
+  maps.heads = report.models.map((_, model) => findHead(model, head.attention, head.layer, head.head));
   maps.attention = head.attention;
   maps.models.add(head.model);
   byId("map-models").querySelector(`input[value="${head.model}"]`).checked = true;
@@ -162,33 +106,37 @@ function followSelection(head) {
 
 async function renderMaps() {
   fillSelect(byId("map-attention"), attentionOptions(), maps.attention);
-  const layers = [...new Set(report.layers.filter((layer) => layer.attention === maps.attention).map((layer) => layer.layer))];
-  maps.layer = layers.includes(Number(maps.layer)) ? maps.layer : "";
-  fillSelect(byId("map-layer"), [["", "all"], ...layers.map((layer) => [layer, layer])], maps.layer);
-  byId("map-layer-label").hidden = maps.isLarge;
-  byId("map-linked-label").hidden = !maps.isLarge || report.models.length === 1;
   byId("readout").hidden = !maps.isLarge;
   showMapLegend();
   maps.turn += 1;
   const turn = maps.turn;
-  const show = await (maps.isLarge ? preparedPanels() : preparedThumbnails());
+  const models = [...maps.models].sort((a, b) => a - b);
+  const made = await Promise.all(models.map(maps.isLarge ? largePanel : smallMaps));
   if (turn !== maps.turn) {
     return;
   }
-  show();
-  byId("map-panels").dataset.shown = `${maps.sentence} ${maps.isLarge} ${selection.head?.key}`;
+  const place = byId("map-panels");
+  const isMapFocused = document.activeElement.matches("svg.map");
+  const focused = [...place.querySelectorAll("svg.map")].indexOf(document.activeElement);
+  maps.panels = made.filter((panel) => panel.map);
+  place.replaceChildren(element("div", { class: "panels" }, ...made.map((panel) => panel.element)));
+  if (isMapFocused) {
+    place.querySelectorAll("svg.map")[focused]?.focus();
+  }
+  pointMaps(maps.cursor);
+  place.dataset.shown = `${maps.sentence} ${maps.isLarge} ${selection.head?.key}`;
 }
 
 function showMapLegend() {
-  const swatches = [maps.isLarge ? ["zero", "exactly 0"] : ["zero plain-zero", "exactly 0"]];
-  if (maps.attention === "decoder-self") {
-    swatches.push(["future", "in the future, not seen"]);
-  }
-  if (hasGroups()) {
-    swatches.push(["segment", "equal weights side by side, in one box"]);
-    swatches.push(["mark", "the same mark in a row: equal weights apart"]);
-  }
-  legend(byId("map-legend"), ["above 0", "1"], swatches);
+  const { models } = report.sentences[maps.sentence];
+  const hasGroups = [...maps.models].some((model) =>
+    models[model].some(({ attention, groups }) => attention === maps.attention && groups !== undefined),
+  );
+  weightLegend(byId("map-legend"), [
+    ["zero", "exactly 0"],
+    ...(maps.attention === "decoder-self" ? [["future", "in the future, not seen"]] : []),
+    ...(hasGroups ? [["segment", "equal weights side by side; the same mark in a row: equal weights apart"]] : []),
+  ]);
   const rows = {
     "encoder-self": "Rows are the tokens that look, columns those that are looked at.",
     "decoder-self": "Rows are the tokens that the decoder has read, columns those that they look at.",
@@ -197,85 +145,74 @@ function showMapLegend() {
   byId("map-hint").textContent = `${rows[maps.attention]} The middle of the scale is 0.25: it runs with the square root of the weight.`;
 }
 
-/* Whether some head of what may be shown has groups of equal weights. */
-function hasGroups() {
-  const { models } = report.sentences[maps.sentence];
-  return shownModels().some((model) =>
-    models[model].some(({ attention, groups }) => attention === maps.attention && groups !== undefined),
+/* One head of a model, with selects of its own for its layer and number. */
+async function largePanel(model) {
+  const shown = maps.heads[model];
+  const map = shown ? await headMap(maps.sentence, shown) : null;
+  const layers = layersOf(model, maps.attention).filter((layer) => layer.heads.length);
+  const here = layers.find((layer) => layer.layer === shown?.layer);
+  const [layer, head] = [element("select"), element("select")];
+  const choices = (items) => items.map((item) => [item, item]);
+  fillSelect(layer, choices(layers.map((one) => one.layer)), shown?.layer ?? "");
+  fillSelect(head, choices((here?.heads ?? []).map((one) => one.head)), shown?.head ?? "");
+  const choose = () => {
+    const first = heads.find((one) => one.model === model && one.attention === maps.attention && one.layer === Number(layer.value));
+    maps.heads[model] = findHead(model, maps.attention, Number(layer.value), Number(head.value)) ?? first;
+    renderMaps();
+  };
+  layer.addEventListener("change", choose);
+  head.addEventListener("change", choose);
+  const columns = Math.max(1, Math.min(maps.models.size, Math.floor(byId("map-panels").clientWidth / 430)));
+  const space = byId("map-panels").clientWidth / columns - 24;
+  const label = shown && `Attention map of ${headTitle(shown)}. Arrow keys move from weight to weight.`;
+  const svg = map && largeMap(map, label, space, pointMaps);
+  const made = element(
+    "div",
+    { class: "panel" },
+    element("h3", {}, report.models[model].name),
+    element("div", { class: "controls" }, element("label", {}, "Layer ", layer), element("label", {}, "Head ", head)),
+    element("p", { class: "roles" }, shown ? shown.roles.join("; ") || NO_ROLE : "this model has no such head"),
+    svg && element("div", { class: "scroll" }, svg),
   );
+  return { element: made, model, shown, map, svg };
 }
 
-function shownModels() {
-  return [...maps.models].sort((a, b) => a - b);
-}
-
-/* Unpacks what is to be shown; gives back what shows it. */
-async function preparedThumbnails() {
-  const { sentence, attention, layer } = maps;
-  const choose = (head) => {
-    if (head) {
-      showView(true);
-      selectHead(head);
-    }
-  };
-  const made = await thumbnailCards(sentence, shownModels(), attention, layer, choose);
-  return () => {
-    maps.panels = [];
-    byId("map-panels").replaceChildren(made);
-  };
-}
-
-async function preparedPanels() {
-  const { sentence, attention } = maps;
-  const models = shownModels();
-  const shown = models.map((model) => maps.heads[model]);
-  const found = await Promise.all(shown.map((head) => (head ? headMap(sentence, head) : null)));
-  return () => {
-    // Panels stay while their models do: who is in one of their selects stays there
-    if (models.join() !== maps.panels.map((panel) => panel.model).join() || !models.length) {
-      maps.panels = models.map((model) => largePanel(model, choosePlace, pointMaps));
-      const made = maps.panels.map((panel) => panel.element);
-      byId("map-panels").replaceChildren(element("div", { class: "panels" }, ...made));
-    }
-    maps.panels.forEach((panel, place) => showInPanel(panel, shown[place], found[place], attention));
-    pointMaps(maps.cursor);
-  };
-}
-
-function drawPanels() {
-  maps.panels.filter((panel) => panel.map).forEach(drawPanel);
-  pointMaps(maps.cursor);
-}
-
-/* A layer chosen without a head of that number gets its first. */
-function choosePlace(model, layer, number) {
-  const present = heads.filter(
-    (head) => head.model === model && head.attention === maps.attention && head.layer === layer,
-  );
-  selectHead(present.find((head) => head.head === number) ?? present[0]);
+/* Every head of a model, in small: a line for each layer. */
+async function smallMaps(model) {
+  const rows = layersOf(model, maps.attention).map(async (layer) => {
+    const cells = layer.heads.map(async ({ head }) => {
+      const own = findHead(model, maps.attention, layer.layer, head);
+      const map = await headMap(maps.sentence, own);
+      const title = `layer ${layer.layer}, head ${head}: ${own.roles.join(", ") || NO_ROLE}`;
+      const button = element("button", { type: "button", title, "aria-label": title, "data-head": own.key });
+      if (map) {
+        button.append(element("img", { src: weightsImage(map), alt: "" }));
+      }
+      button.addEventListener("click", () => {
+        showView(true);
+        selectHead(own);
+      });
+      return button;
+    });
+    return element("div", { class: "thumbnails" }, `layer ${layer.layer}`, ...(await Promise.all(cells)));
+  });
+  return { element: element("div", { class: "panel" }, element("h3", {}, report.models[model].name), ...(await Promise.all(rows))) };
 }
 
 /* Every panel shows the cursor at the same place, and the line above them the weights there. */
 function pointMaps(cursor) {
   maps.cursor = cursor;
-  const drawn = maps.panels.filter((panel) => panel.map && panel.layout);
-  drawn.forEach((panel) => drawCursor(panel, cursor));
-  showReadout(drawn, cursor);
-}
-
-function showReadout(drawn, cursor) {
+  maps.panels.forEach(({ svg }) => svg.showCursor(cursor));
   const readout = byId("readout");
-  const map = drawn[0]?.map;
+  const map = maps.panels[0]?.map;
   if (!cursor || !map) {
-    const use = "Point at a map, or go to it by Tab and use the arrow keys, to read its weights.";
-    readout.replaceChildren(element("span", {}, map ? use : "Choose a model."));
+    readout.textContent = "Point at a map, or go to it by Tab and use the arrow keys, to read its weights.";
     return;
   }
   const { query, key } = cursor;
   const predicted = map.predicted ? ` (predicting “${map.predicted[query]}”)` : "";
   const verb = maps.attention === "cross" ? "predicting " : "";
-  const tokens = `${verb}“${map.rows[query]}”${predicted} → “${map.columns[key]}”`;
-  const weights = drawn.map(({ model, map: other, shown }) =>
+  const weights = maps.panels.map(({ model, map: other, shown }) =>
     element(
       "span",
       { "data-model": model },
@@ -284,16 +221,13 @@ function showReadout(drawn, cursor) {
       element("span", { class: "name", title: headTitle(shown) }, ` ${shown.layer}.${shown.head} ${report.models[model].name}`),
     ),
   );
-  const together = drawn.flatMap(({ model, map: other }) => {
+  const together = maps.panels.flatMap(({ model, map: other }) => {
     const text = groupText(other, query, key);
-    const name = drawn.length > 1 ? `${report.models[model].name}: ` : "";
-    return text ? [element("span", { "data-group": model, "title": name + text }, name + text)] : [];
+    return text ? [element("span", { "data-group": model }, `${report.models[model].name}: ${text}`)] : [];
   });
-  const isGrouped = drawn.some(({ map: other }) => other.groups);
-  readout.classList.toggle("grouped", isGrouped);
   readout.replaceChildren(
-    element("span", { class: "tokens" }, tokens),
+    element("span", { class: "tokens" }, `${verb}“${map.rows[query]}”${predicted} → “${map.columns[key]}”`),
     element("span", { class: "weights" }, ...weights),
-    isGrouped ? element("span", { class: "together" }, ...together) : "",
+    element("span", { class: "together" }, ...together),
   );
 }

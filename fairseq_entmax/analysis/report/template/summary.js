@@ -42,7 +42,7 @@ const MODEL_COLUMNS = [
   ["Parameters", (model) => grouped(model.parameters)],
   ["Updates", (model) => grouped(model.updates)],
   [lossTitle(), (model) => decimal(model.loss)],
-  ...columnsOf("classification", ["Accuracy", ({ accuracy }) => tenths(accuracy)]),
+  ...columnsOf("classification", ["Accuracy", ({ accuracy }) => percent(accuracy, 1)]),
   ...columnsOf("generated", ["Tokens generated", ({ tokens }) => grouped(tokens)]),
   ...columnsOf("generated", ["Without a word", ({ empty }) => grouped(empty)]),
   ...columnsOf("generated", ["Of the longest length", ({ longest }) => grouped(longest)]),
@@ -58,10 +58,6 @@ function lossTitle() {
     return "Loss (nats a text)";
   }
   return report.search === null ? "Loss (nats a token)" : "Loss of its text (nats a token)";
-}
-
-function tenths(share) {
-  return share === null ? NOTHING : `${(100 * share).toFixed(1)} %`;
 }
 
 /* A column of what only some analyses, or some models of one, have. */
@@ -83,33 +79,12 @@ function poolingMappings(pooling) {
 }
 
 function showModels() {
-  const titles = MODEL_COLUMNS.map(([title]) => element("th", { scope: "col" }, title));
-  const rows = report.models.map((model, number) =>
-    element(
-      "tr",
-      {},
-      ...MODEL_COLUMNS.map(([, text], column) =>
-        element(column ? "td" : "th", column ? {} : { scope: "row" }, text(model, number)),
-      ),
-    ),
-  );
-  byId("models-table").replaceChildren(
-    element("thead", {}, element("tr", {}, ...titles)),
-    element("tbody", {}, ...rows),
-  );
+  const rows = report.models.map((model, number) => MODEL_COLUMNS.map(([, text]) => text(model, number)));
+  byId("models-table").replaceChildren(tableBox("Models", MODEL_COLUMNS.map(([title]) => title), rows));
 }
 
 function showMeanings() {
-  byId("meanings").replaceChildren(
-    ...loneMeasures.flatMap((measure) => [
-      element("dt", {}, measure.title),
-      element("dd", {}, `${measure.meaning}.`),
-    ]),
-  );
-  byId("role-words").replaceChildren(
-    ...report.roleWords.flatMap(([words, meaning]) => [
-      element("dt", {}, words),
-      element("dd", {}, `${meaning}.`),
-    ]),
-  );
+  const terms = (pairs) => pairs.flatMap(([term, text]) => [element("dt", {}, term), element("dd", {}, `${text}.`)]);
+  byId("meanings").replaceChildren(...terms(loneMeasures.map(({ title, meaning }) => [title, meaning])));
+  byId("role-words").replaceChildren(...terms(report.roleWords));
 }
