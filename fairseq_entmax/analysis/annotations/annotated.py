@@ -149,8 +149,8 @@ class Annotations:
     def _parse(self, number: int) -> Sentence:
         if number >= len(self._file):
             raise ValueError(
-                f"the --conllu file {self.path} has {len(self._file)} sentences, but the data "
-                f"set has a sentence {number}, from 0: one for each line of the source is needed"
+                f"the --conllu file {self.path} has no sentence {number}, from 0, as the data set "
+                f"has: one for each line of the source is needed"
             )
         return self._file[number]
 
@@ -161,13 +161,13 @@ class Annotations:
             return alignment.align(
                 [self._letters[token] for token in tokens], [*map(alignment.letters, forms)]
             )
-        except alignment.DifferentTextError as error:
-            symbols = [self._symbols[token] for token in tokens]
+        except alignment.DifferentTextError:
+            symbols = " ".join(self._symbols[token] for token in tokens)
             raise ValueError(
                 f"the --conllu file {self.path} does not match the source text in sentence "
-                f"{number}, from 0: it has {alignment.around(forms, error.word)!r}, the data has "
-                f"{alignment.around(symbols, error.subword)!r}. It must hold a parse of every "
-                f"line of the text that was cut into subwords, in the same order"
+                f"{number}, from 0: it has {' '.join(forms)[:99]!r}, the data has {symbols[:99]!r}. "
+                f"It must hold a parse of every line of the text that was cut into subwords, in "
+                f"the same order"
             ) from None
 
     def _arcs(self, parse: Sentence) -> Iterator[tuple[int, int, int]]:

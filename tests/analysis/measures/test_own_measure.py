@@ -56,13 +56,6 @@ class Surprise(WeightMeasure):
         raise RuntimeError("no surprise")
 
 
-def test_a_number_below_zero_is_allowed_where_its_measure_says_so():
-    (shape,) = Surprise().fields().values()
-    assert (shape["type"], shape["maximum"], "minimum" in shape) == (["number", "null"], 0, False)
-    (number,) = Surprise().numbers
-    assert number.as_json()["least"] is None
-
-
 def test_a_measure_that_fails_is_named(monkeypatch):
     monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
     register_measure(Surprise())
@@ -172,64 +165,6 @@ def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
     assert "introspection" in summary.as_table(analysis).splitlines()[0]
 
 
-def test_who_lacks_the_measure_reads_and_draws_its_document(analysed, tmp_path):
-    folder = tmp_path / "a"
-    path = document.write(analysed[0], str(folder))
-    command = [sys.executable, "-m", "fairseq_entmax.cli", "report", path]
-    output = tmp_path / "r.html"
-    subprocess.run([*command, f"--output={output}", "--measure=right-half"], check=True)
-    page = embedded(output.read_text(encoding="utf-8"))
-    assert page["measure"] == "right-half"
-    assert [one["title"] for one in page["measures"] if one["isMain"]][-1] == "Introspection"
-
-
-OWN_FOLDER = '''
-from fairseq_entmax.analysis.measures import WeightMeasure, register_measure
-
-
-class FirstKey(WeightMeasure):
-    """The weight on the first token of a sentence."""
-
-    name, title = "first_key", "First token"
-    meaning = "mean weight of a query on the first token of the sentence"
-
-    def update(self, weights, sums):
-        rows = weights.weights
-        first = weights.keys.start[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
-        sums.add_mean("first_key", rows.gather(3, first).squeeze(3), weights.queries.real)
-
-
-register_measure(FirstKey())
-'''
-
-
-def test_a_folder_of_ones_own_brings_its_measure_to_the_command(data, tmp_path):
-    (tmp_path / "own_measures").mkdir()
-    (tmp_path / "own_measures" / "__init__.py").write_text(OWN_FOLDER)
-    extra = {"max_source_positions": 1024, "max_target_positions": 1024}
-    extra |= {"share_all_embeddings": True, "attn_mapping": "softmax"}
-    task = setup_task(parse(parser(), [f"{data}/bin", "--path=x", "--cpu"]))
-    model = build(task, "entmax_transformer", extra)
-    path = save(tmp_path / "m.pt", model, "entmax_transformer", ("es", "en"), **extra)
-    command = [sys.executable, "-m", "fairseq_entmax.cli", "analyze", f"{data}/bin"]
-    command += [f"--path={path}", "--cpu", "--sentences=", f"--output={tmp_path / 'a'}"]
-    command += [f"--user-dir={tmp_path / 'own_measures'}", "--num-workers=0"]
-    subprocess.run([*command, "--measures=first_key"], check=True)
-    analysis = document.read(tmp_path / "a" / "analysis.json")
-    heads = [
-        head
-        for layer in analysis["models"][0]["attentions"]
-        for head in layer["heads"]
-        if layer["attention"] == "decoder-self"
-    ]
-    # The first query has but this key, the others a part of it
-    assert heads
-    assert all(0 < head["first_key"] < 1 for head in heads)
-    wrong = subprocess.run([*command, "--measures=mood"], capture_output=True, text=True)
-    assert "--measures got 'mood': choose from density" in wrong.stderr
-    assert wrong.returncode == 1
-
-
 def without_it():
     """A document of who had only the measures of the package."""
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
@@ -247,21 +182,6 @@ def test_who_has_the_measure_reads_documents_that_lack_it(registered):
     assert "introspection" not in [
         one["name"] for one in embedded(render_page(analysis))["measures"]
     ]
-
-
-@pytest.mark.parametrize(
-    ("number", "words"),
-    [
-        ({"place": []}, r"numbers\[0\]\.place"),
-        ({"place": [["density"]]}, r"numbers\[0\]\.place"),
-        ({"mood": 1}, r"numbers\[0\]: .*'mood' was unexpected"),
-    ],
-)
-def test_a_description_that_leads_nowhere_is_refused(number, words):
-    analysis = without_it()
-    analysis["numbers"][0].update(number)
-    with pytest.raises(ValueError, match=words):
-        document.validate(analysis, "a.json")
 
 
 def test_names_in_use_are_refused():
