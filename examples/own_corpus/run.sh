@@ -67,7 +67,6 @@ settle_models
 SCRIPT=prepare settle_dataset "$output"
 SCRIPT=train settle_dataset "$output"
 require_commands python3 fairseq-preprocess fairseq-train fairseq-generate fairseq-entmax sacrebleu
-require_models
 hold_lock "$output"
 first=${CHOSEN[0]}
 
