@@ -254,11 +254,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                     )
             for name, parameter in list(mapping.named_parameters()):
                 first = shared.setdefault((type(mapping), group, name), parameter)
-                if first.shape != parameter.shape:
-                    raise ValueError(
-                        f"{type(mapping).__name__} cannot share its {name} with the whole {group}: "
-                        f"it has {tuple(first.shape)} numbers here and {tuple(parameter.shape)} there"
-                    )
                 owner, _, leaf = name.rpartition(".")
                 setattr(mapping.get_submodule(owner), leaf, first)
 
