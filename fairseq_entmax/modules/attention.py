@@ -51,9 +51,8 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
     decoding and its reordering, and hands back scores and values; what follows the scores
     is done here.
 
-    An attention may have fewer heads than its width has place for: their projections are
-    then as much smaller. One without heads computes nothing, and gives the bias of its
-    output projection at every position.
+    Where there are fewer heads than the width has place for, the projections are as much smaller.
+    An attention without heads gives the bias of its output projection at every position.
 
     Args:
         embed_dim: width of the queries and of the output.
@@ -109,15 +108,10 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         q_noise: float = 0.0,
         qn_block_size: int = 8,
     ) -> MultiheadAttention:
-        """An attention with the projections, the dropout and the place of another.
+        """An attention with all that one of fairseq's has, which is not to be used any more.
 
         Args:
-            stock: of fairseq; not to be used any more.
-            heads: those that the new one has.
             q_noise, qn_block_size: the quantisation noise that ``stock`` was made with.
-
-        Raises:
-            ValueError: as the constructor.
         """
         if getattr(stock, "use_xformers", False):
             raise ValueError(XFORMERS)
@@ -137,23 +131,21 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
             if self.bias_k is not None:
                 raise ValueError("an attention with add_bias_kv keeps all its heads")
             keep_first_heads(self, heads.number, q_noise, block_size)
-        if (heads.mapping is None) != (self.num_heads == 0):
-            raise ValueError(f"{self.num_heads} heads do not fit the mapping {heads.mapping!r}")
-        if heads.gate is not None and heads.gate.num_heads != self.num_heads:
-            raise ValueError(f"{self.num_heads} heads do not fit {heads.gate.num_heads} gates")
-        if (
-            heads.mapping is not None
-            and heads.mapping.needs_words_alone
-            and (self.bias_k is not None or self.add_zero_attn)
-        ):
+        mapping, gate = heads.mapping, heads.gate
+        if (mapping is None) != (self.num_heads == 0):
+            raise ValueError(f"{self.num_heads} heads do not fit the mapping {mapping!r}")
+        if gate is not None and gate.num_heads != self.num_heads:
+            raise ValueError(f"{self.num_heads} heads do not fit {gate.num_heads} gates")
+        has_more_keys = self.bias_k is not None or self.add_zero_attn
+        if mapping is not None and mapping.needs_words_alone and has_more_keys:
             option = "add_zero_attn" if self.bias_k is None else "add_bias_kv"
             raise ValueError(
                 f"an attention with {option} has a key that is no word, and no place for a mapping "
                 f"by the order and number of words, such as fusedmax: drop {option}, or use another "
-                f"mapping than {type(heads.mapping).__name__}"
+                f"mapping than {type(mapping).__name__}"
             )
-        self.mapping = heads.mapping
-        self.gate = heads.gate
+        self.mapping = mapping
+        self.gate = gate
         self.filled: list[str] = []
         self.scores_of: tuple[int, ...] = ()
         self._observers: list[Callable[[Tensor], None]] = []
@@ -161,34 +153,8 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         self.skip_embed_dim_check = True
 
     def scriptable_form(self) -> FairseqMultiheadAttention:
-        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference.
-
-        Raises:
-            ValueError: the mapping has no such form; names it.
-        """
+        """Attention that ``torch.jit.script`` and ONNX take, with these parameters, for inference."""
         return with_constants(self, super().scriptable_form())
-
-    def _adaptive_prune_heads(self, reserve_head_index: list[tuple[int, int]]) -> None:
-        """Keep these heads alone, in this order, as fairseq's pruning by norms of weights does.
-
-        Args:
-            reserve_head_index: the first row of each head in the projections, and the one behind it.
-
-        Raises:
-            ValueError: no head is kept, the attention has gates, or keys that are no words.
-        """
-        if not reserve_head_index or self.gate is not None or self.bias_k is not None:
-            raise ValueError(
-                "fairseq's _adaptive_prune_heads keeps one head or more of an attention without gates "
-                "and without add_bias_kv: remove heads from the checkpoint with 'fairseq-entmax prune'"
-            )
-        assert self.mapping is not None
-        width = vars(self)["embed_dim"]
-        super()._adaptive_prune_heads(reserve_head_index)
-        # fairseq makes it the width of the heads; here it stays that of queries and output
-        self.embed_dim = width
-        self.out_proj.in_features = self.num_heads * self.head_dim
-        self.mapping.keep_heads([first // self.head_dim for first, _ in reserve_head_index])
 
     @contextmanager
     def observed(self, observer: Callable[[Tensor], None]) -> Iterator[None]:
@@ -294,12 +260,7 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         incremental_state: dict[str, dict[str, Tensor | None]] | None,
         new_order: Tensor,
     ) -> dict[str, dict[str, Tensor | None]] | None:
-        """Select hypotheses in the cache of incremental decoding, as fairseq does.
-
-        Args:
-            incremental_state: of the search; changed.
-            new_order: numbers of the hypotheses that go on, ``(hypotheses,)``.
-        """
+        """Select hypotheses in the cache of incremental decoding, as fairseq does."""
         if incremental.reorder(self, incremental_state, new_order):
             return incremental_state
         reordered: Any = super().reorder_incremental_state(incremental_state, new_order)
@@ -318,8 +279,7 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
     def _is_fairseqs(self, key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
         """Whether fairseq's own attention does all that this one would, and just that.
 
-        It has no gates, gives NaN to a query without keys, and reads the weights of the
-        projections past quantisation noise, which a quantised projection does not have.
+        It has no gates, gives NaN to a query without keys, and reads the weights of projections.
         """
         projections = (self.q_proj, self.k_proj, self.v_proj, self.out_proj)
         return bool(

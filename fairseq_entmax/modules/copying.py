@@ -80,28 +80,19 @@ class _LogMix(torch.autograd.Function):
 def log_mix(a: Tensor, b: Tensor, c: Tensor) -> Tensor:
     """log(exp(a) + exp(b) c), with gradients of all three, also where a = -inf or c = 0.
 
-    Args:
-        a: log of the generator's part, <= 0; -inf where it has none.
-        b: log of the copy's share, <= 0, finite.
-        c: the copy's probability, >= 0.
-
-    Returns:
-        Of the shape that the three broadcast to; -inf where both parts are 0, with gradient 0.
+    ``a`` <= 0 is the log of the generator's part, -inf where it has none; ``b`` <= 0, finite, that of
+    the copy's share; ``c`` >= 0 the copy's probability. Where both parts are 0 the result is -inf, with
+    gradient 0.
     """
     mixed: Tensor = _LogMix.apply(*torch.broadcast_tensors(a, b, c))
     return mixed
 
 
 def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
-    """Sum weights over the positions of equal words.
-
-    Args:
-        weights: ``(batch, target, source)``.
-        source: ``(batch, source)``, the words.
+    """Sum weights ``(batch, target, source)`` over the positions of equal words ``(batch, source)``.
 
     Returns:
-        ``(batch, target, source)``, at each position the sum of its word; and ``(batch,
-        source)``, true at one position of each word.
+        At each position the sum of its word; and ``(batch, source)``, true at one position of each.
     """
     order = source.argsort(dim=1)
     ordered = source.gather(1, order)
@@ -115,7 +106,7 @@ def of_each_word(weights: Tensor, source: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tensor:
-    """The log probabilities of all words.
+    """The log probabilities of all V + M words, -inf at markers that the copy gives no weight.
 
     Args:
         logits: ``(batch, target, V)``, the generator's, of any floating dtype.
@@ -123,10 +114,9 @@ def mixture_log_probs(logits: Tensor, parts: CopyParts, num_words: int) -> Tenso
         num_words: V + M, markers included.
 
     Returns:
-        ``(batch, target, num_words)``, float32 (float64 for float64); -inf at markers that
-        the copy gives no weight.
+        ``(batch, target, num_words)``, float32 (float64 for float64).
     """
-    wide = _wide(logits)
+    wide = logits if logits.dtype == torch.float64 else logits.float()
     weights, switch = parts.weights.to(wide.dtype), parts.switch.to(wide.dtype)[..., None]
     generated = functional.log_softmax(wide, -1) + functional.logsigmoid(switch)
     markers = num_words - logits.size(-1)
@@ -175,7 +165,9 @@ def mixture_loss(
         source = parts.source[:, None, :].expand(-1, target.size(1), -1)
         words = torch.cat([words, source], -1)
     known = words < num_words
-    picked, total = _of_generator(logits, words.where(known, 0), with_smooth)
+    index = words.where(known, 0).flatten(0, -2)
+    picked, total = _PickedLogSoftmax.apply(logits.flatten(0, -2), index, with_smooth)
+    picked, total = picked.view(words.shape), total.view(words.shape[:-1])
     generated = picked.masked_fill(~known, -torch.inf) + log_generated[..., None]
     is_target = parts.source[:, None, :] == target[..., None]
     copied = (weights * is_target).sum(-1)
@@ -189,13 +181,6 @@ def mixture_loss(
         gained = torch.where(counts, mixed, 0.0) - torch.where(counts, generated[..., 1:], 0.0)
         smooth = -(total + num_words * log_generated + gained.sum(-1))
     return MixtureLoss(-log_probs.masked_fill(~reachable, 0.0), smooth, reachable, copied)
-
-
-def _of_generator(logits: Tensor, words: Tensor, with_sum: bool) -> tuple[Tensor, Tensor]:
-    """The log-softmax of logits at some words ``(…, K)``, and its sum over all ``(…)``."""
-    rows, index = logits.flatten(0, -2), words.flatten(0, -2)
-    picked, total = _PickedLogSoftmax.apply(rows, index, with_sum)
-    return picked.view(words.shape), total.view(words.shape[:-1])
 
 
 class _PickedLogSoftmax(torch.autograd.Function):
@@ -230,7 +215,3 @@ class _PickedLogSoftmax(torch.autograd.Function):
 def _slices(logits: Tensor) -> list[slice]:
     rows = max(1, _ROWS_AT_ONCE // max(1, logits.size(1)))
     return [slice(first, first + rows) for first in range(0, logits.size(0), rows)]
-
-
-def _wide(tensor: Tensor) -> Tensor:
-    return tensor if tensor.dtype == torch.float64 else tensor.float()

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 import torch
 from fairseq.modules import FairseqDropout
 from torch import Tensor
+from torch.nn import functional
 
 from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels.dropout import new_seed
 from fairseq_entmax.kernels.tracing import outside_graphs
 from fairseq_entmax.modules import masks
 from fairseq_entmax.modules.projections import split_heads
-from fairseq_entmax.modules.softmax import softmax_attention
 
 if TYPE_CHECKING:
     from fairseq_entmax.modules.attention import MultiheadAttention
@@ -29,14 +29,9 @@ def attend(
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
 ) -> Tensor | None:
-    """The heads of whole sequences, of an attention whose weights nobody asks for.
+    """The heads ``(batch, heads, queries, head_dim)`` of whole sequences; None where parts are apart.
 
-    Args:
-        attention: with heads.
-        query, key, value, key_padding_mask, attn_mask: as of its ``forward``.
-
-    Returns:
-        ``(batch, heads, queries, head_dim)``, or None where its parts are to be computed apart.
+    Of an attention with heads, whose weights nobody asks for.
     """
     dropout = attention.dropout_module
     drops = dropout.p > 0 and (dropout.training or dropout.apply_during_inference)
@@ -106,4 +101,34 @@ def has_hook(module: Any) -> bool:
         or module._forward_pre_hooks
         or module._backward_hooks
         or module._backward_pre_hooks
+    )
+
+
+def softmax_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    key_padding_mask: Tensor | None = None,
+    attn_mask: Tensor | None = None,
+    causal: bool = False,
+    scale: float = 1.0,
+    dropout: float = 0.0,
+) -> Tensor:
+    """``softmax(scale query key^T + masks) value`` by torch, of queries that each see a key.
+
+    Arguments are those of :func:`fairseq_entmax.kernels.attention.attention`; dropout is by torch's
+    generator.
+    """
+    mask = None if attn_mask is None else attn_mask.to(query.dtype)
+    if key_padding_mask is not None:
+        if causal:
+            queries, keys = query.size(2), key.size(2)
+            # -inf above the diagonal, as fairseq's mask
+            mask = query.new_full((queries, keys), -torch.inf).triu(1 + keys - queries)
+            causal = False
+        padding = query.new_zeros(key_padding_mask.shape)
+        padding = padding.masked_fill(key_padding_mask, -torch.inf)[:, None, None]
+        mask = padding if mask is None else mask + padding
+    return functional.scaled_dot_product_attention(
+        query, key, value, attn_mask=mask, dropout_p=dropout, is_causal=causal, scale=scale
     )

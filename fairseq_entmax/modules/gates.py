@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.mappings import factor as factors
-from fairseq_entmax.mappings.factor import LEAST_LR_FACTOR, MOST_LR_FACTOR, RATIO
+from fairseq_entmax.mappings.factor import RATIO
 
 TEMPERATURE = 0.33
 STRETCH = (-0.1, 1.1)
@@ -33,7 +33,6 @@ LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
 # - P(g != 0) = sigmoid(log a - shift) rounds to 1 in float32, with the gradient 0, from 16.6 on;
 #   within the limits above the shift is as low as -6.4.
 MOST_INIT = 10.0
-# - The limits of the factor are those of all numbers that heads learn.
 
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
 
@@ -55,12 +54,11 @@ class HardConcreteGate(nn.Module):
         lr_factor: how much faster ``log a`` learns than other parameters, from 0.001 to 10,000.
             Adam moves every parameter by about the learning rate in each update, and ``log a``
             has some way to go.
-        protected: heads whose gate is 1 for ever, from 0.
+        protected: heads whose gate is 1 for ever, from 0; a checkpoint does not hold it.
 
     Attributes:
         weight: ``(num_heads,)``, learned: ``log a / lr_factor``.
         decision: ``(num_heads,)``: -1 where the gate is not decided, else 0 or 1.
-        protected: as given; a checkpoint does not hold it.
         filled: names of the values that the last loaded state dict did not have. They
             kept their start.
 
@@ -82,18 +80,12 @@ class HardConcreteGate(nn.Module):
         protected: Sequence[int] = (),
     ) -> None:
         super().__init__()
-        if num_heads < 1:
-            raise ValueError(f"a gate needs 1 head or more, not {num_heads}")
         self.temperature = check_temperature(temperature)
         self.stretch = check_stretch(stretch)
         self.lr_factor = check_lr_factor(lr_factor)
         self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
-        if not set(protected) <= set(range(num_heads)):
-            raise ValueError(
-                f"protected heads must be from 0 to {num_heads - 1}, not {tuple(protected)}"
-            )
         self.protected = tuple(protected)
         # Of numbers, which every way to spread a model over workers can send
         mask = torch.zeros(num_heads, dtype=torch.uint8)
@@ -119,11 +111,9 @@ class HardConcreteGate(nn.Module):
         return wide * self.lr_factor
 
     def forward(self) -> Tensor:
-        """The gates.
+        """The gates, ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module).
 
-        Returns:
-            ``(num_heads,)`` in [0, 1], float32 (float64 in a float64 module). In training
-            with the draw that :meth:`use_draw` gave, else with a new one.
+        In training with the draw that :meth:`use_draw` gave, else with a new one.
         """
         log_a = self.log_a
         if not self.training:
@@ -150,10 +140,7 @@ class HardConcreteGate(nn.Module):
         self._uniform = uniform
 
     def decide(self, is_open: Tensor | None) -> None:
-        """Set every gate to 1 where ``is_open``, else to 0; None lets all learn again.
-
-        Protected heads stay open all the same.
-        """
+        """Set all but protected gates to 1 where ``is_open``, else to 0; None lets all learn again."""
         with torch.no_grad():
             if is_open is None:
                 self.decision.fill_(UNDECIDED)
@@ -203,11 +190,8 @@ class HardConcreteGate(nn.Module):
 def draw(gates: list[HardConcreteGate], *key: int) -> None:
     """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
 
-    So a draw does not depend on what else drew random numbers before, and training that is
-    stopped and resumed, or spread over processes, sees the same gates.
-
-    Protected heads have a number too, which nothing looks at: the others draw what they would
-    without protection.
+    So training that is stopped and resumed, or spread over processes, sees the same gates. Protected
+    heads have a number too, so that the others draw what they would without protection.
 
     Args:
         gates: the gates of a model, in a fixed order.
@@ -224,11 +208,7 @@ def draw(gates: list[HardConcreteGate], *key: int) -> None:
 
 
 def check_temperature(value: Any) -> float:
-    """``value`` as a number from :data:`LOWEST_TEMPERATURE` and below 1.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``value`` as a number from :data:`LOWEST_TEMPERATURE` and below 1, or a ValueError."""
     rule = f"the temperature must be above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
     return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), rule)
 
@@ -241,9 +221,7 @@ def check_stretch(value: Any) -> tuple[float, float]:
             :data:`MOST_STRETCH`.
     """
     parts = value.split(",") if isinstance(value, str) else value
-    if not isinstance(parts, list | tuple):
-        parts = [parts]
-    numbers = [_number(part) for part in parts]
+    numbers = [_number(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
     if len(numbers) == 1:
         numbers = [-numbers[0], 1 + numbers[0]]
     # A little more, as 1 + 0.01 is no number of binary digits
@@ -253,17 +231,13 @@ def check_stretch(value: Any) -> tuple[float, float]:
         raise ValueError(
             f"the stretch must be gamma below 0 and zeta above 1, such as -0.1,1.1, or one "
             f"number above 0 for both sides, such as 0.1, by {LEAST_STRETCH:g} to "
-            f"{MOST_STRETCH:g}, not {_shown(value)}"
+            f"{MOST_STRETCH:g}, not {value!r:.100}"
         )
     return numbers[0], numbers[1]
 
 
 def check_init(value: Any) -> float:
-    """``value`` as a number, :data:`MOST_INIT` at the most to either side of 0.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``value`` as a number, :data:`MOST_INIT` at the most to either side of 0, or a ValueError."""
     rule = (
         f"the start of log a must be a number, such as {INIT}, from {-MOST_INIT:g} to "
         f"{MOST_INIT:g}, beyond which gates hardly learn"
@@ -272,27 +246,16 @@ def check_init(value: Any) -> float:
 
 
 def check_lr_factor(value: Any) -> float:
-    """``value`` as a number from :data:`LEAST_LR_FACTOR` to :data:`MOST_LR_FACTOR`.
-
-    Raises:
-        ValueError: it is not.
-    """
-    rule = f"the factor must be a number above 0, from {LEAST_LR_FACTOR:g} to {MOST_LR_FACTOR:g}"
-    return _between(LEAST_LR_FACTOR, value, MOST_LR_FACTOR, rule)
+    """``value`` as a number within the limits of all factors of learning rates, or a ValueError."""
+    return factors.check_lr_factor(value, "the factor")
 
 
 def _between(least: float, value: Any, most: float, rule: str) -> float:
     """``value`` as a number in [least, most]; ``rule`` is what is said of any other."""
     number = _number(value)
     if not least <= number <= most:
-        raise ValueError(f"{rule}, not {_shown(value)}")
+        raise ValueError(f"{rule}, not {value!r:.100}")
     return number
-
-
-def _shown(value: Any) -> str:
-    """A value that a user gave, which may be very long."""
-    text = repr(value)
-    return text if len(text) <= 100 else f"{text[:100]}…"
 
 
 def _number(value: Any) -> float:

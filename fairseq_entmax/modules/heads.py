@@ -31,10 +31,8 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
 def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, int, Any]]:
     """Every attention of any fairseq Transformer, with the layer that it is in.
 
-    The model may be an encoder and a decoder, a decoder alone, or an encoder alone.
-
     Args:
-        model: the model, or a module in it.
+        model: the model, or a module in it; of an encoder, a decoder or both.
         path: of the module in the model, with a dot behind it; empty for the model itself.
 
     Yields:
@@ -56,9 +54,6 @@ def give_heads(layer: Any, attention: str, heads: Heads) -> None:
         layer: an encoder or decoder layer of fairseq.
         attention: ``encoder-self``, ``decoder-self`` or ``cross``.
         heads: what it gets.
-
-    Raises:
-        ValueError: the attention leaves no place for a mapping, or not for so few heads.
     """
     name = PLACES[attention][1]
     stock = getattr(layer, name)

@@ -16,7 +16,7 @@ from fairseq_entmax import compat, kernels
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.kernels.native.decoding import Cached
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs
-from fairseq_entmax.modules.step_caches import KEY, PADDING, VALUE, HypothesesCache, SourceCache
+from fairseq_entmax.modules.step_caches import PADDING, HypothesesCache, SourceCache
 
 if TYPE_CHECKING:
     from fairseq_entmax.modules.attention import MultiheadAttention
@@ -39,11 +39,7 @@ def attend(
 ) -> tuple[Tensor, Tensor | None] | None:
     """The heads of one query of each hypothesis, in one call of a kernel.
 
-    Args:
-        attention: with heads, whose mapping nobody watches, without a mask of queries and keys.
-        query, key, key_padding_mask, static_kv: as of its ``forward``.
-        state: fairseq's, which is written to.
-        wants_probs: whether the weights are wanted.
+    Of an attention with heads, whose mapping nobody watches, without a mask of queries and keys.
 
     Returns:
         ``(hypotheses, heads, 1, head_dim)``, and the weights ``(hypotheses, heads, 1, keys)`` or
@@ -119,13 +115,10 @@ def _of_hypotheses(attention: MultiheadAttention, query: Tensor, state: State) -
     """The cache of self-attention, with room for one more position."""
     cache = attention.get_incremental_state(state, _STATE)
     if not isinstance(cache, HypothesesCache):
-        if not cache or KEY not in cache:
-            empty = query.new_empty((len(query), attention.num_heads, 0, attention.head_dim))
-            cache = HypothesesCache(empty, empty)
-        elif cache.get(PADDING) is None and _are_read(cache[KEY], cache[VALUE]):
-            cache = HypothesesCache(cache[KEY], cache[VALUE])
-        else:
+        if cache:  # of steps that went fairseq's way
             return None
+        empty = query.new_empty((len(query), attention.num_heads, 0, attention.head_dim))
+        cache = HypothesesCache(empty, empty)
     if cache.hypotheses != len(query):
         return None
     attention.set_incremental_state(state, _STATE, cache)
@@ -173,8 +166,3 @@ def _projected(
     # As fairseq has it, once the size of the beam is set
     beam = attention.beam_size if rows == hypotheses else hypotheses // rows
     return SourceCache(keys, values, padding, origins, beam)
-
-
-def _are_read(*tensors: Tensor) -> bool:
-    """Whether the kernel reads such tensors."""
-    return all(one.dtype == torch.float32 and one.device.type == "cpu" for one in tensors)

@@ -34,15 +34,10 @@ def is_plain(mask: Tensor | None, query: Tensor, key: Tensor) -> bool:
 
 
 def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | None) -> bool:
-    """Whether every query has a key that is not masked, as torch's own attention needs it.
+    """Whether every query is known to have a key that is not masked, as torch's attention needs it.
 
-    False also where ``attn_mask`` hides anything else than the future, where there is padding on a
-    GPU, which a look at it would wait for in every layer, and where a mask has no numbers to look
-    at: what is traced, compiled or exported is for other masks, too.
-
-    Args:
-        key_padding_mask: ``(batch, keys)``, true at padding; None, or without dimensions, for none.
-        attn_mask: ``(queries, keys)``.
+    Unknown are other masks than that of the future, padding on a GPU, which a look at it would wait
+    for in every layer, and what is traced, compiled or exported, which is for other masks, too.
     """
     if attn_mask is not None and not (hides_future_alone(attn_mask) or _is_of_future(attn_mask)):
         return False
@@ -59,11 +54,9 @@ def leave_each_query_a_key(key_padding_mask: Tensor | None, attn_mask: Tensor | 
 def _is_of_future(mask: Tensor) -> bool:
     """What :func:`mark_future_mask` says, read from the mask.
 
-    Activation checkpointing hands a layer the same numbers without the mark when it computes it
-    for the second time, which has to be in the same way as the first.
+    Activation checkpointing computes a layer again with the same numbers and without the mark, and
+    it has to go the same way.
     """
     if not mask.is_floating_point() or mask.dim() != 2 or mask.size(0) != mask.size(1):
         return False
-    if is_recorded():
-        return False
-    return torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))
+    return not is_recorded() and torch.equal(mask, torch.full_like(mask, -torch.inf).triu(1))

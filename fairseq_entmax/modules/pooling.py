@@ -21,17 +21,12 @@ class AttentionPooling(nn.Module):
         num_heads: number of heads that share the width.
         mapping: scores ``(batch, heads, 1, words)`` to probabilities.
         takes_query: whether :meth:`forward` gets the query; without it, it is learned.
-
-    Raises:
-        ValueError: the heads do not divide the width.
     """
 
     def __init__(
         self, embed_dim: int, num_heads: int, mapping: Mapping, takes_query: bool = False
     ) -> None:
         super().__init__()
-        if num_heads < 1 or embed_dim % num_heads:
-            raise ValueError(f"{num_heads} heads of pooling do not divide the width {embed_dim}")
         self.num_heads = num_heads
         self.mapping = mapping
         self.scaling = (embed_dim // num_heads) ** -0.5

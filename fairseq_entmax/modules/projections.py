@@ -11,12 +11,9 @@ from torch import Tensor, nn
 
 
 def keep_first_heads(attention: Any, number: int, q_noise: float, block_size: int) -> None:
-    """Cut projections, whose starting values stay those of the full attention.
+    """Cut the projections of an attention of fairseq's, whose starting values stay those of all heads.
 
-    Args:
-        attention: of fairseq, with all its heads.
-        number: how many stay; without any, only the bias of the output projection does.
-        q_noise, block_size: the quantisation noise that it was made with.
+    Without any head, only the bias of the output projection stays.
     """
     attention.num_heads = number
     if number == 0:

@@ -43,9 +43,7 @@ class PruningState(nn.Module):
         self.register_buffer("multipliers", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("start", torch.zeros(size, dtype=torch.float64))
         self.register_buffer("num_updates", torch.full((1,), -1, dtype=torch.int64))
-        self.updates = 0
-        self.is_known = False
-        self.decided = False
+        self.updates, self.is_known, self.decided = 0, False, False
 
     def set_updates(self, updates: int) -> None:
         """Note the number of updates that the state is for."""
@@ -55,12 +53,7 @@ class PruningState(nn.Module):
 
     def forget(self) -> None:
         """Go back to where a new training is."""
-        self.multipliers.zero_()
-        self.start.zero_()
-        self.num_updates.fill_(-1)
-        self.updates = 0
-        self.is_known = False
-        self.decided = False
+        self.load_state_dict({})
 
     def _apply(self, fn: Callable[[Tensor], Tensor], *args: Any, **kwargs: Any) -> Any:
         """Move to another device, but stay in float64 when the model goes to half precision."""
@@ -77,6 +70,4 @@ class PruningState(nn.Module):
         for name, buffer in PruningState().named_buffers():
             state_dict.setdefault(prefix + name, buffer)
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
-        self.updates = max(0, int(self.num_updates))
-        self.is_known = False
-        self.decided = False
+        self.updates, self.is_known, self.decided = max(0, int(self.num_updates)), False, False

@@ -9,7 +9,7 @@ itself, by the hook ``__prepare_scriptable__`` of torch's.
 
 import functools
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar, Dict, Optional, Tuple
+from typing import Any, ClassVar, Dict, Final, Optional, Tuple
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
@@ -136,9 +136,13 @@ class ScriptableAttention(FairseqMultiheadAttention):
     by its constructor.
 
     Attributes:
+        has_heads: without heads it is the bias of its output projection at every position, and has
+            neither mapping nor gates. A constant: TorchScript leaves out what is not for it.
         mapping: scores ``(batch, heads, queries, keys)`` to weights.
         gate: ``(heads, 1, 1)``, multiplies the outputs of heads.
     """
+
+    has_heads: Final[bool]
 
     # fairseq's own up to the scores; TorchScript has no super()
     scores_and_values = _scores_and_values()
@@ -157,6 +161,16 @@ class ScriptableAttention(FairseqMultiheadAttention):
         need_head_weights: bool = False,
     ) -> Tuple[Tensor, Optional[Tensor]]:
         """As :meth:`fairseq_entmax.modules.MultiheadAttention.forward`."""
+        if not self.has_heads:
+            keys = query.size(0) if key is None else key.size(0)
+            shape = [query.size(1), query.size(0), keys]
+            zeros = torch.zeros(shape, dtype=torch.float32, device=query.device)
+            output = self.out_proj().expand_as(query)
+            if need_head_weights:
+                return output, zeros.unsqueeze(0)
+            if need_weights:
+                return output, zeros
+            return output, None
         scores, values = self.scores_and_values(
             query,
             key,
@@ -207,54 +221,18 @@ class _Constant(nn.Module):
         return self.value
 
 
-class ScriptableBias(FairseqMultiheadAttention):
-    """An attention without heads: the bias of its output projection at every position."""
-
-    def forward(
-        self,
-        query: Tensor,
-        key: Optional[Tensor],
-        value: Optional[Tensor],
-        key_padding_mask: Optional[Tensor] = None,
-        incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
-        need_weights: bool = True,
-        static_kv: bool = False,
-        attn_mask: Optional[Tensor] = None,
-        before_softmax: bool = False,
-        need_head_weights: bool = False,
-    ) -> Tuple[Tensor, Optional[Tensor]]:
-        """As :meth:`fairseq_entmax.modules.MultiheadAttention.forward`, without heads."""
-        output = self.out_proj().expand_as(query)
-        if not need_weights and not need_head_weights:
-            return output, None
-        keys = query.size(0)
-        if key is not None:
-            keys = key.size(0)
-        weights = torch.zeros(
-            [query.size(1), query.size(0), keys], dtype=torch.float32, device=query.device
-        )
-        return output, weights.unsqueeze(0) if need_head_weights else weights
-
-
 def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
-    """Give the copy of an attention its mapping and gates as they are now.
-
-    Args:
-        attention: ours.
-        copy: a :class:`ScriptableAttention` of its values and modules; changed.
-
-    Raises:
-        ValueError: the mapping has no scriptable form.
-    """
+    """Give a :class:`ScriptableAttention` of its values the mapping and gates of an attention."""
     for name in ("filled", "scores_of", "_observers"):
         del copy.__dict__[name]
     for name in ("mapping", "gate"):
         copy._modules.pop(name, None)
         copy.__dict__.pop(name, None)
     if attention.mapping is None:
-        copy.__class__ = ScriptableBias
+        copy.has_heads = False
         copy.out_proj = _Constant(attention.out_proj())
         return copy
+    copy.has_heads = True
     copy.mapping = attention.mapping.scriptable()
     gates = torch.ones(attention.num_heads)
     if attention.gate is not None:

@@ -17,10 +17,30 @@ _LINE = 16
 _ROOM = 32
 
 
-class SourceCache(Mapping[str, "Tensor | None"]):
-    """Keys and values of a source, once for all hypotheses of it.
+class _Cache(Mapping[str, "Tensor | None"]):
+    """To readers fairseq's dictionary, in which each hypothesis has keys and values of its own."""
 
-    To readers it is fairseq's dictionary, in which each hypothesis has its own.
+    names: tuple[str, ...]
+    _origins: Tensor
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.names)
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    @property
+    def hypotheses(self) -> int:
+        """How many there are."""
+        return self._origins.size(0)
+
+    def reorder(self, new_order: Tensor) -> None:
+        """Select hypotheses."""
+        self._origins = self._origins.index_select(0, new_order)
+
+
+class SourceCache(_Cache):
+    """Keys and values of a source, once for all hypotheses of it.
 
     Args:
         key, value: ``(sources, heads, positions, head_dim)``.
@@ -29,72 +49,45 @@ class SourceCache(Mapping[str, "Tensor | None"]):
         beam: how many hypotheses of fairseq's dictionary are one entry.
     """
 
+    names = (KEY, VALUE, PADDING)
+
     def __init__(
         self, key: Tensor, value: Tensor, padding: Tensor | None, origins: Tensor, beam: int
     ) -> None:
-        self._tensors = {KEY: key, VALUE: value, PADDING: padding}
+        self._key, self._value, self._padding = key, value, padding
         self._origins, self._beam = origins, beam
         # As long as whole sentences leave the search, so many in a row have the same source
         self._together = max(1, len(origins) // max(1, len(key)))
 
     def __getitem__(self, name: str) -> Tensor | None:
-        tensor = self._tensors[name]
+        tensor = {KEY: self._key, VALUE: self._value, PADDING: self._padding}[name]
         return None if tensor is None else tensor[self._origins[:: self._beam].long()]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._tensors)
-
-    def __len__(self) -> int:
-        return len(self._tensors)
-
-    @property
-    def hypotheses(self) -> int:
-        """How many there are."""
-        return self._origins.size(0)
 
     def cached(self) -> Cached:
         """What a kernel reads."""
-        key, value, padding = self._tensors.values()
-        assert key is not None
-        assert value is not None
-        return Cached(key, value, key.size(2), self._origins, padding, self._together)
-
-    def reorder(self, new_order: Tensor) -> None:
-        """Select hypotheses."""
-        self._origins = self._origins.index_select(0, new_order)
+        number = self._key.size(2)
+        return Cached(self._key, self._value, number, self._origins, self._padding, self._together)
 
 
-class HypothesesCache(Mapping[str, Tensor]):
+class HypothesesCache(_Cache):
     """Keys and values of self-attention, in places of their own.
 
     A hypothesis writes into the place of its number, and remembers for each position in which place
-    its history was written. To readers it is fairseq's dictionary, without padding.
+    its history was written.
 
     Args:
         key, value: ``(hypotheses, heads, positions, head_dim)``.
     """
 
+    names = (KEY, VALUE)
+
     def __init__(self, key: Tensor, value: Tensor) -> None:
-        self._number = 0
         self._key, self._value = key, value
         self._origins = _own_places(key)
         self._number = key.size(2)
 
     def __getitem__(self, name: str) -> Tensor:
-        if name not in (KEY, VALUE):
-            raise KeyError(name)
-        return self._gathered(self._key if name == KEY else self._value)
-
-    def __iter__(self) -> Iterator[str]:
-        return iter((KEY, VALUE))
-
-    def __len__(self) -> int:
-        return 2
-
-    @property
-    def hypotheses(self) -> int:
-        """How many there are."""
-        return self._origins.size(0)
+        return self._gathered({KEY: self._key, VALUE: self._value}[name])
 
     def with_room(self, beam: int) -> Cached:
         """What a kernel writes one more position to; so many hypotheses in a row are of a sentence."""
@@ -103,10 +96,6 @@ class HypothesesCache(Mapping[str, Tensor]):
             self._move(max(_ROOM, 2 * self._number))
         self._number += 1
         return Cached(self._key, self._value, self._number, self._origins, beam=beam)
-
-    def reorder(self, new_order: Tensor) -> None:
-        """Select hypotheses."""
-        self._origins = self._origins.index_select(0, new_order)
 
     def _move(self, room: int) -> None:
         """To more room, where finished hypotheses have no place any more."""

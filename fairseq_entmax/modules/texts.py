@@ -43,13 +43,9 @@ class SourceSymbols:
         return tokens != self.padding
 
     def texts(self, tokens: Tensor) -> tuple[Tensor, Tensor]:
-        """Where the first text of each pair is, its boundary included, and where the second is.
+        """Where the first text of each pair of ``(batch, tokens)`` is, with its boundary, and the second.
 
-        Args:
-            tokens: ``(batch, tokens)``.
-
-        Returns:
-            Both ``(batch, tokens)``; no token is in both, and padding in none.
+        Padding is in neither.
 
         Raises:
             ValueError: a source has no second text.
@@ -71,12 +67,7 @@ class SourceSymbols:
         return is_first & is_token, second
 
     def keys(self, tokens: Tensor, text: Tensor) -> Tensor:
-        """Of a text, the tokens that may be attended to: its words; where it has none, all of it.
-
-        Args:
-            tokens: ``(batch, tokens)``.
-            text: where the text is, of the same shape.
-        """
+        """Of a text, the tokens that may be attended to: its words; where it has none, all of it."""
         words = text
         for symbol in self.special:
             words = words & (tokens != symbol)

@@ -59,14 +59,14 @@ GOOD = {
         ],
         [
             *("restore", "generated.txt", "--source", "source.txt", "--vocab", "vocab.txt"),
-            *("--output", "new.txt", "--as", "text"),
+            *("--output", "new.txt", "--cut-source", "3"),
         ],
     ],
     "rouge": [
         ["generated.txt", "--reference", "target.txt", "--bootstrap", "9", "--output", "new.json"],
         [
             *("source.txt", "--text", "--reference", "target.txt", "--bytes", "75", "--seed", "3"),
-            *("--bootstrap", "9", "--per-document", "new.jsonl"),
+            *("--bootstrap", "9", "--json"),
         ],
     ],
     "report": [

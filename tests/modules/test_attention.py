@@ -1,38 +1,48 @@
+"""Attention against its definition, head by head: with gates, with some of its heads, with none."""
+
+import copy
 import math
 
 import pytest
 import torch
 from entmax import entmax_bisect
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
+from torch import nn
 
-from fairseq_entmax.mappings import parse_mappings
-from fairseq_entmax.modules import MultiheadAttention, masks
+from fairseq_entmax.mappings import Entmax, parse_mapping, parse_mappings
+from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention, masks
 from tests.support import MAPPINGS
 
 WIDTH, HEADS, BATCH, QUERIES, KEYS = 24, 4, 3, 5, 7
-
+SIZE = WIDTH // HEADS
+# In evaluation: closed, between, open, between
+LOG_A = [-4.0, -0.6, 5.0, 0.8]
 KINDS = {
     "encoder-self": {"self_attention": True},
     "decoder-self": {"self_attention": True},
     "cross": {"encoder_decoder_attention": True},
 }
+every_kind = pytest.mark.parametrize("kind", KINDS)
+every_mapping = pytest.mark.parametrize("mapping", MAPPINGS)
 
 
-def make(kind, mapping="entmax", dtype=torch.float64, **options):
+def make(kind, mapping="entmax", dtype=torch.float64, kept_heads=None, gated=False, **options):
     torch.manual_seed(0)
-    (spec,) = parse_mappings(mapping)
-    module = spec.build(num_heads=HEADS)
-    attention = MultiheadAttention(WIDTH, HEADS, module, **KINDS[kind], **options)
+    heads = HEADS if kept_heads is None else kept_heads
+    built = parse_mappings(mapping)[0].build(num_heads=heads) if heads else None
+    gate = HardConcreteGate(heads) if gated else None
+    # The same projections for every mapping and any number of heads
+    torch.manual_seed(1)
+    attention = MultiheadAttention(
+        WIDTH, HEADS, built, kept_heads=kept_heads, gate=gate, **KINDS[kind], **options
+    )
     with torch.no_grad():
-        attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros
+        attention.out_proj.bias.normal_()
+        if heads:
+            attention.q_proj.weight.mul_(6.0)  # scores far enough apart for zeros
+        if gated:
+            gate.weight.copy_(torch.tensor(LOG_A[:heads]) / gate.lr_factor)
     return attention.to(dtype).eval()
-
-
-def make_stock(kind, attention, **options):
-    stock = FairseqMultiheadAttention(WIDTH, HEADS, **KINDS[kind], **options)
-    weights = {k: v for k, v in attention.state_dict().items() if not k.startswith("mapping")}
-    stock.load_state_dict(weights)
-    return stock.to(next(attention.parameters()).dtype).eval()
 
 
 def inputs(kind, dtype=torch.float64):
@@ -53,16 +63,22 @@ def left_padding(kind):
     return padding
 
 
-def by_hand(attention, query, key, padding, mask, alphas):
+def padding_of(kind):
+    # With the causal mask, left padding would leave the first queries without any key
+    return None if kind == "decoder-self" else left_padding(kind)
+
+
+def by_hand(attention, query, key, padding, mask, gates=None):
     """Attention by its definition, one head of one sentence at a time."""
-    size = WIDTH // HEADS
+    alpha = attention.mapping.alpha
+    alphas = alpha.tolist() if isinstance(alpha, torch.Tensor) else [alpha] * HEADS
     q, k, v = attention.q_proj(query), attention.k_proj(key), attention.v_proj(key)
     output = torch.zeros_like(query)
     weights = torch.zeros(HEADS, BATCH, query.size(0), key.size(0), dtype=query.dtype)
     for sentence in range(BATCH):
         for head in range(HEADS):
-            part = slice(head * size, (head + 1) * size)
-            scores = q[:, sentence, part] @ k[:, sentence, part].T / math.sqrt(size)
+            part = slice(head * SIZE, (head + 1) * SIZE)
+            scores = q[:, sentence, part] @ k[:, sentence, part].T / math.sqrt(SIZE)
             if mask is not None:
                 scores = scores + mask
             if padding is not None:
@@ -72,86 +88,59 @@ def by_hand(attention, query, key, padding, mask, alphas):
             else:
                 probs = entmax_bisect(scores, alphas[head], n_iter=80)
             weights[head, sentence] = probs
-            output[:, sentence, part] = probs @ v[:, sentence, part]
+            output[:, sentence, part] = (1 if gates is None else gates[head]) * (
+                probs @ v[:, sentence, part]
+            )
     return attention.out_proj(output), weights
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("mapping", MAPPINGS)
-@pytest.mark.parametrize("kind", KINDS)
-def test_attention_is_what_its_definition_says(kind, mapping, padded):
-    attention = make(kind, mapping)
+@pytest.mark.parametrize("gated", [None, "evaluation", "training"])
+@every_mapping
+@every_kind
+def test_attention_and_its_gates_are_what_their_definition_says(kind, mapping, gated):
+    attention = make(kind, mapping, gated=gated is not None).train(gated == "training")
     query, key, mask = inputs(kind)
-    # With the causal mask, left padding would leave the first queries without any key
-    padding = left_padding(kind) if padded and kind != "decoder-self" else None
-    alpha = attention.mapping.alpha
-    alphas = alpha.tolist() if isinstance(alpha, torch.Tensor) else [alpha] * HEADS
-    expected, expected_weights = by_hand(attention, query, key, padding, mask, alphas)
-    output, weights = attention(
-        query, key, key, key_padding_mask=padding, attn_mask=mask, need_head_weights=True
-    )
+    gates = None
+    if gated:
+        attention.gate.use_draw(torch.tensor([0.7, 0.6, 0.4, 0.45]))
+        gates = attention.gate().detach()
+        assert (gates * (1 - gates)).any()  # some gate is neither 0 nor 1
+    expected, expected_weights = by_hand(attention, query, key, padding_of(kind), mask, gates)
+    given = {"key_padding_mask": padding_of(kind), "attn_mask": mask}
+    output, weights = attention(query, key, key, **given, need_head_weights=True)
     torch.testing.assert_close(weights, expected_weights, atol=1e-9, rtol=0)
     torch.testing.assert_close(output, expected, atol=1e-9, rtol=0)
+    _, mean = attention(query, key, key, **given)
+    torch.testing.assert_close(mean, weights.mean(0))
+    assert attention(query, key, key, **given, need_weights=False)[1] is None
+    if kind == "cross" and attention.mapping.alpha is not None and mapping != "softmax":
+        assert (weights[:, 0] == 0).any()
 
 
-@pytest.mark.parametrize("padded", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_softmax_gives_what_fairseq_gives(kind, padded):
-    attention = make(kind, "softmax", torch.float32)
-    stock = make_stock(kind, attention)
+@every_kind
+def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind):
     query, key, mask = inputs(kind, torch.float32)
-    options = {
-        "key_padding_mask": left_padding(kind) if padded and kind != "decoder-self" else None,
-        "attn_mask": mask,
-    }
-    output, weights = attention(query, key, key, **options)
-    expected, expected_weights = stock(query, key, key, **options)
+    ours = make(kind, "softmax", torch.float32)
+    stock = FairseqMultiheadAttention(WIDTH, HEADS, **KINDS[kind]).eval()
+    stock.load_state_dict(ours.state_dict())
+    for padding in {None, padding_of(kind)}:
+        for need_weights in (False, True):
+            results = [
+                module(query, key, key, padding, attn_mask=mask, need_weights=need_weights)
+                for module in (ours, stock)
+            ]
+            assert torch.equal(results[0][0], results[1][0])
+            assert (results[0][1] is None) is not need_weights
+    assert ours.skip_embed_dim_check  # as the next call may need the weights of each head
+    seen = []
+    with ours.observed(seen.append):
+        output, _ = ours(query, key, key, attn_mask=mask, need_weights=False)
+    assert seen[0].shape == (BATCH, HEADS, QUERIES, key.size(0))
+    expected = stock(query, key, key, attn_mask=mask)[0]
     torch.testing.assert_close(output, expected, atol=1e-6, rtol=1e-6)
-    torch.testing.assert_close(weights, expected_weights, atol=1e-6, rtol=1e-6)
 
 
-def test_weights_are_the_mean_of_the_head_weights_and_absent_unless_asked_for():
-    attention = make("encoder-self")
-    query, key, _ = inputs("encoder-self")
-    _, each = attention(query, key, key, need_head_weights=True)
-    _, mean = attention(query, key, key, need_weights=True)
-    _, none = attention(query, key, key, need_weights=False)
-    assert each.shape == (HEADS, BATCH, QUERIES, QUERIES)
-    torch.testing.assert_close(mean, each.mean(0))
-    assert none is None
-
-
-@pytest.mark.parametrize("mapping", ["sparsemax", "entmax15", "entmax"])
-def test_sparse_mappings_leave_keys_at_exactly_zero(mapping):
-    attention = make("cross", mapping, torch.float32)
-    query, key, _ = inputs("cross", torch.float32)
-    _, weights = attention(query, key, key, need_head_weights=True)
-    assert (weights == 0).any()
-    torch.testing.assert_close(weights.sum(-1), torch.ones(HEADS, BATCH, QUERIES))
-
-
-@pytest.mark.parametrize("mapping", MAPPINGS)
-@pytest.mark.parametrize("side", ["left", "right"])
-def test_padding_changes_nothing(mapping, side):
-    attention = make("cross", mapping)
-    query, key, _ = inputs("cross")
-    plain, _ = attention(query, key, key)
-    noise = torch.full((2, BATCH, WIDTH), 3.0, dtype=key.dtype)
-    padding = torch.zeros(BATCH, KEYS + 2, dtype=torch.bool)
-    if side == "left":
-        padded_key = torch.cat([noise, key])
-        padding[:, :2] = True
-    else:
-        padded_key = torch.cat([key, noise])
-        padding[:, -2:] = True
-    output, weights = attention(
-        query, padded_key, padded_key, key_padding_mask=padding, need_head_weights=True
-    )
-    torch.testing.assert_close(output, plain, atol=1e-12, rtol=1e-12)
-    assert (weights.masked_select(padding[None, :, None, :]) == 0).all()
-
-
-@pytest.mark.parametrize("mapping", MAPPINGS)
+@every_mapping
 def test_a_query_with_every_key_masked_gets_the_bias_and_no_nan(mapping):
     attention = make("encoder-self", mapping)
     query, _, _ = inputs("encoder-self")
@@ -166,125 +155,202 @@ def test_a_query_with_every_key_masked_gets_the_bias_and_no_nan(mapping):
     assert all(p.grad.isfinite().all() for p in attention.parameters() if p.grad is not None)
 
 
-def test_dropout_acts_on_the_weights_in_training_only_and_not_on_those_returned():
-    attention = make("encoder-self", dropout=0.5)
-    query, key, _ = inputs("encoder-self")
-    plain, plain_weights = attention(query, key, key)
-    attention.train()
-    torch.manual_seed(3)
-    once, once_weights = attention(query, key, key)
-    torch.manual_seed(3)
-    again, _ = attention(query, key, key)
-    torch.manual_seed(4)
-    other, _ = attention(query, key, key)
-    torch.testing.assert_close(once, again, atol=0, rtol=0)
-    assert not torch.allclose(once, plain)
-    assert not torch.allclose(once, other)
-    torch.testing.assert_close(once_weights, plain_weights)
-
-
-def test_dropout_keeps_the_expected_output():
+def test_dropout_acts_on_the_weights_in_training_only_and_keeps_the_expected_output():
     attention = make("encoder-self", dropout=0.3)
     query, key, _ = inputs("encoder-self")
-    expected, _ = attention(query, key, key)
+    expected, weights = attention(query, key, key)
     attention.train()
     torch.manual_seed(0)
     with torch.no_grad():
-        outputs = torch.stack([attention(query, key, key)[0] for _ in range(3000)])
-    error = outputs.std(0) / math.sqrt(3000)
+        draws = [attention(query, key, key) for _ in range(1000)]
+    torch.testing.assert_close(draws[0][1], weights)
+    outputs = torch.stack([output for output, _ in draws])
+    assert not torch.allclose(outputs[0], outputs[1])
+    error = outputs.std(0) / math.sqrt(len(draws))
     assert ((outputs.mean(0) - expected).abs() < 6 * error + 1e-9).all()
 
 
+def test_all_sentences_of_a_batch_share_one_draw_and_heads_do_not():
+    attention = make("encoder-self", gated=True).train()
+    query = inputs("encoder-self")[0][:, :1].expand(-1, BATCH, -1)
+    torch.manual_seed(4)
+    output, _ = attention(query, query, query)
+    torch.manual_seed(4)
+    gates = attention.gate().detach()
+    expected, _ = by_hand(attention, query, query, None, None, gates)
+    torch.testing.assert_close(output, expected, atol=1e-9, rtol=0)
+    assert gates.unique().numel() > 2
+    torch.manual_seed(5)
+    assert not torch.equal(attention(query, query, query)[0], output)
+
+
+def with_heads_of(full, kept, kind):
+    """An attention that has only some heads of another, in their order."""
+    state = full.state_dict()
+    rows = torch.cat([torch.arange(head * SIZE, (head + 1) * SIZE) for head in kept])
+    for name in ("q_proj", "k_proj", "v_proj"):
+        for part in ("weight", "bias"):
+            state[f"{name}.{part}"] = state[f"{name}.{part}"][rows]
+    state["out_proj.weight"] = state["out_proj.weight"][:, rows]
+    mapping = copy.deepcopy(full.mapping)
+    if isinstance(mapping, Entmax) and mapping.alpha_logit is not None:
+        state["mapping.alpha_logit"] = state["mapping.alpha_logit"][list(kept)]
+        mapping.alpha_logit = nn.Parameter(mapping.alpha_logit.detach()[list(kept)])
+    smaller = MultiheadAttention(WIDTH, HEADS, mapping, kept_heads=len(kept), **KINDS[kind])
+    smaller.double().load_state_dict({k: v for k, v in state.items() if not k.startswith("gate.")})
+    return smaller.eval()
+
+
+@pytest.mark.parametrize("kept", [(), (2,), (1, 3), (0, 1, 2, 3)])
+@every_mapping
+@every_kind
+def test_fewer_heads_give_what_all_heads_give_with_the_gates_of_the_others_closed(
+    kind, mapping, kept
+):
+    full = make(kind, mapping, gated=True)
+    full.gate.decide(torch.tensor([head in kept for head in range(HEADS)]))
+    query, key, mask = inputs(kind)
+    given = {"key_padding_mask": padding_of(kind), "attn_mask": mask, "need_head_weights": True}
+    expected, expected_weights = full(query, key, key, **given)
+    if kept:
+        smaller = with_heads_of(full, kept, kind)
+        expected_weights = expected_weights[list(kept)]
+    else:
+        smaller = make(kind, mapping, kept_heads=0)
+        expected_weights = torch.zeros_like(expected_weights[:1])
+    output, weights = smaller(query, key, key, **given)
+    assert smaller.num_heads == len(kept)
+    torch.testing.assert_close(output, expected, atol=1e-12, rtol=0)
+    torch.testing.assert_close(weights, expected_weights, atol=1e-12, rtol=0)
+
+
+@pytest.mark.parametrize("kept_heads", [1, 3])
+def test_fewer_heads_make_the_projections_smaller_and_start_as_the_first_heads(kept_heads):
+    full, smaller = make("cross"), make("cross", kept_heads=kept_heads)
+    rows = kept_heads * SIZE
+    for name in ("q_proj", "k_proj", "v_proj"):
+        whole, part = getattr(full, name), getattr(smaller, name)
+        assert torch.equal(part.weight, whole.weight[:rows])
+        assert torch.equal(part.bias, whole.bias[:rows])
+        assert part.out_features == rows
+    assert torch.equal(smaller.out_proj.weight, full.out_proj.weight[:, :rows])
+    assert smaller.out_proj.in_features == rows
+    assert all(parameter.is_leaf for parameter in smaller.parameters())
+
+
+@pytest.mark.parametrize(("kept_heads", "gated"), [(0, False), (2, False), (None, True)])
+@every_kind
+def test_every_parameter_gets_a_gradient(kind, kept_heads, gated):
+    attention = make(kind, kept_heads=kept_heads, gated=gated)
+    query, key, _ = inputs(kind)
+    if gated:
+        attention.gate.use_draw(torch.tensor([0.7, 0.6, 0.4, 0.45]))
+    attention.train()(query, key, key)[0].pow(2).sum().backward()
+    # Distributed training waits for every gradient
+    gradients = {name: parameter.grad for name, parameter in attention.named_parameters()}
+    assert None not in gradients.values()
+    # A bias of the keys shifts all scores of a query alike, which no mapping notices
+    gradients.pop("k_proj.bias", None)
+    assert all(gradient.any() for gradient in gradients.values())
+
+
+@every_kind
+def test_without_heads_the_output_is_the_bias_and_the_weights_are_zeros(kind):
+    attention = make(kind, kept_heads=0)
+    query, key, mask = inputs(kind)
+    output, mean = attention(query, key, key, attn_mask=mask)
+    assert torch.equal(output, attention.out_proj.bias.expand(QUERIES, BATCH, WIDTH))
+    assert torch.equal(mean, torch.zeros(BATCH, QUERIES, key.size(0), dtype=torch.float64))
+    assert attention(query, key, key, need_weights=False)[1] is None
+    assert list(attention.state_dict()) == ["out_proj.bias"]
+    empty = MultiheadAttention(WIDTH, HEADS, None, kept_heads=0, bias=False, **KINDS[kind])
+    assert torch.equal(empty(query, key, key)[0], torch.zeros(QUERIES, BATCH, WIDTH))
+    assert empty.state_dict() == {}
+
+
+@every_mapping
+@pytest.mark.parametrize("kept_heads", [0, 3, None])
+def test_decoding_step_by_step_gives_what_the_whole_target_gives(mapping, kept_heads):
+    attention = make("decoder-self", mapping, kept_heads=kept_heads)
+    query, _, mask = inputs("decoder-self")
+    expected, _ = attention(query, query, query, attn_mask=mask)
+    state = {}
+    steps = [
+        attention(row, row, row, incremental_state=state)[0]
+        for row in query.split(1)  # one query at a time
+    ]
+    torch.testing.assert_close(torch.cat(steps), expected, atol=1e-12, rtol=0)
+
+
+VARIANTS = pytest.mark.parametrize(
+    ("kept_heads", "gated"), [(None, False), (None, True), (3, False), (0, False)]
+)
+
+
 @pytest.mark.parametrize("mapping", ["softmax", "entmax"])
-def test_one_copy_of_the_source_serves_all_hypotheses_of_a_beam(mapping):
+@VARIANTS
+def test_one_copy_of_the_source_serves_all_hypotheses_of_a_beam(mapping, kept_heads, gated):
     beam = 3
-    attention = make("cross", mapping)
+    attention = make("cross", mapping, kept_heads=kept_heads, gated=gated)
     _, key, _ = inputs("cross")
     query = torch.randn(1, BATCH * beam, WIDTH, dtype=torch.float64)
     repeated = key.repeat_interleave(beam, dim=1)
     padding = left_padding("cross").repeat_interleave(beam, dim=0)
-    expected, expected_weights = attention(
-        query, repeated, repeated, key_padding_mask=padding, need_head_weights=True
-    )
+    options = {"key_padding_mask": padding, "need_head_weights": True}
+    expected = attention(query, repeated, repeated, **options)
     attention.set_beam_size(beam)
-    output, weights = attention(
-        query,
-        repeated,
-        repeated,
-        key_padding_mask=padding,
-        incremental_state={},
-        static_kv=True,
-        need_head_weights=True,
-    )
-    torch.testing.assert_close(output, expected)
-    torch.testing.assert_close(weights, expected_weights)
+    found = attention(query, repeated, repeated, incremental_state={}, static_kv=True, **options)
+    for one, other in zip(found, expected, strict=True):
+        torch.testing.assert_close(one, other)
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
-def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype):
-    attention = make("encoder-self", "entmax", dtype)
+@VARIANTS
+def test_half_precision_keeps_its_dtype_and_maps_in_float32(dtype, kept_heads, gated):
+    half = make("encoder-self", kept_heads=kept_heads, gated=gated, dtype=dtype)
+    wide = make("encoder-self", kept_heads=kept_heads, gated=gated, dtype=torch.float32)
     query, key, _ = inputs("encoder-self", dtype)
-    output, weights = attention(query, key, key, need_head_weights=True)
+    output, weights = half(query, key, key)
+    expected, _ = wide(query.float(), key.float(), key.float())
     assert output.dtype == dtype
     assert weights.dtype == torch.float32
-    torch.testing.assert_close(
-        weights.sum(-1), torch.ones(HEADS, BATCH, QUERIES), atol=1e-5, rtol=0
-    )
-    wide = make("encoder-self", "entmax", torch.float32)
-    expected, _ = wide(query.float(), key.float(), key.float())
+    if kept_heads != 0:
+        sums = torch.ones(BATCH, QUERIES)
+        torch.testing.assert_close(weights.sum(-1), sums, atol=1e-5, rtol=0)
     torch.testing.assert_close(output.float(), expected, atol=0.05, rtol=0.05)
 
 
 def test_scores_and_values_are_handed_back_on_request():
-    attention = make("encoder-self")
     query, key, _ = inputs("encoder-self")
-    scores, values = attention(query, key, key, before_softmax=True)
+    scores, values = make("encoder-self")(query, key, key, before_softmax=True)
     assert scores.shape == (BATCH * HEADS, QUERIES, QUERIES)
-    assert values.shape == (BATCH * HEADS, QUERIES, WIDTH // HEADS)
+    assert values.shape == (BATCH * HEADS, QUERIES, SIZE)
 
 
-def test_xformers_is_refused_because_it_would_bypass_the_mapping():
-    with pytest.raises(ValueError, match=r"--encoder-xformers-att-config.*mapping"):
-        make("encoder-self", xformers_att_config="{'name': 'scaled_dot_product'}")
-
-
-def test_every_parameter_gets_a_gradient():
-    attention = make("encoder-self")
-    query, key, _ = inputs("encoder-self")
-    attention(query, key, key)[0].pow(2).sum().backward()
-    without = [n for n, p in attention.named_parameters() if p.grad is None or not p.grad.any()]
-    # a bias of the keys shifts all scores of a query alike, which no mapping notices
-    assert [name for name in without if name != "k_proj.bias"] == []
-
-
-# Softmax without anything else
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("pads", [False, True])
-def test_softmax_alone_is_fairseqs_own_attention_to_the_bit(kind, pads):
-    query, key, mask = inputs(kind, torch.float32)
-    padding = left_padding(kind) if pads and mask is None else None
-    ours = make(kind, "softmax", torch.float32)
-    stock = make_stock(kind, ours)
-    for need_weights in (False, True):
-        results = [
-            module(query, key, key, padding, attn_mask=mask, need_weights=need_weights)
-            for module in (ours, stock)
-        ]
-        assert torch.equal(results[0][0], results[1][0])
-        assert (results[0][1] is None) is not need_weights
-    assert ours.skip_embed_dim_check  # as the next call may need the weights of each head
-
-
-def test_who_watches_softmax_sees_its_weights():
-    module = make("encoder-self", "softmax", torch.float32)
-    query, key, _ = inputs("encoder-self", torch.float32)
-    seen = []
-    with module.observed(seen.append):
-        output, _ = module(query, key, key, need_weights=False)
-    assert seen[0].shape == (BATCH, HEADS, QUERIES, QUERIES)
-    torch.testing.assert_close(output, module(query, key, key, need_weights=False)[0])
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"xformers_att_config": "{'name': 'x'}"}, r"--encoder-xformers-att-config.*mapping"),
+        ({"kept_heads": 5}, r"keeps 0 to 4 heads, not 5"),
+        ({"kept_heads": 0}, r"0 heads do not fit the mapping Entmax"),
+        ({"mapping": None}, r"4 heads do not fit the mapping None"),
+        ({"kept_heads": 3, "gate": HardConcreteGate(4)}, r"3 heads do not fit 4 gates"),
+        ({"kept_heads": 2, "add_bias_kv": True}, r"add_bias_kv keeps all its heads"),
+        *(
+            (
+                {option: True, "mapping": parse_mappings(text)[0].build(HEADS)},
+                rf"attention with {option} has a key that is no word, .*: drop {option}, or use",
+            )
+            for option, text in (
+                ("add_bias_kv", "fusedmax"),
+                ("add_zero_attn", "fusedmax|softmax*3"),
+            )
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        MultiheadAttention(WIDTH, HEADS, **{"mapping": parse_mapping("softmax").build(), **options})
 
 
 def future(length):

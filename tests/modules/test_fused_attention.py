@@ -1,4 +1,4 @@
-"""The attention module on a kernel that fuses its parts, against the same with its parts apart."""
+"""Attention on a kernel that fuses its parts, against the same with its parts apart."""
 
 import importlib.util
 import os
@@ -13,12 +13,16 @@ from fairseq_entmax import kernels
 from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.mappings import Entmax
+from fairseq_entmax.modules import fused
+from fairseq_entmax.modules.fused import softmax_attention
 from fairseq_entmax.modules.gates import HardConcreteGate
 from tests.kernels.native.support import can_build, needs_compiler
 from tests.modules.test_attention import HEADS, KINDS, QUERIES, inputs, left_padding, make
 from tests.support import batch, build_model
 
-SPARSE = ["sparsemax", "entmax15", "entmax", "entmax:alpha=1.2"]
+APART = "sparsemax|entmax|softmax|entmax"
+BACKENDS = [kernels.NATIVE, kernels.TRITON]
+every_kind = pytest.mark.parametrize("kind", KINDS)
 
 
 @pytest.fixture
@@ -47,8 +51,18 @@ def attend(module, kind, padding=None, **options):
     return query, output, weights
 
 
-@pytest.fixture(params=[pytest.param(kernels.NATIVE, marks=needs_compiler), kernels.TRITON])
+def with_gradients(module, *arguments):
+    """The output, and the gradients of the query and of all parameters."""
+    query, output, weights = attend(module, *arguments)
+    assert weights is None
+    output.square().sum().backward()
+    return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
+
+
+@pytest.fixture(params=BACKENDS)
 def backend(request):
+    if request.param == kernels.NATIVE and not can_build():
+        pytest.skip("there is no C compiler")
     if request.param == kernels.TRITON:
         pytest.importorskip("triton")
         if torch.cuda.is_available():
@@ -56,39 +70,38 @@ def backend(request):
     return request.param
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mapping", [*SPARSE, "sparsemax|entmax|softmax|entmax"])
-@pytest.mark.parametrize("pads", [False, True])
-def test_output_and_gradients_are_those_of_the_parts(
-    kind, mapping, pads, backend, calls, monkeypatch
-):
-    padding = left_padding(kind) if pads else None
-    results = []
-    for name in (backend, kernels.TORCH):
-        monkeypatch.setenv(kernels.VARIABLE, name)
-        module = make(kind, mapping, torch.float32)
-        module.gate = HardConcreteGate(HEADS, init=-1.0).eval()
-        query, output, weights = attend(module, kind, padding)
-        assert weights is None
-        assert len(calls) == 1
-        output.square().sum().backward()
-        gradients = {name: p.grad for name, p in module.named_parameters()}
-        results.append((output, query.grad, *gradients.values()))
-        if mapping == "entmax":
-            assert (gradients["mapping.alpha_logit"] != 0).all()
-    for fused, apart in zip(*results, strict=True):
-        torch.testing.assert_close(fused, apart, atol=2e-5, rtol=2e-5)
+@every_kind
+@pytest.mark.parametrize(
+    ("backend", "mapping"),
+    [
+        *((kernels.NATIVE, mapping) for mapping in ("sparsemax", "entmax15", "entmax:alpha=1.2")),
+        *((backend, mapping) for backend in BACKENDS for mapping in ("entmax", APART)),
+    ],
+    indirect=["backend"],
+)
+def test_output_and_gradients_are_those_of_the_parts(kind, mapping, backend, calls, monkeypatch):
+    for padding in (left_padding(kind), None):
+        results = []
+        calls.clear()
+        for name in (backend, kernels.TORCH):
+            monkeypatch.setenv(kernels.VARIABLE, name)
+            module = make(kind, mapping, torch.float32)
+            module.gate = HardConcreteGate(HEADS, init=-1.0).eval()
+            results.append(with_gradients(module, kind, padding))
+            assert len(calls) == 1
+            assert mapping != "entmax" or (module.mapping.alpha_logit.grad != 0).all()
+        for one, other in zip(*results, strict=True):
+            torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("mapping", SPARSE)
+@pytest.mark.parametrize("kind", ["decoder-self", "cross"])
 def test_a_penalty_on_gradients_in_training_has_those_of_the_parts_in_float64(
-    kind, mapping, backend, calls, monkeypatch
+    kind, backend, calls, monkeypatch
 ):
     results = []
     for name, dtype in ((backend, torch.float32), (kernels.TORCH, torch.float64)):
         monkeypatch.setenv(kernels.VARIABLE, name)
-        module = make(kind, mapping, torch.float32).to(dtype).train()
+        module = make(kind, "entmax", torch.float32).to(dtype).train()
         module.gate = HardConcreteGate(HEADS, init=-1.0).eval()
         query, output, _ = attend(module, kind, left_padding(kind))
         assert len(calls) == 1  # the fused one, alone
@@ -100,12 +113,11 @@ def test_a_penalty_on_gradients_in_training_has_those_of_the_parts_in_float64(
         )
         sum(gradient.square().sum() for gradient in gradients).backward()
         results.append({key: leaf.grad.double() for key, leaf in leaves.items()})
-    fused, apart = results
+    whole, apart = results
     assert apart.keys() >= {"query", "q_proj.weight", "out_proj.weight"}
     for key, expected in apart.items():
         assert expected.abs().max() > 1e-3
-        error = (fused[key] - expected).abs().max()
-        assert error <= 1e-3 * expected.abs().max(), key
+        assert (whole[key] - expected).abs().max() <= 1e-3 * expected.abs().max(), key
 
 
 def test_an_alpha_that_is_nan_is_seen_in_the_output(backend, calls, monkeypatch):
@@ -114,33 +126,11 @@ def test_an_alpha_that_is_nan_is_seen_in_the_output(backend, calls, monkeypatch)
         module = make("cross", "entmax", torch.float32)
         with torch.no_grad():
             module.mapping.alpha_logit[1] = torch.nan
-        _, output, _ = attend(module, "cross")
+        output = with_gradients(module, "cross")[0]
         assert output.isnan().all()
-        output.sum().backward()
-        gradient = module.mapping.alpha_logit.grad
-        assert gradient[1].isnan()
-        gradient = module.q_proj.weight.grad.view(HEADS, -1)
-        assert gradient[1].isnan().all()
+        assert module.mapping.alpha_logit.grad[1].isnan()
+        assert module.q_proj.weight.grad.view(HEADS, -1)[1].isnan().all()
     assert len(calls) == 1
-
-
-def test_a_hook_on_the_mapping_of_one_head_is_called(backend, calls, monkeypatch):
-    monkeypatch.setenv(kernels.VARIABLE, backend)
-    module, seen = make("cross", "sparsemax|softmax*3", torch.float32), []
-    module.mapping.parts[1].register_forward_hook(lambda *call: seen.append(call[2].shape))
-    attend(module, "cross")
-    assert calls == []
-    assert [shape[1] for shape in seen] == [3]
-
-
-@pytest.mark.parametrize(
-    "options", [{"need_weights": True}, {"need_head_weights": True}, {"before_softmax": True}]
-)
-def test_what_the_kernel_does_not_have_is_computed_apart(options, calls):
-    module = make("cross", "entmax", torch.float32)
-    _, _, more = attend(module, "cross", **options)
-    assert more is not None
-    assert calls == []
 
 
 def trained(mapping="entmax", kind="encoder-self", **options):
@@ -148,28 +138,20 @@ def trained(mapping="entmax", kind="encoder-self", **options):
 
 
 @needs_compiler
-@pytest.mark.parametrize("kind", KINDS)
+@every_kind
 def test_dropout_of_weights_is_in_the_kernel_and_by_the_formula(kind, calls, monkeypatch):
     module, seeds = trained(kind=kind), []
     draw = lambda: seeds.append(new_seed()) or seeds[-1]  # noqa: E731
     monkeypatch.setattr("fairseq_entmax.modules.fused.new_seed", draw)
-    padding = left_padding(kind)
-    query, output, _ = attend(module, kind, padding)
-    output.square().sum().backward()
-    found = [query.grad, *(one.grad.clone() for one in module.parameters())]
-    assert (len(calls), len(seeds)) == (1, 1)
+    found = [one.clone() for one in with_gradients(module, kind, left_padding(kind))]
     # The same weights dropped by hand, where the module computes apart
     module.zero_grad()
     module.dropout_module.forward = lambda probs: (
         probs * factors(probs.shape, 0.5, seeds[0], probs.device)
     )
-    query, expected, _ = attend(module, kind, padding)
-    expected.square().sum().backward()
+    expected = with_gradients(module, kind, left_padding(kind))
     assert (len(calls), len(seeds)) == (1, 1)
-    torch.testing.assert_close(output, expected, atol=2e-5, rtol=2e-5)
-    for one, other in zip(
-        found, [query.grad, *(one.grad for one in module.parameters())], strict=True
-    ):
+    for one, other in zip(found, expected, strict=True):
         torch.testing.assert_close(one, other, atol=1e-4, rtol=1e-4)
 
 
@@ -189,43 +171,6 @@ def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alon
     torch.manual_seed(3)
     assert torch.equal(attend(module, "encoder-self")[1], outputs[0])
     assert len(calls) == 6
-
-
-@needs_compiler
-def test_the_mean_of_outputs_with_dropout_in_the_kernel_is_that_without(calls):
-    module, draws = trained(dropout=0.3), 2000
-    torch.manual_seed(0)
-    with torch.no_grad():
-        outputs = torch.stack([attend(module, "encoder-self")[1] for _ in range(draws)]).double()
-        expected = attend(module.eval(), "encoder-self")[1]
-    assert len(calls) == draws + 1
-    error = outputs.std(0) / draws**0.5
-    assert ((outputs.mean(0) - expected).abs() < 6 * error + 1e-5).all()
-
-
-@pytest.mark.parametrize("change", ["all", "structure", "hook", "module"])
-def test_dropout_that_the_kernel_does_not_take_is_computed_apart(change, calls):
-    seen = []
-    module = trained(
-        "fusedmax" if change == "structure" else "entmax",
-        dropout=1.0 if change == "all" else 0.5,
-    )
-    if change == "hook":
-        module.dropout_module.register_forward_hook(lambda *call: seen.append(call))
-    if change == "module":
-        module.dropout_module = Kept(0.5)
-    _, output, _ = attend(module, "encoder-self")
-    assert calls == []
-    assert len(seen) == (change == "hook")
-    if change == "all":
-        assert torch.equal(output, module.out_proj.bias.expand_as(output))
-
-
-class Kept(FairseqDropout):
-    """A dropout of somebody else."""
-
-    def forward(self, x, inplace=False):
-        return x
 
 
 @needs_compiler
@@ -249,15 +194,39 @@ def test_activations_that_are_computed_again_drop_the_same_weights(reenters, cal
     assert all(torch.equal(*pair) for pair in zip(*results, strict=True))
 
 
-def test_softmax_and_other_precisions_are_computed_apart(calls):
+class Kept(FairseqDropout):
+    """A dropout of somebody else."""
+
+    def forward(self, x, inplace=False):
+        return x
+
+
+def test_what_the_kernel_does_not_take_is_computed_apart(calls):
+    """Softmax, other precisions, extra keys, results that are asked for, and other dropout."""
+    for options in ({"need_weights": True}, {"need_head_weights": True}, {"before_softmax": True}):
+        more = attend(make("cross", "entmax", torch.float32), "cross", **options)[2]
+        assert more is not None
     attend(make("cross", "softmax", torch.float32), "cross")
     attend(make("cross", "entmax:alpha=1.0", torch.float32), "cross")
     attend(make("cross", "entmax", torch.float64), "cross")
-    module = make("cross", "entmax", torch.float32)
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        _, output, _ = attend(module, "cross")
-    assert calls == []
+        _, output, _ = attend(make("cross", "entmax", torch.float32), "cross")
     assert output.dtype == torch.bfloat16
+    attend(make("encoder-self", "entmax", torch.float32, add_zero_attn=True), "encoder-self")
+    attend(trained("fusedmax"), "encoder-self")
+    module = trained(dropout=1.0)
+    _, output, _ = attend(module, "encoder-self")
+    assert torch.equal(output, module.out_proj.bias.expand_as(output))
+    module, seen = trained(), []
+    module.dropout_module.register_forward_hook(lambda *call: seen.append(call))
+    attend(module, "encoder-self")
+    assert len(seen) == 1
+    module = trained()
+    module.dropout_module = Kept(0.5)
+    attend(module, "encoder-self")
+    os.environ[kernels.VARIABLE] = kernels.TORCH  # the fixture puts it back
+    attend(make("cross", "entmax", torch.float32), "cross")
+    assert calls == []
 
 
 @needs_compiler
@@ -270,10 +239,12 @@ def test_softmax_and_other_precisions_are_computed_apart(calls):
         lambda _, hook: nn.modules.module.register_module_forward_hook(hook),
     ],
 )
-def test_a_hook_on_the_mapping_is_called(register, calls):
-    module = make("cross", "entmax", torch.float32)
+@pytest.mark.parametrize("text", ["entmax", "sparsemax|softmax*3"])
+def test_a_hook_on_the_mapping_is_called(register, text, calls):
+    module = make("cross", text, torch.float32)
+    watched = module.mapping.parts[1] if "|" in text else module.mapping
     seen = []
-    handle = register(module.mapping, lambda one, *_: seen.append(one is module.mapping) and None)
+    handle = register(watched, lambda one, *_: seen.append(one is watched) and None)
     attend(module, "cross")[1].sum().backward()
     handle.remove()
     assert sum(seen) == 1
@@ -292,15 +263,11 @@ def test_a_mapping_that_was_changed_is_called(calls):
     plain = attend(module, "cross", need_head_weights=True)[2]
     halved = Halved(num_alphas=HEADS)
     halved.load_state_dict(module.mapping.state_dict())
-    module.mapping = halved
-    calls.clear()
-    _, output, _ = attend(module, "cross")
-    assert calls == []
+    replaced = make("cross", "entmax", torch.float32)
+    module.mapping, replaced.mapping.forward = halved, halved.forward
     weights = attend(module, "cross", need_head_weights=True)[2]
     torch.testing.assert_close(weights, plain / 2)
-    replaced = make("cross", "entmax", torch.float32)
-    replaced.mapping.forward = halved.forward
-    torch.testing.assert_close(attend(replaced, "cross")[1], output)
+    torch.testing.assert_close(attend(replaced, "cross")[1], attend(module, "cross")[1])
     assert calls == []
 
 
@@ -324,10 +291,8 @@ def test_masks_of_another_kind_are_added_apart(change, calls):
 
 def test_padding_without_dimensions_is_none(calls):
     module = make("encoder-self", "entmax", torch.float32)
-    query, _, _ = inputs("encoder-self", torch.float32)
     none, empty = (
-        module(query, query, query, padding, need_weights=False)[0]
-        for padding in (None, torch.tensor(False))
+        attend(module, "encoder-self", padding)[1] for padding in (None, torch.tensor(False))
     )
     assert torch.equal(none, empty)
 
@@ -347,22 +312,82 @@ def test_a_decoder_says_that_its_mask_hides_the_future(monkeypatch):
     sample = batch([5, 6], [7, 4])
     with torch.no_grad():
         logits, _ = model(**sample["net_input"])
-    assert causal == [
-        (False, None),
-        (True, None),
-    ]  # encoder, decoder; cross-attention gives weights
+    # Encoder, decoder; cross-attention gives weights
+    assert causal == [(False, None), (True, None)]
     monkeypatch.setenv(kernels.VARIABLE, kernels.TORCH)
     with torch.no_grad():
         torch.testing.assert_close(logits, model(**sample["net_input"])[0], atol=1e-5, rtol=1e-5)
 
 
-def test_extra_keys_are_computed_apart(calls):
-    module = make("encoder-self", "entmax", torch.float32, add_zero_attn=True)
-    attend(module, "encoder-self")
-    assert calls == []
+# Softmax by torch's fused attention where fairseq's attention is not it: with gates, and across
 
 
-def test_the_switch_forbids_it(calls):
-    os.environ[kernels.VARIABLE] = kernels.TORCH  # the fixture puts it back
-    attend(make("cross", "entmax", torch.float32), "cross")
-    assert calls == []
+@pytest.fixture
+def softmax_calls(monkeypatch):
+    counted = []
+
+    def counting(*given, **options):
+        counted.append(options)
+        return softmax_attention(*given, **options)
+
+    monkeypatch.setattr(fused, "softmax_attention", counting)
+    return counted
+
+
+def softmax_results(kind, padding, gated=True, watched=False):
+    module = make(kind, "softmax", torch.float32)
+    module.gate = HardConcreteGate(HEADS, init=-1.0).eval() if gated else None
+    if watched:  # somebody who sees the weights keeps the parts apart
+        module.mapping.register_forward_hook(lambda *_: None)
+    query, key, mask = inputs(kind, torch.float32)
+    query.requires_grad_()
+    static = {"static_kv": kind == "cross"}
+    output, _ = module(query, key, key, padding, attn_mask=mask, need_weights=False, **static)
+    output.square().sum().backward()
+    return [output, query.grad, *(one.grad for one in module.parameters() if one.grad is not None)]
+
+
+@pytest.mark.parametrize(("kind", "gated"), [*((kind, True) for kind in KINDS), ("cross", False)])
+@pytest.mark.parametrize("pads", [False, True])
+def test_softmax_on_torchs_attention_is_that_of_the_parts(kind, gated, pads, softmax_calls):
+    padding = left_padding(kind).flip(1) if pads else None
+    whole, apart = (softmax_results(kind, padding, gated, watched) for watched in (False, True))
+    assert len(softmax_calls) == 1
+    for one, other in zip(whole, apart, strict=True):
+        torch.testing.assert_close(one, other, atol=2e-5, rtol=2e-5)
+
+
+@every_kind
+def test_where_a_query_sees_no_key_the_parts_give_zeros_instead_of_nan(kind, softmax_calls):
+    padding = torch.zeros_like(left_padding(kind))
+    padding[0] = True
+    assert all(one.isfinite().all() for one in softmax_results(kind, padding))
+    assert not softmax_calls
+
+
+def test_dropout_of_softmax_is_torchs(softmax_calls):
+    module = make("cross", "softmax", torch.float32, dropout=0.5).train()
+    outputs = []
+    for seed in (3, 3, 4):
+        torch.manual_seed(seed)
+        outputs.append(attend(module, "cross", static_kv=True)[1])
+    assert torch.equal(outputs[0], outputs[1])
+    assert not torch.equal(outputs[0], outputs[2])
+    assert [options["dropout"] for options in softmax_calls] == [0.5] * 3
+
+
+@pytest.mark.parametrize(("causal", "masked"), [(False, False), (True, False), (False, True)])
+def test_masks_of_softmax_are_those_of_the_formula(causal, masked):
+    generator = torch.Generator().manual_seed(1)
+    query, key, value = torch.randn((3, 2, 4, 6, 8), generator=generator, dtype=torch.float64)
+    padding = torch.zeros(2, 6, dtype=torch.bool)
+    padding[1, 4:] = True
+    mask = torch.randn((6, 6), generator=generator) if masked else None
+    scores = 0.3 * query @ key.mT
+    if causal:
+        scores = scores + torch.full((6, 6), -torch.inf).triu(1)
+    if mask is not None:
+        scores = scores + mask
+    scores = scores.masked_fill(padding[:, None, None], -torch.inf)
+    output = softmax_attention(query, key, value, padding, mask, causal, 0.3)
+    torch.testing.assert_close(output, scores.softmax(-1) @ value)

@@ -8,6 +8,7 @@ import torch
 from torch import nn
 from torch.func import functional_call
 
+from fairseq_entmax.mappings.factor import LEAST_LR_FACTOR, MOST_LR_FACTOR
 from fairseq_entmax.modules import HardConcreteGate
 from fairseq_entmax.modules import gates as gates_module
 
@@ -19,6 +20,7 @@ GRID = [
     for temperature in (0.33, 0.8)
     for stretch in STRETCHES
 ]
+on_grid = pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
 
 
 def sigmoid(value):
@@ -33,10 +35,10 @@ def make(log_a, **options):
     return gate
 
 
-def in_evaluation(log_a, stretch=(-0.1, 1.1)):
-    """The gate by its formula."""
+def clipped(s, stretch=(-0.1, 1.1)):
+    """The gate of an s, by its formula."""
     gamma, zeta = stretch
-    return min(1.0, max(0.0, sigmoid(log_a) * (zeta - gamma) + gamma))
+    return min(1.0, max(0.0, s * (zeta - gamma) + gamma))
 
 
 class ProbabilityOpen(nn.Module):
@@ -50,8 +52,8 @@ class ProbabilityOpen(nn.Module):
         return self.gate.probability_open()
 
 
-@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
-def test_draws_are_zero_and_one_as_often_as_the_closed_forms_say(log_a, temperature, stretch):
+@on_grid
+def test_draws_have_the_shares_and_the_mean_of_their_distribution(log_a, temperature, stretch):
     gamma, zeta = stretch
     torch.manual_seed(0)
     # One pass of many gates is one draw of each
@@ -63,15 +65,7 @@ def test_draws_are_zero_and_one_as_often_as_the_closed_forms_say(log_a, temperat
         # 5 standard errors of a share; 3 draws in all where hardly any are expected
         tolerance = 5 * math.sqrt(expected * (1 - expected) / DRAWS) + 3 / DRAWS
         assert found.double().mean().item() == pytest.approx(expected, abs=tolerance)
-    open_share = gate.probability_open()[0].item()
-    assert open_share == pytest.approx(1 - zero, abs=1e-6)
-
-
-@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
-def test_draws_have_the_mean_of_their_distribution(log_a, temperature, stretch):
-    gamma, zeta = stretch
-    torch.manual_seed(1)
-    drawn = HardConcreteGate(DRAWS, temperature, stretch, init=log_a)().detach().double()
+    assert gate.probability_open()[0].item() == pytest.approx(1 - zero, abs=1e-6)
     # The mean of what lies in [0, 1] is the integral of P(g > t), which is smooth in t
     t = torch.linspace(0, 1, 20_001, dtype=torch.float64)
     above = torch.sigmoid(log_a - temperature * torch.logit((t - gamma) / (zeta - gamma)))
@@ -80,27 +74,7 @@ def test_draws_have_the_mean_of_their_distribution(log_a, temperature, stretch):
     assert drawn.mean().item() == pytest.approx(expected, abs=tolerance)
 
 
-@pytest.mark.parametrize("temperature", [0.33, 0.8])
-@pytest.mark.parametrize("stretch", STRETCHES)
-def test_a_training_pass_is_the_formula_of_its_draw(temperature, stretch):
-    gamma, zeta = stretch
-    log_a = [-3.0, -0.5, 0.2, 2.0]
-    uniform = [0.5, 0.6, 0.45, 0.9]
-    gate = make(log_a, temperature=temperature, stretch=stretch)
-    gate.use_draw(torch.tensor(uniform, dtype=torch.float64))
-    expected = []
-    for a, u in zip(log_a, uniform, strict=True):
-        s = sigmoid((math.log(u) - math.log(1 - u) + a) / temperature)
-        expected.append(min(1.0, max(0.0, s * (zeta - gamma) + gamma)))
-    torch.testing.assert_close(
-        gate(), torch.tensor(expected, dtype=torch.float64), atol=1e-12, rtol=0
-    )
-    # a gate between the limits and one at each: otherwise the test would show little
-    assert 0 < expected[1] < 1
-    assert (expected[0], expected[3]) == (0, 1)
-
-
-@pytest.mark.parametrize(("log_a", "temperature", "stretch"), GRID)
+@on_grid
 def test_the_gradient_of_the_probability_is_that_of_finite_differences(log_a, temperature, stretch):
     gate = make([log_a, log_a + 0.3], temperature=temperature, stretch=stretch)
     module = ProbabilityOpen(gate)
@@ -111,68 +85,64 @@ def test_the_gradient_of_the_probability_is_that_of_finite_differences(log_a, te
 
 
 @pytest.mark.parametrize("temperature", [0.33, 0.8])
-def test_the_gradient_of_a_fixed_draw_goes_along_its_path(temperature):
-    gate = make([-3.0, -0.5, 0.2, 2.0], temperature=temperature)
-    gate.use_draw(torch.tensor([0.5, 0.55, 0.4, 0.9], dtype=torch.float64))
-    weight = gate.weight.detach().clone().requires_grad_()
-    assert torch.autograd.gradcheck(
-        lambda value: functional_call(gate, {"weight": value}, ()), (weight,)
-    )
+@pytest.mark.parametrize("stretch", STRETCHES)
+def test_a_training_pass_is_the_formula_of_its_draw_with_the_gradient_along_its_path(
+    temperature, stretch
+):
+    log_a, uniform = [-3.0, -0.5, 0.2, 2.0], [0.5, 0.6, 0.45, 0.9]
+    gate = make(log_a, temperature=temperature, stretch=stretch)
+    gate.use_draw(torch.tensor(uniform, dtype=torch.float64))
+    s = [
+        sigmoid((math.log(u) - math.log(1 - u) + a) / temperature)
+        for a, u in zip(log_a, uniform, strict=True)
+    ]
+    expected = torch.tensor([clipped(one, stretch) for one in s], dtype=torch.float64)
     values = gate()
+    torch.testing.assert_close(values, expected, atol=1e-12, rtol=0)
+    # A gate between the limits and one at each: otherwise the test would show little
+    assert 0 < expected[1] < 1
+    assert (expected[0], expected[3]) == (0, 1)
     values.sum().backward()
-    gamma, zeta = gate.stretch
-    s = (values.detach() - gamma) / (zeta - gamma)
-    inside = (values > 0) & (values < 1)
-    assert inside.any()
-    assert not inside.all()
-    slope = (zeta - gamma) * s * (1 - s) / temperature * gate.lr_factor
-    expected = torch.where(inside, slope, 0.0).detach()
-    torch.testing.assert_close(gate.weight.grad, expected, atol=1e-12, rtol=0)
+    gamma, zeta = stretch
+    slopes = [(zeta - gamma) * one * (1 - one) / temperature * gate.lr_factor for one in s]
+    inside = (expected > 0) & (expected < 1)
+    slopes = torch.where(inside, torch.tensor(slopes, dtype=torch.float64), 0.0)
+    torch.testing.assert_close(gate.weight.grad, slopes, atol=1e-12, rtol=0)
 
 
 def test_evaluation_is_the_formula_and_the_same_each_time():
-    log_a = [-5.0, -2.3, -0.4, 0.0, 0.9, 2.3, 6.0]
+    log_a = [-5.0, -2.3, -0.4, 0.0, 0.9, 2.3, 2.4, 6.0]
     gate = make(log_a).eval()
-    gate.use_draw(torch.full((7,), 0.001))  # which only training looks at
-    expected = torch.tensor([in_evaluation(a) for a in log_a], dtype=torch.float64)
+    gate.use_draw(torch.full((8,), 0.001))  # which only training looks at
+    expected = torch.tensor([clipped(sigmoid(a)) for a in log_a], dtype=torch.float64)
     before = torch.random.get_rng_state()
     first, second = gate(), gate()
     assert torch.equal(torch.random.get_rng_state(), before)
     torch.testing.assert_close(first, expected, atol=1e-12, rtol=0)
     assert torch.equal(first, second)
+    assert (first == 1).tolist() == [False] * 6 + [True] * 2
     assert first[0] == 0
-    assert first[-1] == 1
     gate.train()
     assert torch.equal(gate.at_evaluation(), first)
     assert not gate.at_evaluation().requires_grad
-
-
-def test_a_new_gate_is_exactly_one_in_evaluation_and_learns():
-    gate = HardConcreteGate(8)
-    assert torch.equal(gate.eval()(), torch.ones(8))
-    assert not gate.is_decided
-    torch.testing.assert_close(gate.log_a, torch.full((8,), 2.5))
-    assert gate.weight.requires_grad
-
-
-@pytest.mark.parametrize(("init", "is_one"), [(2.4, True), (2.3, False)])
-def test_a_gate_starts_at_one_from_a_start_of_two_point_four_on(init, is_one):
-    assert bool(HardConcreteGate(1, init=init).eval()() == 1) is is_one
+    new = HardConcreteGate(8)
+    assert torch.equal(new.eval()(), torch.ones(8))
+    assert not new.is_decided
 
 
 @pytest.mark.parametrize("lr_factor", [1.0, 10.0])
 def test_the_factor_changes_how_fast_a_gate_learns_and_not_where_it_stands(lr_factor):
     gate = make([0.4], lr_factor=lr_factor)
     assert gate.log_a.item() == pytest.approx(0.4, abs=1e-12)
-    before = gate.log_a.item()
     with torch.no_grad():
         gate.weight.add_(0.01)
-    assert gate.log_a.item() - before == pytest.approx(0.01 * lr_factor, abs=1e-9)
+    assert gate.log_a.item() == pytest.approx(0.4 + 0.01 * lr_factor, abs=1e-9)
 
 
 @pytest.mark.parametrize("training", [True, False])
-def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero(training):
+def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero_until_it_is_taken_back(training):
     gate = make([3.0, -3.0, 0.1]).train(training)
+    before = gate.at_evaluation()
     gate.decide(torch.tensor([False, True, True]))
     assert gate.is_decided
     values, probabilities = gate(), gate.probability_open()
@@ -181,12 +151,6 @@ def test_a_decided_gate_is_exact_and_has_a_gradient_of_zero(training):
     (values.sum() + probabilities.sum()).backward()
     # Not None: distributed training waits for every gradient
     assert gate.weight.grad.tolist() == [0.0, 0.0, 0.0]
-
-
-def test_decisions_can_be_taken_back():
-    gate = make([3.0, -3.0])
-    before = gate.at_evaluation()
-    gate.decide(torch.tensor([False, True]))
     gate.decide(None)
     assert not gate.is_decided
     assert torch.equal(gate.at_evaluation(), before)
@@ -196,16 +160,13 @@ def test_decisions_can_be_taken_back():
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_gates_are_worked_out_in_float32(dtype):
-    half = HardConcreteGate(5)
+    half, wide = HardConcreteGate(5), HardConcreteGate(5)
     with torch.no_grad():
         half.weight.copy_(torch.tensor([-0.31, -0.1, 0.017, 0.12, 0.4]))
-    half.to(dtype)
-    wide = HardConcreteGate(5)
-    with torch.no_grad():
+        half.to(dtype)
         wide.weight.copy_(half.weight)
-    uniform = torch.tensor([0.9, 0.5, 0.4, 1e-4, 0.3])
     for gate in (half, wide):
-        gate.use_draw(uniform)
+        gate.use_draw(torch.tensor([0.9, 0.5, 0.4, 1e-4, 0.3]))
     assert half().dtype == half.probability_open().dtype == torch.float32
     assert torch.equal(half(), wide())
     assert torch.equal(half.probability_open(), wide.probability_open())
@@ -225,31 +186,22 @@ def test_the_ends_of_the_unit_interval_give_finite_gates_and_gradients(uniform):
     assert gate.weight.grad.isfinite().all()
 
 
-def test_without_a_draw_of_its_own_each_pass_draws_again():
-    gate = HardConcreteGate(50, init=0.0)
-    gate.use_draw(torch.full((50,), 0.5))
-    assert torch.equal(gate(), gate())
-    gate.use_draw(None)
-    assert not torch.equal(gate(), gate())
-
-
 @pytest.mark.parametrize("factor", [0.001, 1, 10, 30])
-def test_a_checkpoint_of_another_factor_keeps_its_gates(factor):
+def test_a_checkpoint_keeps_its_gates_and_decisions_whatever_its_factor(factor):
     saved, loaded = HardConcreteGate(3, lr_factor=10), HardConcreteGate(3, lr_factor=factor)
     with torch.no_grad():
         saved.weight.copy_(torch.tensor([-0.2, 0.05, 0.31]))
+    saved.decision[2] = gates_module.OPEN
     loaded.load_state_dict(saved.state_dict())
     torch.testing.assert_close(loaded.log_a, torch.tensor([-2.0, 0.5, 3.1]))
     torch.testing.assert_close(loaded.at_evaluation(), saved.at_evaluation())
-
-
-def test_a_checkpoint_that_says_no_factor_has_that_of_the_gates():
-    saved, loaded = HardConcreteGate(3, lr_factor=30, init=1.0), HardConcreteGate(3, lr_factor=30)
-    state = saved.state_dict()
-    del state["lr_factor_ratio"]
-    loaded.load_state_dict(state)
-    assert torch.equal(loaded.log_a, saved.log_a)
+    assert torch.equal(loaded.decision, saved.decision)
     assert not loaded.filled
+    state = loaded.state_dict()
+    del state["lr_factor_ratio"]  # of a checkpoint that says no factor: that of the gates
+    again = HardConcreteGate(3, lr_factor=factor)
+    again.load_state_dict(state)
+    assert torch.equal(again.log_a, loaded.log_a)
 
 
 def test_a_state_dict_without_gates_leaves_them_open_and_says_so():
@@ -258,15 +210,6 @@ def test_a_state_dict_without_gates_leaves_them_open_and_says_so():
     assert torch.equal(gate.eval()(), torch.ones(3))
     assert not gate.is_decided
     assert gate.filled == ["weight", "decision"]
-
-
-def test_saving_and_loading_keeps_weights_and_decisions():
-    saved, loaded = make([1.0, -1.0, 0.2]), make([0.0, 0.0, 0.0])
-    saved.decide(torch.tensor([True, False, True]))
-    loaded.load_state_dict(saved.state_dict())
-    assert torch.equal(loaded.log_a, saved.log_a)
-    assert loaded().tolist() == [1.0, 0.0, 1.0]
-    assert loaded.filled == []
 
 
 def uniforms(sizes, *key):
@@ -280,13 +223,14 @@ def test_a_draw_depends_on_its_key_and_on_nothing_else():
     torch.manual_seed(1)
     first = uniforms([4, 2, 3], 7, 100, 0)
     torch.manual_seed(2)
-    torch.rand(17)
     state = torch.random.get_rng_state()
     again = uniforms([4, 2, 3], 7, 100, 0)
     assert torch.equal(torch.random.get_rng_state(), state)
     assert torch.equal(first, again)
     for key in ((8, 100, 0), (7, 101, 0), (7, 100, 1), (71, 0, 0), (7, 10, 0)):
         assert not torch.equal(uniforms([4, 2, 3], *key), first), key
+    gate = HardConcreteGate(50, init=0.0)  # without a draw of its own each pass draws again
+    assert not torch.equal(gate(), gate())
 
 
 def test_draws_of_many_batches_are_uniform_and_independent_from_head_to_head():
@@ -295,29 +239,18 @@ def test_draws_of_many_batches_are_uniform_and_independent_from_head_to_head():
     for update in range(2000):
         gates_module.draw(gates, 1, update, 0)
         rows.append(torch.cat([gate().detach() for gate in gates]))
-    drawn = torch.stack(rows).double()
     # log a = 0 is symmetric: half of the gates lie above a half, in every head
-    above = (drawn > 0.5).double()
-    error = 5 * 0.5 / math.sqrt(len(rows))
-    torch.testing.assert_close(
-        above.mean(0), torch.full((3,), 0.5, dtype=torch.float64), atol=error, rtol=0
-    )
+    above = (torch.stack(rows).double() > 0.5).double()
+    error = 5 / math.sqrt(len(rows))
+    assert (above.mean(0) - 0.5).abs().max() < error / 2
     correlation = torch.corrcoef(above.T)
-    off_diagonal = correlation[~torch.eye(3, dtype=torch.bool)]
-    assert off_diagonal.abs().max() < 5 / math.sqrt(len(rows))
-
-
-def test_a_model_without_gates_has_nothing_to_draw():
-    state = torch.random.get_rng_state()
-    gates_module.draw([], 1, 2, 3)
-    assert torch.equal(torch.random.get_rng_state(), state)
+    assert correlation[~torch.eye(3, dtype=torch.bool)].abs().max() < error
 
 
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
         ("-0.1,1.1", (-0.1, 1.1)),
-        ((-0.2, 1.3), (-0.2, 1.3)),
         ([-0.2, "1.3"], (-0.2, 1.3)),
         ("0.2", (-0.2, 1.2)),
         (0.2, (-0.2, 1.2)),
@@ -330,23 +263,17 @@ def test_the_stretch_is_a_pair_or_one_number_for_both_sides(value, expected):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"num_heads": 0}, r"1 head or more, not 0"),
         ({"temperature": 0}, r"temperature .*above 0 and below 1, .*not 0"),
         ({"temperature": 1.0}, r"temperature .*above 0 and below 1, .*not 1.0"),
         ({"temperature": "warm"}, r"temperature .*not 'warm'"),
         ({"temperature": math.nan}, r"temperature .*not nan"),
-        ({"temperature": True}, r"temperature .*not True"),
         ({"stretch": (0.0, 1.1)}, r"gamma below 0 and zeta above 1, .*not \(0.0, 1.1\)"),
         ({"stretch": (-0.1, 1.0)}, r"gamma below 0 and zeta above 1, .*not \(-0.1, 1.0\)"),
-        ({"stretch": (-math.inf, 1.1)}, r"gamma below 0"),
         ({"stretch": "0"}, r"one number above 0 for both sides.*not '0'"),
         ({"stretch": "-0.1,1.1,2"}, r"not '-0.1,1.1,2'"),
-        ({"stretch": ""}, r"the stretch must be"),
-        ({"stretch": None}, r"the stretch must be .*not None"),
         ({"init": math.inf}, r"start of log a must be a number, such as 2.5, .*not inf"),
         ({"init": "open"}, r"start of log a .*not 'open'"),
         ({"lr_factor": 0}, r"factor must be a number above 0, .*not 0"),
-        ({"lr_factor": math.inf}, r"factor must be a number above 0, .*not inf"),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(options, message):
@@ -354,32 +281,29 @@ def test_a_wrong_argument_is_named_with_its_value_and_what_is_allowed(options, m
         HardConcreteGate(**{"num_heads": 2, **options})
 
 
+LEAST, MOST = gates_module.LEAST_STRETCH, gates_module.MOST_STRETCH
 BOUNDS = {
     "temperature": (gates_module.LOWEST_TEMPERATURE, 1 - 1e-9),
-    "stretch": (
-        (-gates_module.LEAST_STRETCH, 1 + gates_module.LEAST_STRETCH),
-        (-gates_module.MOST_STRETCH, 1 + gates_module.MOST_STRETCH),
-        (-gates_module.LEAST_STRETCH, 1 + gates_module.MOST_STRETCH),
-        (-gates_module.MOST_STRETCH, 1 + gates_module.LEAST_STRETCH),
-    ),
+    "stretch": tuple((-low, 1 + high) for low in (LEAST, MOST) for high in (LEAST, MOST)),
     "init": (-gates_module.MOST_INIT, gates_module.MOST_INIT),
-    "lr_factor": (gates_module.LEAST_LR_FACTOR, gates_module.MOST_LR_FACTOR),
+    "lr_factor": (LEAST_LR_FACTOR, MOST_LR_FACTOR),
 }
 
 
-@pytest.mark.parametrize("bounds", itertools.product(*BOUNDS.values()))
-def test_at_every_corner_of_what_is_allowed_gates_and_gradients_are_finite(bounds):
-    gate = HardConcreteGate(1000, **dict(zip(BOUNDS, bounds, strict=True)))
-    torch.testing.assert_close(gate.log_a, torch.full((1000,), bounds[2]))
-    (gradient,) = torch.autograd.grad(gate.probability_open().sum(), gate.weight)
-    assert bool(gradient.isfinite().all())
-    assert bool((gradient > 0).all())
+def test_at_every_corner_of_what_is_allowed_gates_and_gradients_are_finite():
     generator = torch.Generator().manual_seed(0)
-    gate.use_draw(torch.rand(1000, generator=generator))
-    drawn = gate()
-    (gradient,) = torch.autograd.grad(drawn.sum(), gate.weight)
-    assert bool(drawn.isfinite().all())
-    assert bool(gradient.isfinite().all())
+    for bounds in itertools.product(*BOUNDS.values()):
+        options = dict(zip(BOUNDS, bounds, strict=True))
+        gate = HardConcreteGate(1000, **options)
+        torch.testing.assert_close(gate.log_a, torch.full((1000,), options["init"]))
+        (gradient,) = torch.autograd.grad(gate.probability_open().sum(), gate.weight)
+        assert bool(gradient.isfinite().all() and (gradient > 0).all()), options
+        gate.use_draw(torch.rand(1000, generator=generator))
+        drawn = gate()
+        (gradient,) = torch.autograd.grad(drawn.sum(), gate.weight)
+        assert bool(drawn.isfinite().all() and gradient.isfinite().all()), options
+        # Half precision keeps a start whatever the factor
+        assert gate.half().log_a[0].item() == pytest.approx(options["init"], rel=1e-3)
 
 
 @pytest.mark.parametrize("temperature", [gates_module.LOWEST_TEMPERATURE, 0.33])
@@ -390,16 +314,10 @@ def test_at_every_temperature_some_draws_have_a_gradient(temperature):
     assert float((gradient > 0).float().mean()) > temperature / 2
 
 
-@pytest.mark.parametrize("lr_factor", BOUNDS["lr_factor"])
-@pytest.mark.parametrize("init", [-gates_module.MOST_INIT, 0.01, gates_module.MOST_INIT])
-def test_half_precision_keeps_a_start_whatever_the_factor(init, lr_factor):
-    gate = HardConcreteGate(1, init=init, lr_factor=lr_factor).half()
-    assert gate.log_a.item() == pytest.approx(init, rel=1e-3 if abs(init) > 1 else 0.05)
-
-
+@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
 @pytest.mark.parametrize("training", [True, False])
-def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing(training):
-    gate = make([-4.0, -4.0, 0.1], protected=(1,)).train(training)
+def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing(training, dtype):
+    gate = make([-4.0, -4.0, 0.1], protected=(1,)).to(dtype).train(training)
     gate.use_draw(torch.tensor([0.5, 1e-4, 0.5], dtype=torch.float64))
     for is_open in (None, torch.zeros(3, dtype=torch.bool)):
         gate.decide(is_open)
@@ -409,42 +327,19 @@ def test_a_protected_gate_is_one_whatever_is_drawn_or_decided_and_learns_nothing
     (gate().sum() + gate.probability_open().sum()).backward()
     assert gate.weight.grad[1] == 0
     assert gate.weight.grad[2] != 0
-
-
-def test_the_gates_of_other_heads_are_what_they_are_without_protection():
-    gates = [HardConcreteGate(4, init=0.0, protected=heads) for heads in ((), (0, 2))]
-    drawn = []
-    for gate in gates:
-        gates_module.draw([gate], 3, 1, 4)
-        drawn.append((gate(), gate.probability_open(), gate.at_evaluation()))
-    for free, protected in zip(*drawn, strict=True):
-        assert torch.equal(protected[[1, 3]], free[[1, 3]])
-        assert protected[[0, 2]].tolist() == [1.0, 1.0]
-
-
-def test_gates_are_decided_when_those_are_that_nothing_protects():
-    gate = HardConcreteGate(2, protected=(0,))
-    assert not gate.is_decided
-    assert gate.is_settled().tolist() == [True, False]
+    assert gate.is_settled().tolist() == [False, True, False]
     assert HardConcreteGate(2, protected=(0, 1)).is_decided
 
 
-def test_protection_is_not_saved_so_that_every_checkpoint_of_gates_fits():
-    free, protected = HardConcreteGate(3, init=-4.0), HardConcreteGate(3, protected=(2,))
+def test_the_gates_of_other_heads_and_checkpoints_are_what_they_are_without_protection():
+    free, protected = (HardConcreteGate(4, init=-0.5, protected=heads) for heads in ((), (0, 2)))
+    values = []
+    for gate in (free, protected):
+        gates_module.draw([gate], 3, 1, 4)
+        values.append((gate(), gate.probability_open(), gate.at_evaluation()))
+    for one, other in zip(*values, strict=True):
+        assert torch.equal(other[[1, 3]], one[[1, 3]])
+        assert other[[0, 2]].tolist() == [1.0, 1.0]
     assert free.state_dict().keys() == protected.state_dict().keys()
-    protected.load_state_dict(free.state_dict())
-    assert protected.at_evaluation().tolist() == [0.0, 0.0, 1.0]
     free.load_state_dict(protected.state_dict())
-    assert free.at_evaluation().tolist() == [0.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float64])
-def test_protection_goes_with_the_gate_to_other_precisions(dtype):
-    gate = HardConcreteGate(2, init=-4.0, protected=(1,)).to(dtype)
-    assert gate.eval()().tolist() == [0.0, 1.0]
-
-
-@pytest.mark.parametrize("protected", [(2,), (-1,), (0, 5)])
-def test_a_protected_head_that_is_not_there_is_refused(protected):
-    with pytest.raises(ValueError, match=r"protected heads must be from 0 to 1, not \("):
-        HardConcreteGate(2, protected=protected)
+    assert (free.at_evaluation() < 1).all()

@@ -15,11 +15,6 @@ def symbols(**options):
     return SourceSymbols.of(classification_task(**options))
 
 
-def texts(given, source):
-    first, second = given.texts(torch.tensor([source]))
-    return first[0].int().tolist(), second[0].int().tolist()
-
-
 def of_pair(first, second, initial=None, separator=None):
     """A source as the task makes it, and for each token its text: 1, 2, and 0 for padding."""
     start = [] if initial is None else [initial]
@@ -55,17 +50,25 @@ def test_texts_and_words_are_those_of_a_plain_loop(initial, separator):
             assert keys[number - 1][row].tolist() == expected + rest
 
 
-def test_an_end_of_sentence_among_the_words_of_the_second_text_stays_there():
-    assert texts(symbols(), [5, EOS, 6, EOS, 7, EOS]) == ([1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1])
-
-
-def test_an_end_of_sentence_in_the_first_text_is_no_boundary_where_there_is_a_separator():
-    found = texts(symbols(separator_token=23), [5, EOS, 6, EOS, 23, 7, EOS])
-    assert found == ([1, 1, 1, 1, 1, 0, 0], [0, 0, 0, 0, 0, 1, 1])
-
-
-def test_a_second_text_that_was_cut_counts_as_far_as_it_is_there():
-    assert texts(symbols(), [5, 6, EOS, 7]) == ([1, 1, 1, 0], [0, 0, 0, 1])
+@pytest.mark.parametrize(
+    ("options", "source", "first", "second"),
+    [
+        # An end of sentence among the words of the second text stays there
+        ({}, [5, EOS, 6, EOS, 7, EOS], [1, 1, 0, 0, 0, 0], [0, 0, 1, 1, 1, 1]),
+        # One in the first text is no boundary where there is a separator
+        (
+            {"separator_token": 23},
+            [5, EOS, 6, EOS, 23, 7, EOS],
+            [1, 1, 1, 1, 1, 0, 0],
+            [0, 0, 0, 0, 0, 1, 1],
+        ),
+        # A second text that was cut counts as far as it is there
+        ({}, [5, 6, EOS, 7], [1, 1, 1, 0], [0, 0, 0, 1]),
+    ],
+)
+def test_ends_of_sentences_that_are_no_boundaries(options, source, first, second):
+    found = symbols(**options).texts(torch.tensor([source]))
+    assert [text[0].int().tolist() for text in found] == [first, second]
 
 
 @pytest.mark.parametrize("source", [[5, 6, EOS], [5, 6], [EOS]])
