@@ -14,6 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,8 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
     Logs how many tokens have, and the perplexity of the others. Where none has, everything is as
     fairseq gives it.
     """
-    namespace, scores = eval_lm.__globals__, []
+    namespace: dict[str, Any] = eval_lm.__globals__
+    scores: list[Tensor] = []
     make = namespace["SequenceScorer"]
 
     def scorer_that_notes(*args: Any, **kwargs: Any) -> Any:
@@ -59,6 +61,6 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
     logger.warning(
         f"{impossible:,} of {len(logs):,} tokens ({100 * impossible / len(logs):.1f} %) have "
         f"probability 0, so the perplexity is infinite; that of the others is "
-        f"{math.exp(-possible.mean()):.2f}"
+        f"{math.exp(-float(possible.mean())):.2f}"
     )
     return {**results, "loss": math.inf, "perplexity": math.inf}
