@@ -181,16 +181,9 @@ def test_hydra_trains_a_model_of_pairs(data, tmp_path):
     assert saved.options.heads == {"encoder-self": [4]}
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--num-classes=3"], "label/dict.txt has 2 labels, "),
-        (["--criterion=cross_entropy"], "is trained with --criterion sentence_prediction, or sen"),
-    ],
-)
-def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path, options, message):
-    result = train(data, tmp_path / "new", *options, check=False)
+def test_another_number_of_classes_stops_training_with_one_sentence(data, tmp_path):
+    result = train(data, tmp_path / "new", "--num-classes=3", check=False)
     assert result.returncode == 2
-    assert message in result.stderr.strip().splitlines()[-1]
+    assert "label/dict.txt has 2 labels, " in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
     assert not list((tmp_path / "new").glob("*.pt"))

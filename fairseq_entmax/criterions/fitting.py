@@ -22,15 +22,7 @@ from fairseq_entmax.modules import attention_modules
 
 
 def check_loss(criterion: type, model: Any) -> None:
-    """Refuse a loss, with a penalty on heads or without, that does not fit a model.
-
-    Args:
-        criterion: the class.
-        model: of this package.
-
-    Raises:
-        ValueError: names the loss, and what to give.
-    """
+    """Refuse a class of losses, with a penalty on heads or without, that does not fit a model."""
     stock = getattr(criterion, "stock", criterion)
     name, penalty = criterion_name(criterion), "" if stock is criterion else "_with_head_l0"
     decoder = getattr(model, "decoder", None)

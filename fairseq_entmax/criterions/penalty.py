@@ -40,13 +40,7 @@ RHO = 1.0
 
 @dataclass(frozen=True)
 class Counts:
-    """Numbers of heads.
-
-    Attributes:
-        expected: the sum of P(g != 0), which is 1 for a protected head.
-        open: how many have a gate above 0 in evaluation.
-        undecided: how many have a gate strictly between 0 and 1 in evaluation.
-    """
+    """Numbers of heads: the sum of P(g != 0); gates in evaluation above 0, and between 0 and 1."""
 
     expected: float
     open: int

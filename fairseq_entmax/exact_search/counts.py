@@ -15,21 +15,16 @@ logger = logging.getLogger(__name__)
 class SearchCounts:
     """Numbers of sentences.
 
-    Attributes:
-        sentences: that were searched.
-        exact: of them, those whose hypotheses have ``exact_search``.
-        sparse: of them, those for which the model gave some word probability zero, and either
-            the search was exact or the end of the sentence was at some step such a word. Neither
-            is so of a softmax model, nor of one that copies words which are not in the source.
-        unfinished: of them, those without a hypothesis of probability above zero.
-        impossible_prefix: of them, those with a forced first word of probability zero.
+    Of a sparse search the model gave some word probability zero, and either the search was exact or
+    the end of the sentence was at some step such a word. Neither is so of a softmax model, nor of
+    one that copies words which are not in the source.
     """
 
     sentences: int = 0
     exact: int = 0
     sparse: int = 0
-    unfinished: int = 0
-    impossible_prefix: int = 0
+    unfinished: int = 0  # without a hypothesis of probability above zero
+    impossible_prefix: int = 0  # with a forced first word of probability zero
 
     def add(self, other: SearchCounts) -> None:
         """Add the sentences of other searches."""

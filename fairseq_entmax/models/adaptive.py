@@ -166,12 +166,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return seed_of_its_own()
 
     def take_heads(self, options: AttentionOptions, args: Any) -> None:
-        """Give every attention of a model that fairseq built its mapping, heads and gates.
-
-        Args:
-            options: of :meth:`attention_options_of`.
-            args: all options; ``save_dir`` and ``no_save`` say where records are written.
-        """
+        """Give every attention of a model that fairseq built its mapping, heads and gates."""
         generator = torch.Generator().manual_seed(self.head_seed())
         layers = list(transformer_layers(self))
         missing = set(options.heads) - {attention for attention, _, _ in layers}
@@ -254,11 +249,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                     )
             for name, parameter in list(mapping.named_parameters()):
                 first = shared.setdefault((type(mapping), group, name), parameter)
-                if first.shape != parameter.shape:
-                    raise ValueError(
-                        f"{type(mapping).__name__} cannot share its {name} with the whole {group}: "
-                        f"it has {tuple(first.shape)} numbers here and {tuple(parameter.shape)} there"
-                    )
                 owner, _, leaf = name.rpartition(".")
                 setattr(mapping.get_submodule(owner), leaf, first)
 

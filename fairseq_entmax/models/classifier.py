@@ -116,12 +116,7 @@ class EntmaxClassifierModel(AdaptiveModel, EncoderClassifier):
     def check_criterion(self, criterion: Any) -> None:
         super().check_criterion(criterion)
         self.is_for_training = True
-        task, own = criterion.task, getattr(criterion, "stock_criterion", criterion)
-        if not hasattr(own, "classification_head_name"):
-            raise ValueError(
-                "an entmax_classifier is trained with --criterion sentence_prediction, or "
-                "sentence_prediction_with_head_l0"
-            )
+        task = criterion.task
         if type(task) is SentencePredictionTask:  # one made from it may have other data
             check_words(task.cfg)
             check_classes(task.cfg)

@@ -21,12 +21,11 @@ def adapted(model: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
 
     Of a model that does not classify, such as one that translates, the encoder is taken, and
     what pools and classifies starts as in a new model. Classification heads of a checkpoint that
-    the model does not have come along, unchanged by training; one of another size, or that the
-    checkpoint lacks, starts anew where the model is going to be trained.
+    the model does not have are left out; one of another size, or that the checkpoint lacks, starts
+    anew where the model is going to be trained.
 
     Args:
-        model: that will load them; gets the heads that it lacks. Its ``is_for_training`` says
-            whether heads may start anew.
+        model: that will load them. Its ``is_for_training`` says whether heads may start anew.
         state_dict: of the checkpoint; stays as it is.
 
     Raises:
@@ -90,7 +89,6 @@ def _take_encoder(model: Any, state: dict[str, Any]) -> None:
 
 def _take_heads(model: Any, state: dict[str, Any], may_start: bool) -> None:
     """Let the heads of checkpoint and model be the same."""
-    own = model.state_dict()
     found = {
         name.split(".")[1]: value.size(0)
         for name, value in state.items()
@@ -106,15 +104,10 @@ def _take_heads(model: Any, state: dict[str, Any], may_start: bool) -> None:
                 f"training can start a head anew"
             )
     for name, classes in sorted(found.items()):
-        if name not in wanted:
-            logger.info("the classification head %s of the checkpoint is kept as it is", name)
-            model.register_classification_head(name, classes)
-            # Of no use in this training, and workers wait for every gradient
-            model.classification_heads[name].to(own[_WORDS]).requires_grad_(False)
-        elif wanted[name] != classes:
+        if wanted.get(name) != classes:
             logger.warning(
-                "the classification head %s of the checkpoint has %d classes, the model's %d",
-                *(name, classes, wanted[name]),
+                "the classification head %s of the checkpoint, of %d classes, is left out",
+                *(name, classes),
             )
             for key in [key for key in state if key.startswith(f"{HEADS}{name}.")]:
                 del state[key]

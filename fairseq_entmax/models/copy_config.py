@@ -118,14 +118,7 @@ _REFUSED = {
 def read_copy(
     config: CopyConfig, args: Any, specs: dict[str, list[LayerSpec]], heads: dict[str, list[int]]
 ) -> CopyOptions:
-    """What the options of the copy amount to; ``--copy-mapping`` is put into ``specs``.
-
-    Args:
-        config: our options.
-        args: fairseq's.
-        specs: for each attention the mapping of each layer.
-        heads: for each attention the number of heads of each layer.
-    """
+    """What the options of the copy amount to; ``--copy-mapping`` is put into ``specs``."""
     for name, reason in _REFUSED.items():
         if getattr(args, name, None):
             raise ValueError(

@@ -21,11 +21,7 @@ _TIED = (
 
 
 def check_language_options(args: Any) -> None:
-    """Refuse options of ``transformer_lm`` that are wrong by themselves or do not fit each other.
-
-    Args:
-        args: options of the model, with the defaults of the architecture.
-    """
+    """Refuse options of ``transformer_lm`` that are wrong by themselves or do not fit each other."""
     if getattr(args, "base_layers", 0):
         raise ValueError(
             f"--base-layers {args.base_layers}: this model has no layers without attention: leave "

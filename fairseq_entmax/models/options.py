@@ -84,12 +84,7 @@ class AttentionOptions:
     def build_heads(
         self, attention: str, layer: int, generator: torch.Generator | None = None
     ) -> Heads:
-        """Make what the heads of one attention in one layer need.
-
-        Args:
-            attention, layer: where they are.
-            generator: draws starting values of what is learned; None is torch's own.
-        """
+        """Make what the heads of one attention in one layer need; ``generator`` draws their start."""
         number = self.heads[attention][layer]
         if number == 0:
             return Heads(0, None)
@@ -114,9 +109,6 @@ def read_options(
         args: options of the model, fairseq's and ours: an object with an attribute for each.
         attentions: those that the model has.
         config_class: the options that the model has.
-
-    Raises:
-        ValueError: names the option, what was given, and what is allowed.
     """
     config = config_class.of(args)
     for names in (MAPPING_OPTIONS, HEADS_OPTIONS):
@@ -302,12 +294,7 @@ def check_stock_options(args: Any) -> None:
 
 
 def read_cutoffs(args: Any, option: str) -> list[int]:
-    """Where the vectors of words become narrower: numbers of words, most frequent ones first.
-
-    Args:
-        args: options of the model.
-        option: ``adaptive_input_cutoff`` or ``adaptive_softmax_cutoff``; none where not given.
-    """
+    """Numbers of words at which their vectors become narrower; none where the option is not given."""
     value = getattr(args, option, None)
     if value is None or value == "":
         return []

@@ -23,23 +23,14 @@ PREFIX = "entmax_"
 
 @dataclass(frozen=True)
 class SavedAttention:
-    """One attention of one layer of a saved model.
+    """One attention of one layer of a saved model."""
 
-    Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        layer: from 0, the bottom.
-        path: of its module, such as ``encoder.layers.0.self_attn``.
-        heads: how many it has.
-        mapping: what the settings name.
-        weights: its parameters, by their names in the module.
-    """
-
-    attention: str
-    layer: int
-    path: str
+    attention: str  # encoder-self, decoder-self or cross
+    layer: int  # from 0, the bottom
+    path: str  # of its module, such as encoder.layers.0.self_attn
     heads: int
-    mapping: LayerSpec
-    weights: dict[str, Tensor]
+    mapping: LayerSpec  # what the settings name
+    weights: dict[str, Tensor]  # by their names in the module
 
     def part(self, name: str) -> dict[str, Tensor]:
         """The parameters of one of its modules, such as ``gate``."""
@@ -95,14 +86,18 @@ class SavedModel:
 
     def pooling_mappings(self) -> dict[str, Mapping]:
         """The same of the attentions that pool in a model that classifies, by name."""
-        pooling, mappings = self.options.pooling, {}
-        for name in pooling.specs if pooling else ():
+        pooling = self.options.pooling
+        mappings: dict[str, Mapping] = {}
+        if pooling is None:
+            return mappings
+        for name in pooling.specs:
             start = f"poolings.{name}.mapping."
             weights = self.state["model"].items()
             own = {key.removeprefix(start): v for key, v in weights if key.startswith(start)}
             mappings[name] = pooling.build(name, torch.Generator())
             _load_part(mappings[name], own, start, self.path)
-        return {name: mapping.double() for name, mapping in mappings.items()}
+            mappings[name].double()
+        return mappings
 
     def gates(self, attention: SavedAttention) -> list[float]:
         """The gate of each head in evaluation; 1 where there is none, and of protected heads."""

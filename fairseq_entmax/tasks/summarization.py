@@ -117,12 +117,7 @@ class EntmaxSummarizationTask(TranslationTask):
 
 
 def read_search(read: Callable[[str], Any], dictionary: Any) -> SearchSettings:
-    """Check the options of the search, and look their tokens up.
-
-    Args:
-        read: gives the value of an option, None where there is none.
-        dictionary: fairseq's, of the target.
-    """
+    """Check the options of the search, and look their tokens up in the target's dictionary."""
     length, coverage = read("length_penalty") or AVERAGE, read("coverage_penalty") or 0.0
     if length not in LENGTH_PENALTIES:
         raise ValueError(

@@ -6,7 +6,7 @@ import torch
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels.native import attention as native_attention
 from tests.kernels.native.support import needs_compiler
-from tests.support import batch, build_model
+from tests.support import build_model
 from tests.training import make_trainer, train
 
 pytestmark = needs_compiler
@@ -48,13 +48,3 @@ def test_recomputed_layers_drop_the_same_weights(dropouts):
     assert len(dropouts) == 3 * calls
     torch.testing.assert_close(again, once, atol=1e-6, rtol=1e-5)
     assert (weights_after(seed=2) - once).abs().max() > 1e-3
-
-
-def test_evaluation_drops_nothing(dropouts):
-    sample = batch([9, 7, 4], [6, 8, 3])["net_input"]
-    outputs = []
-    for dropout in (0.1, 0.0):
-        with torch.no_grad():
-            outputs.append(build_model(attention_dropout=dropout)(**sample)[0])
-    assert torch.equal(*outputs)
-    assert set(dropouts) == {0.0}

@@ -146,7 +146,23 @@ def test_an_ensemble_is_the_mean_of_its_mixtures():
     torch.testing.assert_close(log_probs.double().exp(), mean, atol=1e-6, rtol=0)
     expected = sum(extra["attn"][0][:, -1] for _, extra in single) / 2
     torch.testing.assert_close(attention, expected, atol=1e-6, rtol=0)
-    assert not log_probs.isnan().any()
+
+
+@pytest.mark.parametrize("sampling", [False, True])
+def test_a_search_copies_markers_of_the_sentence_that_is_searched(sampling):
+    model, made = model_of("sparsemax"), sample()
+    with torch.no_grad():
+        model.decoder.copy_switch.bias.fill_(-2.0)
+    arguments = Namespace(beam=3, max_len_a=0, max_len_b=8, sampling=sampling)
+    generator = marked_task().build_generator([model], arguments)
+    torch.manual_seed(0)
+    found = marked_task().inference_step(generator, [model], made)
+    first, said = len(marked_task().source_dictionary) - MARKERS, []
+    for source, hypotheses in zip(made["net_input"]["src_tokens"].tolist(), found, strict=True):
+        words = {word for one in hypotheses for word in one["tokens"].tolist() if word >= first}
+        assert words <= set(source)
+        said += words
+    assert said
 
 
 @pytest.mark.parametrize("mapping", ["entmax"])

@@ -170,29 +170,6 @@ def test_the_plain_decoder_is_fairseqs_search():
     assert_same(found, search_plainly(models, options))
 
 
-def test_padding_does_not_count():
-    models = [model("entmax15")]
-    arguments = Namespace(max_len_b=MAX_LEN, beam=3, **SUMMARIES)
-
-    def scores(lengths):
-        together = batch(lengths, TARGETS[: len(lengths)], left_pad_source=True)
-        generator = task().build_generator(models, arguments)
-        found = task().inference_step(generator, models, together)
-        short = together["net_input"]["src_lengths"].tolist().index(4)
-        return [hypothesis["score"].item() for hypothesis in found[short]]
-
-    assert scores([4, 60]) == pytest.approx(scores([4]), abs=1e-5)
-
-
-def test_alignments_are_printed_with_the_search_for_summaries():
-    arguments = Namespace(max_len_b=MAX_LEN, beam=2, print_alignment="hard", **SUMMARIES)
-    generator = task().build_generator([model()], arguments)
-    found = task().inference_step(generator, [model()], sample())
-    plain = search_with_fairseq([model()], {**SUMMARIES, "beam": 2})
-    assert [best[0]["tokens"].tolist() for best in found] == [best[0][0] for best in plain]
-    assert all(len(best[0]["alignment"]) for best in found)
-
-
 @pytest.mark.parametrize("arch", ["lstm", "fconv"])
 def test_recurrent_and_convolutional_models_have_coverage_too(arch):
     widths, layers = ["encoder_embed_dim", "decoder_embed_dim"], {}
