@@ -17,15 +17,7 @@ EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fai
 
 
 def check(command: str, given: Any) -> None:
-    """Check the parsed options of a command of fairseq's.
-
-    Args:
-        command: its name.
-        given: the options.
-
-    Raises:
-        ValueError: names what is wrong, and the remedy.
-    """
+    """Check the parsed options of a command of fairseq's."""
     _check_data(given)
     if command in EVALUATING:
         _check_evaluation(given)
@@ -33,13 +25,7 @@ def check(command: str, given: Any) -> None:
 
 
 def check_criterion(given: Any) -> None:
-    """Hold a criterion of this package against a model that is fairseq's.
-
-    Models of this package look at their criterion by themselves.
-
-    Raises:
-        ValueError: as ``check_options`` of the criterion.
-    """
+    """Hold a criterion of this package against a model that is fairseq's; ours do so themselves."""
     model = ARCH_MODEL_REGISTRY.get(getattr(given, "arch", None))
     criterion = CRITERION_REGISTRY.get(getattr(given, "criterion", None))
     is_stock = model is not None and not hasattr(model, "check_criterion")
@@ -48,8 +34,7 @@ def check_criterion(given: Any) -> None:
 
 
 def _check_data(given: Any) -> None:
-    folders = _local(getattr(given, "data", None))
-    for folder in folders:
+    for folder in _local(getattr(given, "data", None)):
         if not os.path.isdir(folder):
             raise ValueError(
                 f"there is no folder {folder} with data: give the folder that fairseq-preprocess "

@@ -153,7 +153,7 @@ def test_an_ablation_is_of_the_checkpoint_whatever_its_path_is_written_like(smal
         ({"format": "x"}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"removals": 3}, "is damaged: something in it has another form"),
-        ({"removals": [{"heads": ["cross:x"]}]}, "'x' in 'cross:x' is no head"),
+        ({"removals": [{"heads": ["cross:x"]}]}, "'cross:x' names no heads"),
         ({"data": {}}, "is damaged: it has no 'subset'"),
         (
             {"removals": [{"heads": ["cross:0.0"], "bleu": change_of(float("nan"))}]},
