@@ -21,14 +21,7 @@ _REMEDY = "run fairseq-preprocess --only-source again for each of input0, input1
 
 
 def check_words(task: Any) -> None:
-    """Refuse a second input with a dictionary of its own, which would be read as other words.
-
-    Args:
-        task: its options.
-
-    Raises:
-        ValueError: names the file, and what to do.
-    """
+    """Refuse a second input with a dictionary of its own, which would be read as other words."""
     first, second = (os.path.join(str(task.data), name, "dict.txt") for name in INPUTS)
     words = check_dictionary(first, _REMEDY)
     if os.path.isfile(second) and check_dictionary(second, _REMEDY).symbols != words.symbols:
@@ -39,14 +32,7 @@ def check_words(task: Any) -> None:
 
 
 def check_classes(task: Any) -> None:
-    """Refuse another number of classes than there are labels.
-
-    Args:
-        task: its options.
-
-    Raises:
-        ValueError: names the option, the labels, and the number to give.
-    """
+    """Refuse another number of classes than there are labels."""
     if task.regression_target:
         return
     path = os.path.join(str(task.data), "label", "dict.txt")

@@ -1,17 +1,12 @@
 """What the options of fairseq's commands can be told to lack before anything is loaded.
 
-Without these checks fairseq meets a path that is not there, or a criterion that does not fit its
-model, later and in a traceback: the criterion in each of the processes that fairseq, or torchrun,
-has started.
+Without these checks fairseq meets a path that is not there later, and in a traceback.
 """
 
 from __future__ import annotations
 
 import os
 from typing import Any
-
-from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.models import ARCH_MODEL_REGISTRY
 
 EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fairseq-validate")
 
@@ -21,16 +16,6 @@ def check(command: str, given: Any) -> None:
     _check_data(given)
     if command in EVALUATING:
         _check_evaluation(given)
-    check_criterion(given)
-
-
-def check_criterion(given: Any) -> None:
-    """Hold a criterion of this package against a model that is fairseq's; ours do so themselves."""
-    model = ARCH_MODEL_REGISTRY.get(getattr(given, "arch", None))
-    criterion = CRITERION_REGISTRY.get(getattr(given, "criterion", None))
-    is_stock = model is not None and not hasattr(model, "check_criterion")
-    if is_stock and hasattr(criterion, "check_options"):
-        criterion.check_options(given, {})
 
 
 def _check_data(given: Any) -> None:

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from types import ModuleType
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from torch import nn
@@ -27,6 +27,7 @@ from fairseq_entmax import compat  # first, for its message where there is no fa
 
 # isort: split
 from fairseq import checkpoint_utils, file_utils, options
+from fairseq.data.fasta_dataset import FastaDataset
 from fairseq.distributed import utils as distributed_utils
 from fairseq.file_io import PathManager
 from fairseq.logging import metrics
@@ -60,8 +61,25 @@ def _generate(main: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     return _end_without_traceback(reporting, main, *args, **kwargs)
 
 
-# Of fairseq's commands, their functions that search or evaluate, and what these become
+def _end_when_done(train: Callable[..., Any], cfg: Any, trainer: Trainer, *args: Any) -> Any:
+    """``train`` of an epoch that ends a training whose checkpoint has all its updates.
+
+    Without it a training that was killed behind its last checkpoint makes one more update.
+    """
+    if (
+        is_ours(trainer.get_model())
+        and 0 < cfg.optimization.max_update <= trainer.get_num_updates()
+    ):
+        logger.info(
+            "the checkpoint has made %d updates: nothing is left", trainer.get_num_updates()
+        )
+        return [None], True
+    return train(cfg, trainer, *args)
+
+
+# Of fairseq's commands, their functions that train, search or evaluate, and what these become
 COMMANDS: dict[str, tuple[str, Callable[..., Any]]] = {
+    "fairseq_cli.train": ("train", _end_when_done),
     "fairseq_cli.generate": ("_main", _generate),
     "fairseq_cli.interactive": ("main", reporting),
     EVALUATION: ("eval_lm", evaluate_with_zeros),
@@ -93,6 +111,8 @@ def install() -> None:
     # For data, where NumPy no longer has what fairseq asks for
     for name in NUMPY_COMPAT:
         vars(importlib.import_module(name))["np"] = compat.NumPyWithCompat("numpy")
+    # For all data
+    _replace(FastaDataset, "_build_index", _refuse_fasta)
     # For every checkpoint
     _replace(PathManager, "copy", _copy_whole)
     _replace(TranslationTask, "reduce_metrics", _log_no_arrays)
@@ -247,6 +267,19 @@ def _average_no_whole_numbers(
     init(ema, model, *args, **kwargs)
     if is_ours(model):
         moving_averages.copy_whole_numbers(ema, model)
+
+
+def _refuse_fasta(index: Callable[..., Any], dataset: FastaDataset, path: str) -> NoReturn:
+    """``FastaDataset._build_index`` that refuses.
+
+    Without it the name of a data file, and so whoever made the folder, runs a command: fairseq
+    hands the name to a shell.
+    """
+    with compat.stopping_command():
+        raise ValueError(
+            f"{path}.fasta is not read, as fairseq hands the names of such files to a shell: drop "
+            f"--dataset-impl fasta, and give a folder that fairseq-preprocess wrote"
+        )
 
 
 def _copy_whole(

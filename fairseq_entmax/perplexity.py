@@ -30,29 +30,17 @@ _NO_NUMBER = re.compile(r"\[nan\](?=\t|$)")
 
 @dataclass
 class WordCounts:
-    """The words of an evaluation: tokens, or with ``--remove-bpe`` what they are pieces of.
+    """The words of an evaluation: tokens, or with ``--remove-bpe`` what they are pieces of."""
 
-    Attributes:
-        continued: the numbers of tokens that the next one belongs to.
-        has_start: whether samples start with a token that is not counted.
-        words: how many there were.
-        impossible: of them, those of probability zero.
-        nats: minus the sum of the natural logarithms of the others' probabilities.
-    """
-
+    # Numbers of the tokens that the next one belongs to
     continued: Tensor = field(default_factory=lambda: torch.tensor([], dtype=torch.long))
-    has_start: bool = False
+    has_start: bool = False  # with a token that is not counted
     words: int = 0
-    impossible: int = 0
-    nats: float = 0.0
+    impossible: int = 0  # of them, those of probability zero
+    nats: float = 0.0  # minus the sum of the natural logarithms of the others' probabilities
 
     def add(self, tokens: Tensor, scores: Tensor) -> None:
-        """Count a sample.
-
-        Args:
-            tokens: of the sample, ``(length,)``.
-            scores: the natural logarithms of their probabilities, ``(length,)``.
-        """
+        """Count the tokens of a sample, with the natural logarithms of their probabilities."""
         start = int(self.has_start)
         is_end = ~torch.isin(tokens[start:], self.continued.to(tokens))
         is_end[-1:] = True  # of the sample, whatever would come
@@ -76,13 +64,6 @@ def evaluate_with_zeros(eval_lm: Callable[..., Any], *args: Any, **kwargs: Any) 
 
     Logs how many words have, and the perplexity of the others. Where none has, everything is as
     fairseq gives it.
-
-    Args:
-        eval_lm: fairseq's function.
-        *args, **kwargs: its arguments.
-
-    Returns:
-        Its ``loss`` in bits and ``perplexity``.
     """
     given = inspect.signature(eval_lm).bind(*args, **kwargs).arguments
     marker = given.get("post_process")

@@ -32,14 +32,6 @@ ensure_venv "$venv" fairseq,recipes,tagger,test
 export PATH=$venv/bin:$PATH
 cd "$root"
 
-# The checks before the tests take a while: a wrong option is said before them
-status=0
-said=$(python -m pytest --collect-only -qq --noconftest --ignore tests "$@" 2>&1) || status=$?
-WRONG_USAGE=4 # of pytest's exit statuses
-if ((status == WRONG_USAGE)); then
-    usage_error "pytest takes no such options: $(sed -n '/^ERROR: usage/d; s/^.*[Ee][Rr][Rr][Oo][Rr]: //p' <<<"$said" | head -n 1)"
-fi
-
 failed=()
 check() {
     local name=$1

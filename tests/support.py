@@ -109,6 +109,23 @@ def batch(source_lengths: list[int], target_lengths: list[int], **options: Any) 
     return dataset.collater([dataset[index] for index in range(len(source))])
 
 
+@torch.no_grad()
+def assert_steps_equal_the_whole_pass(model: Any, sample: Any) -> None:
+    """That a decoder gives the same word by word as for all words at once."""
+    inputs, read = sample["net_input"], {}
+    tokens = inputs.get("prev_output_tokens", inputs["src_tokens"])
+    if hasattr(model, "encoder"):
+        read["encoder_out"] = model.encoder(inputs["src_tokens"], inputs["src_lengths"])
+    whole, _ = model.decoder(tokens, **read)
+    state: Any = {}
+    steps = [
+        model.decoder(tokens[:, : n + 1], incremental_state=state, **read)[0]
+        for n in range(tokens.size(1))
+    ]
+    real = tokens.ne(tiny_task().target_dictionary.pad())
+    torch.testing.assert_close(torch.cat(steps, 1)[real], whole[real], atol=1e-9, rtol=0)
+
+
 def classification_task(num_classes: int = 3, **options: Any) -> Any:
     """A task of classes of texts over the words of :func:`tiny_task`."""
     words, labels = Dictionary(), Dictionary()

@@ -3,8 +3,6 @@
 import json
 import re
 import struct
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -66,30 +64,7 @@ def test_training_lowers_the_loss_and_shows_alpha_in_its_log_and_in_tensorboard(
             assert all(1 < value < 2 for name in names for value in board[name])
 
 
-def test_the_record_of_alpha_ends_with_the_alphas_of_the_last_checkpoint(trained):
-    records = lines(trained)
-    updates = [record["update"] for record in records]
-    assert updates[0] == 0
-    assert updates == sorted(set(updates))
-    assert set(range(0, updates[-1], 10)) <= set(updates)
-    table = run("fairseq-entmax", "alpha", "--json", trained / "checkpoint_last.pt")
-    for row in json.loads(table.stdout):
-        last = records[-1]["alpha"][row["attention"]][str(row["layer"])]
-        assert row["alpha"] == pytest.approx(last, abs=1e-5)
-
-
-def test_a_resumed_training_ends_like_one_that_was_never_stopped(data, trained, tmp_path):
-    train(data, tmp_path, "--max-epoch=1")
-    resumed = train(data, tmp_path, "--max-epoch=2")
-    states = [weights(folder / "checkpoint_last.pt") for folder in (trained, tmp_path)]
-    assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
-    assert (tmp_path / "alpha.jsonl").read_text() == (trained / "alpha.jsonl").read_text()
-    assert logged(resumed, "valid")[-1]["valid_loss"] == logged(trained, "valid")[-1]["valid_loss"]
-
-
-def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_stopped(
-    data, tmp_path
-):
+def test_a_training_that_goes_on_in_mid_epoch_ends_like_one_never_stopped(data, tmp_path):
     options = [
         *("--update-freq=2", "--validate-interval-updates=4", "--save-interval-updates=3"),
         *("--alpha-log-interval=2", "--max-tokens=400"),
@@ -99,6 +74,8 @@ def test_a_training_that_goes_on_in_mid_epoch_leaves_the_record_of_one_never_sto
     train(data, broken, *options, "--max-update=5")
     (broken / "checkpoint_1_3.pt").replace(broken / "checkpoint_last.pt")
     train(data, broken, *options, "--max-update=9")
+    states = [weights(folder / "checkpoint_last.pt") for folder in (straight, broken)]
+    assert all(torch.equal(states[1][name], value) for name, value in states[0].items())
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
     updates = [record["update"] for record in lines(straight)]
     assert updates == [0, 2, 3, 4, 6, 8, 9]
@@ -131,22 +108,11 @@ def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tm
 
 
 def test_from_pretrained_translates_plain_text(data, trained):
-    code = f"""
-from fairseq_entmax.models import EntmaxTransformerModel
-model = EntmaxTransformerModel.from_pretrained(
-    {str(trained)!r},
-    checkpoint_file="checkpoint_best.pt",
-    data_name_or_path={str(data / "bin")!r},
-    bpe="sentencepiece",
-    sentencepiece_model={str(data / "bpe.model")!r},
-)
-print("translation:", model.translate("En el principio crió Dios los cielos y la tierra."))
-"""
-    result = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=False, cwd=data
+    options = {"bpe": "sentencepiece", "sentencepiece_model": str(data / "bpe.model")}
+    model = EntmaxTransformerModel.from_pretrained(
+        str(trained), "checkpoint_best.pt", str(data / "bin"), **options
     )
-    assert result.returncode == 0, result.stderr
-    assert re.search(r"^translation: \S+", result.stdout, re.MULTILINE)
+    assert model.translate("En el principio crió Dios los cielos y la tierra.")
 
 
 def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
@@ -165,26 +131,14 @@ def test_softmax_trains_and_translates_like_fairseq(data, tmp_path):
     assert results[0] == results[1]
 
 
-@pytest.mark.parametrize("option", ["--finetune-from-model", "--restore-file"])
-def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(
-    data, tmp_path_factory, tmp_path, option
-):
-    stock = tmp_path_factory.getbasetemp() / "stock_to_continue"
-    if not stock.exists():
-        train(data, stock, "--max-epoch=1", arch="transformer")
-    checkpoint = stock / "checkpoint_best.pt"
-    result = train(data, tmp_path, f"{option}={checkpoint}", "--max-epoch=2", "--alpha-init=1.2")
-    assert (
-        "has no value for 6 learned parameters; they start as in a new model (--alpha-init 1.2)"
-        in result.stdout + result.stderr
-    )
-    first = float(logged(result, "train_inner")[0]["loss"])
-    fresh = train(data, tmp_path / "fresh", "--max-update=5")
-    assert first < float(logged(fresh, "train_inner")[0]["loss"])
-    start = lines(tmp_path)[0]
-    assert start["alpha"]["encoder-self"]["0"] == [1.2] * 4
-    # With --restore-file the updates of the stock training count on
-    assert (start["update"] > 0) == (option == "--restore-file")
+def test_a_stock_checkpoint_is_continued_and_what_it_lacks_is_logged(data, tmp_path):
+    train(data, tmp_path / "stock", "--max-update=6", arch="transformer")
+    start = f"--restore-file={tmp_path / 'stock' / 'checkpoint_last.pt'}"
+    result = train(data, tmp_path / "own", start, "--max-update=8", "--alpha-init=1.2")
+    assert "has no value for 6 learned parameters" in result.stdout + result.stderr
+    first = lines(tmp_path / "own")[0]
+    assert first["alpha"]["encoder-self"]["0"] == [1.2] * 4
+    assert first["update"] == 6  # the updates of the stock training count on
 
 
 def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
@@ -206,29 +160,22 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
     ("options", "message"),
     [
         (["--attn-mapping=hardmax"], "unknown mapping 'hardmax'; allowed: softmax, sparsemax"),
-        (["--alpha-lr-factor=fast"], "argument --alpha-lr-factor: the factor must be a number"),
         (
             ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"],
             "needs a model with head gates: add --head-gates",
         ),
-        (["--criterion=entmax_loss", "--loss-alpha=3"], "--loss-alpha must be from 1"),
+        (
+            ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=-1"],
+            "--l0-weight must be a number of 0 or more",
+        ),
     ],
 )
-def test_a_wrong_option_stops_training_at_once_with_one_sentence(data, tmp_path, options, message):
+def test_a_wrong_option_stops_training_with_one_sentence(data, tmp_path, options, message):
     result = train(data, tmp_path / "never", *options, check=False)
     assert result.returncode == 2
     assert message in result.stderr.strip().splitlines()[-1]
     assert "Traceback" not in result.stderr
-    assert not (tmp_path / "never").exists()
-
-
-def test_an_unknown_kernel_stops_training_at_once_with_one_sentence(data, tmp_path, monkeypatch):
-    monkeypatch.setenv("FAIRSEQ_ENTMAX_KERNEL", "fast")
-    result = train(data, tmp_path / "never", check=False)
-    assert result.returncode == 2
-    message = "FAIRSEQ_ENTMAX_KERNEL must be one of auto, torch, native, triton, not 'fast'"
-    assert result.stderr.endswith(f"fairseq-train: error: {message}\n")
-    assert not (tmp_path / "never").exists()
+    assert not list(tmp_path.rglob("*.pt"))
 
 
 # -- heads with structure, and heads apart ------------------------------------------------------
@@ -285,31 +232,6 @@ def test_structured_models_translate_with_all_heads_and_without_some(data, struc
     assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({APART})"
 
 
-def test_what_is_left_is_trained_on_in_half_precision(data, structured, tmp_path):
-    small = structured / "small.pt"
-    printed = run("fairseq-entmax", "prune", "--print-config", small).stdout
-    assert "--encoder-self-attn-mapping '(softmax|sqpnormmax:p=learned)" in printed
-    mapping = f"--encoder-self-attn-mapping=(softmax|sqpnormmax:p=learned),({APART})"
-    start = [f"--finetune-from-model={small}", "--max-update=2", "--memory-efficient-fp16"]
-    train(data, tmp_path, *STRUCTURED[1:], mapping, *start)
-    after, before = weights(tmp_path / "checkpoint_last.pt"), weights(small)
-    assert {k: v.shape for k, v in after.items()} == {k: v.shape for k, v in before.items()}
-    assert all(value.isfinite().all() for value in after.values())
-
-
-def test_the_analysis_and_its_report_are_of_all_heads(data, structured, tmp_path):
-    paths = f"--path={structured / 'run' / 'checkpoint_last.pt'}:{structured / 'small.pt'}"
-    run("fairseq-entmax", "analyze", data / "bin", paths, f"--output={tmp_path}", "--cpu")
-    analysis = json.loads((tmp_path / "analysis.json").read_text(encoding="utf-8"))
-    whole, small = (model["attentions"][0] for model in analysis["models"])
-    assert [head["values"]["p"] is None for head in whole["heads"]] == [True, True, False, True]
-    assert small["mapping"] == "softmax|sqpnormmax:p=learned"
-    assert set(analysis["models"][0]["records"]) == {"alpha", "tv", "oscar", "p"}
-    page = tmp_path / "report.html"
-    run("fairseq-entmax", "report", tmp_path / "analysis.json", "--output", page)
-    assert "softmax|sqpnormmax:p=learned" in page.read_text(encoding="utf-8")
-
-
 # -- --alpha-lr-factor ----------------------------------------------------------------------------
 
 FAST = ["--attn-mapping=entmax:tv=learned", "--cross-attn-mapping=sqpnormmax:p=learned"]
@@ -333,27 +255,14 @@ def test_alpha_goes_further_than_without_the_factor(data, fast, tmp_path):
     assert ways[0][1] > 3 * ways[1][1] > 0
 
 
-@pytest.mark.parametrize(
-    "options",
-    [
-        ["--finetune-from-model={}", "--alpha-lr-factor=300"],
-        ["--restore-file={}", "--reset-optimizer", "--alpha-lr-factor=1"],
-    ],
-)
-def test_a_training_with_another_factor_goes_on_from_the_same_values(data, fast, tmp_path, options):
-    start = [option.format(fast / "checkpoint_last.pt") for option in options]
-    train(data, tmp_path, *FAST, *start, "--max-update=21")
+def test_a_training_with_another_factor_goes_on_from_the_same_values_and_says_so(
+    data, fast, tmp_path
+):
+    start = f"--restore-file={fast / 'checkpoint_last.pt'}"
+    done = train(data, tmp_path, *FAST, start, "--alpha-lr-factor=10", "--max-update=21")
     for name in ("alpha", "tv", "p"):
         old, new = numbers(lines(fast, name)[-1][name]), numbers(lines(tmp_path, name)[0][name])
         assert new == pytest.approx(old, abs=2e-6)
-
-
-@pytest.mark.parametrize(("factor", "warns"), [("20", False), ("10", True)])
-def test_a_factor_that_changes_below_the_optimizer_is_said_in_the_log(
-    data, fast, tmp_path, factor, warns
-):
-    start = f"--restore-file={fast / 'checkpoint_last.pt'}"
-    done = train(data, tmp_path, *FAST, start, f"--alpha-lr-factor={factor}", "--max-update=21")
     said = [line for line in (done.stdout + done.stderr).splitlines() if "lr-factor or" in line]
-    assert len(said) == warns
-    assert all("--reset-optimizer and another --save-dir" in line for line in said)
+    assert len(said) == 1
+    assert "--reset-optimizer and another --save-dir" in said[0]

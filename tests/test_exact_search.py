@@ -1,6 +1,5 @@
 """fairseq's search where probabilities are exactly zero: what users see of it."""
 
-import itertools
 import logging
 import math
 from argparse import Namespace
@@ -11,11 +10,8 @@ import torch
 from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithAlignment
 from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-from fairseq_entmax import mappings
 from fairseq_entmax.exact_search import SearchCounts, count_searches, reporting
-from tests.brute_force_search import Toys, search
-from tests.sparse_toys import EOS, NUM_WORDS, PAD, Toy, toy_batch, toy_dictionary
-from tests.support import batch, build_model, tiny_task
+from tests.sparse_toys import EOS, NUM_WORDS, Toy, toy_batch, toy_dictionary
 
 A, B, C, D = 4, 5, 6, 7
 # Three sequences: A, A B and C, each with its end, of probability 0.3, 0.3 and 0.4
@@ -128,7 +124,7 @@ def test_a_prefix_of_probability_zero_is_kept_and_costs_nothing():
     assert best[0]["exact_search"]
 
 
-@pytest.mark.parametrize("prefix", [[EOS], [A, EOS], [B, EOS]])
+@pytest.mark.parametrize("prefix", [[EOS], [B, EOS]])
 def test_a_prefix_with_its_end_is_one_hypothesis(prefix):
     (best,) = find(told(THREE), prefix=[prefix], beam=4)
     assert words_of(best) == [prefix[:-1]]
@@ -168,16 +164,6 @@ def test_a_language_model_of_weight_zero_says_nothing():
     assert words_of(best) == words_of(find(model, beam=3)[0])
 
 
-def test_training_scores_by_bleu_what_is_cut_off():
-    config = TranslationConfig(source_lang="a", target_lang="b")
-    own = TranslationTask(config, toy_dictionary(), toy_dictionary())
-    own.tokenizer, model = None, told(ENDLESS)
-    together = {**toy_batch([[A]]), "target": torch.tensor([[B, B, B, B, EOS]])}
-    bleu = own._inference_with_bleu(make_generator(model, max_len_b=5), together, model)
-    assert bleu.ref_len == 4
-    assert bleu.sys_len == 5
-
-
 def test_alignments_are_made_of_the_hypotheses_that_there_are():
     model = told(THREE)
     (best, other) = find(model, [(A, B), (C,)], beam=5, print_alignment="hard")
@@ -186,84 +172,6 @@ def test_alignments_are_made_of_the_hypotheses_that_there_are():
         assert words_of(hypotheses) == [[A, B], [C], [A]]
         assert all(len(hypothesis["alignment"]) for hypothesis in hypotheses)
         assert not any("is_filler" in hypothesis for hypothesis in hypotheses)
-
-
-# A real model whose output is sparse
-
-
-@cache
-def sparse_model(seed=1, factor=2.0):
-    model = build_model(attn_mapping="entmax15", seed=seed).double()
-    with torch.no_grad():
-        model.decoder.output_projection.weight.mul_(factor)
-
-    def get_normalized_probs(net_output, log_probs, sample=None):
-        probs = mappings.entmax15(net_output[0])
-        return probs.log() if log_probs else probs
-
-    model.get_normalized_probs = get_normalized_probs
-    return model
-
-
-def table_of(model):
-    """Its next words by the whole decoder, without the cache of a search."""
-
-    def table(source, words):
-        with torch.no_grad():
-            tokens, length = torch.tensor([source]), torch.tensor([len(source)])
-            encoded = model.encoder(tokens, length)
-            output = model.decoder(torch.tensor([[EOS, *words]]), encoder_out=encoded)
-            probs = model.get_normalized_probs(output, log_probs=False)[0, -1]
-        return {word: probs[word].item() for word in probs.nonzero().flatten().tolist()}
-
-    return cache(table)
-
-
-@pytest.mark.parametrize("factor", [2.0, 6.0])
-@pytest.mark.parametrize("beam", [1, 4, 11])
-def test_a_real_model_finds_what_a_plain_search_finds(beam, factor):
-    model = sparse_model(factor=factor)
-    table, together = table_of(model), batch([7, 4, 3], [4, 4, 4], left_pad_source=True)
-    for max_len, lenpen in ((3, 1.0), (6, 0.6)):
-        arguments = Namespace(beam=beam, max_len_b=max_len, lenpen=lenpen)
-        generator = tiny_task().build_generator([model], arguments)
-        results = tiny_task().inference_step(generator, [model], together)
-        for source, best in zip(together["net_input"]["src_tokens"], results, strict=True):
-            words = tuple(source[source != PAD].tolist())
-            expected, *flags = search(Toys([table], words, max_len=max_len), beam)
-            expected.sort(key=lambda each: -each[1] / len(each[0]) ** lenpen)
-            found = [tuple(hypothesis["tokens"].tolist()) for hypothesis in best]
-            assert found == [words for words, _ in expected]
-            assert [best[0]["exact_search"], best[0]["unfinished"]] == flags
-            assert [hypothesis["score"].item() for hypothesis in best] == pytest.approx(
-                [total / len(words) ** lenpen for words, total in expected], abs=1e-4
-            )
-
-
-def test_a_softmax_transformer_is_searched_to_the_bit_as_without_this_package():
-    stock = SequenceGenerator.generate.__wrapped__
-    model, together = build_model("transformer"), batch([7, 4, 3], [4, 4, 4])
-    for options in ({}, {"sampling": True}, {"diverse_beam_groups": 2}, {"diversity_rate": 0.4}):
-        arguments = Namespace(beam=4, max_len_b=9, min_len=2, **options)
-        generator = tiny_task().build_generator([model], arguments)
-        results = []
-        for generate in (SequenceGenerator.generate, stock):
-            torch.manual_seed(1)
-            results.append(generate(generator, [model], together, prefix_tokens=None))
-        for ours, theirs in zip(*(itertools.chain(*result) for result in results), strict=True):
-            assert not ours["exact_search"]
-            for name in ("tokens", "score", "positional_scores", "attention"):
-                assert torch.equal(ours[name], theirs[name])
-        assert generator.search_counts == SearchCounts(sentences=3)
-
-
-def test_a_generator_is_left_as_it_was():
-    generator = make_generator(told(THREE), diverse_beam_groups=5)
-    before = {name: id(part) for name, part in generator.named_modules()}
-    generator.generate([], toy_batch([[A]]))
-    assert {name: id(part) for name, part in generator.named_modules()} == before
-    assert "step" not in vars(generator.search)
-    assert "forward_decoder" not in vars(generator.model)
 
 
 # How many

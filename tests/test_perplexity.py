@@ -104,26 +104,6 @@ def test_a_perplexity_with_impossible_words_is_infinite_and_says_how_many_there_
     ]
 
 
-def test_the_first_token_of_samples_is_not_counted_where_it_is_given(sparse, evaluate):
-    batch = text_batch(LENGTHS)
-    words = copy.deepcopy(text_task().dictionary)
-    words.bos = lambda: 0
-    scores = scored(sparse)
-    batch["target"][:, 0] = 0
-    model = copy.deepcopy(sparse)
-    assert all(len(sample) > 1 for sample in scores.values())
-    without = [log for sample in scores.values() for _, log in sample[1:]]
-    given = ([model], words, [batch])
-    options = {"remove_bos_token": True}
-    stock = inspect.unwrap(importlib.import_module(EVALUATION).eval_lm)
-    _, messages = evaluate(sparse)
-    with_first = next(message for message in messages if "probability 0" in message)
-    assert with_first.split(" (")[0].endswith("36 tokens")
-    results = evaluate_with_zeros(stock, *given, **options)
-    assert results["perplexity"] == math.inf
-    assert without.count(-math.inf) < len(without) == 32
-
-
 def test_the_probabilities_of_words_that_are_printed_are_in_step_and_say_zero(sparse, evaluate):
     _, messages = evaluate(sparse, output_word_probs=True)
     words, samples = text_task().dictionary, scored(sparse)
@@ -168,21 +148,16 @@ def test_the_evaluation_of_a_model_without_zeros_is_fairseqs(evaluate):
         assert said == also_said
 
 
-def test_a_loss_that_is_no_number_stays_one(evaluate):
+def test_a_loss_that_is_no_number_stays_one(command, evaluate):
     model = build_text_model()
     with torch.no_grad():
         model.decoder.output_projection.weight[5] = math.nan
+    before = command.SequenceScorer
     results, messages = evaluate(model, output_word_probs=True)
+    assert command.SequenceScorer is before
     assert math.isnan(results["loss"])
     assert any("[nan]" in message for message in messages)
     assert not any("-inf" in message or "probability 0" in message for message in messages)
-
-
-def test_what_fairseq_scores_with_is_as_it_was_after_an_evaluation(command, sparse, evaluate):
-    before = command.SequenceScorer
-    evaluate(sparse)
-    assert command.SequenceScorer is before
-    assert not logging.getLogger(EVALUATION).filters
 
 
 def test_the_command_is_changed_where_it_is_loaded(command, monkeypatch):

@@ -40,9 +40,6 @@ def test_training_lowers_the_loss_and_reports_supports_and_no_perplexity(sparse)
     [
         ["--nbest=3"],
         ["--beam=40", "--nbest=40", "--print-alignment", "--max-len-b=4"],
-        ["--prefix-size=3", "--min-len=4", "--max-len-b=6"],
-        ["--sampling", "--sampling-topp=0.8", "--nbest=3"],
-        ["--beam=4", "--diverse-beam-groups=2", "--nbest=4"],
         ["--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=2"],
     ],
     ids=" ".join,
@@ -72,15 +69,6 @@ def test_interactive_and_python_are_sparse_from_the_checkpoint_alone(data, spars
         probs = model.get_normalized_probs(model(words, torch.tensor([3]), words), False)
     assert model.output_alpha == 1.5
     assert (probs == 0).any()
-
-
-def test_a_checkpoint_can_be_looked_at_through_another_output(data, trained, sparse):
-    dense = trained / "checkpoint_best.pt"
-    for checkpoint, alpha in ((sparse[0], 1.0), (dense, 2.0)):
-        overrides = f"--model-overrides={{'output_alpha': {alpha}}}"
-        outputs = [generate(data, checkpoint, *options).stdout for options in ([], [overrides])]
-        assert len(hypotheses(outputs[1])) == SIZES["test"]
-        assert outputs[0] != outputs[1]
 
 
 def test_validation_repeats_what_training_has_said(data, sparse):
@@ -119,19 +107,11 @@ def test_a_pruned_model_keeps_its_output_and_generates_what_the_gated_one_does(
     [
         (
             ["--criterion=entmax_loss", "--output-alpha=1.2"],
-            "--output-alpha 1.2 is not what --loss-alpha 1.5 trains the output for",
-        ),
-        (
-            ["--criterion=entmax_loss", "--best-checkpoint-metric=ppl"],
-            "--best-checkpoint-metric ppl is infinite with --loss-alpha 1.5",
-        ),
-        (
-            ["--output-alpha=1.2"],
-            "--criterion label_smoothed_cross_entropy is infinite where --output-alpha 1.2",
+            "--loss-alpha 1.5 is not the alpha of the model's output, 1.2",
         ),
         (
             ["--criterion=entmax_loss", "--adaptive-softmax-cutoff=100"],
-            "--criterion entmax_loss: --adaptive-softmax-cutoff has no one score for each word",
+            "--criterion entmax_loss with alpha 1.5: --adaptive-softmax-cutoff has no one score",
         ),
     ],
 )
@@ -141,4 +121,4 @@ def test_options_that_do_not_go_together_stop_training(data, tmp_path, options, 
     said = result.stdout + result.stderr
     assert message in said
     assert "Traceback" not in said
-    assert not (tmp_path / "new").exists()
+    assert not list(tmp_path.rglob("*.pt"))

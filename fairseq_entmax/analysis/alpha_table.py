@@ -9,8 +9,8 @@ from typing import Any
 
 from fairseq_entmax.analysis import start_and_end
 from fairseq_entmax.checkpoints import updates_of
-from fairseq_entmax.models.classifier_config import ClassifierOptions
 from fairseq_entmax.models.saved import SavedModel, read_model
+from fairseq_entmax.text_table import text_table
 
 ALPHA = "alpha"
 TITLES = {
@@ -63,11 +63,11 @@ def model_values(model: SavedModel) -> list[LayerValues]:
         (saved.attention, saved.layer, str(saved.mapping), saved.heads, model.mapping(saved))
         for saved in model.attentions
     ]
-    if isinstance(model.options, ClassifierOptions):
+    if model.options.pooling is not None:
         pooling = model.options.pooling
         mappings += [
             (name, 0, str(pooling.specs[name]), pooling.heads, mapping)
-            for name, mapping in pooling.of_checkpoint(model.state["model"], model.path).items()
+            for name, mapping in model.pooling_mappings().items()
         ]
     for attention, layer, text, heads, mapping in mappings:
         learned = () if mapping is None else mapping.learned
@@ -89,10 +89,6 @@ def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
 
     A line of text: the correlation of ranks, from the record that training wrote beside the
     checkpoint, or what is missing.
-
-    Args:
-        model: whose ``path`` is that of its checkpoint.
-        rows: what :func:`model_values` made of it.
     """
     update = updates_of(model.state)
     lines = {}
@@ -127,12 +123,7 @@ def as_json(rows: list[LayerValues]) -> list[dict[str, Any]]:
 
 
 def as_table(rows: list[LayerValues], last_lines: Mapping[str, str] | None = None) -> str:
-    """The rows as text tables, one for each kind of value, a line for each layer.
-
-    Args:
-        rows: of :func:`model_values`.
-        last_lines: what to say below a table, by the name of its value.
-    """
+    """The rows as text tables, one for each kind of value, a line for each layer."""
     names = _names(rows)
     if not any(row.values for row in rows) and any(row.heads for row in rows):
         return "the mappings of this model have no values for each head"
@@ -147,60 +138,32 @@ def _names(rows: list[LayerValues]) -> list[str]:
 
 
 def _table(rows: list[LayerValues], name: str) -> str:
-    widest = max(len(row.values.get(name, [])) for row in rows)
+    """A line for each layer; brackets are around values that are fixed beside learned ones."""
     title = TITLES.get(name, f"{name} of each head (learned unless marked 'fixed')")
-    mapping_width = max(7, *(len(_mapping_text(row, name)) for row in rows))
-    heads = "".join(f"  head {number}".rjust(9) for number in range(widest))
-    lines = [title, f"{'attention':<13} layer  {'mapping':<{mapping_width}}{heads}"]
+    cells, learned, brackets = [], [], False
     for row in rows:
-        own = row.values.get(name, [])
-        values = "".join(_number(row, name, head) for head in range(len(own)))
-        is_shared = name in row.learned and len(own) == 1 < row.heads
-        shared = "  for all heads" * is_shared
-        mapping = _mapping_text(row, name)
-        lines.append(
-            f"{row.attention:<13} {row.layer:>5}  {mapping:<{mapping_width}}{values}{shared}".rstrip()
-        )
-    if any(
-        _is_in_brackets(row, name, head)
-        for row in rows
-        for head in range(len(row.values.get(name, [])))
-    ):
+        own, are_learned = row.values.get(name, []), row.are_learned.get(name, [])
+        texts = []
+        for value, is_learned in zip(own, are_learned, strict=True):
+            is_fixed = name in row.learned and not is_learned
+            text = "-" if value is None else f"{value:.4f}"
+            brackets |= is_fixed and value is not None
+            texts.append(f"({text})" if is_fixed and value is not None else text)
+            if is_learned and value is not None:
+                learned.append(value)
+        mapping = row.mapping if row.heads else "no heads"
+        mapping += " (fixed)" * (bool(row.heads) and bool(own) and name not in row.learned)
+        mapping += " (for all heads)" * (name in row.learned and len(own) == 1 < row.heads)
+        cells.append([row.attention, str(row.layer), mapping, *texts])
+    widest = max(map(len, cells))
+    titles = ["attention", "layer", "mapping", *(f" head {n}" for n in range(widest - 3))]
+    table = [titles, *(one + [""] * (widest - len(one)) for one in cells)]
+    lines = [title, text_table(table, left=(0, 2))]
+    if brackets:
         lines.append("in brackets: fixed")
-    learned = [
-        value
-        for row in rows
-        for value, is_own in zip(
-            row.values.get(name, []), row.are_learned.get(name, []), strict=True
-        )
-        if is_own and value is not None
-    ]
     if learned:
         mean = sum(learned) / len(learned)
         lines.append(f"learned: mean {mean:.4f}, from {min(learned):.4f} to {max(learned):.4f}")
     else:
         lines.append(f"no {name} is learned in this model")
     return "\n".join(lines)
-
-
-def _number(row: LayerValues, name: str, head: int) -> str:
-    """What stands in a column; among heads apart, brackets are around what is fixed."""
-    value = row.values[name][head]
-    if value is None:
-        return "-".rjust(9)
-    if _is_in_brackets(row, name, head):
-        return f"({value:.4f})".rjust(9)
-    return f"{value:9.4f}"
-
-
-def _is_in_brackets(row: LayerValues, name: str, head: int) -> bool:
-    """Whether a value is fixed beside others of the layer that are learned."""
-    is_fixed = name in row.learned and not row.are_learned[name][head]
-    return is_fixed and row.values[name][head] is not None
-
-
-def _mapping_text(row: LayerValues, name: str) -> str:
-    if not row.heads:
-        return "no heads"
-    is_fixed = name in row.values and name not in row.learned
-    return f"{row.mapping} (fixed)" if is_fixed else row.mapping

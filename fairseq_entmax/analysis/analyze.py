@@ -27,6 +27,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_measures,
 )
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
+from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.passes import shares_of
@@ -56,15 +57,10 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Raises:
-        OSError, ValueError, RuntimeError: in one sentence, for the command to print.
-    """
+    """Run the command."""
     loading.log_to_stderr()
-    if loading.wants_all_help(arguments):
-        everything = loading.data_parser(ANALYZE, generation=True)
-        return loading.print_all_help("analyze", everything, arguments)
+    if HELP_ALL in arguments:
+        return loading.print_all_help(parser(), arguments)
     args = loading.parse(parser(), arguments)
     wanted = _wanted(args)
     check_counts(args)
@@ -125,16 +121,7 @@ def analyse(
     task: Any = None,
     models: Sequence[LoadedModel] | None = None,
 ) -> dict[str, Any]:
-    """Load what the options name, look at it, and put together the document.
-
-    Args:
-        args: parsed options.
-        wanted: names of measures.
-        task, models: where they are at hand; None loads what the options name.
-
-    Raises:
-        ValueError: something of it cannot be analysed.
-    """
+    """Load what the options name, look at it, and put together the document."""
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
@@ -266,11 +253,7 @@ def written(
 
 
 def _wanted(args: Namespace) -> list[str]:
-    """The measures to make: those asked for, or all that mean something on the data.
-
-    Raises:
-        ValueError: one that was asked for does not, or is unknown.
-    """
+    """The measures to make: those asked for, or all that mean something on the data."""
     wanted, kind = chosen_measures(args.measures), kinds.kind_named(args.task)
     without = [name for name in wanted if name in kind.left_out]
     if without and args.measures is not None:
@@ -281,11 +264,7 @@ def _wanted(args: Namespace) -> list[str]:
 
 
 def _costly(loaded: LoadedModel, wanted: Sequence[str], is_asked: bool) -> list[ImportanceMeasure]:
-    """Which measures that take passes of their own can be worked out for a model.
-
-    Raises:
-        ValueError: one cannot, and was asked for by name.
-    """
+    """Which measures that take passes of their own can be worked out for a model."""
     possible = []
     for one in importance_measures():
         if one.name not in wanted:

@@ -162,11 +162,7 @@ def add_ablate_options(parser: argparse.ArgumentParser) -> None:
 
 
 def chosen_measures(text: str | None) -> list[str]:
-    """The names in ``--measures``, in the order of the registered ones; None is all.
-
-    Raises:
-        ValueError: one is unknown.
-    """
+    """The names in ``--measures``, in the order of the registered ones; None is all."""
     known = optional_names()
     names = known if text is None else [name.strip() for name in text.split(",")]
     for name in names:
@@ -176,14 +172,7 @@ def chosen_measures(text: str | None) -> list[str]:
 
 
 def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
-    """The names in ``--scores``, in the order of :data:`SCORES`; None is loss, and BLEU of text.
-
-    Args:
-        has_text: whether the models generate text that can be scored.
-
-    Raises:
-        ValueError: one is unknown, or of text that there is not.
-    """
+    """The names in ``--scores``, in the order of :data:`SCORES`; None is loss, and BLEU of text."""
     if text is None:
         return [LOSS, BLEU] if has_text else [LOSS]
     names = [name.strip() for name in text.split(",")]
@@ -202,11 +191,7 @@ def chosen_scores(text: str | None, has_text: bool = True) -> list[str]:
 
 
 def named_heads(option: str, text: str) -> set[Head]:
-    """The heads in the text of an option.
-
-    Raises:
-        ValueError: names the option.
-    """
+    """The heads in the text of an option."""
     try:
         return parse_heads(text)
     except ValueError as error:
@@ -214,11 +199,7 @@ def named_heads(option: str, text: str) -> set[Head]:
 
 
 def check_counts(options: argparse.Namespace) -> None:
-    """Refuse a number of sentences or of resamples below 1.
-
-    Raises:
-        ValueError: names the option.
-    """
+    """Refuse a number of sentences or of resamples below 1."""
     remedy = "give 1 or more, or leave the measure out of --measures"
     remedies = {measure.option: remedy for measure in importance_measures()}
     remedies["bootstrap"] = "sacreBLEU's bootstrap takes 1 or more"

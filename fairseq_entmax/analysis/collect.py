@@ -27,9 +27,6 @@ from fairseq_entmax.analysis.tables import Tables as Tables
 class DataCounts:
     """What the data set consists of.
 
-    Args:
-        annotations: of the source, or None.
-
     Attributes:
         ids: the numbers of its sentences that were seen, 8 bytes each.
         numbers: of sentences and tokens, by name.
@@ -64,11 +61,6 @@ class DataCounts:
 class ModelCollector:
     """What is known of one model after any number of batches.
 
-    Args:
-        loaded: the model.
-        wanted: the names of the measures to make.
-        outcome: what else there is to say of the model, or None.
-
     Attributes:
         statistics: of its attention.
         unreachable: how many targets it gives no probability.
@@ -90,10 +82,6 @@ class ModelCollector:
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
         """Run the model on a batch.
-
-        Args:
-            sample: as fairseq's data loader makes it.
-            batch: its sentences.
 
         Returns:
             How much heads differ in each sentence: ``(batch,)`` float64.

@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import argparse
-import os
 from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis.arguments import (
     ABLATE,
-    ALL,
     ANALYZE,
     add_ablate_options,
     add_analyze_options,
-    check_counts,
-    chosen_measures,
-    chosen_scores,
-    named_heads,
 )
 
-# Both print fairseq's options, too; the second is the older name
-HELP_ALL = ("--help-all", "--help-fairseq")
+HELP_ALL = "--help-all"
 # Of fairseq's options those that are needed most, with their help
 OF_FAIRSEQ: dict[str, dict[str, Any]] = {
     "--gen-subset": {
@@ -47,21 +40,12 @@ OF_ABLATE: dict[str, dict[str, Any]] = {
 COMMANDS = {"analyze": (ANALYZE, add_analyze_options), "ablate": (ABLATE, add_ablate_options)}
 
 
-def usage(command: str) -> str:
-    """How a command is called."""
-    return f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]"
-
-
 def early_parser(command: str) -> argparse.ArgumentParser:
-    """A command's own options, and those of fairseq's that are needed most.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-    """
+    """A command's own options, and those of fairseq's that are needed most."""
     description, add_options = COMMANDS[command]
     parser = argparse.ArgumentParser(
         prog=f"fairseq-entmax {command}",
-        usage=usage(command),
+        usage=f"fairseq-entmax {command} DATA --path CHECKPOINT --output DIR [options]",
         description=description,
         allow_abbrev=False,
         add_help=False,
@@ -78,43 +62,11 @@ def early_parser(command: str) -> argparse.ArgumentParser:
     group = parser.add_argument_group("help")
     group.add_argument("-h", "--help", action="help", help="this text")
     group.add_argument(
-        HELP_ALL[0], action="store_true", dest="help_all", help="every option of fairseq's, too"
+        HELP_ALL, action="store_true", dest="help_all", help="every option of fairseq's, too"
     )
-    group.add_argument(HELP_ALL[1], action="store_true", dest="help_all", help=argparse.SUPPRESS)
     return parser
 
 
 def check_early(command: str, arguments: Sequence[str]) -> None:
-    """Answer ``--help``, and refuse what is wrong whatever fairseq says.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-        arguments: what stands behind it.
-
-    Raises:
-        ValueError: ``--path`` or ``--output`` is missing, or an option of the command's own
-            is wrong.
-        SystemExit: of argparse, after help or for what it cannot read.
-    """
-    parser = early_parser(command)
-    options, _ = parser.parse_known_args(arguments)
-    if options.help_all:
-        return
-    if not options.path:
-        raise ValueError("give --path CHECKPOINT, the model to look at")
-    if options.user_dir is not None and not os.path.isdir(options.user_dir):
-        raise ValueError(f"--user-dir: there is no folder {options.user_dir}")
-    if not options.output:
-        raise ValueError("give --output DIR, where the results go")
-    check_counts(options)
-    if command == "analyze":
-        # A folder of the user's may register more of them
-        if options.user_dir is None:
-            chosen_measures(options.measures)
-        return
-    chosen_scores(options.scores)
-    for text in options.heads or []:
-        if text != ALL:
-            named_heads("--heads", text)
-    for text in options.sets or []:
-        named_heads("--sets", text)
+    """Answer ``--help`` at once, and refuse what argparse does of the command's own options."""
+    early_parser(command).parse_known_args(arguments)

@@ -28,12 +28,7 @@ DIGITS = 6
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Read and validate an analysis.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is not JSON, or no analysis of this version; names the file.
-    """
+    """Read and validate an analysis."""
     file = Path(path)
     if not file.is_file():
         raise FileNotFoundError(
@@ -54,17 +49,7 @@ def _constant(name: str) -> None:
 
 
 def validate(analysis: Any, name: str) -> None:
-    """Check a document against the schema.
-
-    Args:
-        analysis: what was read from the file; null is filled in for measures that it lacks.
-        name: what to call it in errors.
-
-    Raises:
-        ValueError: it is not an analysis, of another version, or not in its form; names the
-            place.
-        ModuleNotFoundError: the extra ``report`` is not installed.
-    """
+    """Check a document against the schema."""
     content = analysis if isinstance(analysis, dict) else {}
     version = content.get("version")
     if content.get("format") != FORMAT:
@@ -99,14 +84,10 @@ def _described(analysis: dict[str, Any]) -> list[Number]:
     return [number for number in numbers if number.place and isinstance(number.place[0], str)]
 
 
-def check_output(folder: str, overwrite: bool) -> None:
-    """Refuse, before any work, to write where an analysis is or where nothing can be written.
-
-    Raises:
-        FileExistsError: there is one, and it is not to be replaced.
-        NotADirectoryError: ``folder`` is something else than a folder.
-        OSError: nothing can be written there.
-    """
+def check_output(folder: str | None, overwrite: bool) -> None:
+    """Refuse, before any work, to write where an analysis is or where nothing can be written."""
+    if not folder:
+        raise ValueError("give --output DIR, where the results go")
     if os.path.exists(folder) and not os.path.isdir(folder):
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
     path = os.path.join(folder, FILE_NAME)
@@ -125,15 +106,7 @@ def check_output(folder: str, overwrite: bool) -> None:
 
 
 def write(analysis: dict[str, Any], folder: str) -> str:
-    """Write ``analysis.json``, whole or not at all.
-
-    Args:
-        analysis: the document; its numbers are rounded.
-        folder: made where it is missing.
-
-    Returns:
-        The file's path.
-    """
+    """Write ``analysis.json``, whole or not at all."""
     os.makedirs(folder, exist_ok=True)
     path = os.path.join(folder, FILE_NAME)
     text = json.dumps(rounded(analysis), ensure_ascii=False, allow_nan=False)

@@ -28,13 +28,7 @@ def model_entry(
     importance: dict[str, Shares],
     generated: dict[str, int] | None = None,
 ) -> dict[str, Any]:
-    """One of ``models``.
-
-    Args:
-        collector: after the pass.
-        importance: by name, what heads matter by the measures that take passes of their own.
-        generated: how much it generated, where that is what was looked at.
-    """
+    """One of ``models``."""
     loaded = collector.loaded
     copy = loaded.model.attention_options.copy
     layers = []

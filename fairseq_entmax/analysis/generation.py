@@ -4,25 +4,23 @@ A text is decoded first, by the search that fairseq's options and the task ask f
 hypothesis of each sentence then goes through the model once more, as its target. A decoder sees
 nothing behind the word that it is at, so its attention is the same in both: what is recorded is
 the attention of the steps that led to the best hypothesis, and not of those that the search gave
-up. What was generated is kept in a file without a name, which is gone when the command ends.
+up.
 """
 
 from __future__ import annotations
 
-import tempfile
 from argparse import Namespace
 from array import array
 from collections.abc import Sequence
 from typing import Any
 
-import numpy
-import torch
 from fairseq import utils
 from fairseq.data import data_utils
-from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
+from fairseq.dataclass.configs import GenerationConfig
 from fairseq.tasks.translation import TranslationConfig
 from torch import Tensor
 
+from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.arguments import GENERATED, OF_GENERATE_ALONE
 from fairseq_entmax.tasks.summarization import SummarizationConfig
 
@@ -33,36 +31,21 @@ WITHOUT_EFFECT = (*OF_GENERATE_ALONE, "nbest", "print_alignment")
 
 
 def check_options(args: Namespace) -> None:
-    """Refuse options on search that would be passed over, or that no search can go by.
-
-    Raises:
-        ValueError: names the option.
-    """
-    # Those of the task for summaries are options of its alone
-    search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
-    search = {name: search[name] for name in search if name not in vars(TranslationConfig())}
-    defaults = {**vars(CommonEvalConfig()), **search}
+    """Refuse options on search that would be passed over, or that no search can go by."""
     is_generated = args.of == GENERATED
-    refused = WITHOUT_EFFECT if is_generated else search
-    for name in refused:
-        value = getattr(args, name, defaults[name])
-        if value != defaults[name]:
-            remedy = "leave it out" if is_generated else "give --of generated, or leave it out"
-            raise ValueError(
-                f"--{name.replace('_', '-')} got {value!r}, which has no part in an analysis of "
-                f"{'generated text' if is_generated else 'the reference'}: {remedy}"
-            )
+    if is_generated:
+        refused, remedy = WITHOUT_EFFECT, "leave it out"
+    else:  # those of the task for summaries are options of its alone
+        search = {**vars(SummarizationConfig()), **vars(GenerationConfig())}
+        refused = tuple(name for name in search if name not in vars(TranslationConfig()))
+        remedy = "give --of generated, or leave it out"
+    loading.refuse(args, refused, remedy)
     if is_generated and args.beam < 1:
         raise ValueError(f"--beam got {args.beam}: give 1 or more")
 
 
 def search_options(config: Any, task: Any) -> dict[str, Any]:
-    """By which search a text is made, as a document says it: name of an option to its value.
-
-    Args:
-        config: fairseq's ``generation``.
-        task: fairseq's task; what its options have beside those of ``translation`` is in it too.
-    """
+    """By which search a text is made, as a document says it: name of an option to its value."""
     defaults = vars(GenerationConfig())
     said = {
         name: getattr(config, name)
@@ -85,27 +68,17 @@ class GeneratedDataset:
     It takes the place of fairseq's where sentences are taken by their numbers; those that
     :meth:`generate` has had are there.
 
-    Args:
-        dataset: fairseq's, of the translation task.
-        model: in evaluation mode, on its device.
-        task: fairseq's task.
-        config: fairseq's configuration, for ``generation`` and ``common.seed``.
-
     Attributes:
         numbers: of what was generated, by name: ``tokens``, with the ends of sentences;
             ``empty``, sentences without a word; ``longest``, sentences of the longest length
             that the options allow, most of which were cut off there.
-
-    Raises:
-        ValueError: fairseq or the task can make no search of the options.
     """
 
     def __init__(self, dataset: Any, model: Any, task: Any, config: Any) -> None:
         self._dataset, self._model, self._task = dataset, model, task
         self._config = config.generation
         self._seed: int = config.common.seed
-        self._file = tempfile.TemporaryFile()  # noqa: SIM115 as long as the data set
-        self._start = array("q", [-1]) * len(dataset)
+        self._targets: dict[int, Tensor] = {}
         self.src_sizes: Any = dataset.src_sizes
         self.tgt_sizes = array("q", [0]) * len(dataset)
         self.numbers = {"tokens": 0, "empty": 0, "longest": 0}
@@ -113,10 +86,7 @@ class GeneratedDataset:
         self._is_first = True
 
     def __getitem__(self, number: int) -> dict[str, Any]:
-        self._file.seek(self._start[number])
-        words = self._file.read(8 * self.tgt_sizes[number])
-        target = torch.from_numpy(numpy.frombuffer(words, dtype="<i8").copy())
-        return {**self._dataset[number], "target": target}
+        return {**self._dataset[number], "target": self._targets[number].long()}
 
     def num_tokens(self, number: int) -> int:
         """The longer side of a sentence, in tokens."""
@@ -127,17 +97,7 @@ class GeneratedDataset:
         return self._dataset.collater(items)
 
     def generate(self, sample: Any) -> Any:
-        """The batch with the best hypothesis of each sentence as its target.
-
-        Args:
-            sample: as fairseq's data loader makes it, on the model's device.
-
-        Returns:
-            A batch of the same sentences in the same order; the one given is as it was.
-
-        Raises:
-            ValueError: the search fails, or finds nothing.
-        """
+        """The batch with the best hypothesis of each sentence as its target."""
         if self._is_first:
             # Where hypotheses are sampled, the same ones whatever was generated before
             utils.set_torch_seed(self._seed)
@@ -168,8 +128,7 @@ class GeneratedDataset:
         return self._with_targets(sample, best)
 
     def _keep(self, number: int, tokens: Tensor, limit: int) -> None:
-        self._start[number] = self._file.seek(0, 2)
-        self._file.write(tokens.numpy().astype("<i8").tobytes())
+        self._targets[number] = tokens.int()
         self.tgt_sizes[number] = len(tokens)
         self.numbers["tokens"] += len(tokens)
         self.numbers["empty"] += len(tokens) == 1

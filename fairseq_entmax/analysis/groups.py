@@ -27,8 +27,6 @@ def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
 
     Args:
         weights: ``(heads, queries, keys)``, zero at masked keys.
-        kinds: of each head, whether its groups are ``runs``, of neighbours, or ``clusters``, in
-            any place; None for a head without groups.
 
     Returns:
         ``(heads, queries, keys)`` uint8: 0 for a key with a weight of its own, or of zero, else
@@ -61,14 +59,8 @@ def encode_groups(groups: Tensor) -> str:
 def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
     """Read the groups of one layer of one attention from ``maps`` in ``analysis.json``.
 
-    Args:
-        entry: with ``shape``, and ``groups`` where the mappings of its heads make some.
-
     Returns:
         ``(heads, queries, keys)`` uint8, as :func:`numbered_groups` gives them; None without.
-
-    Raises:
-        ValueError: the text does not hold numbers of that shape, and nothing else.
     """
     text = entry.get("groups")
     if text is None:

@@ -17,7 +17,6 @@ def scaled_heads(attention: MultiheadAttention, factor: Tensor) -> Iterator[None
     All else is computed as before, in the same kernels and with the same caches.
 
     Args:
-        attention: one attention of one layer, with one head or more.
         factor: ``(heads,)``, or ``(batch, heads)``. A head with the factor 0 gives exactly 0.
     """
 

@@ -39,13 +39,6 @@ def unreachable(losses: Tensor, model: Any) -> Tensor:
 
     Those are words outside the support of a sparse output, and markers of words that a copy
     leaves out: the generator has no such word.
-
-    Args:
-        losses: of :func:`negative_log_likelihood`.
-        model: any model of this package.
-
-    Returns:
-        The same shape, bool; nowhere true for a model with softmax and without markers.
     """
     copy = model.attention_options.copy
     may_be = has_zeros(model) or (copy is not None and copy.markers > 0)
@@ -62,7 +55,6 @@ def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float)
     Args:
         logits: ``(…, vocabulary)``.
         target, counts: ``(…)``, as for :func:`negative_log_likelihood`.
-        alpha: of the output; 1 is softmax.
 
     Returns:
         ``(…)``, 0 where it does not count.

@@ -6,23 +6,24 @@ import argparse
 import logging
 import os
 from argparse import Namespace
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 import numpy
 import torch
 from fairseq import options, utils
-from fairseq.dataclass.configs import CommonEvalConfig
+from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
 from fairseq.tasks import TASK_REGISTRY
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
-from fairseq_entmax.analysis.command_help import HELP_ALL, early_parser
+from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 from fairseq_entmax.reasons import reason
+from fairseq_entmax.tasks.summarization import SummarizationConfig
 
 logger = logging.getLogger(__name__)
 
@@ -32,12 +33,7 @@ MAX_TOKENS = 4000
 
 
 def data_parser(description: str, *, generation: bool = False) -> argparse.ArgumentParser:
-    """A parser of fairseq's options on data, languages, batches, devices and checkpoints.
-
-    Args:
-        description: what the command does.
-        generation: with fairseq's options on beam search too.
-    """
+    """A parser of fairseq's options on data, languages, batches, devices and checkpoints."""
     parser = options.get_parser(description, default_task=TASK)
     parser.description = description
     options.add_dataset_args(parser)
@@ -49,31 +45,11 @@ def data_parser(description: str, *, generation: bool = False) -> argparse.Argum
     return parser
 
 
-def wants_all_help(arguments: Sequence[str]) -> bool:
-    """Whether fairseq's options are asked for."""
-    return any(word in HELP_ALL for word in arguments)
-
-
-def print_all_help(command: str, parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
-    """Print a command's own options, and behind them fairseq's, with those of its task.
-
-    Args:
-        command: ``analyze`` or ``ablate``.
-        parser: of :func:`data_parser`, without the command's own options.
-        arguments: what stands behind the command, for the task.
-    """
-    own = early_parser(command)
-    print(own.format_help())
-    known, _ = own.parse_known_args(arguments)
-    task = TASK_REGISTRY.get(known.task or TASK)
-    if task is None:
-        raise ValueError(
-            f"--task got {known.task!r}: choose from {', '.join(sorted(TASK_REGISTRY))}"
-        )
-    task.add_args(parser)
-    parser.usage, parser.description = argparse.SUPPRESS, None
-    parser._optionals.title = "fairseq's options: general, and of the task"
-    print(parser.format_help().strip())
+def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> None:
+    """Print every option: the command's own, fairseq's, and those of its task."""
+    known, _ = parser.parse_known_args([word for word in arguments if word != HELP_ALL])
+    TASK_REGISTRY[known.task].add_args(parser)
+    parser.print_help()
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
@@ -81,12 +57,6 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
 
     What the data is made of, such as the tokens of a sample, is taken from the first checkpoint
     where the command does not say.
-
-    Raises:
-        ValueError: ``--path`` or the folder with the data is missing, the data is for another
-            task, or an option is given that the commands here would pass over.
-        FileNotFoundError, UnsafeCheckpointError: the first checkpoint cannot be read.
-        SystemExit: of argparse, for what it cannot read.
     """
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
@@ -94,18 +64,24 @@ def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespac
     _check_data(args)
     kind = kinds.kind_named(args.task)
     kinds.check_folder(args.data, kind, args.task)
-    if args.num_shards != 1:
-        raise ValueError(f"--num-shards got {args.num_shards}: the whole data set is looked at")
-    if args.model_overrides != "{}":
-        raise ValueError(
-            f"--model-overrides got {args.model_overrides!r}: models are taken as their "
-            f"checkpoints are, leave it out"
-        )
+    refuse(args, ("num_shards", "model_overrides"), "leave it out")
     if args.max_tokens is None and args.batch_size is None:
         args.max_tokens = MAX_TOKENS
     words = (word.partition("=")[0] for word in arguments if word.startswith("--"))
     _complete(kind, args, {word[2:].replace("-", "_") for word in words})
     return args
+
+
+def refuse(args: Namespace, names: Iterable[str], remedy: str) -> None:
+    """Refuse options of fairseq that would be passed over."""
+    summaries = vars(SummarizationConfig())
+    defaults = {**summaries, **vars(GenerationConfig()), **vars(CommonEvalConfig())}
+    defaults["num_shards"] = 1
+    for name in names:
+        value = getattr(args, name, defaults[name])
+        if value != defaults[name]:
+            option = name.replace("_", "-")
+            raise ValueError(f"--{option} got {value!r}, which has no part here: {remedy}")
 
 
 def _complete(kind: kinds.Kind, args: Namespace, given: Collection[str]) -> None:
@@ -132,30 +108,18 @@ def _check_data(args: Namespace) -> None:
 
 
 def configuration(args: Namespace) -> Any:
-    """Parsed arguments as fairseq's nested configuration.
-
-    Raises:
-        ValueError: an option, such as one taken from the first checkpoint, is of another type.
-    """
+    """Parsed arguments as fairseq's nested configuration."""
     try:
         return convert_namespace_to_omegaconf(args)
     except (HydraException, OmegaConfBaseException, ValueError, SyntaxError) as error:
-        # Of Python's own reading of a text, which names one of its objects
-        is_told = isinstance(error, HydraException | OmegaConfBaseException)
-        why = reason(error) if is_told else "one is a text in the place of a number or a list"
         raise ValueError(
             f"the options of --task {args.task}, with those that {args.path} was trained with, "
-            f"are not what fairseq takes: {why}; give that option, or take another checkpoint "
-            f"of the training"
+            f"are not what fairseq takes: {reason(error)}"
         ) from error
 
 
 def setup_task(args: Namespace) -> Any:
-    """fairseq's task of parsed arguments, with its dictionaries.
-
-    Raises:
-        ValueError: the data has no such languages, or a dictionary is damaged.
-    """
+    """fairseq's task of parsed arguments, with its dictionaries."""
     kind = kinds.kind_named(args.task)
     kind.check_dictionaries(args)
     return kind.setup_task(args, configuration(args).task)
@@ -193,11 +157,7 @@ def load_task(
 
 
 def load_dataset(task: Any, subset: str) -> Any:
-    """A data set of the task's folder.
-
-    Raises:
-        ValueError: there is none of that name, it has no target side, or it is damaged.
-    """
+    """A data set of the task's folder."""
     kind = kinds.kind_of_task(task)
     folder = kind.options_of(task).data
     try:
@@ -216,11 +176,7 @@ def load_dataset(task: Any, subset: str) -> Any:
 
 
 def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> Any:
-    """An iterator over a data set in batches, as fairseq's options on batches say.
-
-    Raises:
-        ValueError: a sentence is longer than the model can take, and is not to be skipped.
-    """
+    """An iterator over a data set in batches, as fairseq's options on batches say."""
     try:
         iterator = task.get_batch_iterator(
             dataset=dataset,
@@ -242,11 +198,7 @@ def batches(args: Namespace, task: Any, dataset: Any, models: Sequence[Any]) -> 
 
 
 def check_lengths(task: Any, dataset: Any, models: Sequence[Any], sentences: Sequence[int]) -> None:
-    """Refuse sentences of ``--sentences`` that are longer than a model takes.
-
-    Raises:
-        ValueError: names the sentence.
-    """
+    """Refuse sentences of ``--sentences`` that are longer than a model takes."""
     numbers = numpy.array(sentences, dtype=numpy.int64)
     _, too_long = dataset.filter_indices_by_size(numbers, _max_positions(task, models))
     if len(too_long):

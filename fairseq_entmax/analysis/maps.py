@@ -28,9 +28,6 @@ def encode_weights(weights: Tensor) -> str:
 
     Zero stays zero, and what is above zero stays above: it becomes at least the smallest
     float16 above zero, 6e-8.
-
-    Args:
-        weights: any shape, in [0, 1].
     """
     exact = weights.detach().float().cpu().numpy()
     half = exact.astype("<f2")
@@ -41,15 +38,8 @@ def encode_weights(weights: Tensor) -> str:
 def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
     """Read the weights of one layer of one attention from ``maps`` in ``analysis.json``.
 
-    Args:
-        entry: with ``shape`` and ``weights``.
-
     Returns:
         ``(heads, queries, keys)`` float16.
-
-    Raises:
-        ValueError: the text does not hold weights of that shape, and nothing else; or the shape
-            is of more than :data:`LARGEST` bytes. No more than the shape asks for is inflated.
     """
     size = map_bytes(entry["shape"])
     try:
@@ -79,8 +69,6 @@ def sentence_maps(
 
     Args:
         attention: attention to layer to weights ``(1, heads, queries, keys)``.
-        kinds: (attention, layer) to the groups that the mapping of each head makes, for layers
-            where one does, as :func:`numbered_groups` takes them.
     """
     entries = []
     for name, layers in attention.items():

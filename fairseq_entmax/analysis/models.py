@@ -15,6 +15,7 @@ from fairseq_entmax.analysis.kinds import check_model, kind_of_task
 from fairseq_entmax.analysis.loading import device_of
 from fairseq_entmax.checkpoints import updates_of
 from fairseq_entmax.models.saved import read_model
+from fairseq_entmax.reasons import reason
 
 
 @dataclass(frozen=True)
@@ -40,15 +41,7 @@ class LoadedModel:
 def load_models(
     args: Namespace, task: Any, names: Sequence[str] | None = None
 ) -> list[LoadedModel]:
-    """The models of ``--path``, on the device and in the precision that the options ask for.
-
-    Args:
-        names: what to call them; None finds what tells them apart.
-
-    Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`load_model`; or
-            there are as many names as models not.
-    """
+    """The models of ``--path``, on the device and in the precision that the options ask for."""
     paths = args.path.split(os.pathsep)
     if names is not None and (len(names) != len(paths) or len(set(names)) != len(paths)):
         raise ValueError(
@@ -94,19 +87,11 @@ def load_model(path: str, task: Any) -> LoadedModel:
     kind.check_fit(state, path, task, 0 if copy is None else copy.markers)
     try:
         model = kind.build_model(saved, task)
-    except ValueError as error:
-        raise ValueError(f"--path: {path}: {error}") from error
-    except (AssertionError, RuntimeError, TypeError, KeyError, AttributeError) as error:
-        # Of settings that the reader of checkpoints does not know, and fairseq does not check
-        reason = " ".join(str(error).split())[:300] or "it says nothing more"
-        raise ValueError(
-            f"--path: {path} has settings of which fairseq makes no model: {reason}"
-        ) from error
-    try:
         model.load_state_dict(state["model"], strict=True)
-    except Exception as error:  # fairseq raises that itself, of outputs of an old version
-        reason = " ".join(str(error).split())[:600]
-        raise ValueError(f"--path: {path} does not hold the model it names: {reason}") from error
+    except Exception as error:  # of settings or weights that do not fit, of whatever kind
+        raise ValueError(
+            f"--path: {path} does not hold the model it names: {reason(error)}"
+        ) from error
     model.eval().requires_grad_(False)
     updates = updates_of(state)
     return LoadedModel(os.path.basename(path), path, saved.architecture, model, updates)

@@ -58,20 +58,13 @@ def measure(
 
     Raises:
         ValueError: a sample is given without a task or annotations without a sample, weights
-            are no probabilities, or shapes do not fit together; the weights are of one step of
-            decoding; they are on padding, or on what a decoder has not read yet.
+            are no probabilities, or shapes do not fit together; they are on padding, or on what a decoder has not read yet.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
     if annotations is not None and sample is None:
         raise ValueError("annotations need the sample that they are of, and its task")
     _check_weights(attention)
-    if getattr(attention, "is_step", False):
-        raise ValueError(
-            "these weights are of the last step of incremental decoding, as translate, sample and "
-            "generate decode, and of no whole sentence: use fairseq_entmax.analysis.look(model, "
-            "text), or record a pass over the whole translation, model(**sample['net_input'])"
-        )
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)

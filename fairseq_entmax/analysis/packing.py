@@ -14,11 +14,7 @@ def packed(numbers: numpy.ndarray) -> str:
 
 
 def unpacked(text: str, size: int) -> bytes:
-    """So many bytes; no more are inflated.
-
-    Raises:
-        ValueError: the text does not hold so many bytes, and nothing else.
-    """
+    """So many bytes; no more are inflated."""
     inflated = zlib.decompressobj()
     try:
         # A byte more, so that the end of the data is reached, and what is behind it noticed

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from contextlib import ExitStack
 from functools import partial
 from typing import Any
@@ -12,36 +11,9 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.modules import MultiheadAttention, attention_modules
 
 Attention = dict[str, dict[int, Tensor]]
-
-
-class RecordedAttention(dict[str, dict[int, Tensor]]):
-    """Attention to layer to weights of the last call, and what calls these were.
-
-    Attributes:
-        is_step: whether they are of one step of incremental decoding, and of no whole sentence.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.is_step = False
-        self._steps: Counter[int] = Counter()
-
-    def take(self, attention: str, layer: int, weights: Tensor) -> None:
-        """Keep the weights of a call in place of those of the one before."""
-        self.setdefault(attention, {})[layer] = weights
-        queries, keys = weights.shape[2:]
-        if attention == ENCODER_SELF:
-            self.is_step, self._steps = False, Counter()
-        elif attention == DECODER_SELF and keys > 1:
-            self.is_step = queries < keys
-        elif attention == CROSS:
-            # Again without another source: where the decoder has no other heads
-            self._steps[layer] += 1
-            self.is_step |= queries == 1 and self._steps[layer] > 1
 
 
 class AttentionRecorder:
@@ -67,7 +39,7 @@ class AttentionRecorder:
             gates, float32 (float64 for a float64 model), on the model's device. Zero at
             padding, and where the mapping says so. An attention without heads is absent. While
             a model decodes step by step, as ``translate`` does, these are the weights of its last
-            step alone, which ``measure`` refuses: ``look`` gives those of the whole sentence.
+            step alone: ``look`` gives those of the whole sentence.
         calls: one ``(attention, layer, weights)`` for each call, with ``keep_calls``.
 
     Raises:
@@ -75,11 +47,11 @@ class AttentionRecorder:
     """
 
     def __init__(self, model: Any, keep_graph: bool = False, keep_calls: bool = False):
-        self._model = _unwrapped(model)
+        self._model = unwrapped(model)
         self._keep_graph = keep_graph
         self._keep_calls = keep_calls
         self._open = ExitStack()
-        self.attention = RecordedAttention()
+        self.attention: Attention = {}
         self.calls: list[tuple[str, int, Tensor]] = []
         modules = list(self._model.modules())
         if not any(isinstance(module, MultiheadAttention) for module in modules):
@@ -90,7 +62,7 @@ class AttentionRecorder:
             )
 
     def __enter__(self) -> AttentionRecorder:
-        self.attention = RecordedAttention()
+        self.attention = {}
         self.calls = []
         for attention, layer, module in attention_modules(self._model):
             record = partial(self._record, attention, layer)
@@ -102,12 +74,12 @@ class AttentionRecorder:
 
     def _record(self, attention: str, layer: int, weights: Tensor) -> None:
         kept = weights if self._keep_graph else weights.detach()
-        self.attention.take(attention, layer, kept)
+        self.attention.setdefault(attention, {})[layer] = kept
         if self._keep_calls:
             self.calls.append((attention, layer, kept))
 
 
-def _unwrapped(model: Any) -> nn.Module:
+def unwrapped(model: Any) -> nn.Module:
     """The model itself, where it comes in something around it."""
     models = getattr(model, "models", None)  # of fairseq's interface for its hub
     if models is not None:
@@ -136,6 +108,6 @@ def record_attention(model: Any, sample: dict[str, Any]) -> tuple[Attention, Ten
 def record_pass(model: Any, sample: dict[str, Any]) -> tuple[Attention, tuple[Tensor, Any]]:
     """As :func:`record_attention`; with all that the model gave, as fairseq has it."""
     with torch.no_grad(), AttentionRecorder(model) as recorder:
-        network = _unwrapped(model)
+        network = unwrapped(model)
         output = kind_of_model(network).run(network, sample)
     return recorder.attention, output

@@ -33,13 +33,7 @@ _KINDS: dict[type, JsonSchema] = {
 
 
 def schema(declared: Collection[Number] | None = None) -> JsonSchema:
-    """The JSON Schema of ``analysis.json``.
-
-    Args:
-        declared: numbers that a document says it has. Of a measure of which it has none, nothing
-            is required; those of a measure that is not registered here may be there, and be
-            anything. None is a document by the measures that are registered.
-    """
+    """The JSON Schema of ``analysis.json``."""
     document: JsonSchema = json.loads(SCHEMA.read_text(encoding="utf-8"))
     shapes: dict[str, JsonSchema] = {name: {} for name in _FRAME}
     required: dict[str, list[str]] = {name: list(keys) for name, keys in _FRAME.items()}

@@ -28,16 +28,7 @@ def samples(
     at_once: int = 1,
     max_tokens: int | None = None,
 ) -> Iterator[Any]:
-    """Batches of given sentences of a data set, those of a like length together.
-
-    Args:
-        dataset: of fairseq's task, or what a model generated of one.
-        sentences: their numbers in the data set.
-        device: where the batches go.
-        at_once: how many to a batch at most, 1 or more.
-        max_tokens: how many tokens to a batch at most, padding included; a longer sentence is a
-            batch by itself. None for any number.
-    """
+    """Batches of given sentences of a data set, those of a like length together."""
     batches: list[list[int]] = []
     for number in sorted(sentences, key=dataset.num_tokens):
         size = len(batches[-1]) if batches else at_once
@@ -74,14 +65,7 @@ def load_samples(
 def shown_at_most(
     kind: Kind, datasets: Sequence[Any], models: Sequence[Any], sentences: Sequence[int]
 ) -> list[int]:
-    """The first of some sentences, as many as have maps that a report can show together.
-
-    Args:
-        kind: of the data.
-        datasets: of each model, fairseq's or what it generated.
-        models: of this package.
-        sentences: numbers in the data sets.
-    """
+    """The first of some sentences, as many as have maps that a report can show together."""
     heads = [dict.fromkeys(ATTENTIONS, 0) for _ in models]
     for model, own in zip(models, heads, strict=True):
         for attention, _, module in attention_modules(model):
@@ -107,16 +91,7 @@ def maps_of(
     is_generated: bool = False,
     outcomes: Sequence[Outcome | None] = (),
 ) -> list[dict[str, Any]]:
-    """The attention maps of sentences, in the order given, as ``analysis.json`` has them.
-
-    Args:
-        datasets: of each model; all the same, but where it is what they generated.
-        sentences: their numbers.
-        models: of one length with the data sets.
-        task: fairseq's.
-        is_generated: whether each model has targets of its own, and so a map of its own.
-        outcomes: of each model, what says more of a sentence; none without.
-    """
+    """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
     kind = kind_of_task(task)
     device = next(models[0].model.parameters()).device
     groups = [group_kinds(loaded.model) for loaded in models]

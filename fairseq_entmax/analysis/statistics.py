@@ -19,11 +19,6 @@ from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 class LayerStatistics:
     """Sums over one attention of one layer.
 
-    Args:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        heads: how many heads it has, 1 or more.
-        wanted: names of the measures to make; None makes all.
-
     Attributes:
         sums: those of each measure that is made.
     """
@@ -44,7 +39,6 @@ class LayerStatistics:
 
         Args:
             weights: ``(batch, heads, queries, keys)``.
-            batch: its sentences.
 
         Returns:
             The heads' diversity in each sentence, summed over its queries, and the number of
@@ -100,9 +94,6 @@ class MeasuredLayer:
 class ModelStatistics:
     """Sums over every attention of a model.
 
-    Args:
-        wanted: names of the measures to make; None makes all.
-
     Attributes:
         layers: attention to layer to its sums; an attention without heads is absent.
     """
@@ -117,7 +108,6 @@ class ModelStatistics:
         Args:
             attention: attention to layer to weights ``(batch, heads, queries, keys)``, as
                 :class:`AttentionRecorder` gives them.
-            batch: its sentences.
 
         Returns:
             How much heads differ in each sentence, ``(batch,)`` float64: the diversity, a mean

@@ -14,19 +14,7 @@ from fairseq_entmax.text_table import text_table
 
 
 def as_table(analysis: Dictionary[str, Any]) -> str:
-    """The table.
-
-    Args:
-        analysis: a document of ``analysis.json``.
-
-    Returns:
-        Lines with the loss in nats and in bits, by which fairseq logs, and means of the numbers that are to be in it, first those of the mappings, such
-        as alpha, over heads, or over layers where they are of a layer; the positional heads,
-        each with its offset and its confidence; and where a model copies words, its copy heads,
-        each with its copy agreement and what the best other head has. Of generated text a line
-        above says by which search it was made, and of a model with a sparse output one how many
-        targets it has no probability for.
-    """
+    """The table."""
     numbers = [number for number in declared(analysis) if number.in_summary]
     numbers.sort(key=lambda number: number.place[0] != "values")
     is_generated = analysis.get("of") == GENERATED
@@ -77,9 +65,8 @@ def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
     for model in analysis["models"]:
         for name in missing_records(model):
             yield (
-                f"{model['name']}: no {name}.jsonl beside {model['checkpoint']} that can be read and is of "
-                f"this model, as training writes it: reports have no course of {name}, and cannot say whether it "
-                f"follows its start"
+                f"{model['name']}: no {name}.jsonl of this model beside {model['checkpoint']}: reports "
+                f"have no course of {name}"
             )
 
 
@@ -129,11 +116,7 @@ def _of_generated(analysis: Dictionary[str, Any]) -> Iterable[str]:
 
 
 def search_text(search: Dictionary[str, Any]) -> str:
-    """The search of a document in words: its options with their values, those that say something.
-
-    Args:
-        search: as ``search`` of the document has it.
-    """
+    """The search of a document in words: its options with their values, those that say something."""
     said = {name.replace("_", "-"): value for name, value in search.items() if value}
     return ", ".join(name if value is True else f"{name} {value}" for name, value in said.items())
 

@@ -17,11 +17,6 @@ from fairseq_entmax.analysis.batch import Batch, Side
 class Tables:
     """Facts on the tokens of both languages of pairs of texts.
 
-    Args:
-        task: fairseq's translation task.
-        device: where batches are.
-        annotations: of the source, or None.
-
     Attributes:
         pad: the number of the padding symbol.
         source: the table of the text that measures of words are about.
@@ -43,11 +38,7 @@ class Tables:
         return self.source.rank.device
 
     def batch(self, sample: Any) -> Batch:
-        """The sentences of a batch of fairseq's data loader.
-
-        Raises:
-            ValueError: the annotations are of another text.
-        """
+        """The sentences of a batch of fairseq's data loader."""
         net_input, annotated = sample["net_input"], None
         previous = net_input["prev_output_tokens"]
         if self.annotations is not None:
@@ -67,14 +58,7 @@ class Tables:
 
 
 class TextTables(Tables):
-    """Facts on the tokens of a text alone: it is source and target of its batches.
-
-    Args:
-        dictionary: fairseq's.
-        device: where batches are.
-        marks: the numbers of symbols that are no words, such as that of the end of a sentence.
-        annotations: of the text, or None.
-    """
+    """Facts on the tokens of a text alone: it is source and target of its batches."""
 
     def __init__(
         self,

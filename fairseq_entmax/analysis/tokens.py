@@ -31,11 +31,7 @@ NEITHER, INTERROGATIVE, DECLARATIVE = 0, 1, 2
 
 
 def subword_kind(dictionary: Any) -> str:
-    """How a fairseq dictionary marks parts of words, found from its symbols.
-
-    Returns:
-        ``"sentencepiece"``, ``"subword_nmt"`` or ``"words"``.
-    """
+    """How a fairseq dictionary marks parts of words, found from its symbols."""
     symbols = dictionary.symbols[dictionary.nspecial :]
     if any(symbol.startswith(MARK) for symbol in symbols):
         return SENTENCEPIECE
@@ -65,13 +61,7 @@ class TokenTable:
 
     @classmethod
     def of(cls, dictionary: Any, language: str | None = None) -> TokenTable:
-        """The table of a fairseq dictionary.
-
-        Args:
-            dictionary: with the counts of the training data, as ``fairseq-preprocess``
-                writes them; without them its order is taken for that of frequency.
-            language: its language, where known: in Greek (``el``) ``;`` asks a question.
-        """
+        """The table of a fairseq dictionary."""
         kind = subword_kind(dictionary)
         symbols = dictionary.symbols
         known = range(dictionary.nspecial, len(symbols) - markers_of(dictionary))

@@ -2,7 +2,6 @@
 
 # First, for its message where there is no fairseq
 from fairseq_entmax import compat as compat
-from fairseq_entmax.criterions.classification import SentencePredictionWithHeadL0
 from fairseq_entmax.criterions.copying import (
     CopyCrossEntropyCriterion,
     CopyCrossEntropyWithHeadL0,
@@ -11,6 +10,7 @@ from fairseq_entmax.criterions.head_l0 import (
     AdaptiveLossWithHeadL0,
     CrossEntropyWithHeadL0,
     LabelSmoothedCrossEntropyWithHeadL0,
+    SentencePredictionWithHeadL0,
     plain_criterion,
     with_head_l0,
 )

@@ -1,27 +1,46 @@
 """Cross-entropy of models that copy, and an aid for their copy heads."""
 
-from __future__ import annotations
-
+# Not from __future__ import annotations: fairseq looks at the types of options at run time
 import math
-from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
-from fairseq.criterions import CRITERION_REGISTRY, register_criterion
-from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions import register_criterion
+from fairseq.criterions.label_smoothed_cross_entropy import (
+    LabelSmoothedCrossEntropyCriterion,
+    LabelSmoothedCrossEntropyCriterionConfig,
+)
 from fairseq.logging import metrics
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.criterions.copy_options import CopyCrossEntropyConfig
 from fairseq_entmax.criterions.head_l0 import with_head_l0
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.losses import fenchel_young_loss
 from fairseq_entmax.modules.copying import CopyParts, mixture_log_probs, mixture_loss
-from fairseq_entmax.modules.gates import GatedHeads
 
 NAME = "copy_cross_entropy"
+
+
+@dataclass
+class CopyCrossEntropyConfig(LabelSmoothedCrossEntropyCriterionConfig):
+    """fairseq's options of label-smoothed cross-entropy, and the weight of the aid."""
+
+    copy_loss_weight: float = field(
+        default=0.0,
+        metadata={
+            "help": "weight of the Fenchel-Young loss of the copy heads against the places where "
+            "the target stands in the source, which starts sparse copy heads; 0 for none"
+        },
+    )
+    copy_loss_alone: bool = field(
+        default=False,
+        metadata={
+            "help": "copy heads learn what to copy from the loss of --copy-loss-weight alone, and "
+            "not from the cross-entropy, whose gradient has no bound for sparse heads"
+        },
+    )
 
 
 @register_criterion(NAME, dataclass=CopyCrossEntropyConfig)
@@ -62,36 +81,38 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
     ) -> None:
         super().__init__(task, sentence_avg, label_smoothing, ignore_prefix_size, report_accuracy)
         with compat.stopping_command():
-            check_weights(label_smoothing, copy_loss_weight, copy_loss_alone)
+            if not 0 <= label_smoothing < 1:
+                raise ValueError(
+                    f"--label-smoothing must be from 0 to below 1, not {label_smoothing}"
+                )
+            if not 0 <= copy_loss_weight <= 1e6:
+                raise ValueError(
+                    f"--copy-loss-weight must be from 0 to 1e6, not {copy_loss_weight}"
+                )
+            if copy_loss_alone and not copy_loss_weight:
+                raise ValueError(
+                    "--copy-loss-alone leaves copy heads nothing to learn from with "
+                    "--copy-loss-weight 0: give a weight above 0"
+                )
         self.copy_loss_weight = copy_loss_weight
         self.copy_loss_alone = copy_loss_alone
 
-    @classmethod
-    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
-        """Check the options of ``fairseq-train`` when they are read, before anything is made.
-
-        Raises:
-            ValueError: as the constructor; the architecture does not copy.
-        """
-        check_weights(
-            getattr(options, "label_smoothing", 0.0),
-            getattr(options, "copy_loss_weight", 0.0),
-            getattr(options, "copy_loss_alone", False),
-        )
-        if getattr(options, "copy_layer", None) is None:
-            raise _needs_copy(options.criterion)
-
     def check_model(self, model: Any) -> None:
-        """Check that a model copies, and that the aid is defined for its copy heads.
-
-        Raises:
-            ValueError: it does not, or it is not; says what to do.
-        """
-        decoder = getattr(model, "decoder", None)
-        if not hasattr(decoder, "give_copy_scores"):
-            raise _needs_copy(NAME)
-        if self.copy_loss_weight:
-            check_aid(model)
+        """Check that a model copies, and that the aid is defined for its copy heads."""
+        if not hasattr(getattr(model, "decoder", None), "give_copy_scores"):
+            raise ValueError(
+                f"--criterion {NAME} needs a model that copies: give --arch "
+                f"entmax_copy_transformer or another entmax_copy_… architecture, or --criterion "
+                f"label_smoothed_cross_entropy"
+            )
+        values = _values_of_copy_heads(model)
+        alphas = values.pop("alpha", torch.tensor(torch.nan))
+        is_other = alphas.isnan().any() or not all(v.isnan().all() for v in values.values())
+        if self.copy_loss_weight and is_other:
+            raise ValueError(
+                "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
+                "--copy-mapping one of these, or leave --copy-loss-weight out"
+            )
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
@@ -208,27 +229,8 @@ def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor
 
 
 def copy_alphas(model: Any) -> Tensor:
-    """alpha of each copy head of a model ``(heads,)``; NaN where its mapping has none.
-
-    Raises:
-        ValueError: no copy head has one; says what to do.
-    """
-    values = _values_of_copy_heads(model)
-    if "alpha" not in values:
-        raise _no_aid()
-    return values["alpha"]
-
-
-def check_aid(model: Any) -> None:
-    """Refuse copy heads that the aid is not defined for.
-
-    Raises:
-        ValueError: the mapping of one is not alpha-entmax; says what to do.
-    """
-    values = _values_of_copy_heads(model)
-    alphas = values.pop("alpha", None)
-    if alphas is None or alphas.isnan().any() or not all(v.isnan().all() for v in values.values()):
-        raise _no_aid()
+    """alpha of each copy head of a model, ``(heads,)``."""
+    return _values_of_copy_heads(model)["alpha"]
 
 
 def _values_of_copy_heads(model: Any) -> dict[str, Tensor]:
@@ -239,59 +241,6 @@ def _values_of_copy_heads(model: Any) -> dict[str, Tensor]:
         name: value.detach().expand(attention.num_heads)[heads]
         for name, value in mapping.head_values().items()
     }
-
-
-def _no_aid() -> ValueError:
-    return ValueError(
-        "--copy-loss-weight is for copy heads by softmax, sparsemax or alpha-entmax: give "
-        "--copy-mapping one of these, or leave --copy-loss-weight out"
-    )
-
-
-def check_weights(label_smoothing: Any, copy_loss_weight: Any, copy_loss_alone: bool) -> None:
-    """Refuse options out of range.
-
-    Raises:
-        ValueError: names the option and the value.
-    """
-    if not 0 <= float(label_smoothing) < 1:
-        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {label_smoothing}")
-    if not 0 <= float(copy_loss_weight) <= 1e6:
-        raise ValueError(f"--copy-loss-weight must be from 0 to 1e6, not {copy_loss_weight}")
-    if copy_loss_alone and not float(copy_loss_weight):
-        raise ValueError(
-            "--copy-loss-alone leaves copy heads nothing to learn from with --copy-loss-weight 0: "
-            "give a weight above 0"
-        )
-
-
-def check_for_markers(criterion: Any, markers: int) -> None:
-    """Refuse losses of fairseq's that markers make infinite.
-
-    Args:
-        criterion: the class.
-        markers: how many the model has.
-
-    Raises:
-        ValueError: the loss needs the probability of words that nothing can reach.
-    """
-    stock = getattr(criterion, "stock", criterion)
-    is_fairseqs = isinstance(stock, type) and issubclass(
-        stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion
-    )
-    if markers and is_fairseqs and not issubclass(stock, CopyCrossEntropyCriterion):
-        name = next((name for name, known in CRITERION_REGISTRY.items() if known is criterion), "")
-        raise ValueError(
-            f"--criterion {name} is infinite with --source-position-markers {markers}, as no source "
-            f"has all markers: give --criterion {NAME}, or {NAME}_with_head_l0 for pruning"
-        )
-
-
-def _needs_copy(name: str) -> ValueError:
-    return ValueError(
-        f"--criterion {name} needs a model that copies: give --arch entmax_copy_transformer or "
-        f"another entmax_copy_… architecture, or --criterion label_smoothed_cross_entropy"
-    )
 
 
 CopyCrossEntropyWithHeadL0 = with_head_l0(CopyCrossEntropyCriterion)

@@ -19,13 +19,10 @@ from fairseq.criterions import (
 from fairseq.criterions.adaptive_loss import AdaptiveLoss
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
-from fairseq.models import (
-    ARCH_MODEL_REGISTRY,
-    FairseqEncoderDecoderModel,
-    FairseqLanguageModel,
-)
+from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from torch import Tensor
 
 from fairseq_entmax import compat
@@ -35,10 +32,9 @@ from fairseq_entmax.criterions.penalty import (
     Gates,
     HeadPenalty,
     count_heads,
-    undecided_heads,
 )
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, read_penalty
-from fairseq_entmax.modules.gates import GatedHeads, HardConcreteGate
+from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 logger = logging.getLogger(__name__)
@@ -57,16 +53,9 @@ class HeadL0Criterion(FairseqCriterion):
     In validation the gates are as in generation, and the penalty is that of
     :meth:`HeadPenalty.at_validation`: the loss that chooses the best checkpoint.
 
-    Args:
-        cfg: the options.
-        task: fairseq's task.
-
     Attributes:
         name: by which fairseq knows the criterion.
         stock: the criterion that it is made from.
-
-    Raises:
-        ValueError: an option is wrong; names it, the value and what is allowed.
     """
 
     name: ClassVar[str]
@@ -83,32 +72,9 @@ class HeadL0Criterion(FairseqCriterion):
                 "cost nothing",
                 self.name,
             )
-        self._reported: int | None = None
-
-    @classmethod
-    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
-        """Check the options of ``fairseq-train`` when they are read, before anything is made.
-
-        Args:
-            options: all options.
-            gated_heads: attention to the numbers of heads that will have gates.
-
-        Raises:
-            ValueError: as the constructor and :meth:`check_model`.
-        """
-        if hasattr(cls.stock, "check_options"):
-            cls.stock.check_options(options, gated_heads)
-        penalty = read_penalty(options)
-        if not gated_heads:
-            raise cls._needs_gates(ARCH_MODEL_REGISTRY.get(getattr(options, "arch", None)))
-        penalty.check_sizes(gated_heads)
 
     def check_model(self, model: Any) -> None:
-        """Check that a model has the gates that the options ask for, before its training.
-
-        Raises:
-            ValueError: it has not, or they cannot be seen; says what to do.
-        """
+        """Check that a model has the gates that the options ask for, before its training."""
         if hasattr(self.stock_criterion, "check_model"):
             self.stock_criterion.check_model(model)
         if any(cls.__name__ == "FullyShardedDataParallel" for cls in type(model).__mro__):
@@ -118,25 +84,11 @@ class HeadL0Criterion(FairseqCriterion):
             )
         gates = model.head_gates() if hasattr(model, "head_gates") else {}
         if not gates:
-            raise self._needs_gates(model)
+            raise ValueError(
+                f"--criterion {self.name} needs a model with head gates: add --head-gates "
+                f"{_gates_of(model)}"
+            )
         self.penalty.check(gates)
-
-    @classmethod
-    def _needs_gates(cls, model: Any) -> ValueError:
-        attentions, counterpart = getattr(model, "attentions", None), ""
-        if attentions is None:
-            kind = model if isinstance(model, type) else type(model)
-            attentions, counterpart = ATTENTIONS, "entmax_transformer"
-            if issubclass(kind, FairseqLanguageModel):
-                attentions, counterpart = (DECODER_SELF,), "entmax_transformer_lm"
-            elif not issubclass(kind, FairseqEncoderDecoderModel):
-                attentions, counterpart = (ENCODER_SELF,), "entmax_classifier"
-        there = ",".join(attentions)
-        some = ", or some of these" if "," in there else ""
-        remedy = f"{some}, to an {counterpart}" if counterpart else some
-        return ValueError(
-            f"--criterion {cls.name} needs a model with head gates: add --head-gates {there}{remedy}"
-        )
 
     def forward(
         self, model: Any, sample: Any, reduce: bool = True
@@ -148,7 +100,6 @@ class HeadL0Criterion(FairseqCriterion):
             self.penalty.advance(gates, state, updates or 0)
         elif updates is not None:
             self.penalty.advance(gates, state, updates)
-            self._report_undecided(gates, updates)
         loss, sample_size, logging_output = self.stock_criterion(model, sample, reduce=reduce)
         if model.training:
             penalty = self.penalty(gates, state)
@@ -196,17 +147,6 @@ class HeadL0Criterion(FairseqCriterion):
         """Whether workers may sum what they log: as of the stock criterion."""
         return self.stock_criterion.logging_outputs_can_be_summed()
 
-    def _report_undecided(self, gates: Gates, updates: int) -> None:
-        """Log the heads that are not decided, once for each number of updates."""
-        is_reported, self._reported = self._reported == updates, updates
-        heads = [] if is_reported else undecided_heads(gates)
-        if heads:
-            logger.info(
-                "%d heads have a gate strictly between 0 and 1 (attention:layer.head gate): %s",
-                len(heads),
-                ", ".join(f"{a}:{layer}.{h} {value:.3f}" for a, layer, h, value in heads),
-            )
-
     def _log(self, gates: Gates, state: PruningState) -> None:
         """Let fairseq show the numbers of heads; they are counted when it does."""
         groups = {"": [gate for layers in gates.values() for gate in layers.values()]}
@@ -219,6 +159,18 @@ class HeadL0Criterion(FairseqCriterion):
             suffix = "" if name == ALL else "_" + name.replace("-", "_")
             weight = partial(_weight, self.penalty, name)
             compat.log_when_shown(f"l0_weight{suffix}", weight, state)
+
+
+def _gates_of(model: Any) -> str:
+    """Which attentions of a model, or of its counterpart in this package, can have gates."""
+    attentions = getattr(model, "attentions", None)
+    if attentions is not None:
+        return ",".join(attentions) + (", or some of these" if len(attentions) > 1 else "")
+    if isinstance(model, FairseqLanguageModel):
+        return f"{DECODER_SELF}, to an entmax_transformer_lm"
+    if isinstance(model, FairseqEncoderDecoderModel):
+        return f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
+    return f"{ENCODER_SELF}, to an entmax_classifier"
 
 
 def _count(what: str, *gates: HardConcreteGate) -> float:
@@ -284,4 +236,5 @@ def plain_criterion(settings: Dictionary[str, Any]) -> dict[str, Any]:
 LabelSmoothedCrossEntropyWithHeadL0 = with_head_l0(LabelSmoothedCrossEntropyCriterion)
 CrossEntropyWithHeadL0 = with_head_l0(CrossEntropyCriterion)
 AdaptiveLossWithHeadL0 = with_head_l0(AdaptiveLoss)
+SentencePredictionWithHeadL0 = with_head_l0(SentencePredictionCriterion)
 NAME = LabelSmoothedCrossEntropyWithHeadL0.name

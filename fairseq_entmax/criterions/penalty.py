@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.modules.gates import GatedHeads, HardConcreteGate
+from fairseq_entmax.modules.gates import HardConcreteGate
 from fairseq_entmax.modules.pruning_state import PruningState
 
 # Attention to layer number to the gates there
@@ -67,21 +67,6 @@ def count_heads(gates: Iterable[HardConcreteGate]) -> Counts:
     return Counts(numbers[0], int(numbers[1]), int(numbers[2]))
 
 
-def undecided_heads(gates: Gates) -> list[tuple[str, int, int, float]]:
-    """Each head whose gate in evaluation is strictly between 0 and 1.
-
-    Returns:
-        (attention, layer from 0, head from 0, gate).
-    """
-    return [
-        (attention, layer, head, value)
-        for attention, layers in gates.items()
-        for layer, gate in layers.items()
-        for head, value in enumerate(gate.at_evaluation().tolist())
-        if 0 < value < 1
-    ]
-
-
 @dataclass(frozen=True)
 class HeadPenalty:
     """The penalty on the open heads of a model.
@@ -102,23 +87,10 @@ class HeadPenalty:
     multiplier_lr: float = 0.02
 
     def check(self, gates: Gates) -> None:
-        """Check that a model has the gates that the targets are for.
-
-        Raises:
-            ValueError: names the target and what the model has.
-        """
-        self.check_sizes({name: _sizes(layers.values()) for name, layers in gates.items()})
-
-    def check_sizes(self, sizes: Dictionary[str, GatedHeads]) -> None:
-        """The same, before there is a model.
-
-        Args:
-            sizes: attention to the numbers of heads that have gates.
-        """
+        """Check that a model has the gates that the targets are for."""
         for name, target in (self.targets or {}).items():
-            members = sizes.values() if name == ALL else [sizes.get(name, GatedHeads(0))]
-            number = sum(each.number for each in members)
-            protected = sum(each.protected for each in members)
+            members = _all(gates) if name == ALL else list(gates.get(name, {}).values())
+            number, protected = _sizes(members)
             if not number:
                 raise ValueError(
                     f"--target-heads names {name}, which has no gates in this model: add "
@@ -161,12 +133,7 @@ class HeadPenalty:
             state.decided = True
 
     def __call__(self, gates: Gates, state: PruningState) -> Tensor:
-        """The penalty in training: a scalar, for each unit of the sample size.
-
-        Args:
-            gates: those of the model.
-            state: as :meth:`advance` left it.
-        """
+        """The penalty in training: a scalar, for each unit of the sample size."""
         if self.targets is None:
             return self.weight * self._share(state.updates) * _expected(_all(gates))
         penalties = []
@@ -277,17 +244,15 @@ class _Group:
     @property
     def free_target(self) -> int:
         """How many of these are to stay."""
-        return self.target - _sizes(self.gates).protected
+        return self.target - _sizes(self.gates)[1]
 
     def expected(self) -> Tensor:
         return _expected(self.gates)
 
 
-def _sizes(gates: Iterable[HardConcreteGate]) -> GatedHeads:
-    gates = list(gates)
-    return GatedHeads(
-        sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
-    )
+def _sizes(gates: list[HardConcreteGate]) -> tuple[int, int]:
+    """The number of heads, and of those among them that are protected."""
+    return sum(gate.num_heads for gate in gates), sum(len(gate.protected) for gate in gates)
 
 
 def _all(gates: Gates) -> list[HardConcreteGate]:

@@ -1,28 +1,43 @@
 """The entmax loss: models whose output gives most words a probability of exactly 0."""
 
-from __future__ import annotations
-
+# Not from __future__ import annotations: fairseq looks at the types of options at run time
 import math
-from collections.abc import Mapping as Dictionary
+from dataclasses import dataclass, field
 from typing import Any
 
 from fairseq import utils
-from fairseq.criterions import CRITERION_REGISTRY, FairseqCriterion, register_criterion
-from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEntropyCriterion
+from fairseq.criterions import FairseqCriterion, register_criterion
+from fairseq.dataclass import FairseqDataclass
 from fairseq.logging import metrics
-from fairseq.models import ARCH_MODEL_REGISTRY
+from omegaconf import II
 from torch import Tensor
 
 from fairseq_entmax import compat
 from fairseq_entmax.criterions.head_l0 import with_head_l0
-from fairseq_entmax.criterions.sparse_options import EntmaxLossConfig
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.losses import entmax_loss_parts
-from fairseq_entmax.modules.gates import GatedHeads
 
 NAME = "entmax_loss"
 SOFTMAX = 1.0
+
+
+@dataclass
+class EntmaxLossConfig(FairseqDataclass):
+    """Options of the criterion ``entmax_loss``."""
+
+    loss_alpha: float = field(
+        default=1.5,
+        metadata={
+            "help": "alpha of the loss, and of the entmax that makes probabilities of words from "
+            "the model's scores: from 1 (cross-entropy and softmax) to 2 (sparsemax)"
+        },
+    )
+    label_smoothing: float = field(
+        default=0.0,
+        metadata={"help": "epsilon for label smoothing, from 0 (none) to below 1"},
+    )
+    ignore_prefix_size: int = field(default=0, metadata={"help": "ignore the first N tokens"})
+    sentence_avg: bool = II("optimization.sentence_avg")
 
 
 @register_criterion(NAME, dataclass=EntmaxLossConfig)
@@ -62,57 +77,29 @@ class EntmaxLossCriterion(FairseqCriterion):
     ) -> None:
         super().__init__(task)
         with compat.stopping_command():
-            check_numbers(loss_alpha, label_smoothing, ignore_prefix_size)
+            check_alpha(loss_alpha, "--loss-alpha")
+            if not 0 <= label_smoothing < 1:
+                raise ValueError(
+                    f"--label-smoothing must be from 0 to below 1, not {label_smoothing}"
+                )
         self.alpha = float(loss_alpha)
         self.label_smoothing = float(label_smoothing)
         self.sentence_avg = sentence_avg
         self.ignore_prefix_size = ignore_prefix_size
 
-    @classmethod
-    def check_options(cls, options: Any, gated_heads: Dictionary[str, GatedHeads]) -> None:
-        """Check the options of ``fairseq-train`` when they are read, before anything is made.
-
-        Raises:
-            ValueError: as the constructor; another ``--output-alpha`` than that of the loss; a
-                model of fairseq's.
-        """
-        alpha = options.loss_alpha
-        check_numbers(alpha, options.label_smoothing, options.ignore_prefix_size)
-        model = ARCH_MODEL_REGISTRY.get(getattr(options, "arch", None))
-        if model is not None and not hasattr(model, "check_criterion"):
-            raise _needs_own_model(options.arch)
-        of_output = getattr(options, "output_alpha", None)
-        if of_output is not None and float(of_output) != float(alpha):
-            raise ValueError(
-                f"--output-alpha {float(of_output):g} is not what --loss-alpha {float(alpha):g} trains "
-                f"the output for: leave --output-alpha out"
-            )
-        metric = getattr(options, "best_checkpoint_metric", None)
-        if float(alpha) > SOFTMAX and metric in ("ppl", "nll_loss"):
-            raise ValueError(
-                f"--best-checkpoint-metric {metric} is infinite with --loss-alpha {float(alpha):g}, as soon "
-                f"as a word has no probability: give loss, or accuracy with "
-                f"--maximize-best-checkpoint-metric"
-            )
-
     def check_model(self, model: Any) -> None:
-        """Check that a model's probabilities are those that the loss trains.
-
-        Raises:
-            ValueError: they are not; says what to do.
-        """
-        of_output = getattr(model, "output_alpha", None)
-        if of_output is None or not hasattr(model, "decoder"):
-            raise _needs_own_model(type(model).__name__)
-        if getattr(model.decoder, "adaptive_softmax", None) is not None:
+        """Check that a model's probabilities are those that the loss trains."""
+        of_output, decoder = getattr(model, "output_alpha", None), getattr(model, "decoder", None)
+        if of_output is None or decoder is None:
             raise ValueError(
-                f"--criterion {NAME}: --adaptive-softmax-cutoff has no one score for each word: "
-                f"leave one out"
+                f"--criterion {NAME} needs a model of this package that writes words, such as "
+                f"--arch entmax_transformer, not {type(model).__name__}"
             )
-        if hasattr(model.decoder, "give_copy_scores"):
+        has_cutoffs = getattr(decoder, "adaptive_softmax", None) is not None
+        if has_cutoffs or hasattr(decoder, "give_copy_scores"):
             raise ValueError(
-                f"--criterion {NAME}: the output of a model that copies is a mixture, which has a "
-                f"loss of its own: give --criterion copy_cross_entropy"
+                f"--criterion {NAME} needs one score for each word, which neither "
+                f"--adaptive-softmax-cutoff nor a model that copies has: leave one out"
             )
         if of_output != self.alpha:
             raise ValueError(
@@ -188,49 +175,6 @@ class EntmaxLossCriterion(FairseqCriterion):
 
 def _perplexity(meters: Any) -> float:
     return float(utils.get_perplexity(meters["nll_loss"].avg))
-
-
-def _needs_own_model(name: str) -> ValueError:
-    return ValueError(
-        f"--criterion {NAME} needs a model of this package that writes words, such as "
-        f"--arch entmax_transformer, not {name}"
-    )
-
-
-def check_numbers(loss_alpha: Any, label_smoothing: Any, ignore_prefix_size: Any) -> None:
-    """Refuse options out of range.
-
-    Raises:
-        ValueError: names the option and the value.
-    """
-    check_alpha(loss_alpha, "--loss-alpha")
-    if not 0 <= float(label_smoothing) < 1:
-        raise ValueError(f"--label-smoothing must be from 0 to below 1, not {label_smoothing}")
-    if int(ignore_prefix_size) < 0:
-        raise ValueError(f"--ignore-prefix-size must be 0 or more, not {ignore_prefix_size}")
-
-
-def check_for_zeros(criterion: Any, alpha: float) -> None:
-    """Refuse losses of fairseq's that are infinite where a probability is 0.
-
-    Args:
-        criterion: the class.
-        alpha: of the output of the model that it is to train.
-
-    Raises:
-        ValueError: it is one, and alpha is above 1.
-    """
-    stock = getattr(criterion, "stock", criterion)
-    is_fairseqs = isinstance(stock, type) and issubclass(
-        stock, CrossEntropyCriterion | LabelSmoothedCrossEntropyCriterion
-    )
-    if alpha > SOFTMAX and is_fairseqs:
-        name = next((name for name, known in CRITERION_REGISTRY.items() if known is criterion), "")
-        raise ValueError(
-            f"--criterion {name} is infinite where --output-alpha {alpha:g} gives a word no "
-            f"probability: give --criterion {NAME} --loss-alpha {alpha:g}, or {NAME}_with_head_l0 "
-            f"for pruning"
-        )
 
 
 EntmaxLossWithHeadL0 = with_head_l0(EntmaxLossCriterion)

@@ -6,8 +6,13 @@ ends it there instead, and says of each sentence whether the beam held every seq
 non-zero probability.
 """
 
-from fairseq_entmax.exact_search.counts import SearchCounts, count_searches, reporting
-from fairseq_entmax.exact_search.mended import align_with_zeros, fill_up, search_with_zeros
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from fairseq_entmax.exact_search.counts import SearchCounts, count_searches, note, reporting
+from fairseq_entmax.exact_search.one_search import Hypotheses, OneSearch
 
 __all__ = [
     "SearchCounts",
@@ -17,3 +22,49 @@ __all__ = [
     "reporting",
     "search_with_zeros",
 ]
+
+
+def search_with_zeros(
+    generate: Callable[..., Hypotheses], generator: Any, *args: Any, **kwargs: Any
+) -> Hypotheses:
+    """``SequenceGenerator.generate`` for models that give words probability zero.
+
+    A hypothesis that nothing can follow leaves the beam, and a sentence is done when its beam is
+    empty, with fewer hypotheses than asked for where there are no more. Each hypothesis gets
+
+    - ``exact_search``: whether the beam held every sequence of non-zero probability that the
+      options allow; never for ``--sampling``, which draws;
+    - ``unfinished``: whether its end has probability zero. It was cut off where it could not go
+      on, and its score is that of its words: where a sentence has no other hypothesis, and where
+      a sample cannot go on;
+    - ``impossible_prefix``: how many of the words that were forced at its beginning have
+      probability zero. They add nothing to its score.
+
+    Models that give every word some probability are searched as without it, to the bit.
+    """
+    search = OneSearch(generator)
+    sentences = search.finish(generate(search.generator, *args, **kwargs))
+    note(generator, search.counts)
+    return sentences
+
+
+def align_with_zeros(
+    generate: Callable[..., Hypotheses], generator: Any, *args: Any, **kwargs: Any
+) -> Hypotheses:
+    """``SequenceGeneratorWithAlignment.generate``: :func:`search_with_zeros`, and alignments."""
+
+    def without_fillers(*args: Any, **kwargs: Any) -> Hypotheses:
+        return [
+            [hypothesis for hypothesis in hypotheses if "is_filler" not in hypothesis]
+            for hypotheses in generate(*args, **kwargs)
+        ]
+
+    return search_with_zeros(without_fillers, generator, *args, **kwargs)
+
+
+def fill_up(prepare: Callable[..., Any], generator: Any, sample: Any, sentences: Hypotheses) -> Any:
+    """``_prepare_batch_for_alignment``, which wants as many hypotheses as the beam is wide."""
+    for hypotheses in sentences:
+        missing = generator.beam_size - len(hypotheses)
+        hypotheses += [{**hypotheses[-1], "is_filler": True} for _ in range(missing)]
+    return prepare(generator, sample, sentences)

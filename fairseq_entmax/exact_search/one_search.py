@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from fairseq_entmax.exact_search.counts import SearchCounts
-from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness, Step
+from fairseq_entmax.exact_search.exactness import IMPOSSIBLE, Exactness
 
 Hypotheses = list[list[dict[str, Any]]]
 
@@ -35,14 +35,7 @@ class OneSearch:
 
     What belongs to sentences is kept for the whole batch; ``places`` says which of them are still
     searched, as fairseq takes finished ones out. Sentences are mended from the step on at which
-    the model gives some word probability zero.
-
-    Args:
-        generator: a ``SequenceGenerator``; it stays as it is.
-
-    Attributes:
-        generator: the copy, to be called once.
-        counts: filled by :meth:`finish`.
+    the model gives some word probability zero. The generator given stays as it is.
     """
 
     def __init__(self, generator: Any) -> None:
@@ -205,7 +198,7 @@ class OneSearch:
         goes_on = fills_beam & (chosen > IMPOSSIBLE)
         if not self.is_sampling:
             self.exactness.update(
-                Step(self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on)
+                self.places, self.live, self.tokens, lprobs, beams, words, ends, goes_on
             )
         # In a beam that is not full fairseq lets ended hypotheses go on, which zeros alone stop
         is_full = fills_beam.sum(dim=1) == beam
@@ -264,11 +257,7 @@ class OneSearch:
         return (lprobs[self.live[sentence]] > IMPOSSIBLE).any()
 
     def finish(self, sentences: Hypotheses) -> Hypotheses:
-        """Leave out what is none, say what is said of hypotheses, and count.
-
-        Args:
-            sentences: what fairseq found.
-        """
+        """Leave out what is no hypothesis, say what is said of them, and count."""
         if self.places is None:
             return sentences
         exact, zeros, no_end, forced = (

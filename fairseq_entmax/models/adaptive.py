@@ -21,7 +21,8 @@ from torch import nn
 
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS, CROSS
-from fairseq_entmax.criterions.sparse_output import check_for_zeros
+from fairseq_entmax.criterions.fitting import check_loss
+from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
 from fairseq_entmax.models.config import (
@@ -37,12 +38,10 @@ from fairseq_entmax.models.config import (
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.models.options import (
     AttentionOptions,
-    check_heads_apart,
     check_stock_options,
     read_options,
     seed_of_its_own,
 )
-from fairseq_entmax.models.output import SOFTMAX
 from fairseq_entmax.models.restoring import Restoring
 from fairseq_entmax.models.scripting import ForInference
 from fairseq_entmax.models.start import heads_of_start, start_of_heads
@@ -80,6 +79,11 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     _passes = (-1, 0)
 
     @classmethod
+    def hub_models(cls) -> dict[str, Any]:
+        """None: fairseq's own pretrained models belong to its own classes."""
+        return {}
+
+    @classmethod
     def add_args(cls, parser: Any) -> None:
         """Add fairseq's options of the model, and this package's."""
         super().add_args(parser)  # type: ignore[misc]
@@ -98,11 +102,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     @classmethod
     def _namespace(cls, cfg: Any) -> Namespace:
-        """The ``model`` section of a configuration as options, with where training saves and starts.
-
-        Raises:
-            ValueError: a name looks like an option of this package, and is none.
-        """
+        """The ``model`` section of a configuration as options, with where training saves and starts."""
         refuse_unknown(cfg, cls._option_names(), cls.config)
         names = ("save_dir", "no_save", "restore_file", "finetune_from_model")
         checkpoint = cfg._get_root().get("checkpoint") or {}
@@ -114,14 +114,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
-        """What the options of heads amount to, checked.
-
-        Args:
-            args: all options of the model, with the defaults of the architecture.
-
-        Raises:
-            ValueError: names the option, what was given, and what is allowed.
-        """
+        """What the options of heads amount to, checked as :func:`read_options` does it."""
         return read_options(args, cls.attentions, cls.config)
 
     @classmethod
@@ -137,9 +130,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
         Where training starts from a pruned checkpoint and no option says how many heads there
         are, they are those of the checkpoint.
-
-        Raises:
-            ValueError: an option is wrong; names it, the value, and what is allowed.
         """
         with compat.stopping_command():
             prepared = cls._namespace(args) if OmegaConf.is_config(args) else args
@@ -155,7 +145,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                 logger.info("the heads of each layer are those of %s: %s", start, told)
             vars(prepared).update(of_start)
             options = cls.attention_options_of(prepared)
-            check_heads_apart(options, prepared)
         # Said in the checkpoint, so that whoever loads it need not look for the start, or the loss
         saved: dict[str, Any] = {**of_start, **heads_options(options.heads)}
         if options.output_alpha != SOFTMAX:
@@ -169,12 +158,8 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return model
 
     def check_criterion(self, criterion: Any) -> None:
-        """Check what the model is to be trained by, before its training.
-
-        Raises:
-            ValueError: the loss is infinite for this model; says what to do.
-        """
-        check_for_zeros(type(criterion), self.output_alpha)
+        """Refuse a criterion that does not fit the model, before its training."""
+        check_loss(type(criterion), self)
 
     def head_seed(self) -> int:
         """Of the starting values of what mappings learn."""
@@ -186,9 +171,6 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         Args:
             options: of :meth:`attention_options_of`.
             args: all options; ``save_dir`` and ``no_save`` say where records are written.
-
-        Raises:
-            ValueError: an attention leaves no place for a mapping, or not for so few heads.
         """
         generator = torch.Generator().manual_seed(self.head_seed())
         layers = list(transformer_layers(self))
@@ -208,12 +190,16 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         self.attention_options = options
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
-        self.monitor = HeadMonitor(attention_modules(self), save_dir, options.log_interval)
+        self.monitor = HeadMonitor(self.monitored(), save_dir, options.log_interval)
         self.pruning_state = PruningState() if self.head_gates() else None
         if options.freeze_decoder:
             for name, parameter in self.named_parameters(remove_duplicate=False):
                 if name.startswith("decoder."):
                     parameter.requires_grad_(False)
+
+    def monitored(self) -> list[tuple[str, int, Any]]:
+        """The attentions whose learned numbers are recorded, with their names and layers."""
+        return list(attention_modules(self))
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the model; arguments and result are those of fairseq's."""
@@ -229,13 +215,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         return self.attention_options.output_alpha
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
-        """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so.
-
-        Args:
-            net_output: of :meth:`forward`; scores ``(batch, target, words)`` and more.
-            log_probs: whether logarithms are wanted, -inf for a probability of 0.
-            sample: the batch, for adaptive softmax.
-        """
+        """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so."""
         if self.output_alpha == SOFTMAX:
             return super().get_normalized_probs(net_output, log_probs, sample)  # type: ignore[misc]
         probs = entmax(net_output[0].float(), self.output_alpha)
@@ -283,10 +263,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
                 setattr(mapping.get_submodule(owner), leaf, first)
 
     def _draw_gates(self) -> None:
-        """Draw the gates of one training pass.
+        """Draw the gates of one training pass: by the seed, the update, and the batch in the update.
 
-        The draw follows from the seed, the update, and the batch's number in the update. With
-        several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
+        With several workers, batch ``i`` of worker ``r`` of ``w`` has the number ``i w + r``: so
         the workers draw differently, and ``w`` workers draw what one worker does that makes
         ``w`` times as many batches an update.
         """

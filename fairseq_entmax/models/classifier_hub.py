@@ -43,19 +43,10 @@ class Prediction:
 
         Args:
             name: of the attention; None for the one there is, or for the second text of a pair.
-
-        Raises:
-            ValueError: there is none of that name.
         """
-        name = next(iter(self.pooling)) if name is None else name
-        if name not in self.pooling:
-            raise ValueError(
-                f"no attention that pools is called {name!r}: this model has "
-                f"{' and '.join(self.pooling)}"
-            )
-        weights = self.pooling[name].mean(0).tolist()
-        pairs = [pair for pair in zip(self.tokens, weights, strict=True) if pair[1] > 0]
-        return sorted(pairs, key=lambda pair: -pair[1])
+        weights = self.pooling[next(iter(self.pooling)) if name is None else name]
+        pairs = zip(self.tokens, weights.mean(0).tolist(), strict=True)
+        return sorted([pair for pair in pairs if pair[1] > 0], key=lambda pair: -pair[1])
 
 
 class ClassifierHubInterface(nn.Module):
@@ -67,7 +58,7 @@ class ClassifierHubInterface(nn.Module):
         models: their probabilities are averaged.
 
     Raises:
-        ValueError: the models do not pool alike, or do not tell the same number of classes apart.
+        ValueError: a model does not classify, or the models do so in different ways.
     """
 
     def __init__(self, cfg: Any, task: Any, models: Sequence[Any]) -> None:
@@ -75,8 +66,24 @@ class ClassifierHubInterface(nn.Module):
         self.cfg = cfg
         self.task = task
         self.models = nn.ModuleList(models)
-        _check_alike(models)
-        self._check_head(task.cfg.classification_head_name)
+        if not all(hasattr(model, "poolings") for model in models):
+            raise ValueError(
+                "the checkpoint is of a model that is no classifier: give one that was trained "
+                "with --arch entmax_classifier or entmax_classifier_small"
+            )
+        name = task.cfg.classification_head_name
+        ways = [
+            (
+                {place: pooling.num_heads for place, pooling in model.poolings.items()},
+                model.classification_heads[name].out_proj.out_features,
+            )
+            for model in models
+        ]
+        if any(way != ways[0] for way in ways):
+            raise ValueError(
+                f"the models of an ensemble have the same --pair-attention, --pooling-heads and "
+                f"number of classes, but these have {', '.join(map(str, ways))}: leave one out"
+            )
         self.tokenizer = encoders.build_tokenizer(cfg.tokenizer)
         self.bpe = encoders.build_bpe(cfg.bpe)
         limits = [model.max_positions() for model in models]
@@ -98,44 +105,30 @@ class ClassifierHubInterface(nn.Module):
 
         Raises:
             ValueError: it is neither a text nor a pair, or the models read pairs alone; it is
-                longer than they can read, and the task does not cut it, or cuts a second text away.
+                longer than they can read, and the task does not cut it.
         """
-        task, first = self.task.cfg, self._parts(text)
-        tokens = [self._encode_one(one) for one in first]
-        if task.init_token is not None:
-            tokens.insert(0, torch.tensor([task.init_token]))
-        if len(first) > 1 and task.separator_token is not None:
-            tokens.insert(-1, torch.tensor([task.separator_token]))
-        source = torch.cat(tokens)
-        if len(source) > self.max_positions:
-            if str(task.shorten_method) == "none":
-                raise ValueError(
-                    f"a text has {len(source)} tokens, and the model reads {self.max_positions} at "
-                    f"the most: shorten it"
-                )
-            if self.is_pair and len(source) - len(tokens[-1]) >= self.max_positions:
-                raise ValueError(
-                    f"the first text of a pair has {len(source) - len(tokens[-1])} tokens, and the "
-                    f"model reads {self.max_positions} at the most, so nothing is left of the "
-                    f"second: shorten the first"
-                )
-            source = source[: self.max_positions]
-        return source
-
-    def _parts(self, text: Any) -> list[str]:
-        """The one text, or the two of a pair."""
-        parts = list(text) if isinstance(text, tuple | list) else [text]
-        is_text = isinstance(text, str)
-        if not all(isinstance(part, str) for part in parts) or len(parts) != 2 - is_text:
+        task, parts = self.task.cfg, [text] if isinstance(text, str) else list(text)
+        if len(parts) != 2 - isinstance(text, str):
             raise ValueError(
-                f"predict takes texts and pairs (first, second) of texts, not {_short(text)}"
+                f"predict takes texts and pairs (first, second) of texts, not {text!r:.80}"
             )
-        if is_text and self.is_pair:
+        if self.is_pair and len(parts) == 1:
             raise ValueError(
                 f"this model reads pairs of texts, by --pair-attention: give predict a pair "
-                f"(first, second) instead of the one text {_short(text)}"
+                f"(first, second) instead of the one text {text!r:.80}"
             )
-        return parts
+        tokens = [self._encode_one(one) for one in parts]
+        if task.init_token is not None:
+            tokens.insert(0, torch.tensor([task.init_token]))
+        if len(parts) > 1 and task.separator_token is not None:
+            tokens.insert(-1, torch.tensor([task.separator_token]))
+        source = torch.cat(tokens)
+        if len(source) > self.max_positions and str(task.shorten_method) == "none":
+            raise ValueError(
+                f"a text has {len(source)} tokens, and the model reads {self.max_positions} at "
+                f"the most: shorten it"
+            )
+        return source[: self.max_positions]
 
     def _encode_one(self, text: str) -> Tensor:
         for part in (self.tokenizer, self.bpe):
@@ -156,14 +149,11 @@ class ClassifierHubInterface(nn.Module):
             head: the classification head; None for that of the task.
 
         Raises:
-            ValueError: as :meth:`encode`; a model has no such head; ``batch_size`` is below 1.
+            ValueError: as :meth:`encode`.
         """
         if isinstance(texts, str):
             raise ValueError("predict takes a list of texts, not one text")
-        if batch_size < 1:
-            raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
         head = head or str(self.task.cfg.classification_head_name)
-        self._check_head(head)
         predictions: list[Prediction] = []
         was_training = [model.training for model in self.models]
         self.models.eval()
@@ -193,7 +183,9 @@ class ClassifierHubInterface(nn.Module):
             name: torch.stack([output[1]["pooling"][name].float() for output in outputs]).mean(0)
             for name in outputs[0][1]["pooling"]
         }
-        labels = self._labels(scores.size(1), head)
+        labels = [str(number) for number in range(scores.size(1))]
+        if head == self.task.cfg.classification_head_name:  # else the data's labels are not of it
+            labels = class_names(self.task.label_dictionary, scores.size(1))
         for row, source in enumerate(sources):
             own = scores[row].tolist()
             yield Prediction(
@@ -203,49 +195,3 @@ class ClassifierHubInterface(nn.Module):
                 [dictionary[int(token)] for token in source],
                 {name: weights[row, :, : len(source)].cpu() for name, weights in pooling.items()},
             )
-
-    def _labels(self, number: int, head: str) -> list[str]:
-        """The names of classes; their numbers for heads that the data's labels are not of."""
-        if head != self.task.cfg.classification_head_name:
-            return [str(label) for label in range(number)]
-        return class_names(self.task.label_dictionary, number)
-
-    def _check_head(self, name: str) -> None:
-        """Refuse a classification head that a model lacks, or of another size than the first's."""
-        classes: list[int] = []
-        for number, model in enumerate(self.models):
-            heads: Any = model.classification_heads
-            if name not in heads:
-                raise ValueError(
-                    f"model {number + 1} has no classification head {name!r}, but "
-                    f"{', '.join(sorted(heads))}"
-                )
-            classes.append(heads[name].out_proj.out_features)
-            if classes[number] != classes[0]:
-                raise ValueError(
-                    f"the models of an ensemble tell the same number of classes apart, and by the "
-                    f"classification head {name} model 1 tells {classes[0]}, model {number + 1} "
-                    f"{classes[number]}: leave one out"
-                )
-
-
-def _check_alike(models: Sequence[Any]) -> None:
-    """Refuse an ensemble whose weights of words have no mean."""
-    ways = [
-        {name: pooling.num_heads for name, pooling in model.poolings.items()} for model in models
-    ]
-    said = [
-        " and ".join(f"{name} with {heads} heads" for name, heads in way.items()) for way in ways
-    ]
-    for number, way in enumerate(ways):
-        if way != ways[0]:
-            raise ValueError(
-                f"the models of an ensemble pool alike, and model 1 pools by {said[0]}, model "
-                f"{number + 1} by {said[number]}: take models of the same --pair-attention and "
-                f"--pooling-heads"
-            )
-
-
-def _short(value: object) -> str:
-    text = repr(value)
-    return text if len(text) <= 80 else f"{text[:77]}…"

@@ -39,11 +39,7 @@ _OWN_WORDS = ("mapping", "alpha", "gate", "attn_heads", "tv_", "oscar", "copy_")
 
 
 def parse_mapping_option(value: Any) -> list[LayerSpec]:
-    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have.
-
-    Raises:
-        ValueError: as :func:`parse_mappings`; it is no text.
-    """
+    """Mappings as text, or as the list of texts, one for each layer, that a YAML file may have."""
     return parse_mappings(mapping_text(value))
 
 
@@ -57,28 +53,16 @@ def mapping_text(value: Any) -> str:
 
 
 def parse_head_counts(value: Any) -> list[int]:
-    """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it.
-
-    Raises:
-        ValueError: a part is no whole number of 0 or more.
-    """
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    counts = [str(part).strip() for part in parts]
-    if not counts or not all(re.fullmatch("[0-9]{1,6}", count) for count in counts):
+    """Heads of each layer: ``"3,0,8"``, one number, or a list of numbers as YAML has it."""
+    counts = _parts(value)
+    if not all(re.fullmatch("[0-9]{1,6}", count) for count in counts):
         raise ValueError(f"heads must be whole numbers of 0 or more, such as 3,0,8, not {value!r}")
     return [int(count) for count in counts]
 
 
 def parse_attentions(value: Any) -> tuple[str, ...]:
-    """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`.
-
-    Raises:
-        ValueError: an unknown name, or one twice.
-    """
-    if value is None or value == "":
-        return ()
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    names = [str(part).strip() for part in parts]
+    """Names of attentions, separated by commas, in the order of :data:`ATTENTIONS`."""
+    names = _parts(value) if value else []
     for name in names:
         if name not in ATTENTIONS:
             raise ValueError(f"unknown attention {name!r}; allowed: {', '.join(ATTENTIONS)}")
@@ -87,17 +71,23 @@ def parse_attentions(value: Any) -> tuple[str, ...]:
     return tuple(attention for attention in ATTENTIONS if attention in names)
 
 
-def _check_interval(value: Any) -> int:
-    try:
-        interval = int(value)
-    except (TypeError, ValueError, OverflowError):
-        interval = -1
-    if not 0 <= interval <= MOST_UPDATES:
-        raise ValueError(
-            f"the number of updates must be a whole number, 0 or more and {MOST_UPDATES:,} at the "
-            f"most, not {value!r:.100}"
-        )
-    return interval
+def _parts(value: Any) -> list[str]:
+    parts = value if isinstance(value, list | tuple) else str(value).split(",")
+    return [str(part).strip() for part in parts] or [""]
+
+
+def whole_number(least: int, most: int) -> Callable[[Any], int]:
+    """What checks a whole number in a range; text, or a number as YAML has it."""
+
+    def check(value: Any) -> int:
+        is_whole = re.fullmatch(r"\s*-?[0-9]{1,12}\s*", str(value))
+        if isinstance(value, bool) or not is_whole or not least <= int(value) <= most:
+            raise ValueError(
+                f"must be a whole number from {least:,} to {most:,}, not {value!r:.100}"
+            )
+        return int(value)
+
+    return check
 
 
 def _check_sharing(value: Any) -> str:
@@ -213,7 +203,7 @@ class AttentionConfig:
         10,
         "write the values that the heads learn, such as every alpha, to a file of their name, such "
         "as alpha.jsonl, in the save directory each N updates; 0 for never",
-        _check_interval,
+        whole_number(0, MOST_UPDATES),
         "N",
     )
     encoder_self_attn_heads: str | list[int] | None = _heads_of(ENCODER_SELF)
@@ -274,11 +264,7 @@ class AttentionConfig:
         return cls(**{option: value for option, value in values.items() if value is not None})
 
     def checked(self, option: str) -> Any:
-        """What the value of an option means; None where it has none.
-
-        Raises:
-            ValueError: names the option, the value and what is allowed.
-        """
+        """What the value of an option means; None where it has none."""
         value = getattr(self, option)
         if value is None:
             return None
@@ -294,17 +280,6 @@ def defaults_of(config: type[AttentionConfig]) -> dict[str, Any]:
 
 
 DEFAULTS = defaults_of(AttentionConfig)
-
-
-def is_command_to_train(args: Any) -> bool:
-    """Whether options are those of a training to come, and not the settings in a checkpoint.
-
-    fairseq fills in what an architecture says for both; it gives a model's settings a name once
-    the command line is read, and a checkpoint brings the options of its training along, whose data
-    may be gone.
-    """
-    is_read = getattr(args, "_name", None) is not None
-    return getattr(args, "save_dir", None) is not None and not is_read
 
 
 def option_name(option: str) -> str:
@@ -352,9 +327,6 @@ def refuse_unknown(
     """Refuse names in a YAML file that look like options of this package and are none.
 
     fairseq ignores names that it does not know, and the experiment would be another one.
-
-    Raises:
-        ValueError: names the first of them.
     """
     own = defaults_of(config)
     for name in map(str, names):

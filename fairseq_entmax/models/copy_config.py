@@ -10,60 +10,33 @@ from typing import Any
 from fairseq_entmax.attentions import CROSS
 from fairseq_entmax.mappings.layers import HeadsSpec, LayerSpec
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
-from fairseq_entmax.models.config import AttentionConfig, mapping_text, option
+from fairseq_entmax.models.config import (
+    AttentionConfig,
+    mapping_text,
+    option,
+    option_name,
+    parse_head_counts,
+    whole_number,
+)
 
 # More words than a source of any length has, and a vocabulary that fits in memory
 MOST_MARKERS = 100_000
 
 
-def parse_copy_layer(value: Any) -> int:
-    """A layer, from 0, the bottom; or from -1, the top.
-
-    Raises:
-        ValueError: it is no whole number.
-    """
-    if isinstance(value, bool) or not re.fullmatch(r"\s*-?[0-9]{1,4}\s*", str(value)):
-        raise ValueError(
-            f"must be the number of a decoder layer, from 0, the bottom, or from -1, the top, not "
-            f"{value!r}"
-        )
-    return int(value)
-
-
 def parse_copy_heads(value: Any) -> tuple[int, ...]:
-    """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it.
-
-    Raises:
-        ValueError: a part is no whole number of 0 or more; one is there twice.
-    """
-    parts = value if isinstance(value, list | tuple) else str(value).split(",")
-    texts = [str(part).strip() for part in parts]
-    if not texts or not all(re.fullmatch("[0-9]{1,6}", text) for text in texts):
-        raise ValueError(f"heads must be numbers from 0, such as 0 or 0,3, not {value!r}")
-    heads = tuple(sorted(map(int, texts)))
+    """Numbers of heads: ``"0,3"``, one number, or a list as YAML has it."""
+    heads = tuple(sorted(parse_head_counts(value)))
     if len(set(heads)) < len(heads):
         raise ValueError(f"a head is named twice in {value!r}")
     return heads
 
 
 def parse_copy_mapping(value: Any) -> MappingSpec:
-    """The one mapping of the heads that copy.
-
-    Raises:
-        ValueError: as :func:`fairseq_entmax.mappings.registry.parse_mapping`; it is a list.
-    """
+    """The one mapping of the heads that copy."""
     text = mapping_text(value)
     if re.search(r"[,|()*]", text):
         raise ValueError(f"must be one mapping, such as sparsemax, not the list {text!r}")
     return parse_mapping(text)
-
-
-def _parse_markers(value: Any) -> int:
-    if isinstance(value, bool) or not re.fullmatch(r"\s*[0-9]{1,9}\s*", str(value)):
-        raise ValueError(f"must be a whole number of 0 or more, not {value!r}")
-    if int(value) > MOST_MARKERS:
-        raise ValueError(f"must be {MOST_MARKERS:,} at the most, not {value}")
-    return int(value)
 
 
 @dataclass
@@ -74,7 +47,7 @@ class CopyConfig(AttentionConfig):
         -1,
         "decoder layer whose cross-attention says what is copied: from 0, the bottom, or from -1, "
         "the top",
-        parse_copy_layer,
+        whole_number(-999, 999),
         "N",
     )
     copy_heads: str | int | list[int] = option(
@@ -99,7 +72,7 @@ class CopyConfig(AttentionConfig):
         "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
         "lacks, stand at the end of the dictionary, as 'fairseq-entmax oov' makes it; 0 for "
         "subwords",
-        _parse_markers,
+        whole_number(0, MOST_MARKERS),
         "N",
     )
 
@@ -122,12 +95,7 @@ class CopyOptions:
 
 
 def copy_options(copy: CopyOptions, config: AttentionConfig) -> dict[str, str]:
-    """The options by which a model copies so.
-
-    Args:
-        copy: where it copies from.
-        config: options of a model with the same mapping of its copy heads.
-    """
+    """The options by which a model copies so, with the mapping of copy heads of ``config``."""
     mapping = getattr(config, "copy_mapping", None)
     return {
         "copy_layer": str(copy.layer),
@@ -157,14 +125,12 @@ def read_copy(
         args: fairseq's.
         specs: for each attention the mapping of each layer.
         heads: for each attention the number of heads of each layer.
-
-    Raises:
-        ValueError: names the option, what was given, and what is allowed.
     """
     for name, reason in _REFUSED.items():
         if getattr(args, name, None):
-            stock = "--" + name.replace("_", "-")
-            raise ValueError(f"{stock} {reason}: leave it out, or use entmax_transformer")
+            raise ValueError(
+                f"{option_name(name)} {reason}: leave it out, or use entmax_transformer"
+            )
     layers = len(heads[CROSS])
     given = config.checked("copy_layer")
     layer = given + layers if given < 0 else given
@@ -179,11 +145,16 @@ def read_copy(
         config.checked("gate_copy_heads"),
         config.checked("source_position_markers"),
     )
-    mapping = config.checked("copy_mapping")
-    if mapping is not None and copy.heads[-1] < heads[CROSS][layer]:
-        specs[CROSS][layer] = _with_mapping(
-            specs[CROSS][layer], heads[CROSS][layer], copy.heads, mapping
+    number = heads[CROSS][layer]
+    if copy.heads[-1] >= number:
+        there = f"heads 0 to {number - 1}" if number else "no heads, they were pruned"
+        raise ValueError(
+            f"--copy-heads {','.join(map(str, copy.heads))}: layer {layer} of the cross attention "
+            f"has {there}: name heads that it has, or another layer by --copy-layer"
         )
+    mapping = config.checked("copy_mapping")
+    if mapping is not None:
+        specs[CROSS][layer] = _with_mapping(specs[CROSS][layer], number, copy.heads, mapping)
     return copy
 
 
@@ -197,24 +168,3 @@ def _with_mapping(
     for head in copy_heads:
         own[head] = mapping
     return HeadsSpec(tuple(own))
-
-
-def check_copy_heads(copy: CopyOptions, heads: Sequence[int]) -> None:
-    """Refuse heads to copy by that the layer does not have.
-
-    Args:
-        copy: what :func:`read_copy` made.
-        heads: the number of heads of each layer of cross-attention.
-
-    Raises:
-        ValueError: names the option, the layer, what was given, and what is allowed.
-    """
-    number = heads[copy.layer]
-    if copy.heads[-1] < number:
-        return
-    named = ",".join(map(str, copy.heads))
-    there = f"heads 0 to {number - 1}" if number else "no heads, they were pruned"
-    raise ValueError(
-        f"--copy-heads {named}: layer {copy.layer} of the cross attention has {there}: name heads "
-        f"that it has, or another layer by --copy-layer"
-    )

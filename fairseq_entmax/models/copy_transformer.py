@@ -20,7 +20,6 @@ from fairseq.models.transformer import TransformerConfig
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
-from fairseq_entmax.criterions.copying import check_for_markers
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions
 from fairseq_entmax.models.entmax_transformer import (
     EntmaxTransformerDecoder,
@@ -44,13 +43,7 @@ _OF_WORDS = (
 
 
 class WordEmbedding(nn.Embedding):
-    """An embedding in which markers, which have no row, look like the unknown word.
-
-    Args:
-        num_words: without markers.
-        embed_dim: width.
-        padding, unknown: numbers of these words.
-    """
+    """An embedding in which markers, which have no row, look like the unknown word."""
 
     padding_idx: int
 
@@ -76,15 +69,11 @@ class CopyEncoder(EntmaxTransformerEncoder):
 class CopyDecoder(EntmaxTransformerDecoder):
     """A decoder whose output is the log probabilities of words, generated or copied.
 
-    Args:
-        cfg: options of the model.
-        dictionary: of the target, markers included.
-        embed_tokens: of words without markers.
-
     Attributes:
         copy_switch: from the decoder's last state to the logit of g, the share of what is
             generated.
         num_words: words of the dictionary, markers included.
+        num_generated: words that have an embedding, which markers have not.
     """
 
     copy: CopyOptions
@@ -134,10 +123,9 @@ class CopyDecoder(EntmaxTransformerDecoder):
 
         Returns:
             The log probabilities of all words ``(batch, target, words)``, which are -inf at
-            markers that the copy gives no weight (inside :meth:`unmixed` the generator's logits
-            ``(batch, target, words without markers)``, with ``features_only`` the states); and a
-            dictionary, in which ``attn`` is the distribution of the copy and ``copy`` what the
-            mixture is made of.
+            markers that the copy gives no weight (inside :meth:`unmixed` the generator's logits,
+            without markers); and a dictionary, in which ``attn`` is the distribution of the copy
+            and ``copy`` what the mixture is made of.
         """
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only, **options
@@ -252,23 +240,10 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
         """Load a checkpoint of this model, or of one that does not copy.
 
         The latter has rows for markers, if its dictionary has; this model does without.
-
-        Raises:
-            ValueError: as :meth:`AdaptiveModel.load_state_dict`; the checkpoint is of another
-                number of words.
         """
         with compat.stopping_command():
             cut = self._without_markers(state_dict)
         return super().load_state_dict(cut, strict, model_cfg, args)
-
-    def check_criterion(self, criterion: Any) -> None:
-        """Check what the model is to be trained by, before its training.
-
-        Raises:
-            ValueError: the loss is infinite for this model; says what to do.
-        """
-        super().check_criterion(criterion)
-        check_for_markers(type(criterion), self.decoder.num_words - self.decoder.num_generated)
 
     def _without_markers(self, state_dict: dict[str, Any]) -> dict[str, Any]:
         decoder, cut = self.decoder, dict(state_dict)
@@ -293,15 +268,10 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
             )
 
     def forward(self, *args: Any, mixed: bool = True, **kwargs: Any) -> Any:
-        """Run the model.
+        """Run the model as :meth:`CopyDecoder.forward` says.
 
-        Args:
-            *args, **kwargs: those of fairseq's.
-            mixed: whether the output is the log probabilities of all words; otherwise it is the
-                generator's logits, for a loss that needs no more of the mixture than a few words.
-
-        Returns:
-            As :meth:`CopyDecoder.forward`.
+        Without ``mixed`` the output is the generator's logits, for a loss that needs no more of the
+        mixture than a few words.
         """
         if mixed:
             return super().forward(*args, **kwargs)
@@ -310,15 +280,7 @@ class EntmaxCopyTransformerModel(EntmaxTransformerModel):
 
 
 def check_dictionaries(source: Any, target: Any, markers: int) -> None:
-    """Refuse dictionaries that words cannot be copied by.
-
-    Args:
-        source, target: fairseq's dictionaries.
-        markers: how many there are to be at the end.
-
-    Raises:
-        ValueError: they differ, or do not end with that many markers; says what to do.
-    """
+    """Refuse fairseq's dictionaries where they differ, or end with another number of markers."""
     if source != target:
         raise ValueError(
             f"a model that copies needs one dictionary of source and target, not two of "
@@ -327,14 +289,11 @@ def check_dictionaries(source: Any, target: Any, markers: int) -> None:
         )
     there = markers_of(target)
     if there != markers:
+        remedy = "make it with 'fairseq-entmax oov vocabulary', or leave the option out"
         raise ValueError(
             f"--source-position-markers {markers}: the dictionary ends with {there} words "
             f"<unk-0>, <unk-1> and so on: "
-            + (
-                f"give --source-position-markers {there}"
-                if there
-                else "make it with 'fairseq-entmax oov vocabulary', or leave the option out"
-            )
+            f"{f'give --source-position-markers {there}' if there else remedy}"
         )
 
 
@@ -353,21 +312,12 @@ def markers_of(dictionary: Any) -> int:
 
 def _opennmt(args: Any) -> None:
     """OpenNMT-py's CopyTransformer, as Baan et al. 2019 (section 4) use it."""
-    for side in ("encoder", "decoder"):
-        for name, value in (
-            ("layers", 4),
-            ("embed_dim", 512),
-            ("ffn_embed_dim", 2048),
-            ("attention_heads", 8),
-            ("normalize_before", True),
-        ):
-            _default(args, f"{side}_{name}", value)
-    _default(args, "share_all_embeddings", True)
+    sizes = {"layers": 4, "embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8}
+    sizes["normalize_before"] = True
+    own = {f"{side}_{name}": sizes[name] for side in ("encoder", "decoder") for name in sizes}
+    for name, value in {**own, "share_all_embeddings": True}.items():
+        setattr(args, name, getattr(args, name, value))
     compat.stock_architectures()["transformer"](args)
-
-
-def _default(args: Any, name: str, value: Any) -> None:
-    setattr(args, name, getattr(args, name, value))
 
 
 register_architectures("entmax_copy_transformer", EntmaxCopyTransformerModel)

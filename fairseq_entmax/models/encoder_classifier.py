@@ -58,11 +58,6 @@ class ClassificationHead(nn.Module):
 class EncoderClassifier(FairseqEncoderModel):
     """An encoder of fairseq's, pooled by attention; what is not particular to sparse attention.
 
-    Args:
-        cfg: fairseq's options of a Transformer.
-        encoder: fairseq's.
-        symbols: of its sources.
-
     Attributes:
         poolings: the attentions that pool, by name; given by :meth:`take_poolings`.
         classification_heads: by name; as the task and its criterion know them.
@@ -100,12 +95,7 @@ class EncoderClassifier(FairseqEncoderModel):
         return cls(cfg, encoder, SourceSymbols.of(task))
 
     def take_poolings(self, heads: int, mappings: dict[str, Mapping]) -> None:
-        """Get the attentions that pool.
-
-        Args:
-            heads: how many each has.
-            mappings: by name: of one text, or of hypothesis and premise.
-        """
+        """Get the attentions that pool, by name: of one text, or of hypothesis and premise."""
         width = self.cfg.encoder.embed_dim
         for name, mapping in mappings.items():
             takes_query = name == PREMISE
@@ -129,21 +119,12 @@ class EncoderClassifier(FairseqEncoderModel):
         classification_head_name: str | None = None,
         prev_output_tokens: Any = None,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Classify.
-
-        Args:
-            src_tokens: ``(batch, tokens)``.
-            src_lengths: ``(batch,)``.
-            features_only, prev_output_tokens: what fairseq's criterion and task may give too.
-            classification_head_name: which projection; None for none.
+        """Classify ``src_tokens`` ``(batch, tokens)``, of ``src_lengths`` ``(batch,)``.
 
         Returns:
             The scores of classes ``(batch, classes)``, or the vector of each text ``(batch,
-            embed_dim)`` without a projection; and a dictionary, in which ``pooling`` has the
-            weights ``(batch, heads, tokens)`` of each attention that pools, by its name.
-
-        Raises:
-            ValueError: texts of pairs are to be pooled apart, and a source has no second one.
+            embed_dim)`` without a name of a projection; and a dictionary, in which ``pooling`` has
+            the weights ``(batch, heads, tokens)`` of each attention that pools, by its name.
         """
         encoded = self.encoder(src_tokens, src_lengths)
         features, weights = self._pool(encoded["encoder_out"][0], src_tokens)
@@ -177,11 +158,7 @@ class EncoderClassifier(FairseqEncoderModel):
     def load_state_dict(
         self, state_dict: Any, strict: bool = True, model_cfg: Any = None, args: Any = None
     ) -> Any:
-        """Load what :func:`adapted` makes of a checkpoint.
-
-        Raises:
-            ValueError: as :func:`adapted`.
-        """
+        """Load what :func:`adapted` makes of a checkpoint."""
         return super().load_state_dict(adapted(self, state_dict), strict, model_cfg, args)
 
 

@@ -12,7 +12,6 @@ from collections.abc import Callable
 from typing import Any, ClassVar
 
 import torch
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.distributed import fsdp_wrap
 from fairseq.models import register_model, register_model_architecture
 from fairseq.models.transformer import (
@@ -29,22 +28,12 @@ from fairseq.modules.transformer_layer import (
 from torch import Tensor, nn
 
 from fairseq_entmax import compat, fairseq_changes, kernels
-from fairseq_entmax.attentions import CROSS
-from fairseq_entmax.criterions.adaptive_softmax import check_for_cutoffs
-from fairseq_entmax.criterions.alignment import check_for_alignments
-from fairseq_entmax.criterions.copying import check_for_markers
-from fairseq_entmax.criterions.sparse_output import check_for_zeros
 from fairseq_entmax.kernels.tracing import is_recorded
 from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import is_command_to_train, set_defaults
-from fairseq_entmax.models.options import (
-    AttentionOptions,
-    check_heads_apart,
-    read_options,
-    seed_of_its_own,
-)
-from fairseq_entmax.models.start import heads_of_start, start_of_heads
-from fairseq_entmax.modules import attention_modules, mark_future_mask
+from fairseq_entmax.models.config import set_defaults
+from fairseq_entmax.models.options import AttentionOptions, read_options, seed_of_its_own
+from fairseq_entmax.models.start import start_of_heads
+from fairseq_entmax.modules import mark_future_mask
 from fairseq_entmax.modules.scripting import Scriptable
 
 fairseq_changes.install()
@@ -70,10 +59,6 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
 
         The hypotheses of a sentence have the same rows: where each takes that of another of its
         sentence, what is there is returned. On a GPU a look at the order would have to be waited for.
-
-        Args:
-            encoder_out: what :meth:`forward` gave, or this method.
-            new_order: number of the row that stands in each place, ``(rows,)``.
         """
         rows = encoder_out["encoder_out"]
         if not rows or rows[0].device.type != "cpu" or is_recorded():
@@ -157,11 +142,6 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
     decoder: Any
 
     @classmethod
-    def hub_models(cls) -> dict[str, Any]:
-        """None: fairseq's own pretrained models belong to its ``transformer``."""
-        return {}
-
-    @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
         return read_options(TransformerConfig.from_namespace(args), cls.attentions, cls.config)
 
@@ -184,53 +164,22 @@ class EntmaxTransformerModel(AdaptiveModel, TransformerModel):
             cfg, tgt_dict, embed_tokens, no_encoder_attn=cfg.no_cross_attention
         )
 
-    def check_criterion(self, criterion: Any) -> None:
-        super().check_criterion(criterion)
-        check_for_cutoffs(type(criterion), self.decoder.adaptive_softmax is not None)
-        across = [module for name, _, module in attention_modules(self) if name == CROSS]
-        if across:
-            check_for_alignments(type(criterion), across[-1].mapping)
-
     def head_seed(self) -> int:
         return int(self.cfg.head_seed)
 
 
 def check_command(args: Namespace, model_class: type[AdaptiveModel]) -> None:
-    """Check what a command line gives, before anything is made.
+    """Check what a command line gives, before data are loaded.
 
-    Args:
-        args: all options.
-        model_class: the model.
-
-    Raises:
-        ValueError: an option, the environment, the criterion or the data; names what is wrong.
+    Where heads come from a checkpoint, options are checked once it is read.
     """
-    options = model_class.attention_options_of(args)
     kernels.chosen()
     if start_of_heads(args) is None:
-        check_heads_apart(options, args)
-    elif options.copy is not None:  # whose heads may have been pruned
-        started = Namespace(**{**vars(args), **heads_of_start(args)})
-        options = model_class.attention_options_of(started)
-        check_heads_apart(options, started)
-    if not is_command_to_train(args):
-        return
-    criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
-    check_for_markers(criterion, 0 if options.copy is None else options.copy.markers)
-    check_for_zeros(criterion, options.output_alpha)
-    has_adaptive_softmax = bool(getattr(args, "adaptive_softmax_cutoff", None))
-    check_for_cutoffs(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
-    if hasattr(criterion, "check_options"):
-        criterion.check_options(args, options.gated_heads())
+        model_class.attention_options_of(args)
 
 
 def register_architectures(name: str, model_class: type[EntmaxTransformerModel]) -> None:
-    """Register a counterpart of each architecture of fairseq's ``transformer``.
-
-    Args:
-        name: of the model; that of fairseq's architecture is put in place of ``transformer``.
-        model_class: the model.
-    """
+    """Register a counterpart of each architecture of fairseq's ``transformer``, by its name."""
     prefix = name.removesuffix("transformer")
     for stock_name, stock_defaults in compat.stock_architectures().items():
         defaults = architecture(model_class, stock_defaults)

@@ -47,10 +47,6 @@ class HeadMonitor:
         interval: a line each so many updates, and one where the record begins; validation
             adds a line of its own, so that there is one beside each validation score. 0
             writes nothing.
-
-    Attributes:
-        is_trained: whether fairseq's trainer runs this model; before, nothing is logged or
-            written.
     """
 
     def __init__(
@@ -68,7 +64,7 @@ class HeadMonitor:
                 learned = self._learned.setdefault(name, _Learned(name, path))
                 learned.add(attention, layer, module.mapping)
         self._interval = interval
-        self.is_trained = False
+        self.is_trained = False  # by fairseq's trainer: before, nothing is logged or written
 
     def observe(self, training: bool) -> None:
         """Called at each forward pass. Waits for the device only when a line is due."""
@@ -83,13 +79,10 @@ class HeadMonitor:
 
 
 class _Learned:
-    """One kind of number that heads learn, and its file.
-
-    Attributes:
-        mappings: those that learn it: attention to layer to the mapping there.
-    """
+    """One kind of number that heads learn, and its file."""
 
     def __init__(self, name: str, path: Path | None) -> None:
+        # Those that learn it, by attention and layer
         self.mappings: dict[str, dict[int, Mapping]] = {}
         # Heads without it; a NaN that comes later is of a training that diverged
         self._missing: dict[tuple[str, int], list[bool]] = {}
@@ -176,14 +169,10 @@ def _over_heads(
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
-    """Read a record such as ``alpha.jsonl``; a last line cut off in writing is left out.
-
-    Args:
-        path: the file.
-        name: the kind of number that it is of.
+    """Read a record such as ``alpha.jsonl``, of the kind of number ``name``.
 
     Returns:
-        One dictionary a line, in the file's order.
+        One dictionary a line, in the file's order; without a last line cut off in writing.
 
     Raises:
         FileNotFoundError: there is no such file.

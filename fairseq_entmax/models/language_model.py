@@ -12,7 +12,6 @@ from collections.abc import Callable
 from dataclasses import MISSING, fields
 from typing import Any
 
-from fairseq.criterions import CRITERION_REGISTRY
 from fairseq.dataclass.utils import gen_parser_from_dataclass
 from fairseq.models import (
     ARCH_CONFIG_REGISTRY,
@@ -34,17 +33,15 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
-from fairseq_entmax.models.config import add_arguments, is_command_to_train, set_defaults
+from fairseq_entmax.models.config import add_arguments, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
 from fairseq_entmax.models.language_options import (
     check_batches,
     check_cutoffs,
     check_language_options,
-    check_loss,
-    read_cutoffs,
     read_filters,
 )
-from fairseq_entmax.models.options import AttentionOptions
+from fairseq_entmax.models.options import AttentionOptions, read_cutoffs
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 from fairseq_entmax.modules import mark_future_mask
 from fairseq_entmax.modules.scripting import Scriptable
@@ -127,11 +124,6 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
     decoder: Any
 
     @classmethod
-    def hub_models(cls) -> dict[str, Any]:
-        """None: fairseq's own pretrained models belong to its ``transformer_lm``."""
-        return {}
-
-    @classmethod
     def add_args(cls, parser: Any) -> None:
         # Without defaults, which come from the architecture
         gen_parser_from_dataclass(parser, TransformerLanguageModelConfig(), delete_default=True)
@@ -155,10 +147,6 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        words = getattr(task, "source_dictionary", None)
-        if words is not None:
-            with compat.stopping_command():
-                check_cutoffs(args, words, task.target_dictionary)
         model = super().build_model(args, task)
         wrap_layers(model.decoder, model.decoder.cfg)
         return model
@@ -173,10 +161,6 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
             )
         return super().scriptable_form()
 
-    def check_criterion(self, criterion: Any) -> None:
-        super().check_criterion(criterion)
-        check_loss(type(criterion), self.decoder.adaptive_softmax is not None)
-
 
 def stock_defaults() -> dict[str, Any]:
     """The options of fairseq's ``transformer_lm`` with their defaults, as its dataclass has them."""
@@ -190,11 +174,7 @@ def stock_defaults() -> dict[str, Any]:
 
 
 def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
-    """What an architecture fills in, after which a command line is checked.
-
-    Args:
-        fill_in: fairseq's function of its counterpart.
-    """
+    """What an architecture fills in beside fairseq's ``fill_in``; then a command line is checked."""
 
     def defaults(args: Any) -> None:
         # Some of fairseq's functions take what a configuration has not for a value, None
@@ -210,23 +190,10 @@ def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
             setattr(args, name, value)
         if isinstance(args, Namespace):
             with compat.stopping_command():
-                check_language_command(args)
+                check_command(args, EntmaxTransformerLanguageModel)
+                check_batches(args)
 
     return defaults
-
-
-def check_language_command(args: Namespace) -> None:
-    """Check what a command line gives, before anything is made.
-
-    Raises:
-        ValueError: as :func:`check_command`; the loss does not fit the model, or a sample no batch.
-    """
-    check_command(args, EntmaxTransformerLanguageModel)
-    if is_command_to_train(args):
-        criterion = CRITERION_REGISTRY.get(getattr(args, "criterion", None))
-        has_adaptive_softmax = bool(read_cutoffs(args, "adaptive_softmax_cutoff"))
-        check_loss(criterion, has_adaptive_softmax, getattr(args, "ddp_backend", None))
-        check_batches(args)
 
 
 def register_architectures() -> None:

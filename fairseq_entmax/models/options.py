@@ -12,13 +12,25 @@ from typing import Any
 
 import torch
 
-from fairseq_entmax.attentions import ATTENTIONS, CROSS, ENCODER_SELF, PLACES
+from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, PLACES
+from fairseq_entmax.criterions.sparse_output import (
+    NAME,
+    SOFTMAX,
+    EntmaxLossConfig,
+    EntmaxLossWithHeadL0,
+)
+from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import (
     HeadsSpec,
     LayerSpec,
     layers_text,
     mappings_for_layers,
     names_layers,
+)
+from fairseq_entmax.models.classifier_config import (
+    ClassifierConfig,
+    PoolingOptions,
+    read_pooling,
 )
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
@@ -27,16 +39,9 @@ from fairseq_entmax.models.config import (
     mapping_text,
     option_name,
 )
-from fairseq_entmax.models.copy_config import (
-    CopyConfig,
-    CopyOptions,
-    check_copy_heads,
-    read_copy,
-)
-from fairseq_entmax.models.output import SOFTMAX, output_alpha
+from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions, read_copy
 from fairseq_entmax.modules import HardConcreteGate, Heads
 from fairseq_entmax.modules.attention import XFORMERS
-from fairseq_entmax.modules.gates import GatedHeads
 
 
 @dataclass(frozen=True)
@@ -54,6 +59,7 @@ class AttentionOptions:
         log_interval: updates between two lines of the record of head values; 0 for none.
         copy: where the model copies from its source; None where it does not.
         output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
+        pooling: how a model that classifies pools; None of any other.
     """
 
     specs: dict[str, list[LayerSpec]]
@@ -66,6 +72,7 @@ class AttentionOptions:
     log_interval: int
     copy: CopyOptions | None = None
     output_alpha: float = SOFTMAX
+    pooling: PoolingOptions | None = None
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
         """The heads of a layer that no gate may close."""
@@ -95,19 +102,6 @@ class AttentionOptions:
         number, protected = self.heads[attention][layer], self.protected(attention, layer)
         return HardConcreteGate(number, **self.gate, protected=protected)
 
-    def gated_heads(self) -> dict[str, GatedHeads]:
-        """For each attention with gates, the numbers of its heads in all layers."""
-        return {
-            attention: GatedHeads(
-                sum(self.heads[attention]),
-                sum(
-                    len(self.protected(attention, layer))
-                    for layer in range(len(self.heads[attention]))
-                ),
-            )
-            for attention in self.gated
-        }
-
 
 def read_options(
     args: Any,
@@ -121,26 +115,38 @@ def read_options(
         attentions: those that the model has.
         config_class: the options that the model has.
 
-    Whether heads apart are as many as their layer has, :func:`check_heads_apart` says.
-
     Raises:
         ValueError: names the option, what was given, and what is allowed.
     """
     config = config_class.of(args)
-    _check_attentions(config, attentions)
+    for names in (MAPPING_OPTIONS, HEADS_OPTIONS):
+        for attention, option in names.items():
+            if attention not in attentions and getattr(config, option) is not None:
+                raise ValueError(
+                    f"{option_name(option)} got {getattr(config, option)!r}: this model has no "
+                    f"{attention} attention, only {', '.join(attentions)}; leave it out"
+                )
+    freeze_decoder = config.checked("freeze_decoder")
+    if freeze_decoder and CROSS not in attentions:
+        raise ValueError(
+            "--freeze-decoder is for models with an encoder and a decoder, which this is not: "
+            "leave it out"
+        )
     specs = {attention: _mappings(config, args, attention) for attention in attentions}
     heads = {attention: _heads(config, args, attention) for attention in attentions}
+    gated = config.checked("head_gates") or ()
+    _check_gated(gated, heads, args, freeze_decoder)
     defaults = {
         "init": str(config.checked("alpha_init")),
         "share": config.checked("share_alpha"),
         "lr_factor": str(config.checked("alpha_lr_factor")),
         **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
-    gated = config.checked("head_gates") or ()
-    freeze_decoder = config.checked("freeze_decoder")
     copy = read_copy(config, args, specs, heads) if isinstance(config, CopyConfig) else None
-    _check_gated(gated, heads, args, freeze_decoder)
-    return AttentionOptions(
+    pooling = None
+    if isinstance(config, ClassifierConfig):
+        pooling = read_pooling(config, args, specs[ENCODER_SELF][-1], defaults)
+    options = AttentionOptions(
         specs=specs,
         heads=heads,
         places={attention: _places(args, attention) for attention in attentions},
@@ -153,49 +159,42 @@ def read_options(
         mapping_defaults=defaults,
         log_interval=config.checked("alpha_log_interval"),
         copy=copy,
-        output_alpha=output_alpha(config, args, attentions),
+        output_alpha=_output_alpha(config, args, attentions),
+        pooling=pooling,
     )
-
-
-def check_heads_apart(options: AttentionOptions, args: Any) -> None:
-    """Refuse heads apart, and heads to copy by, that are not those of their layer.
-
-    Not as soon as options are read: the numbers of heads may be those of a pruned checkpoint.
-
-    Args:
-        options: what :func:`read_options` made.
-        args: of them.
-
-    Raises:
-        ValueError: names the option, the layer, what was given, and what is allowed.
-    """
-    config = AttentionConfig.of(args)
-    if options.copy is not None:
-        check_copy_heads(options.copy, options.heads[CROSS])
-    for attention, specs in options.specs.items():
-        for layer, (spec, number) in enumerate(zip(specs, options.heads[attention], strict=True)):
-            if not isinstance(spec, HeadsSpec) or number == 0:
-                continue
-            try:
-                # Not with torch's own random numbers, which a check is not to use up
-                spec.build(number, torch.Generator(), options.mapping_defaults)
-            except ValueError as error:
+    for attention, layers in specs.items():
+        for layer, (spec, number) in enumerate(zip(layers, heads[attention], strict=True)):
+            if isinstance(spec, HeadsSpec) and number:
                 option = option_name(_mapping_option(config, attention))
-                where = f"{option} ({attention} attention, layer {layer})"
-                raise ValueError(f"{where}: {error}") from None
+                try:
+                    # A private generator: a check leaves torch's own random numbers as they are
+                    spec.build(number, torch.Generator(), options.mapping_defaults)
+                except ValueError as error:
+                    where = f"{option} ({attention} attention, layer {layer})"
+                    raise ValueError(f"{where}: {error}") from None
+    return options
 
 
-def _check_attentions(config: AttentionConfig, attentions: Sequence[str]) -> None:
-    """Refuse options of attentions that the model does not have."""
-    for options in (MAPPING_OPTIONS, HEADS_OPTIONS):
-        for attention, option in options.items():
-            if attention not in attentions and getattr(config, option) is not None:
-                raise ValueError(
-                    f"{option_name(option)} got {getattr(config, option)!r}: this model has no "
-                    f"{attention} attention, only {', '.join(attentions)}; leave it out"
-                )
-    if config.checked("freeze_decoder") and ENCODER_SELF not in attentions:
-        raise ValueError("--freeze-decoder leaves a model nothing to train that is a decoder alone")
+def _output_alpha(config: AttentionConfig, args: Any, attentions: Sequence[str]) -> float:
+    """α of the mapping from scores of words to probabilities: ``--output-alpha``, or of the loss."""
+    alpha = config.checked("output_alpha")
+    option = "--output-alpha"
+    if alpha is None and getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name):
+        alpha = getattr(args, "loss_alpha", None)
+        alpha = EntmaxLossConfig.loss_alpha if alpha is None else check_alpha(alpha, "--loss-alpha")
+        option = f"--criterion {args.criterion}"
+    if alpha is None or alpha == SOFTMAX:
+        return SOFTMAX
+    reason = ""
+    if DECODER_SELF not in attentions:
+        reason = "this model writes no words"
+    elif isinstance(config, CopyConfig):
+        reason = "the output of a model that copies is a mixture, trained by copy_cross_entropy"
+    elif getattr(args, "adaptive_softmax_cutoff", None):
+        reason = "--adaptive-softmax-cutoff has no one score for each word"
+    if reason:
+        raise ValueError(f"{option} with alpha {alpha:g}: {reason}: leave one out")
+    return float(alpha)
 
 
 def _mapping_option(config: AttentionConfig, attention: str) -> str:
@@ -294,21 +293,35 @@ def check_stock_options(args: Any) -> None:
     """Refuse values of fairseq's own options that it would evaluate, or that leave no mapping.
 
     A checkpoint brings its own options along, and loading one is not to run code.
-
-    Raises:
-        ValueError: names the option and the value.
     """
     for side in ("encoder", "decoder"):
         if getattr(args, f"{side}_xformers_att_config", None) is not None:
             raise ValueError(XFORMERS)
-    cutoff = getattr(args, "adaptive_softmax_cutoff", None)
-    if isinstance(cutoff, str):
-        try:
-            ast.literal_eval(cutoff)
-        except (ValueError, SyntaxError):
-            raise ValueError(
-                f"--adaptive-softmax-cutoff must be a list of numbers, not {cutoff!r}"
-            ) from None
+    read_cutoffs(args, "adaptive_softmax_cutoff")
+
+
+def read_cutoffs(args: Any, option: str) -> list[int]:
+    """Where the vectors of words become narrower: numbers of words, most frequent ones first.
+
+    Args:
+        args: options of the model.
+        option: ``adaptive_input_cutoff`` or ``adaptive_softmax_cutoff``; none where not given.
+    """
+    value = getattr(args, option, None)
+    if value is None or value == "":
+        return []
+    try:
+        read = ast.literal_eval(value) if isinstance(value, str) else value
+        numbers = list(read) if isinstance(read, list | tuple) else [read]
+    except (ValueError, SyntaxError):
+        numbers = [None]
+    is_whole = all(type(number) is int for number in numbers)
+    if not is_whole or any(a >= b for a, b in zip([0, *numbers], numbers, strict=False)):
+        raise ValueError(
+            f"{option_name(option)} must be whole numbers above 0, smallest first, such as "
+            f"20000,60000, not {value!r}"
+        )
+    return numbers
 
 
 def seed_of_its_own() -> int:

@@ -18,20 +18,10 @@ from torch import Tensor, nn
 from fairseq_entmax import compat
 from fairseq_entmax.attentions import Place, place_of
 from fairseq_entmax.mappings.factor import RATIO
-from fairseq_entmax.models.config import option_name
 from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.modules import HardConcreteGate, MultiheadAttention
 
 logger = logging.getLogger(__name__)
-
-# Of what mappings of this package learn: the parameter's name, the option of its start, and what
-# a mapping's text calls that
-_STARTS = (
-    ("alpha_logit", "alpha_init", "init"),
-    ("raw_tv", "tv_init", "tv_init"),
-    ("raw_oscar", "oscar_init", "oscar_init"),
-    ("p_logit", "p_init", "p_init"),
-)
 
 
 class Restoring(nn.Module):
@@ -52,10 +42,6 @@ class Restoring(nn.Module):
         """Load a checkpoint of this model or of its stock counterpart.
 
         What the checkpoint lacks keeps its starting value; the log names it.
-
-        Raises:
-            ValueError: the checkpoint has head gates where the model has none, other numbers of
-                heads, NaN in a mapping, or other weights than the model.
         """
         if _places(state_dict) == _places(self.state_dict()):
             # fairseq would take --encoder-layers-to-keep out of the layers kept once more
@@ -117,18 +103,10 @@ class Restoring(nn.Module):
         attentions = [module for module in modules if isinstance(module, MultiheadAttention)]
         filled = [name for attention in attentions for name in attention.filled]
         if filled:
-            defaults = self.attention_options.mapping_defaults
-            starts = (
-                f"{option_name(option)} {defaults[key]}"
-                for leaf, option, key in _STARTS
-                if any(name.endswith(f".{leaf}") for name in filled)
-            )
             logger.warning(
                 "the checkpoint has no value for %d learned parameters; they start as in a new "
-                "model (%s): %s",
-                len(filled),
-                ", ".join(starts) or "as their mapping says",
-                ", ".join(filled),
+                "model: %s",
+                *(len(filled), ", ".join(filled)),
             )
 
 

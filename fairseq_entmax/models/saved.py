@@ -16,7 +16,7 @@ from fairseq_entmax import checkpoints
 from fairseq_entmax.attentions import ATTENTIONS, Place, place_of
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.mappings.layers import LayerSpec
-from fairseq_entmax.models.options import AttentionOptions, check_heads_apart
+from fairseq_entmax.models.options import AttentionOptions
 
 PREFIX = "entmax_"
 
@@ -88,10 +88,21 @@ class SavedModel:
         if attention.heads == 0:
             return None
         defaults = self.options.mapping_defaults
-        # Not with torch's own random numbers: training reads the checkpoint that it starts from
+        # A private generator: training reads the checkpoint that it starts from
         mapping = attention.mapping.build(attention.heads, torch.Generator(), defaults)
-        load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
+        _load_part(mapping, attention.part("mapping"), f"{attention.path}.mapping.", self.path)
         return mapping.double()
+
+    def pooling_mappings(self) -> dict[str, Mapping]:
+        """The same of the attentions that pool in a model that classifies, by name."""
+        pooling, mappings = self.options.pooling, {}
+        for name in pooling.specs if pooling else ():
+            start = f"poolings.{name}.mapping."
+            weights = self.state["model"].items()
+            own = {key.removeprefix(start): v for key, v in weights if key.startswith(start)}
+            mappings[name] = pooling.build(name, torch.Generator())
+            _load_part(mappings[name], own, start, self.path)
+        return {name: mapping.double() for name, mapping in mappings.items()}
 
     def gates(self, attention: SavedAttention) -> list[float]:
         """The gate of each head in evaluation; 1 where there is none, and of protected heads."""
@@ -99,7 +110,7 @@ class SavedModel:
         if not state:
             return [1.0] * attention.heads
         gate = self.options.build_gate(attention.attention, attention.layer)
-        load_part(gate, state, f"{attention.path}.gate.", self.path)
+        _load_part(gate, state, f"{attention.path}.gate.", self.path)
         return gate.at_evaluation().tolist()
 
 
@@ -133,7 +144,6 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
     try:
         ARCH_CONFIG_REGISTRY[args.arch](args)
         options = model_class.attention_options_of(args)
-        check_heads_apart(options, args)
     except ValueError as error:
         raise ValueError(f"{path} has settings of which no model can be made: {error}") from error
     attentions = _attentions(state["model"], options)
@@ -141,11 +151,7 @@ def model_of_state(state: dict[str, Any], path: str) -> SavedModel:
 
 
 def as_ours(settings: Any) -> None:
-    """Turn the settings of a stock model into those of its counterpart here, with softmax.
-
-    Args:
-        settings: an object with the attribute ``arch``, ``_name`` or both.
-    """
+    """Turn the settings of a stock model into those of its counterpart here, with softmax."""
     name = getattr(settings, "arch", None) or getattr(settings, "_name", None)
     if f"{PREFIX}{name}" in ARCH_MODEL_REGISTRY:
         settings.attn_mapping = "softmax"
@@ -171,12 +177,8 @@ def _attentions(
     return tuple(attentions)
 
 
-def load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:
-    """Give a mapping or gates what a checkpoint has of them.
-
-    Raises:
-        ValueError: these are the weights of another mapping, or of other heads.
-    """
+def _load_part(module: nn.Module, weights: dict[str, Tensor], prefix: str, path: str) -> None:
+    """Give a mapping or gates what a checkpoint has of them."""
     if not weights and not list(module.parameters()):
         return
     try:

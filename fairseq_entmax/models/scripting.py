@@ -11,7 +11,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 from fairseq.modules import FairseqDropout
 from torch import Tensor, nn
 
-from fairseq_entmax.models.output import SOFTMAX
+from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.modules.scripting import Scriptable, scriptable
 
 
@@ -19,11 +19,7 @@ class ForInference(Scriptable):
     """Of a model of this package; stands before fairseq's class among its bases."""
 
     def scriptable_form(self: Any) -> Any:
-        """A model of fairseq's class for ``torch.jit.script`` and ONNX, for inference.
-
-        Raises:
-            ValueError: as :meth:`Scriptable.scriptable_form`; the output is sparse.
-        """
+        """A model of fairseq's class for ``torch.jit.script`` and ONNX, for inference."""
         if self.output_alpha != SOFTMAX:
             raise ValueError(
                 f"a model with --output-alpha {self.output_alpha:g} cannot be scripted or exported as a "
@@ -50,11 +46,7 @@ class ForInference(Scriptable):
         super().make_generation_fast_(**kwargs)  # type: ignore[misc]
 
     def prepare_for_onnx_export_(self: Any, **kwargs: Any) -> None:
-        """Make the model, in place, one that ONNX takes; it cannot be trained any more.
-
-        Raises:
-            ValueError: as :meth:`scriptable_form`.
-        """
+        """Make the model, in place, one that ONNX takes; it cannot be trained any more."""
         self._modules.update(scriptable(self)._modules)
         super().prepare_for_onnx_export_(**kwargs)  # type: ignore[misc]
 
@@ -71,16 +63,7 @@ class ScriptableLanguageModel(TransformerLanguageModel):
         src_lengths: Optional[Tensor] = None,
         incremental_state: Optional[Dict[str, Dict[str, Optional[Tensor]]]] = None,
     ) -> Tuple[Tensor, Dict[str, List[Optional[Tensor]]]]:
-        """Scores of the next word at each position.
-
-        Args:
-            src_tokens: ``(batch, tokens)``.
-            src_lengths: ``(batch,)``; not looked at.
-            incremental_state: fairseq's cache, for one word at a time.
-
-        Returns:
-            ``(batch, tokens, words)``, and a dictionary as fairseq's.
-        """
+        """Scores of the next word ``(batch, tokens, words)``, and a dictionary as fairseq's."""
         return self.decoder(src_tokens, incremental_state=incremental_state)
 
     @torch.jit.export

@@ -29,9 +29,6 @@ def heads_of_start(args: Any) -> dict[str, str]:
     Nothing where options say how many heads there are, and where training starts from
     nothing, from a checkpoint that was not pruned, or from one that is of another model or cannot
     be read (fairseq says so when it loads it).
-
-    Raises:
-        ValueError: options say that other heads are to be copied by than those of the checkpoint.
     """
     path = start_of_heads(args)
     if path is None:
@@ -84,15 +81,12 @@ def _mappings_of_start(args: Any, start: SavedModel) -> dict[str, str]:
 
 
 def start_of_heads(args: Any) -> str | None:
-    """The checkpoint whose heads training may have to take; None where options say how many."""
-    if any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values()):
-        return None
-    return _start_of(args)
+    """The checkpoint that fairseq will load first, by its own rules; None outside of training.
 
-
-def _start_of(args: Any) -> str | None:
-    """The checkpoint that fairseq will load first, if there is one: its own rules."""
-    if getattr(args, "save_dir", None) is None:  # no training
+    None too where options say how many heads there are.
+    """
+    is_said = any(getattr(args, name, None) is not None for name in HEADS_OPTIONS.values())
+    if is_said or getattr(args, "save_dir", None) is None:
         return None
     restore = getattr(args, "restore_file", None) or "checkpoint_last.pt"
     last = os.path.join(args.save_dir, restore)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -35,13 +35,6 @@ LEAST_STRETCH, MOST_STRETCH = 0.01, 5.0
 MOST_INIT = 10.0
 
 UNDECIDED, CLOSED, OPEN = -1, 0, 1
-
-
-class GatedHeads(NamedTuple):
-    """Numbers of heads that have gates, and of those among them that no gate may close."""
-
-    number: int
-    protected: int = 0
 
 
 class HardConcreteGate(nn.Module):

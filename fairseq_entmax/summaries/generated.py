@@ -14,24 +14,14 @@ follow each other, the best first.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field
-from pathlib import Path
+from collections.abc import Iterator
 from typing import NamedTuple
 
-_LINE = re.compile(r"([STHD])-(\d{1,18})\t(.*)", re.DOTALL)
-_SHOWN = 5
+_LINE = re.compile(r"(([ST])-(\d{1,18})\t|([HD])-(\d{1,18})\t[-+.\w]+\t)(.*)")
 
 
 class Line(NamedTuple):
-    """A line of a sentence.
-
-    Attributes:
-        kind: ``S``, ``T``, ``H`` or ``D``.
-        number: of the sentence.
-        head: what stands before the text: ``H-0\\t-0.5\\t``.
-        text: without the line's end.
-    """
+    """A line of a sentence: its kind is S, T, H or D; before its text stands the head."""
 
     kind: str
     number: int
@@ -39,141 +29,64 @@ class Line(NamedTuple):
     text: str
 
 
-@dataclass
-class Generated:
-    """The sentences of a file.
-
-    Attributes:
-        path: the file.
-        sources: number to the text of ``S-``; empty where the file has none.
-        hypotheses: number to the best hypothesis, of ``D-`` where the file has it, else ``H-``.
-    """
-
-    path: str
-    sources: dict[int, str] = field(default_factory=dict)
-    hypotheses: dict[int, str] = field(default_factory=dict)
-
-    def in_order(self, lines: int, option: str, name: str) -> list[str]:
-        """The best hypotheses, in the order of a file with a line for each sentence.
-
-        Args:
-            lines: how many it has.
-            option: what named it, for errors.
-            name: its name.
-
-        Raises:
-            ValueError: a sentence has no line, or a line no sentence.
-        """
-        beyond = [number for number in self.hypotheses if number >= lines]
-        if beyond:
-            raise ValueError(
-                f"{option} {name} has {lines} lines, and {self.path} has sentence {max(beyond)}, "
-                f"counted from 0: give the text that {self.path} was generated from"
-            )
-        missing = [number for number in range(lines) if number not in self.hypotheses]
-        if missing:
-            raise ValueError(
-                f"{self.path} has no hypothesis of {len(missing)} of the {lines} sentences of "
-                f"{option} {name} ({_some(missing)}, counted from 0): give the text that it was "
-                f"generated from, or generate all of it, with --required-batch-size-multiple 1, as "
-                f"fairseq's default of 8 leaves out up to 7 sentences"
-            )
-        return [self.hypotheses[number] for number in range(lines)]
+def parse_line(line: str) -> Line | None:
+    """One line, without its end; None where it is none of S, T, H and D."""
+    match = _LINE.fullmatch(line)
+    if match is None:
+        return None
+    return Line(match[2] or match[4], int(match[3] or match[5]), match[1], match[6])
 
 
-def read_generated(path: str) -> Generated:
-    """Read a file of fairseq-generate's output.
+def hypotheses(path: str, documents: int) -> list[str]:
+    """The best hypotheses in a file of fairseq-generate's output, in the order of the data set.
 
-    Args:
-        path: what was printed, or ``generate-SUBSET.txt`` of ``--results-path``.
+    They are those of ``D-`` where the file has it, else of ``H-``.
 
     Raises:
-        ValueError: it is no such file, is damaged, or has a sentence twice; names the line.
+        ValueError: it is no such file, has a sentence twice, or others than these documents.
         OSError: it cannot be read.
     """
-    generated = Generated(path)
-    found: dict[str, dict[int, str]] = {kind: {} for kind in "STHD"}
+    found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     last: dict[str, int] = {}
-    for place, line in enumerate(read_lines(path, "the output of fairseq-generate"), start=1):
+    for place, line in enumerate(read_lines(path), start=1):
         parsed = parse_line(line)
-        if parsed is None:
+        if parsed is None or parsed.kind not in found:
             continue
         kind, number, _, text = parsed
-        texts = found[kind]
         # Hypotheses of --nbest follow each other
-        if number in texts and (kind in "ST" or last[kind] != number):
+        if number in found[kind] and last[kind] != number:
             raise ValueError(
                 f"line {place} of {path} has {kind}-{number} once more: give the output of one "
                 f"run of fairseq-generate, on one subset"
             )
-        texts.setdefault(number, text)
+        found[kind].setdefault(number, text)
         last[kind] = number
-    generated.sources = found["S"]
-    generated.hypotheses = found["D"] or found["H"]
-    if not generated.hypotheses:
+    texts = found["D"] or found["H"]
+    if not texts:
         raise ValueError(
             f"{path} has no line H-0 or D-0, so it is no output of fairseq-generate: give what it "
-            f"printed (without --quiet), or a text with a summary a line where --text is an option"
+            f"printed (without --quiet), or with --text a summary a line"
         )
-    if found["D"] and found["H"] and found["D"].keys() != found["H"].keys():
-        alone = sorted(found["D"].keys() ^ found["H"].keys())
+    if wrong := sorted(texts.keys() ^ set(range(documents))):
         raise ValueError(
-            f"{path} has only one of H-{alone[0]} and D-{alone[0]}: it was cut short, so generate "
-            f"anew"
+            f"{path} has {len(texts)} sentences for {documents} references, and sentence "
+            f"{wrong[0]}, counted from 0, is in one of both only: give the references of all that "
+            f"was generated, or generate all of it, with --required-batch-size-multiple 1, as "
+            f"fairseq's default of 8 leaves out up to 7 sentences"
         )
-    return generated
+    return [texts[number] for number in range(documents)]
 
 
-def parse_line(line: str) -> Line | None:
-    """One line; None where it is none of S, T, H and D.
-
-    Args:
-        line: without its end.
-    """
-    match = _LINE.fullmatch(line)
-    if match is None:
-        return None
-    kind, number, rest = match.groups()
-    head = line[: match.start(3)]
-    if kind in "HD":
-        score, tab, text = rest.partition("\t")
-        try:
-            float(score)
-        except ValueError:
-            return None  # a sentence that happens to begin so, in what was logged
-        return Line(kind, int(number), f"{head}{score}\t", text if tab else "")
-    return Line(kind, int(number), head, rest)
-
-
-def read_lines(path: str, what: str) -> Iterator[str]:
+def read_lines(path: str) -> Iterator[str]:
     """The lines of a text in UTF-8, without their ends, split as fairseq splits them.
-
-    Args:
-        path: the file.
-        what: what it should be, for errors.
 
     Raises:
         ValueError: it is no text in UTF-8.
         OSError: it cannot be read.
     """
-    if not path:
-        raise ValueError(f"a file got '' for its name, which should be {what}: give a file")
-    if Path(path).is_dir():
-        raise ValueError(f"{path} should be {what}, but is a folder: give a file")
-    if not Path(path).exists():
-        raise FileNotFoundError(f"there is no file {path}, which should be {what}")
     with open(path, encoding="utf-8") as file:
         try:
             for line in file:
                 yield line.removesuffix("\n")
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{path} should be {what}, but is no text in UTF-8 ({error.reason} at byte "
-                f"{error.start} of a part of it): convert it, or give another file"
-            ) from None
-
-
-def _some(numbers: Iterable[int]) -> str:
-    shown = list(numbers)
-    text = ", ".join(map(str, shown[:_SHOWN]))
-    return text if len(shown) <= _SHOWN else f"{text}, …"
+            raise ValueError(f"{path} is no text in UTF-8 ({error.reason})") from None

@@ -12,6 +12,7 @@ Source: See et al. 2017, *Get To The Point*, section 2.2, where they are the ext
 
 from __future__ import annotations
 
+import html
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
@@ -19,13 +20,16 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import BinaryIO
 
-from fairseq_entmax.summaries.generated import read_lines
+from fairseq_entmax.summaries.generated import Line, parse_line, read_lines
 
 UNKNOWN = "<unk>"
 # What every dictionary of fairseq has at its beginning, and no file of one
 SPECIAL = frozenset({"<s>", "<pad>", "</s>", UNKNOWN})
 MARKER = re.compile(r"<unk-(\d{1,9})>")
 _OVERWRITE = "#fairseq:overwrite"
+_FITTING = (
+    "give the text before it was marked, the model's dictionary, and --cut-source as in marking"
+)
 
 
 @dataclass(frozen=True)
@@ -62,177 +66,154 @@ class Vocabulary:
         ]
 
 
-@dataclass
-class MarkedCounts:
-    """What marking a text came to.
-
-    Attributes:
-        sentences: how many there are.
-        source_words, target_words: words, after cutting.
-        source_unknown, target_unknown: of these, outside the vocabulary.
-        source_marked, target_marked: of these, with a marker.
-    """
-
-    sentences: int = 0
-    source_words: int = 0
-    source_unknown: int = 0
-    source_marked: int = 0
-    target_words: int = 0
-    target_unknown: int = 0
-    target_marked: int = 0
-
-
 def marker(number: int) -> str:
     """The marker with a number."""
     return f"<unk-{number}>"
 
 
-def count_words(paths: Sequence[str]) -> Counter[str]:
-    """How often each word occurs in texts, without fairseq's special words.
+def unmarked_words(path: str) -> Iterator[list[str]]:
+    """The words of each line of a text.
 
     Raises:
-        ValueError: a text has a marker already, or is none in UTF-8; names file and line.
-        OSError: one cannot be read.
+        ValueError: the text has a marker already, or is none in UTF-8.
+        OSError: it cannot be read.
     """
-    counts: Counter[str] = Counter()
-    for path in paths:
-        for place, line in enumerate(read_lines(path, "a text"), start=1):
-            words = line.split()
-            check_unmarked(words, path, place)
-            counts.update(words)
-    for word in SPECIAL:
-        counts.pop(word, None)
-    return counts
-
-
-def vocabulary_lines(counts: Counter[str], words: int, markers: int) -> Iterator[str]:
-    """The lines of a dictionary as fairseq reads it: the most frequent words, then markers.
-
-    Words that are as frequent are in alphabetical order, as in fairseq's own.
-
-    Args:
-        counts: how often each word occurs.
-        words: how many to keep, 1 or more.
-        markers: how many markers to add, 0 or more.
-    """
-    for word, count in sorted(counts.items(), key=lambda item: (-item[1], item[0]))[:words]:
-        yield f"{word} {count}\n"
-    for number in range(markers):
-        yield f"{marker(number)} 0\n"
+    for place, line in enumerate(read_lines(path), start=1):
+        if match := re.search(rf"(?<!\S){MARKER.pattern}(?!\S)", line):
+            raise ValueError(
+                f"line {place} of {path} has the word {match[0]}, which means a marker: give the "
+                f"text before it was marked, or write that word in another way"
+            )
+        yield line.split()
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Read a dictionary with markers.
-
-    Args:
-        path: in fairseq's form, ``word count`` a line.
+    """Read a dictionary with markers, in fairseq's form, ``word count`` a line.
 
     Raises:
-        ValueError: it is no dictionary, or its markers are not its last entries from
-            ``<unk-0>`` on, or there are none; names the line.
+        ValueError: it is no dictionary whose last entries are markers.
         OSError: it cannot be read.
     """
-    words: set[str] = set()
-    markers = 0
-    for place, line in enumerate(read_lines(path, "a dictionary"), start=1):
-        word, _, count = line.rstrip().removesuffix(_OVERWRITE).rstrip().rpartition(" ")
-        if not word or not count.removeprefix("-").isdecimal():
-            raise ValueError(
-                f"--vocab {path}: line {place} is not 'word count': give the dictionary that "
-                f"fairseq-entmax oov vocabulary wrote, or dict.LANG.txt of the binarised data"
-            )
-        if word == marker(markers):
-            markers += 1
-        elif MARKER.fullmatch(word) or markers:
-            raise ValueError(
-                f"--vocab {path}: line {place} has {word} where {marker(markers)} or the end "
-                f"should be, as markers are the last entries: make it with fairseq-entmax oov "
-                f"vocabulary"
-            )
-        else:
-            words.add(word)
-    if not markers:
+    lines = (line.rstrip().removesuffix(_OVERWRITE).rstrip() for line in read_lines(path))
+    entries = [line.rpartition(" ") for line in lines]
+    words, counts = [word for word, _, _ in entries], [count for _, _, count in entries]
+    number = sum(MARKER.fullmatch(word) is not None for word in words)
+    markers = [marker(n) for n in range(number)]
+    if not all(map(str.isdecimal, counts)) or not markers or words[-number:] != markers:
         raise ValueError(
-            f"--vocab {path} has no markers {marker(0)}, {marker(1)}, …: make it with "
-            f"fairseq-entmax oov vocabulary --markers N"
+            f"--vocab {path} is no dictionary whose last entries are the markers {marker(0)}, "
+            f"{marker(1)}, …: make it with fairseq-entmax oov vocabulary"
         )
-    return Vocabulary(SPECIAL.union(words), markers)
+    return Vocabulary(SPECIAL.union(words[:-number]), number)
 
 
 def mark(
     vocabulary: Vocabulary,
-    source: str,
-    target: str | None,
+    paths: Sequence[str],
     outputs: Sequence[BinaryIO],
-    cut_source: int | None = None,
-    cut_target: int | None = None,
-) -> MarkedCounts:
-    """Write a text, and its target, with markers.
+    cuts: Sequence[int | None],
+) -> list[Counter[str]]:
+    """Write a source, and its target if there is one, with markers.
 
     Args:
         vocabulary: with markers.
-        source: a file with a sentence a line.
-        target: likewise, or None.
-        outputs: for the source, and for the target if there is one.
-        cut_source: how many words of each source to keep, 1 or more; those that are cut off
-            have no marker in the target. None keeps all.
-        cut_target: likewise of the target.
+        paths: the texts, a sentence a line, the source first.
+        outputs: as many.
+        cuts: how many words of each to keep, or None; words that are cut off a source have no
+            marker in the target.
 
-    Raises:
-        ValueError: the files have different numbers of lines, or a marker already; names the
-            line.
-        OSError: a file cannot be read or written.
+    Returns:
+        For each, the number of ``words``, those that are ``unknown``, and of these ``marked``.
     """
-    counts = MarkedCounts()
-    targets = [] if target is None else read_lines(target, "a text")
-    pairs = zip_longest(read_lines(source, "a text"), targets)
-    for place, (source_line, target_line) in enumerate(pairs, start=1):
-        if source_line is None or (target is not None and target_line is None):
-            raise _different_lengths(source, str(target))
-        words = source_line.split()
-        check_unmarked(words, source, place)
-        words = words[:cut_source]
-        unknown = vocabulary.unknown(words)
-        marked = vocabulary.marked(words, unknown)
-        outputs[0].write(f"{' '.join(marked)}\n".encode())
-        counts.sentences += 1
-        counts.source_words += len(words)
-        counts.source_unknown += sum(word in unknown for word in words)
-        counts.source_marked += _changed(words, marked)
-        if target_line is None:
-            continue
-        words = target_line.split()
-        check_unmarked(words, str(target), place)
-        words = words[:cut_target]
-        marked = vocabulary.marked(words, unknown)
-        outputs[1].write(f"{' '.join(marked)}\n".encode())
-        counts.target_words += len(words)
-        counts.target_unknown += sum(word not in vocabulary.words for word in words)
-        counts.target_marked += _changed(words, marked)
+    counts: list[Counter[str]] = [Counter() for _ in paths]
+    for place, sides in enumerate(zip_longest(*map(unmarked_words, paths)), start=1):
+        unknown: dict[str, int] | None = None
+        for words, path, output, cut, count in zip(
+            sides, paths, outputs, cuts, counts, strict=True
+        ):
+            if words is None:
+                raise ValueError(
+                    f"{path} has {place - 1} lines and the text that belongs to it has more: give "
+                    f"two texts whose lines belong together"
+                )
+            words = words[:cut]
+            if unknown is None:  # the source stands first
+                unknown = vocabulary.unknown(words)
+            marked = vocabulary.marked(words, unknown)
+            output.write(f"{' '.join(marked)}\n".encode())
+            count["words"] += len(words)
+            count["unknown"] += sum(word not in vocabulary.words for word in words)
+            count["marked"] += sum(old != new for old, new in zip(words, marked, strict=True))
     return counts
 
 
-def check_unmarked(words: Iterable[str], path: str, place: int) -> None:
-    """Refuse a line that has a marker before any was put there.
+def restore(
+    vocabulary: Vocabulary, generated: str, source: str, cut: int | None, output: BinaryIO
+) -> Counter[str]:
+    """Write what fairseq-generate printed again, with words for markers in S, T, H and D.
 
-    Raises:
-        ValueError: names file and line.
+    Args:
+        vocabulary: of the model.
+        generated: what was printed.
+        source: the text that was marked, before it was.
+        cut: how many words of each source were kept in marking; None if all.
+        output: a file.
+
+    Returns:
+        How many markers of hypotheses were ``restored`` and how many ``lost``, as they stand for
+        no word and become ``<unk>``; the number of ``hypotheses``, and of ``sources``, each of
+        which was found to be the line of its number.
     """
-    for word in words:
-        if word.startswith("<unk-") and MARKER.fullmatch(word):
-            raise ValueError(
-                f"line {place} of {path} has the word {word}, which means a marker: give the text "
-                f"before it was marked, or write that word in another way"
-            )
+    sources = [words[:cut] for words in unmarked_words(source)]
+    counts: Counter[str] = Counter()
+    for line in read_lines(generated):
+        parsed = parse_line(line)
+        if parsed is not None:
+            if parsed.number >= len(sources):
+                raise ValueError(
+                    f"--source {source} has {len(sources)} lines, and {generated} has sentence "
+                    f"{parsed.number}, counted from 0: {_FITTING}"
+                )
+            words = sources[parsed.number]
+            if parsed.kind == "S":
+                _check_source(parsed, vocabulary, words, generated, source)
+                counts["sources"] += 1
+            text, lost = _restored(parsed.text, list(vocabulary.unknown(words)))
+            if parsed.kind == "H":  # which D- repeats
+                counts["hypotheses"] += 1
+                counts["lost"] += lost
+                counts["restored"] += len(MARKER.findall(parsed.text)) - lost
+            line = parsed.head + text
+        output.write(f"{line}\n".encode())
+    if not counts["hypotheses"]:
+        raise ValueError(
+            f"{generated} has no line H-0, so it is no output of fairseq-generate: give what it "
+            f"printed (without --quiet)"
+        )
+    return counts
 
 
-def _changed(before: Iterable[str], after: Iterable[str]) -> int:
-    return sum(old is not new for old, new in zip(before, after, strict=True))
+def _restored(text: str, words: Sequence[str]) -> tuple[str, int]:
+    """A text with words for its markers, and how many of these stand for none."""
+    lost = sum(int(number) >= len(words) for number in MARKER.findall(text))
+    return MARKER.sub(lambda match: (*words, UNKNOWN)[min(int(match[1]), len(words))], text), lost
 
 
-def _different_lengths(source: str, target: str) -> ValueError:
-    lines = [sum(1 for _ in read_lines(path, "a text")) for path in (source, target)]
-    return ValueError(
-        f"--source {source} has {lines[0]} lines and --target {target} has {lines[1]}: give two "
-        f"texts whose lines belong together"
-    )
+def _check_source(
+    printed: Line, vocabulary: Vocabulary, words: Sequence[str], generated: str, source: str
+) -> None:
+    """See that a source that fairseq-generate printed is its line of the source, marked.
+
+    fairseq may have cut it. White space and entities do not count, as --tokenizer changes them.
+    """
+    seen = [
+        word if word in vocabulary.words or MARKER.fullmatch(word) else UNKNOWN
+        for word in vocabulary.marked(words, vocabulary.unknown(words))
+        if word not in SPECIAL or word == UNKNOWN  # the others fairseq does not print
+    ]
+    whole, start = (html.unescape("".join(text)) for text in (seen, printed.text.split()))
+    if not whole.startswith(start):
+        raise ValueError(
+            f"S-{printed.number} of {generated} is not line {printed.number + 1} of --source "
+            f"{source} with the markers of --vocab: {_FITTING}"
+        )

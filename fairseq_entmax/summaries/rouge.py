@@ -1,8 +1,7 @@
 """ROUGE-1, ROUGE-2 and ROUGE-L of summaries, by the package ``rouge-score``.
 
 Words, stems and the matches of one summary with one reference are that package's, which follows
-ROUGE-1.5.5, the script that published numbers are made with. (The length of a longest common
-subsequence, the same number, is found faster here.) What it lacks is done here as
+ROUGE-1.5.5, the script that published numbers are made with. What it lacks is done here as
 ROUGE-1.5.5 does it (subroutines ``readText`` and ``computeNGramScore``):
 
 - ``-b N``: summary *and* references are cut after N bytes. Bytes between sentences do not count.
@@ -30,8 +29,6 @@ from fairseq_entmax.progress import watched
 ROUGE_1, ROUGE_2, ROUGE_L = TYPES = ("rouge1", "rouge2", "rougeL")
 PRECISION, RECALL, F1 = STATISTICS = ("precision", "recall", "f1")
 NAMES = {ROUGE_1: "ROUGE-1", ROUGE_2: "ROUGE-2", ROUGE_L: "ROUGE-L"}
-_CLOSING = re.compile(r"</(\w+)>")
-_OPENING = re.compile(r"<(\w+)>")
 
 
 @dataclass(frozen=True)
@@ -64,7 +61,7 @@ class Score(NamedTuple):
 
 
 class Rouge:
-    """Scores summaries; words and stems are remembered from one to the next.
+    """Scores summaries.
 
     Args:
         options: how.
@@ -76,10 +73,9 @@ class Rouge:
     def __init__(self, options: RougeOptions | None = None) -> None:
         self.options = options or RougeOptions()
         scorer = require_rouge_score()
+        of_l = ROUGE_L if self.options.sentences is None else "rougeLsum"
+        self._types = {ROUGE_1: ROUGE_1, ROUGE_2: ROUGE_2, ROUGE_L: of_l}
         self._tokenizer = _Tokenizer(self.options.stem)
-        self._types = {ROUGE_1: "rouge1", ROUGE_2: "rouge2"}
-        if self.options.sentences is not None:
-            self._types[ROUGE_L] = "rougeLsum"
         self._scorer = scorer.RougeScorer(list(self._types.values()), tokenizer=self._tokenizer)
 
     def score(self, summary: str, references: Sequence[str]) -> dict[str, Score]:
@@ -88,46 +84,41 @@ class Rouge:
         Returns:
             Each of :data:`TYPES` to its score; 0 where the summary, or every reference, has no
             words.
-
-        Raises:
-            ValueError: there is no reference.
         """
-        if not references:
-            raise ValueError("ROUGE needs at least one reference")
         text = self._text(summary)
-        words = self._words(text)
-        # Matches and words of the references, summed over them
-        sums = {kind: [0, 0] for kind in TYPES}
+        # Matches, words of the summary and of the references, summed over these
+        sums = {kind: [0, 0, 0] for kind in TYPES}
         for reference in map(self._text, references):
-            reference_words = self._words(reference)
             scores = self._scorer.score(reference, text)
-            for kind in TYPES:
-                units = _units(kind, len(reference_words))
-                if kind in self._types:
-                    # Recall is a quotient by this whole number
-                    sums[kind][0] += round(scores[self._types[kind]].recall * units)
-                else:
-                    sums[kind][0] += _common_length(words, reference_words)
-                sums[kind][1] += units
-        return {
-            kind: _score(matches, len(references) * _units(kind, len(words)), total)
-            for kind, (matches, total) in sums.items()
-        }
+            for kind, numbers in sums.items():
+                words = self._units(kind, reference)
+                # Recall is a quotient by this whole number
+                numbers[0] += round(scores[self._types[kind]].recall * words)
+                numbers[1] += self._units(kind, text)
+                numbers[2] += words
+        return {kind: _score(*numbers) for kind, numbers in sums.items()}
 
     def is_empty(self, text: str) -> bool:
         """Whether nothing is left of a text after cutting, but marks of sentences."""
-        return not self._words(self._text(text))
+        return not self._tokenizer.tokenize(self._text(text))
 
-    def _words(self, text: str) -> list[str]:
-        return self._tokenizer.tokenize(text)
+    def _units(self, kind: str, text: str) -> int:
+        """How many words, or pairs of words, are counted in a text."""
+        words = len(self._tokenizer.tokenize(text))
+        return max(words - 1, 0) if kind == ROUGE_2 else words
 
     def _text(self, text: str) -> str:
         """A text as rouge-score takes it: cut, and with a sentence a line."""
-        options = self.options
-        sentences = _split(text.replace("\n", " "), options.sentences)
-        if options.max_bytes is not None:
-            sentences = _cut(sentences, options.max_bytes)
-        return "\n".join(sentences)
+        sentences = _split(text.replace("\n", " "), self.options.sentences)
+        left = self.options.max_bytes
+        if left is None:
+            return "\n".join(sentences)
+        kept = []
+        for sentence in sentences:
+            encoded = sentence.encode()[:left]
+            left -= len(encoded)
+            kept.append(encoded.decode(errors="ignore"))  # a letter that is cut through goes
+        return "\n".join(kept)
 
 
 def score_documents(
@@ -139,16 +130,7 @@ def score_documents(
         rouge: how.
         summaries: one of each document.
         references: one or more lists of as many texts, one of each document.
-
-    Returns:
-        The scores of each document.
-
-    Raises:
-        ValueError: there are not as many in all.
     """
-    if any(len(texts) != len(summaries) for texts in references):
-        lengths = [len(texts) for texts in references]
-        raise ValueError(f"{len(summaries)} summaries have {lengths} references: give as many")
     documents = zip(summaries, *references, strict=True)
     each = watched(documents, "ROUGE", len(summaries), unit="documents")
     return [rouge.score(summary, texts) for summary, *texts in each]
@@ -175,48 +157,13 @@ class _Tokenizer:
     """rouge-score's words of a text; each word is stemmed, and each text cut up, once."""
 
     def __init__(self, stem: bool) -> None:
+        from nltk.stem import porter
         from rouge_score import tokenize
 
-        self._tokenize = tokenize.tokenize
-        self._stemmer = _Stemmer() if stem else None
-        self.tokenize = functools.lru_cache(maxsize=1 << 15)(self._words)
-
-    def _words(self, text: str) -> list[str]:
-        words: list[str] = self._tokenize(text, self._stemmer)
-        return words
-
-
-class _Stemmer:
-    """Porter's stemmer, as rouge-score chooses it."""
-
-    def __init__(self) -> None:
-        from nltk.stem import porter
-
         self.stem = functools.lru_cache(maxsize=1 << 17)(porter.PorterStemmer().stem)
-
-
-def _units(kind: str, words: int) -> int:
-    """How many words, or pairs of words, are counted in a text of so many words."""
-    return max(words - 1, 0) if kind == ROUGE_2 else words
-
-
-def _common_length(first: Sequence[str], second: Sequence[str]) -> int:
-    """The length of a longest common subsequence.
-
-    A row of the table of lengths is one integer, with a 0 where the length rises: rouge-score
-    fills that table cell by cell, which is most of its time.
-
-    Source: Hyyrö 2004, *Bit-Parallel LCS-length Computation Revisited*.
-    """
-    places: dict[str, int] = {}
-    for place, word in enumerate(second):
-        places[word] = places.get(word, 0) | 1 << place
-    every = (1 << len(second)) - 1
-    row = every
-    for word in first:
-        same = row & places.get(word, 0)
-        row = (row + same | row - same) & every
-    return len(second) - row.bit_count()
+        self.tokenize = functools.lru_cache(maxsize=1 << 15)(
+            lambda text: tokenize.tokenize(text, self if stem else None)
+        )
 
 
 def _score(matches: int, summary: int, references: int) -> Score:
@@ -230,21 +177,8 @@ def _split(text: str, separator: str | None) -> list[str]:
     """The sentences of a text, without those that are empty."""
     if separator is None:
         return [text.strip()]
-    tag = _CLOSING.fullmatch(separator) or _OPENING.fullmatch(separator)
-    if tag:
-        opening, separator = f"<{tag[1]}>", f"</{tag[1]}>"
-        text = text.replace(opening, separator)
+    if tag := re.fullmatch(r"</?(\w+)>", separator):
+        separator = f"</{tag[1]}>"
+        text = text.replace(f"<{tag[1]}>", separator)
     parts = (part.strip() for part in text.split(separator))
     return [part for part in parts if part]
-
-
-def _cut(sentences: Sequence[str], limit: int) -> list[str]:
-    """The first bytes of sentences; a letter that is cut through goes."""
-    kept = []
-    for sentence in sentences:
-        encoded = sentence.encode()[:limit]
-        limit -= len(encoded)
-        kept.append(encoded.decode(errors="ignore"))
-        if limit <= 0:
-            break
-    return kept

@@ -44,9 +44,7 @@ class SearchSettings:
 def wu_penalty(length: int, alpha: float) -> float:
     """What a hypothesis's log probability is divided by: ``((5 + length) / 6) ** alpha``.
 
-    Args:
-        length: number of its words, the end of the sentence among them; 1 or more.
-        alpha: 0 for no penalty; the larger, the longer the summaries.
+    The length is that of its words with the end of the sentence.
 
     Source: Wu et al. 2016, *Google's Neural Machine Translation System*, equation 14.
     """
@@ -56,13 +54,8 @@ def wu_penalty(length: int, alpha: float) -> float:
 def coverage_penalty(coverage: Tensor) -> Tensor:
     """How far source words were attended to more than once: ``sum_i max(coverage_i, 1) - 1``.
 
-    Padding, which is not attended to, adds nothing.
-
-    Args:
-        coverage: attention summed over the steps, ``(..., source)``; 0 or more.
-
-    Returns:
-        ``(...)``, 0 or more, to be multiplied by beta.
+    Padding, which is not attended to, adds nothing. ``coverage`` is the attention summed over the
+    steps, ``(..., source)``.
 
     Source: Gehrmann, Deng, Rush 2018, *Bottom-Up Abstractive Summarization*, section 5.
     """
@@ -75,10 +68,6 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
     Each step lowers those of all words by what the penalty has grown by, times ``beta``: so a
     hypothesis's cumulative score is its log probability minus ``beta`` times its penalty so far.
     The attention is what the decoders return, in the mean over the models.
-
-    Args:
-        models: encoder-decoder models of fairseq.
-        beta: 0 or more.
     """
 
     def __init__(self, models: Sequence[nn.Module], beta: float) -> None:
@@ -96,13 +85,7 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
         incremental_states: list[dict[str, Any]],
         temperature: float = 1.0,
     ) -> tuple[Tensor, Tensor]:
-        """Log probabilities of the next word, lowered, ``(hypotheses, words)``, and attention.
-
-        Arguments are those of fairseq's.
-
-        Raises:
-            ValueError: the models return no attention.
-        """
+        """Log probabilities of the next word, lowered, ``(hypotheses, words)``, and attention."""
         lprobs, attention = super().forward_decoder(
             tokens, encoder_outs, incremental_states, temperature
         )
@@ -155,11 +138,7 @@ class RepeatedNgrams(nn.Module):
     unless its CUDA extension was built.
 
     A word that a prefix forces, or beside which no other is possible, stays: the hypothesis
-    could not go on.
-
-    Args:
-        size: n, 1 or more.
-        may_repeat: indices of words; n-grams with one of them may repeat.
+    could not go on. N-grams with one of the words ``may_repeat`` may repeat.
 
     Source: Paulus, Xiong, Socher 2018, *A Deep Reinforced Model for Abstractive Summarization*,
     section 2.5; the exceptions are those of OpenNMT-py's ``ignore_when_blocking``.
@@ -178,8 +157,7 @@ class RepeatedNgrams(nn.Module):
         Args:
             tokens: ``(hypotheses, longest)``: a start symbol, ``step`` words, padding.
             lprobs: ``(hypotheses, words)``.
-            bsz: number of sentences, unused.
-            beam_size: hypotheses of each, unused.
+            bsz, beam_size: unused.
             step: number of words that each hypothesis has.
         """
         if step < self.size:

@@ -19,10 +19,9 @@ import statistics
 import subprocess
 import sys
 import time
-from pathlib import Path
 from typing import Any
 
-import torch
+from common import machine, write_json
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 
 from fairseq_entmax.analysis import loading
@@ -96,17 +95,13 @@ def main() -> None:
     arguments = sys.argv[1:]
     args = loading.parse(parser(), arguments)
     loading.log_to_stderr()
-    if args.repeats < 1:
-        raise SystemExit(f"--repeats got {args.repeats}: give 1 or more")
     if args.peak:
         document = analyse(args, WANTED)
         peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
         print(json.dumps({"sentences": document["data"]["sentences"], "mebibytes": peak}))
         return
     result = {"memory": peaks(args, arguments)} if args.memory else speeds(args)
-    settings = {"threads": torch.get_num_threads(), "torch": torch.__version__, "path": args.path}
-    text = json.dumps({"settings": settings, **result}, indent=2)
-    Path(args.json).write_text(text + "\n", encoding="utf-8")
+    write_json(args.json, {**machine(), "path": args.path}, **result)
 
 
 if __name__ == "__main__":

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import argparse
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
-INDEPENDENT, SMOOTH = "independent", "smooth"
-QUERIES = (INDEPENDENT, SMOOTH)
+INDEPENDENT, SMOOTH = QUERIES = ("independent", "smooth")
 # Of a smooth query with the one before it
 CORRELATION = 0.95
-_NO_ATTENTIONS = "holds no attentions: write one by dump_attention.py"
 
 
 class Case(NamedTuple):
@@ -46,59 +45,53 @@ class Case(NamedTuple):
             mask = past[None, None] if mask is None else mask & past
         return mask
 
+    def scores(self, query: Tensor, key: Tensor) -> Tensor:
+        """With -inf where a query may not look."""
+        found, allowed = (self.scale * query) @ key.mT, self.allowed()
+        return found if allowed is None else found.masked_fill(~allowed, -torch.inf)
 
-def numbers_of(shape: str) -> tuple[int, int, int, int]:
-    """Sentences, heads, tokens and the size of a head, from such as ``1x8x1024x64``.
+    def alpha(self) -> Tensor:
+        """Of each head, as it broadcasts against scores."""
+        return 1.0 + self.epsilon.view(-1, 1, 1)
 
-    Raises:
-        ValueError: the text is no such shape.
-    """
-    parts = shape.split("x")
-    if len(parts) != 4 or not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise ValueError(f"got {shape!r}: give SENTENCESxHEADSxTOKENSxSIZE, such as 1x8x1024x64")
-    batch, heads, length, size = map(int, parts)
+
+def shape_of(text: str) -> tuple[int, int, int, int]:
+    """Sentences, heads, tokens and the size of a head, from such as ``1x8x1024x64``."""
+    try:
+        batch, heads, length, size = map(int, text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}: give SENTENCESxHEADSxTOKENSxSIZE, such as 1x8x1024x64"
+        ) from None
     return batch, heads, length, size
 
 
-def drawn(shape: str, spread: float, queries: str, alpha: float) -> Case:
+def drawn(shape: tuple[int, int, int, int], spread: float, queries: str, alpha: float) -> Case:
     """Keys and values are N(0, 1), queries that times the spread.
 
     So is the standard deviation of the scores. Smooth queries are a walk along the positions, each
     with a correlation of :data:`CORRELATION` to the one before, as neighbours in a text resemble
     each other.
     """
-    batch, heads, length, size = numbers_of(shape)
+    _, heads, length, size = shape
     generator = torch.Generator().manual_seed(0)
-    sizes = (batch, heads, length, size)
-    query, key, value, grad = (torch.randn(sizes, generator=generator) for _ in range(4))
+    query, key, value, grad = (torch.randn(shape, generator=generator) for _ in range(4))
     if queries == SMOOTH:
         own = (1 - CORRELATION**2) ** 0.5
         for place in range(1, length):
             query[:, :, place] = CORRELATION * query[:, :, place - 1] + own * query[:, :, place]
-    about = {"shape": shape, "queries": queries, "spread": spread, "alpha": alpha}
-    query = spread * query
-    for leaf in (query, key, value):
-        leaf.requires_grad_()
+    text = "x".join(map(str, shape))
+    about = {"shape": text, "queries": queries, "spread": spread, "alpha": alpha}
+    leaves = (leaf.requires_grad_() for leaf in (spread * query, key, value))
     epsilon = torch.full((heads,), alpha - 1.0).requires_grad_()
-    return Case(about, query, key, value, grad, epsilon, size**-0.5)
+    return Case(about, *leaves, grad, epsilon, size**-0.5)
 
 
 def dumped(path: str | Path) -> list[Case]:
-    """The attentions that dump_attention.py wrote.
-
-    Raises:
-        ValueError: the file holds none.
-    """
-    try:
-        layers = torch.load(path, map_location="cpu", weights_only=True)
-        generator = torch.Generator().manual_seed(0)
-        cases = [_of_layer(layer, generator) for layer in layers]
-    # What torch raises at a file of another kind is of many kinds, KeyError among them
-    except Exception as error:
-        raise ValueError(f"{path} {_NO_ATTENTIONS}") from error
-    if not cases:
-        raise ValueError(f"{path} {_NO_ATTENTIONS}")
-    return cases
+    """The attentions that dump_attention.py wrote."""
+    generator = torch.Generator().manual_seed(0)
+    layers = torch.load(path, map_location="cpu", weights_only=True)
+    return [_of_layer(layer, generator) for layer in layers]
 
 
 def _of_layer(layer: dict[str, Any], generator: torch.Generator) -> Case:
@@ -117,5 +110,4 @@ def _of_layer(layer: dict[str, Any], generator: torch.Generator) -> Case:
     }
     grad = torch.randn(query.shape, generator=generator)
     epsilon = layer["epsilon"].requires_grad_()
-    padding = layer["padding"]
-    return Case(about, query, key, value, grad, epsilon, scale, padding, layer["causal"])
+    return Case(about, query, key, value, grad, epsilon, scale, layer["padding"], layer["causal"])

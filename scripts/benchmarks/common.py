@@ -1,24 +1,59 @@
-"""What the benchmarks share: turns, clocks, what was measured on, tables and files."""
+"""What the benchmarks share: turns, clocks, memory, what was measured on, tables and files."""
 
 from __future__ import annotations
 
 import argparse
+import itertools
 import json
-import math
 import os
 import platform
+import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
+from torch.profiler import ProfilerActivity, profile
 
 import fairseq_entmax
+from fairseq_entmax.text_table import text_table
 
 Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def arguments(doc: str | None, file: str | None = None) -> argparse.ArgumentParser:
+    """A parser with ``--json``, the file that the numbers go to."""
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--json", metavar="FILE", default=file, help="the numbers")
+    return parser
+
+
+def positive(text: str) -> int:
+    """A whole number of 1 or more, for a parser."""
+    if (number := int(text)) < 1:
+        raise argparse.ArgumentTypeError(f"must be 1 or more, not {number}")
+    return number
+
+
+def device(text: str) -> str:
+    """``cpu`` or ``cuda``, for a parser."""
+    if text not in ("cpu", "cuda"):
+        raise argparse.ArgumentTypeError(f"got {text!r}: give cpu or cuda")
+    if text == "cuda" and not torch.cuda.is_available():
+        raise argparse.ArgumentTypeError("cuda needs a GPU that torch can use, and there is none")
+    return text
+
+
+def rows_and_keys(text: str) -> tuple[int, int]:
+    """Of such as ``8192x128``, for a parser."""
+    rows, keys = map(positive, text.split("x"))
+    return rows, keys
 
 
 def rotated(names: Sequence[Item], turn: int) -> list[Item]:
@@ -27,11 +62,74 @@ def rotated(names: Sequence[Item], turn: int) -> list[Item]:
     return [*names[first:], *names[:first]]
 
 
+def in_turns(
+    names: Sequence[str],
+    rounds: int,
+    run: Callable[[str, int], Result | None],
+    after: Callable[[dict[str, list[Result]]], None] = lambda _: None,
+) -> dict[str, list[Result]]:
+    """What ``run`` gives for each name in each round, from 1 on; round 0 warms up.
+
+    Args:
+        names: who take turns.
+        rounds: how many count.
+        run: is told a name and the round; None leaves that turn out.
+        after: is told all there is after each round, so that a run that is stopped has written it.
+    """
+    found: dict[str, list[Result]] = {name: [] for name in names}
+    for turn in range(rounds + 1):
+        for name in rotated(names, turn):
+            result = run(name, turn)
+            if turn and result is not None:
+                found[name].append(result)
+        if turn:
+            after(found)
+    return found
+
+
 def now(tensor: Tensor) -> float:
     """The time at which all that was asked of the tensor's device is done."""
     if tensor.is_cuda:
         torch.cuda.synchronize(tensor.device)
     return time.perf_counter()
+
+
+def timed(
+    run: Callable[..., Tensor], inputs: Sequence[Tensor], grad: Tensor, retain_graph: bool = False
+) -> tuple[float, float]:
+    """Seconds of a forward and of its backward pass."""
+    leaves = [tensor.detach().requires_grad_() for tensor in inputs]
+    begin = now(grad)
+    output = run(*leaves)
+    middle = now(grad)
+    output.backward(grad, retain_graph=retain_graph)
+    return middle - begin, now(grad) - middle
+
+
+def medians_ms(times: Sequence[tuple[float, float]]) -> list[float]:
+    """Milliseconds of the forward and of the backward pass."""
+    return [statistics.median(part) * 1e3 for part in zip(*times, strict=True)]
+
+
+def median_ratio(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """The median of the ratios within a round."""
+    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
+
+
+def peak_bytes(step: Callable[[], Any], device: str) -> int:
+    """What a step holds at its worst moment beside what was there, as torch allocates it."""
+    if device == "cuda":
+        torch.cuda.synchronize()
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        step()
+        torch.cuda.synchronize()
+        return torch.cuda.max_memory_allocated() - before
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as record:
+        step()
+    events = [e for e in record.profiler.kineto_results.events() if e.name() == "[memory]"]
+    events.sort(key=lambda event: event.start_ns())
+    return max(itertools.accumulate((event.nbytes() for event in events), initial=0))
 
 
 def processors() -> int:
@@ -50,6 +148,7 @@ def machine(device: str = "cpu") -> dict[str, Any]:
         "python": platform.python_version(),
         "processor": _processor(),
         "processors": processors(),
+        "threads": torch.get_num_threads(),
         "vectors": torch.backends.cpu.get_cpu_capability(),
         "device": device,
     }
@@ -72,61 +171,26 @@ def said(facts: dict[str, Any]) -> str:
     """A line of what :func:`machine` found."""
     on = facts.get("gpu") or f"{facts['processor']} ({facts['vectors']})"
     versions = f"fairseq-entmax {facts['fairseq_entmax']}, torch {facts['torch']}"
-    return f"{on}, {versions}, {facts['date'][:10]}"
+    threads = facts.get("threads", facts["processors"])
+    return f"{on}, {threads} thread(s), {versions}, {facts['date'][:10]}"
 
 
-def markdown(titles: Sequence[str], rows: Sequence[Sequence[str]], left: int = 1) -> str:
-    """A table in Markdown; its first columns, ``left`` of them, are text, the others numbers."""
-    lines = [titles, ["---"] * left + ["---:"] * (len(titles) - left), *rows]
-    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+def table(rows: Sequence[dict[str, Any]], columns: dict[str, tuple[str, str]]) -> str:
+    """A table of text: of each title the field of the rows and its format; None is an empty cell."""
+    lines = [list(columns)]
+    for row in rows:
+        cells = ((row[field], form) for field, form in columns.values())
+        lines.append(["" if value is None else format(value, form) for value, form in cells])
+    return text_table(lines)
 
 
-def check_least(parser: argparse.ArgumentParser, options: argparse.Namespace, **least: int) -> None:
-    """End with a sentence unless these options, one number or several, are that or more."""
-    for name, number in least.items():
-        for given in _given(options, name):
-            if given < number:
-                parser.error(f"{_option(name)} must be {number} or more, not {given}")
-
-
-def check_positive(
-    parser: argparse.ArgumentParser, options: argparse.Namespace, *names: str
-) -> None:
-    """End with a sentence unless these options, one number or several, are finite and above 0."""
-    for name in names:
-        for given in _given(options, name):
-            if not 0 < given < math.inf:
-                parser.error(f"{_option(name)} must be a number above 0, not {given:g}")
-
-
-def check_alpha(parser: argparse.ArgumentParser, options: argparse.Namespace) -> None:
-    """End with a sentence unless ``--alpha`` is one that can be learned, above 1 and up to 2."""
-    if not 1 < options.alpha <= 2:
-        parser.error(f"--alpha must be above 1 and at most 2, not {options.alpha:g}")
-
-
-def check_device(parser: argparse.ArgumentParser, device: str) -> None:
-    """End with a sentence where a GPU is asked for and there is none."""
-    if device == "cuda" and not torch.cuda.is_available():
-        parser.error("--device cuda needs a GPU that torch can use, and there is none here")
-
-
-def _option(name: str) -> str:
-    return f"--{name.replace('_', '-')}"
-
-
-def _given(options: argparse.Namespace, name: str) -> list[Any]:
-    """The numbers of an option; none where it was not given."""
-    value = getattr(options, name)
-    if value is None:
-        return []
-    return list(value) if isinstance(value, (list, tuple)) else [value]
-
-
-def write_json(path: str | Path, content: Any) -> None:
-    """Write the file whole or not at all."""
+def write_json(path: str | Path | None, settings: dict[str, Any], **content: Any) -> None:
+    """Write the numbers, with what they were measured with, whole or not at all."""
+    if path is None:
+        return
     target = Path(path)
     target.parent.mkdir(parents=True, exist_ok=True)
     partial = target.with_name(f".{target.name}.{os.getpid()}")
-    partial.write_text(json.dumps(content, indent=1, default=str) + "\n", encoding="utf-8")
+    text = json.dumps({"settings": settings, **content}, indent=1, default=str)
+    partial.write_text(text + "\n", encoding="utf-8")
     partial.replace(target)

@@ -8,35 +8,22 @@ In turns in one process: the whole of attention here with a learned alpha for ea
 torch's scaled_dot_product_attention ("sdpa"), softmax between two products ("bmm"), and the mapping
 of this package between them ("apart"). Keys and values are N(0, 1), queries that times the spread,
 which is the standard deviation of the scores; smooth queries resemble their neighbours, as those of a
-text do. A first table has medians in milliseconds and, in brackets, the medians of the ratios to sdpa
-within a round, a second one these ratios alone, a third one the largest of them; the density, which is the part of the keys that get a weight; what is kept for the
-backward pass, and on Linux the most memory that forward and backward pass take on top of their
-inputs, both in multiples of the dense probabilities.
+text do. The table has medians in milliseconds and, in brackets, the medians of the ratios to sdpa
+within a round; the density, which is the part of the keys that get a weight; and what is kept for the
+backward pass, in multiples of the dense probabilities.
 """
 
 from __future__ import annotations
 
 import argparse
-import ctypes
 import statistics
 import time
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
+import common
 import torch
-from attention_inputs import QUERIES, Case, drawn, dumped, numbers_of
-from attention_tables import APART, BMM, HERE, PASSES, SDPA, ratios, table, worst
-from common import (
-    check_alpha,
-    check_least,
-    check_positive,
-    machine,
-    processors,
-    rotated,
-    said,
-    write_json,
-)
+from attention_inputs import QUERIES, Case, drawn, dumped, shape_of
 from torch import Tensor
 from torch.nn.functional import scaled_dot_product_attention
 
@@ -45,59 +32,44 @@ from fairseq_entmax.mappings.functional import map_scores
 
 SHAPES = ["32x4x32x32", "8x8x64x64", "8x8x128x64", "4x8x512x64", "1x8x1024x64", "1x8x2048x64"]
 SPREADS = [0.5, 1.5, 4.0]
+HERE, SDPA, BMM, APART = NAMES = ("here", "sdpa", "bmm", "apart")
+PASSES = {"forward": "forward", "both": "forward + backward"}
 # Rounds that a case has however long they take
 LEAST_ROUNDS = 3
-# Of dense probabilities: with fewer, what a process grows by is mostly not theirs
-LEAST_FOR_PEAK = 2**24
 
 Run = Callable[[Tensor, Tensor, Tensor], Tensor]
-# Name to a function, and whether it has a gradient of alpha, too
-Runs = dict[str, tuple[Run, bool]]
 # Name to seconds of each pass
 Round = dict[str, dict[str, float]]
 
 
-def contenders(case: Case) -> Runs:
+def contenders(case: Case) -> dict[str, Run]:
     """What is timed."""
-    scale, allowed = case.scale, case.allowed()
-    hidden = None if allowed is None else ~allowed
     # What torch has a kernel of its own for
     only_causal = case.causal and case.padding is None and case.query.shape == case.key.shape
-
-    def scores(query: Tensor, key: Tensor) -> Tensor:
-        found = (scale * query) @ key.mT
-        return found if hidden is None else found.masked_fill(hidden, -torch.inf)
+    mask = None if only_causal else case.allowed()
 
     def here(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return attention(
-            query,
-            key,
-            value,
-            case.epsilon,
-            key_padding_mask=case.padding,
-            causal=case.causal,
-            scale=scale,
-        )
+        masks = {"key_padding_mask": case.padding, "causal": case.causal}
+        return attention(query, key, value, case.epsilon, scale=case.scale, **masks)
 
     def sdpa(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        mask = None if only_causal else allowed
         return scaled_dot_product_attention(
-            query, key, value, attn_mask=mask, is_causal=only_causal, scale=scale
+            query, key, value, attn_mask=mask, is_causal=only_causal, scale=case.scale
         )
 
-    def apart(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return map_scores(scores(query, key), 1.0 + case.epsilon.view(-1, 1, 1)) @ value
-
     def bmm(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
-        return torch.softmax(scores(query, key), -1) @ value
+        return torch.softmax(case.scores(query, key), -1) @ value
 
-    return {HERE: (here, True), SDPA: (sdpa, False), BMM: (bmm, False), APART: (apart, True)}
+    def apart(query: Tensor, key: Tensor, value: Tensor) -> Tensor:
+        return map_scores(case.scores(query, key), case.alpha()) @ value
+
+    return {HERE: here, SDPA: sdpa, BMM: bmm, APART: apart}
 
 
-def timed(run: Run, case: Case, has_alpha: bool) -> dict[str, float]:
+def timed(name: str, run: Run, case: Case) -> dict[str, float]:
     """Seconds of a forward pass alone, and of one with its backward pass."""
     leaves = [case.query, case.key, case.value]
-    wanted = [*leaves, case.epsilon] if has_alpha else leaves
+    wanted = [*leaves, case.epsilon] if name in (HERE, APART) else leaves
     begin = time.perf_counter()
     with torch.no_grad():
         run(*leaves)
@@ -122,114 +94,85 @@ def kept_bytes(run: Run, case: Case) -> int:
     return sum(kept.values())
 
 
-def peak_bytes(run: Run, case: Case) -> int | None:
-    """By how much the process grows in a forward and backward pass; None where Linux cannot tell.
-
-    Torch's own record does not see what a kernel in C takes.
-    """
-    timed(run, case, False)  # what is taken once is there from now on
-    try:
-        ctypes.CDLL(None).malloc_trim(0)  # what is free is no longer the process's
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # the highest is of now
-    except (OSError, AttributeError):
-        return None
-    before = _status("VmRSS")
-    timed(run, case, False)
-    highest = _status("VmHWM")
-    return None if before is None or highest is None else max(0, highest - before)
-
-
-def _status(field: str) -> int | None:
-    for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
-        if line.startswith(f"{field}:"):
-            return int(line.split()[1]) * 1024
-    return None
-
-
-def facts(case: Case, runs: Runs) -> dict[str, Any]:
+def facts(case: Case, runs: dict[str, Run]) -> dict[str, Any]:
     """What does not depend on time: density, the largest error, memory."""
-    query, key, value = case.query, case.key, case.value
-    allowed = case.allowed()
+    inputs = (case.query, case.key, case.value)
     with torch.no_grad():
-        scores = case.scale * (query @ key.mT)
-        if allowed is not None:
-            scores = scores.masked_fill(~allowed, -torch.inf)
-        probs = map_scores(scores, 1.0 + case.epsilon.view(-1, 1, 1))
-        density = (probs > 0).sum().item() / scores.isfinite().sum().item()
-        error = (runs[HERE][0](query, key, value) - probs @ value).abs().max().item()
-        dense = probs.nbytes
-        del scores, probs
-    peaks = {
-        name: peak_bytes(run, case) if dense >= LEAST_FOR_PEAK else None
-        for name, (run, _) in runs.items()
-    }
+        scores = case.scores(case.query, case.key)
+        probs = map_scores(scores, case.alpha())
+        error = (runs[HERE](*inputs) - probs @ case.value).abs().max().item()
     return {
         **case.about,
-        "keys": key.size(2),
-        "density": density,
+        "keys": case.key.size(2),
+        "density": (probs > 0).sum().item() / scores.isfinite().sum().item(),
         "error": error,
-        "kept": {name: kept_bytes(run, case) / dense for name, (run, _) in runs.items()},
-        "peak": {name: None if peak is None else peak / dense for name, peak in peaks.items()},
+        "kept": {name: kept_bytes(run, case) / probs.nbytes for name, run in runs.items()},
     }
 
 
-def one_round(runs: Runs, case: Case, turn: int) -> Round:
-    """Seconds of each contender, who take turns."""
-    return {name: timed(runs[name][0], case, runs[name][1]) for name in rotated(list(runs), turn)}
-
-
-def summary(rounds: list[Round]) -> dict[str, Any]:
+def summary(rounds: Sequence[Round]) -> dict[str, Any]:
     """What a row of the results has of its times: medians, and medians of ratios within a round."""
     row: dict[str, Any] = {"threads": torch.get_num_threads(), "rounds": len(rounds)}
     for part in PASSES:
         own = {name: [one[name][part] for one in rounds] for name in rounds[0]}
         row[f"{part}_ms"] = {name: statistics.median(one) * 1e3 for name, one in own.items()}
-        row[f"{part}_ratio"] = {name: ratio(one, own[SDPA]) for name, one in own.items()}
-        row[f"{part}_to_apart"] = ratio(own[HERE], own[APART])
+        row[f"{part}_ratio"] = {
+            name: common.median_ratio(one, own[SDPA]) for name, one in own.items()
+        }
     return row
 
 
-def measure(case: Case, rounds: int, seconds: float) -> dict[str, Any]:
-    """A row of the results.
+def measure(points: Sequence[tuple[int, Case]], rounds: int, seconds: float) -> list[dict]:
+    """Rows of the results, a round of each in turn, so that all see the same of a busy machine.
 
     Args:
-        case: what is computed.
+        points: threads, and what is computed.
         rounds: in which each contender has a turn, at most.
-        seconds: after which no further round begins, once there were :data:`LEAST_ROUNDS`.
+        seconds: for a point, after which no further round begins, once there were
+            :data:`LEAST_ROUNDS`.
     """
-    runs = contenders(case)
-    row, end = facts(case, runs), time.perf_counter() + seconds
-    one_round(runs, case, 0)  # warms up
-    times: list[Round] = []
-    while len(times) < rounds and (len(times) < LEAST_ROUNDS or time.perf_counter() < end):
-        times.append(one_round(runs, case, len(times)))
-    return {**row, **summary(times)}
+    runs = [contenders(case) for _, case in points]
+    rows = [facts(case, own) for (_, case), own in zip(points, runs, strict=True)]
+    times: list[list[Round]] = [[] for _ in points]
+    end = time.perf_counter() + seconds * len(points)
+    for turn in range(rounds + 1):
+        if turn > LEAST_ROUNDS and time.perf_counter() > end:
+            break
+        for (threads, case), own, taken in zip(points, runs, times, strict=True):
+            torch.set_num_threads(threads)
+            one = {name: timed(name, own[name], case) for name in common.rotated(list(own), turn)}
+            if turn:  # the first warms up
+                taken.append(one)
+    for (threads, _), row, taken in zip(points, rows, times, strict=True):
+        torch.set_num_threads(threads)
+        row |= summary(taken)
+    return rows
 
 
-def ratio(ours: list[float], theirs: list[float]) -> float:
-    """Median of the ratios within a round."""
-    return statistics.median(a / b for a, b in zip(ours, theirs, strict=True))
-
-
-def whole_numbers(text: str) -> list[int]:
-    """Of such as ``1,4``, each 1 or more."""
-    try:
-        numbers = [int(part) for part in text.split(",")]
-    except ValueError:
-        numbers = []
-    if not numbers or min(numbers) < 1:
-        raise argparse.ArgumentTypeError(f"got {text!r}: give whole numbers from 1 up, such as 1,4")
-    return numbers
+def shown(rows: Sequence[dict[str, Any]], names: Sequence[str] = NAMES) -> str:
+    """The table: milliseconds, and ratios to sdpa in brackets."""
+    cells = []
+    for row in rows:
+        cell = {**row, "kept": row["kept"][HERE]}
+        for part in PASSES:
+            for name in names:
+                milliseconds, ratio = row[f"{part}_ms"][name], row[f"{part}_ratio"][name]
+                cell[f"{part} {name}"] = f"{milliseconds:.2f} ({ratio:.2f})"
+        cells.append(cell)
+    columns = {"shape": ("shape", ""), "queries": ("queries", ""), "spread": ("spread", "g")}
+    columns |= {"α": ("alpha", "g"), "threads": ("threads", ""), "density": ("density", ".3f")}
+    columns |= {
+        f"{title}: {name}": (f"{part} {name}", "")
+        for part, title in PASSES.items()
+        for name in names
+    }
+    return common.table(cells, {**columns, "kept": ("kept", ".3f")})
 
 
 def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
     """What makes each; all at once may be more than there is memory for."""
     if options.dumped:
-        return [
-            lambda path=path, place=place: dumped(path)[place]  # type: ignore[misc]
-            for path in options.dumped
-            for place in range(len(dumped(path)))
-        ]
+        return [lambda case=case: case for path in options.dumped for case in dumped(path)]
     return [
         lambda given=(shape, spread, queries, options.alpha): drawn(*given)  # type: ignore[misc]
         for shape in options.shapes
@@ -238,12 +181,14 @@ def cases(options: argparse.Namespace) -> list[Callable[[], Case]]:
     ]
 
 
-def parsed() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> None:
+    parser = common.arguments(__doc__)
     parser.add_argument(
-        "--shapes", nargs="+", default=SHAPES, metavar="SENTENCESxHEADSxTOKENSxSIZE"
+        "--shapes",
+        nargs="+",
+        default=[*map(shape_of, SHAPES)],
+        type=shape_of,
+        metavar="SENTENCESxHEADSxTOKENSxSIZE",
     )
     parser.add_argument("--spreads", nargs="+", type=float, default=SPREADS)
     parser.add_argument("--queries", nargs="+", choices=QUERIES, default=list(QUERIES))
@@ -253,47 +198,26 @@ def parsed() -> argparse.Namespace:
     )
     parser.add_argument(
         "--threads",
-        type=whole_numbers,
-        default=sorted({1, processors()}),
-        metavar="N,N",
+        nargs="+",
+        type=common.positive,
+        default=sorted({1, common.processors()}),
+        metavar="N",
         help="default: 1, and all there are",
     )
-    parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--rounds", type=common.positive, default=15)
     parser.add_argument(
         "--seconds", type=float, default=20.0, help="for a case, after which no round begins"
     )
-    parser.add_argument("--json", metavar="FILE", help="the numbers")
     options = parser.parse_args()
-    check_least(parser, options, rounds=1)
-    check_positive(parser, options, "spreads")
-    check_alpha(parser, options)
-    for path in options.dumped or []:
-        if not Path(path).is_file():
-            parser.error(f"--dumped got {path!r}: there is no such file")
-        try:
-            dumped(path)
-        except ValueError as error:
-            parser.error(f"--dumped: {error}")
-    for shape in options.shapes:
-        try:
-            numbers_of(shape)
-        except ValueError as error:
-            parser.error(f"--shapes {error}")
-    return options
-
-
-def main() -> None:
-    options = parsed()
-    settings = {**machine(), **vars(options)}
-    print(said(settings), flush=True)
+    settings = {**common.machine(), **vars(options)}
+    print(common.said(settings), flush=True)
     rows: list[dict[str, Any]] = []
     for threads in options.threads:
-        torch.set_num_threads(threads)
         for make in cases(options):
-            rows.append(measure(make(), options.rounds, options.seconds))
-            if options.json:  # after each, so that a run that is stopped has written what it has
-                write_json(options.json, {"settings": settings, "results": rows})
-    print(f"\n{table(rows)}\n\nHere to sdpa:\n\n{ratios(rows)}\n\n{worst(rows)}")
+            rows += measure([(threads, make())], options.rounds, options.seconds)
+            # After each, so that a run that is stopped has written what it has
+            common.write_json(options.json, settings, results=rows)
+    print(shown(rows))
 
 
 if __name__ == "__main__":

@@ -13,7 +13,6 @@ of documents.
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
 import torch
@@ -92,23 +91,17 @@ def main() -> None:
     parser.add_argument("--join", type=int, default=1, metavar="N", help="make one of N sentences")
     parser.add_argument("--output", required=True, metavar="FILE")
     options = parser.parse_args()
-    if min(options.sentences, options.join) < 1:
-        parser.error("--sentences and --join must be 1 or more")
-    if not Path(options.path).is_file():
-        parser.error(f"--path got {options.path!r}: there is no such file")
     [model], _, task = checkpoint_utils.load_model_ensemble_and_task(
         [options.path], arg_overrides={"data": options.data}
     )
     task.load_dataset(options.split)
     dataset = task.dataset(options.split)
-    if len(dataset) < options.join:
-        parser.error(f"--join got {options.join}: {options.split} has {len(dataset)} sentences")
     layers: list[dict[str, Any]] = []
     watched(model, layers)
     with torch.no_grad():
         model.eval()(**joined(dataset, options.sentences, options.join)["net_input"])
     if not layers:
-        parser.error(f"--path {options.path}: no attention of that model is alpha-entmax")
+        raise SystemExit(f"--path {options.path}: no attention of that model is alpha-entmax")
     torch.save(layers, options.output)
     for layer in layers:
         print(layer["name"], *layer["query"].shape, *layer["key"].shape[2:3])

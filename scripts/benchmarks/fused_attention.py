@@ -16,17 +16,16 @@ Triton's interpreter, to try the script.
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import importlib
 import importlib.util
+import itertools
 import os
-import statistics
 from collections.abc import Callable
 from typing import Any
 
+import common
 import torch
-from common import check_least, check_positive, machine, now, rotated, said, write_json
 from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.functional import scaled_dot_product_attention
@@ -44,6 +43,14 @@ SOFTMAX = {
 }
 LENGTHS = [30, 60, 128, 512, 2048]
 DTYPES = {"fp32": torch.float32, "fp16": torch.float16, "bf16": torch.bfloat16}
+COLUMNS = {
+    "attention": ("attention", ""),
+    "forward ms": ("forward_ms", ".3f"),
+    "backward ms": ("backward_ms", ".3f"),
+    "peak MiB": ("peak_mib", ".1f"),
+    "output error": ("output_error", ".1e"),
+    "gradient error": ("query_grad_error", ".1e"),
+}
 Attention = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 
@@ -131,26 +138,6 @@ def contenders(
     return runs
 
 
-def timed(run: Attention, inputs: list[Tensor], grad: Tensor) -> tuple[float, float]:
-    """Seconds of a forward and of its backward pass."""
-    leaves = [tensor.detach().requires_grad_() for tensor in inputs]
-    begin = now(grad)
-    output = run(*leaves)
-    middle = now(grad)
-    output.backward(grad, retain_graph=True)  # the view of alpha is one for all passes
-    return middle - begin, now(grad) - middle
-
-
-def peak_mib(run: Attention, inputs: list[Tensor], grad: Tensor) -> float | None:
-    """What a pass takes on top of its inputs; None on a CPU."""
-    if not grad.is_cuda:
-        return None
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    timed(run, inputs, grad)
-    return (torch.cuda.max_memory_allocated() - before) / 2**20
-
-
 def errors(
     run: Attention, alpha: float | Tensor, inputs: list[Tensor], grad: Tensor, causal: bool
 ) -> tuple[float, float]:
@@ -188,67 +175,56 @@ def measure(
     grad = grad.to(dtype)
     runs = contenders(heads, length, batch, options.causal, device)
     rows: dict[str, dict[str, Any]] = {}
-    times: dict[str, list[tuple[float, float]]] = {}
     about = {"density": density(query[:1], key[:1], runs[HERE][1], options.causal)}
     for name, (run, alpha) in runs.items():
         try:
             of_output, of_grad = errors(run, alpha, inputs, grad, options.causal)
+            peak = None  # Triton's interpreter on a CPU is not asked
+            if device == "cuda":
+                peak = (
+                    common.peak_bytes(lambda run=run: common.timed(run, inputs, grad, True), device)
+                    / 2**20
+                )
             rows[name] = {
                 "attention": name,
                 **about,
-                "peak_mib": peak_mib(run, inputs, grad),
+                "peak_mib": peak,
                 "output_error": of_output,
                 "query_grad_error": of_grad,
             }
-            times[name] = []
         except Exception as error:  # a peer that does not take a shape, or has no memory for it
-            print(f"{name:<32}  does not run: {str(error).splitlines()[:1]}")
-    for repeat in range(options.repeats):
-        for name in rotated(list(times), repeat):
-            times[name].append(timed(runs[name][0], inputs, grad))
+            print(f"{name}: does not run: {str(error).splitlines()[:1]}")
+    # The view of alpha is one for all passes, so its graph is kept
+    times = common.in_turns(
+        [*rows], options.repeats, lambda name, _: common.timed(runs[name][0], inputs, grad, True)
+    )
     for name, values in times.items():
-        forward, backward = (statistics.median(part) for part in zip(*values, strict=True))
-        rows[name] |= {"forward_ms": forward * 1e3, "backward_ms": backward * 1e3}
+        rows[name]["forward_ms"], rows[name]["backward_ms"] = common.medians_ms(values)
     return list(rows.values())
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = common.arguments(__doc__, "fused_attention.json")
     parser.add_argument("--models", nargs="+", choices=list(HEADS), default=list(HEADS))
-    parser.add_argument("--lengths", nargs="+", type=int, default=LENGTHS)
+    parser.add_argument("--lengths", nargs="+", type=common.positive, default=LENGTHS)
     parser.add_argument("--dtypes", nargs="+", choices=list(DTYPES), default=list(DTYPES))
-    parser.add_argument("--tokens", type=int, default=16384, help="of a batch")
+    parser.add_argument("--tokens", type=common.positive, default=16384, help="of a batch")
     parser.add_argument("--spread", type=float, default=2.0, help="standard deviation of scores")
-    parser.add_argument("--device", choices=["cuda", "cpu"], default="cuda")
+    parser.add_argument("--device", type=common.device, default="cuda")
     parser.add_argument("--causal", action="store_true", help="decoder self-attention")
-    parser.add_argument("--repeats", type=int, default=20)
-    parser.add_argument("--json", metavar="FILE", default="fused_attention.json")
+    parser.add_argument("--repeats", type=common.positive, default=20)
     options = parser.parse_args()
-    check_least(parser, options, lengths=1, tokens=1, repeats=1)
-    check_positive(parser, options, "spread")
-    if options.device == "cuda" and not torch.cuda.is_available():
-        parser.error("this needs a GPU that torch can use, and there is none here")
     if options.device == "cpu":  # read when Triton is first imported
         os.environ.setdefault("TRITON_INTERPRET", "1")
-    settings = {**machine(options.device), **vars(options)}
-    print(said(settings))
+    settings = {**common.machine(options.device), **vars(options)}
+    print(common.said(settings))
     results: list[dict[str, Any]] = []
-    for model in options.models:
-        for name in options.dtypes:
-            for length in options.lengths:
-                print(f"\n{model}, {name}, length {length}")
-                print(f"{'':<32}  forward ms  backward ms  peak MiB  output error  gradient error")
-                for row in measure(*HEADS[model], length, DTYPES[name], options, options.device):
-                    results.append({"model": model, "dtype": name, "length": length, **row})
-                    print(
-                        f"{row['attention']:<32}  {row['forward_ms']:>10.3f}  "
-                        f"{row['backward_ms']:>11.3f}  {row['peak_mib'] or 0.0:>8.1f}  "
-                        f"{row['output_error']:>12.1e}  {row['query_grad_error']:>14.1e}"
-                    )
-                # After each, so that a run that is stopped has written what it has
-                write_json(options.json, {"settings": settings, "results": results})
+    for model, name, length in itertools.product(options.models, options.dtypes, options.lengths):
+        rows = measure(*HEADS[model], length, DTYPES[name], options, options.device)
+        results += [{"model": model, "dtype": name, "length": length, **row} for row in rows]
+        print(f"\n{model}, {name}, length {length}\n{common.table(rows, COLUMNS)}", flush=True)
+        # After each, so that a run that is stopped has written what it has
+        common.write_json(options.json, settings, results=results)
 
 
 if __name__ == "__main__":

@@ -64,10 +64,9 @@ class Part(NamedTuple):
     command: list[str]
 
 
-def benchmark(name: str, words: str) -> list[str]:
+def benchmark(name: str, words: str = "") -> list[str]:
     """The command of a benchmark; ``{out}`` is the folder of the results."""
-    script = [sys.executable, "-W", "ignore", str(BENCHMARKS / f"{name}.py")]
-    return [*script, *words.split()]
+    return [sys.executable, "-W", "ignore", str(BENCHMARKS / f"{name}.py"), *words.split()]
 
 
 def tests(files: list[Path], *words: str) -> list[str]:
@@ -99,13 +98,11 @@ def parts() -> list[Part]:
         Part("training-bf16", 110, benchmark("training", f"{shipped} --bf16")),
         Part("training-400", 90, benchmark("training", long)),
         Part("generation", 60, benchmark("generation", f"{generation} --repeats 5")),
-        Part(
-            "generation-base", 70, benchmark("generation", f"{generation} --size base --repeats 3")
-        ),
+        Part("generation-base", 70, benchmark("generation", f"{generation} --size base --repeats 3")),
         Part("losses", 40, benchmark("losses", "--device cuda --rows 4096")),
         Part("copying", 40, benchmark("copying", "--device cuda --sentences 16")),
         Part("structure", 40, benchmark("structured", "--device cuda")),
-    ]
+    ]  # fmt: skip
 
 
 def quick_parts() -> list[Part]:
@@ -134,19 +131,14 @@ def command_of(part: Part, output: Path) -> list[str]:
     return [*command, "--json", str(output / f"{part.name}.json")] if is_benchmark else command
 
 
-def run(part: Part, output: Path, seconds: float, environment: dict[str, str]) -> str:
+def run(part: Part, output: Path, seconds: float) -> str:
     """Run a part; what came of it. All that it started ends with it."""
     if seconds <= 0:
         return "left out: no time was left"
     with (
         (output / f"{part.name}.log").open("w", encoding="utf-8") as log,
         subprocess.Popen(
-            command_of(part, output),
-            # This clone's package, and one GPU; fairseq would take all
-            env={"CUDA_VISIBLE_DEVICES": "0", **os.environ, **environment},
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
+            command_of(part, output), stdout=log, stderr=subprocess.STDOUT, start_new_session=True
         ) as process,
     ):
         try:
@@ -154,22 +146,16 @@ def run(part: Part, output: Path, seconds: float, environment: dict[str, str]) -
         except subprocess.TimeoutExpired:
             return f"stopped after {seconds:.0f} s"
         finally:
-            _end(process)
+            # Ask the group of the process to end, and end what does not
+            for number in (signal.SIGTERM, signal.SIGKILL):
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, number)
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(GRACE_SECONDS)
     return "done" if status == 0 else f"failed: exit status {status}"
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
-    """Ask the group of a process to end, and end what does not."""
-    for number in (signal.SIGTERM, signal.SIGKILL):
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(process.pid, number)
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            process.wait(GRACE_SECONDS)
-
-
-def gather(
-    chosen: list[Part], seconds: float, output: Path, heading: str, environment: dict[str, str]
-) -> bool:
+def gather(chosen: list[Part], seconds: float, output: Path, heading: str) -> bool:
     """Run parts one after the other, each in its share and what others left; whether one was done."""
     text, outcomes = f"{heading}\n", []
     begin, share = time.monotonic(), 0.0
@@ -177,20 +163,18 @@ def gather(
         share += part.share / sum(one.share for one in chosen)
         left = share * seconds - (time.monotonic() - begin)
         print(f"==> {part.name}: at most {left:.0f} s", flush=True)
-        start = time.monotonic()
-        outcomes.append(run(part, output, left, environment))
-        print(f"    {outcomes[-1]}, {time.monotonic() - start:.0f} s", flush=True)
         log = output / f"{part.name}.log"
-        lines = (
-            log.read_text(encoding="utf-8", errors="replace").splitlines() if log.exists() else []
-        )
+        log.write_text("", encoding="utf-8")
+        outcomes.append(run(part, output, left))
+        print(f"    {outcomes[-1]}", flush=True)
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         printed = "\n".join(lines[-KEPT_LINES:])
         text += f"\n## {part.name}: {outcomes[-1]}\n\n```\n{printed}\n```\n"
         (output / "gpu.md").write_text(text, encoding="utf-8")
     return "done" in outcomes
 
 
-def parsed(argv: list[str] | None) -> argparse.Namespace:
+def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="gpu.sh", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -203,37 +187,31 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
     options = parser.parse_args(argv)
     if (options.device == "cpu") != options.quick:
         parser.error("--device cpu and --quick belong together: give both, or neither")
-    everything = quick_parts() if options.quick else parts()
-    names = [part.name for part in everything]
+    known = {part.name: part for part in (quick_parts() if options.quick else parts())}
     for name in options.parts or []:
-        if name not in names:
-            parser.error(f"--parts got {name!r}: choose from {' '.join(names)}")
-    options.chosen = [one for one in everything if one.name in (options.parts or names)]
-    if options.device == "cuda" and not options.dry_run and not torch.cuda.is_available():
+        if name not in known:
+            parser.error(f"--parts got {name!r}: choose from {' '.join(known)}")
+    chosen = [part for name, part in known.items() if name in (options.parts or known)]
+    output = options.output.absolute()
+    if options.dry_run:
+        for part in chosen:
+            print(f"{part.name}: {shlex.join(command_of(part, output))}")
+        return 0
+    if options.device == "cuda" and not torch.cuda.is_available():
         parser.error(
             "there is no GPU here that torch can use: run it where torch.cuda.is_available() is true, "
             "or try the script by --device cpu --quick"
         )
-    return options
-
-
-def main(argv: list[str] | None = None) -> int:
-    options = parsed(argv)
-    output = options.output.absolute()
-    if options.dry_run:
-        for part in options.chosen:
-            print(f"{part.name}: {shlex.join(command_of(part, output))}")
-        return 0
     output.mkdir(parents=True, exist_ok=True)
-    environment = {"PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])}
-    # Recipes take the commands of this Python
-    environment["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    # This clone's package, this Python's commands for recipes, one GPU where fairseq would take all
+    for name, first in (("PYTHONPATH", ROOT), ("PATH", Path(sys.executable).parent)):
+        os.environ[name] = f"{first}{os.pathsep}{os.environ.get(name, '')}"
+    os.environ.setdefault("CUDA_VISIBLE_DEVICES", "0")
     if options.quick:
-        environment["TRITON_INTERPRET"] = "1"
+        os.environ["TRITON_INTERPRET"] = "1"
     # So that a part that runs is ended, as by Ctrl-C
     signal.signal(signal.SIGTERM, lambda number, _: sys.exit(128 + number))
-    heading = said(machine(options.device))
-    is_done = gather(options.chosen, options.minutes * 60, output, heading, environment)
+    is_done = gather(chosen, options.minutes * 60, output, said(machine(options.device)))
     print(f"\n{output / 'gpu.md'} has what was printed")
     return 0 if is_done else 1
 

@@ -13,174 +13,167 @@ The models take turns, in every repeat, and the table has the medians. Ratios ar
 from __future__ import annotations
 
 import argparse
-import itertools
-import json
 import statistics
 import time
 from argparse import Namespace
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
-from fairseq import checkpoint_utils, tasks, utils
+from common import arguments, device, in_turns, machine, median_ratio, positive, table, write_json
+from fairseq import checkpoint_utils, utils
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks.translation import TranslationConfig
+from synthetic import build, task_of
 
-import fairseq_entmax.models  # noqa: F401
 from fairseq_entmax.mappings import parse_mappings
 
 SIZES = {
+    "quickstart": {"layers": 2, "embed_dim": 128, "ffn_embed_dim": 256, "attention_heads": 4},
     "small": {"layers": 3, "embed_dim": 128, "ffn_embed_dim": 256, "attention_heads": 8},
     "base": {"layers": 6, "embed_dim": 512, "ffn_embed_dim": 2048, "attention_heads": 8},
 }
-WORDS, LENGTH = 8000, 30
+LENGTH = 30
+ATTENTIONS = ("encoder_self", "decoder_self", "cross")
 Batches = list[dict[str, Any]]
-Timed = dict[str, tuple[Any, Any, Batches]]
 
 
-def built_models(options: argparse.Namespace) -> Timed:
-    """Models with fewer and fewer heads, and random sentences of one length."""
-    dictionary = Dictionary()
-    for number in range(WORDS - dictionary.nspecial):
-        dictionary.add_symbol(f"w{number}")
-    config = TranslationConfig(source_lang="a", target_lang="b")
-    task = tasks.translation.TranslationTask(config, dictionary, dictionary)
-    size = SIZES[options.size]
-    heads = size["attention_heads"]
-    sides = itertools.product(("encoder", "decoder"), size.items())
-    shape = {f"{side}_{name}": value for side, (name, value) in sides}
-    batches = random_batches(dictionary, options)
-    models: Timed = {}
-    for name, kept in (("all", heads), ("1/2", heads // 2), ("1/4", heads // 4), ("no", 0)):
-        counts = {
-            f"{attention}_attn_heads": str(kept)
-            for attention in ("encoder_self", "decoder_self", "cross")
-        }
-        args = Namespace(arch="entmax_transformer", attn_mapping=options.mapping, **shape, **counts)
-        ARCH_CONFIG_REGISTRY[args.arch](args)
-        torch.manual_seed(1)
-        model = ARCH_MODEL_REGISTRY[args.arch].build_model(args, task)
-        one_length = Namespace(beam=options.beam, max_len_a=0, max_len_b=LENGTH, min_len=LENGTH)
-        models[f"{name} heads"] = ready(model, options), generator(task, model, one_length), batches
-    return models
+class Translator:
+    """A model that translates batches, as fairseq-generate does."""
+
+    def __init__(
+        self,
+        model: Any,
+        task: Any,
+        batches: Batches,
+        options: argparse.Namespace,
+        lengths: tuple[int, int] = (LENGTH, LENGTH),
+    ) -> None:
+        self.model = model.eval().to(options.device)
+        model.prepare_for_inference_(Namespace(generation=Namespace(print_alignment=None)))
+        least, most = lengths
+        decoding = Namespace(beam=options.beam, max_len_a=0, max_len_b=most, min_len=least)
+        self.search = task.build_generator([model], decoding)
+        self._is_on_gpu = options.device == "cuda"
+        self.batches = utils.move_to_cuda(batches) if self._is_on_gpu else batches
+
+    def seconds(self, turn: int) -> float:
+        """What translating takes; the first turn warms up."""
+        begin = time.perf_counter()
+        # On a GPU each batch may be the first of a kernel, which is then compiled
+        batches = self.batches if turn or self._is_on_gpu else self.batches[:1]
+        with torch.no_grad():
+            for batch in batches:
+                self.search.generate([self.model], batch)
+        if self._is_on_gpu:
+            torch.cuda.synchronize()
+        return time.perf_counter() - begin
+
+
+def rows_of(
+    translators: dict[str, Translator], times: dict[str, list[float]]
+) -> list[dict[str, Any]]:
+    """What the table has of each model, after some repeats; ratios are to the first."""
+    first = next(iter(times.values()))
+    rows = []
+    for name, own in times.items():
+        model, batches = translators[name].model, translators[name].batches
+        sentences = sum(len(batch["net_input"]["src_tokens"]) for batch in batches)
+        rows.append(
+            {
+                "model": name,
+                "parameters": sum(p.numel() for p in {*model.parameters()}),
+                "sentences_per_second": sentences / statistics.median(own),
+                "ratio": median_ratio(first, own),
+                "seconds": [*own],
+            }
+        )
+    return rows
 
 
 def random_batches(dictionary: Dictionary, options: argparse.Namespace) -> Batches:
+    """Sentences of one length."""
     seed = torch.Generator().manual_seed(0)
-    batches = []
-    for start in range(0, options.sentences, options.batch):
-        rows = min(options.batch, options.sentences - start)
-        words = torch.randint(dictionary.nspecial, len(dictionary), (rows, LENGTH), generator=seed)
-        words[:, -1] = dictionary.eos()
-        lengths = torch.full((rows,), LENGTH)
-        batches.append({"net_input": {"src_tokens": words, "src_lengths": lengths}})
-    return batches
+    shape = (options.sentences, LENGTH)
+    words = torch.randint(dictionary.nspecial, len(dictionary), shape, generator=seed)
+    words[:, -1] = dictionary.eos()
+    return [
+        {"net_input": {"src_tokens": rows, "src_lengths": torch.full((len(rows),), LENGTH)}}
+        for rows in words.split(options.batch)
+    ]
 
 
-def loaded_models(options: argparse.Namespace) -> Timed:
+def built_models(options: argparse.Namespace) -> dict[str, Translator]:
+    """Models with fewer and fewer heads."""
+    task, size = task_of(), SIZES[options.size]
+    batches = random_batches(task.source_dictionary, options)
+    models = {}
+    for name, part in (("all", 1.0), ("1/2", 0.5), ("1/4", 0.25), ("no", 0.0)):
+        kept = str(int(part * size["attention_heads"]))
+        counts = {f"{attention}_attn_heads": kept for attention in ATTENTIONS}
+        model = build("entmax_transformer", task, size, attn_mapping=options.mapping, **counts)
+        models[f"{name} heads"] = Translator(model, task, batches, options)
+    return models
+
+
+def loaded_models(options: argparse.Namespace) -> dict[str, Translator]:
     """The checkpoints, and the first sentences of the test set."""
-    models: Timed = {}
+    models = {}
     for path in options.path:
         [model], _, task = checkpoint_utils.load_model_ensemble_and_task(
             [path], arg_overrides={"data": options.data}
         )
         task.load_dataset("test")
-        sentences = range(min(options.sentences, len(task.dataset("test"))))
-        groups = [sentences[i : i + options.batch] for i in sentences[:: options.batch]]
         dataset = task.dataset("test")
+        sentences = range(min(options.sentences, len(dataset)))
+        groups = [sentences[i : i + options.batch] for i in sentences[:: options.batch]]
         batches = [dataset.collater([dataset[index] for index in group]) for group in groups]
-        decoding = Namespace(beam=options.beam, max_len_a=0, max_len_b=200, min_len=1)
-        models[path] = ready(model, options), generator(task, model, decoding), batches
+        models[path] = Translator(model, task, batches, options, (1, 200))
     return models
 
 
-def ready(model: Any, options: argparse.Namespace) -> Any:
-    model = model.eval().to(options.device)
-    model.prepare_for_inference_(Namespace(generation=Namespace(print_alignment=None)))
-    return model
-
-
-def generator(task: Any, model: Any, decoding: Namespace) -> Any:
-    return task.build_generator([model], decoding)
-
-
-def seconds(model: Any, search: Any, batches: Batches, device: str) -> float:
-    begin = time.perf_counter()
-    with torch.no_grad():
-        for batch in batches:
-            search.generate([model], batch)
-    if device != "cpu":
-        torch.cuda.synchronize()
-    return time.perf_counter() - begin
-
-
-def table(rows: list[dict[str, Any]]) -> str:
-    width = max(len(row["model"]) for row in rows)
-    lines = [f"{'model':<{width}}  {'parameters':>12}  {'sentences/s':>11}  {'ratio':>5}"]
-    lines += [
-        f"{row['model']:<{width}}  {row['parameters']:>12,}  {row['sentences_per_second']:>11.2f}  "
-        f"{row['ratio']:>5.2f}"
-        for row in rows
-    ]
-    return "\n".join(lines)
+def parser(doc: str | None, file: str | None, sizes: Sequence[str]) -> argparse.ArgumentParser:
+    """What this and generation.py can be told."""
+    own = arguments(doc, file)
+    own.add_argument("--size", choices=sizes, default=sizes[0], help="of its own models")
+    own.add_argument("--device", default="cpu", type=device)
+    own.add_argument("--batch", type=positive, default=32, help="sentences in a batch")
+    own.add_argument("--beam", type=positive, default=5)
+    return own
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
-    parser.add_argument("data", nargs="?", metavar="DATA", help="binarised data, with --path")
-    parser.add_argument("--path", nargs="+", default=[], metavar="CHECKPOINT")
-    parser.add_argument("--size", choices=SIZES, default="small", help="of its own models")
-    parser.add_argument("--mapping", default="softmax", help="of its own models")
-    parser.add_argument("--device", default="cpu", choices=["cpu", "cuda"])
-    parser.add_argument("--sentences", type=int, default=128)
-    parser.add_argument("--batch", type=int, default=32, help="sentences in a batch")
-    parser.add_argument("--beam", type=int, default=5)
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--json", metavar="FILE", help="write the numbers here too")
-    options = parser.parse_args()
+    own = parser(__doc__, None, ["small", "base"])
+    own.add_argument("data", nargs="?", metavar="DATA", help="binarised data, with --path")
+    own.add_argument("--path", nargs="+", default=[], metavar="CHECKPOINT")
+    own.add_argument("--mapping", default="softmax", help="of its own models")
+    own.add_argument("--sentences", type=positive, default=128)
+    own.add_argument("--repeats", type=positive, default=5)
+    options = own.parse_args()
     if bool(options.path) != bool(options.data):
-        parser.error("DATA and --path belong together: give both, or neither")
-    if min(options.sentences, options.batch, options.beam, options.repeats) < 1:
-        parser.error("--sentences, --batch, --beam and --repeats must be 1 or more")
+        own.error("DATA and --path belong together: give both, or neither")
     for path in options.path:
         if not Path(path).is_file():
-            parser.error(f"--path got {path!r}: there is no such file")
+            own.error(f"--path got {path!r}: there is no such file")
     try:
         parse_mappings(options.mapping)
     except ValueError as error:
-        parser.error(f"--mapping: {error}")
+        own.error(f"--mapping: {error}")
     models = loaded_models(options) if options.path else built_models(options)
-    times: dict[str, list[float]] = {name: [] for name in models}
-    for repeat in range(options.repeats + 1):
-        for name, (model, search, batches) in models.items():
-            batches = utils.move_to_cuda(batches) if options.device == "cuda" else batches
-            # The first round warms up
-            if repeat == 0:
-                seconds(model, search, batches[:1], options.device)
-            else:
-                times[name].append(seconds(model, search, batches, options.device))
-    first = statistics.median(next(iter(times.values())))
-    rows = []
-    for name, (model, _, batches) in models.items():
-        median = statistics.median(times[name])
-        number = sum(len(batch["net_input"]["src_tokens"]) for batch in batches)
-        rows.append(
+    times = in_turns([*models], options.repeats, lambda name, turn: models[name].seconds(turn))
+    rows = rows_of(models, times)
+    print(
+        table(
+            rows,
             {
-                "model": name,
-                "parameters": sum(p.numel() for p in {*model.parameters()}),
-                "sentences_per_second": number / median,
-                "ratio": first / median,
-                "seconds": times[name],
-            }
+                "model": ("model", ""),
+                "parameters": ("parameters", ","),
+                "sentences/s": ("sentences_per_second", ".2f"),
+                "ratio": ("ratio", ".2f"),
+            },
         )
-    print(table(rows))
-    if options.json:
-        settings = {**vars(options), "threads": torch.get_num_threads(), "torch": torch.__version__}
-        text = json.dumps({"settings": settings, "models": rows}, indent=2)
-        Path(options.json).write_text(text + "\n", encoding="utf-8")
+    )
+    write_json(options.json, {**machine(options.device), **vars(options)}, models=rows)
 
 
 if __name__ == "__main__":

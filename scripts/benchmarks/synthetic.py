@@ -1,41 +1,57 @@
-"""Binarised data of random words, for models whose speed is measured at lengths of choice."""
+"""Tasks, models and binarised data of random words, for what is timed at sizes of choice."""
 
 from __future__ import annotations
 
-import re
+import argparse
+from argparse import Namespace
 from pathlib import Path
+from typing import Any
 
 import torch
 from fairseq.data import Dictionary, indexed_dataset
+from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
+from fairseq.tasks.translation import TranslationConfig, TranslationTask
+
+import fairseq_entmax.models  # noqa: F401
 
 # The size of the dictionary of transformer_iwslt_de_en's data is about that
 WORDS = 8000
 
 
 def lengths_of(text: str) -> tuple[int, int]:
-    """Words of a source and of a target, from such as ``400x100``.
-
-    Raises:
-        ValueError: the text is not that.
-    """
-    if not re.fullmatch(r"[1-9]\d*x[1-9]\d*", text):
-        raise ValueError(f"got {text!r}: give random:SOURCExTARGET, such as random:400x100")
-    source, target = map(int, text.split("x"))
+    """Words of a source and of a target, from such as ``400x100``."""
+    try:
+        source, target = map(int, text.split("x"))
+    except ValueError:
+        raise argparse.ArgumentTypeError(
+            f"got {text!r}: give random:SOURCExTARGET, such as random:400x100"
+        ) from None
     return source, target
 
 
-def write(folder: str | Path, sentences: int, lengths: tuple[int, int], words: int = WORDS) -> None:
-    """Make a training set from ``a`` to ``b``, as ``fairseq-preprocess`` does.
-
-    Args:
-        folder: it is there.
-        sentences: how many pairs.
-        lengths: of a source and of a target, with their ends.
-        words: of the dictionary.
-    """
+def task_of(words: int = WORDS, markers: int = 0) -> Any:
+    """A task of translation whose dictionary has so many words, and markers at its end."""
     dictionary = Dictionary()
     for number in range(words - dictionary.nspecial):
         dictionary.add_symbol(f"w{number}")
+    for number in range(markers):
+        dictionary.add_symbol(f"<unk-{number}>")
+    config = TranslationConfig(source_lang="a", target_lang="b")
+    return TranslationTask(config, dictionary, dictionary)
+
+
+def build(arch: str, task: Any, size: dict[str, Any], **options: Any) -> Any:
+    """A model whose encoder and decoder have these sizes, always from the same seed."""
+    sides = {f"{side}_{key}": size[key] for side in ("encoder", "decoder") for key in size}
+    args = Namespace(arch=arch, share_all_embeddings=True, **sides, **options)
+    ARCH_CONFIG_REGISTRY[arch](args)
+    torch.manual_seed(1)
+    return ARCH_MODEL_REGISTRY[arch].build_model(args, task)
+
+
+def write(folder: str | Path, sentences: int, lengths: tuple[int, int]) -> None:
+    """Make a training set from ``a`` to ``b`` in a folder, as ``fairseq-preprocess`` does."""
+    dictionary = task_of().source_dictionary
     seed = torch.Generator().manual_seed(0)
     for language, length in zip("ab", lengths, strict=True):
         dictionary.save(str(Path(folder, f"dict.{language}.txt")))

@@ -26,14 +26,14 @@ import logging
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import common
 import entmax as reference
 import synthetic
 import torch
-from common import check_least, check_positive, machine, rotated, write_json
 from fairseq import options as fairseq_options
 from fairseq import tasks
 from fairseq.dataclass.utils import convert_namespace_to_omegaconf
@@ -42,7 +42,6 @@ from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
 from fairseq.trainer import Trainer
 from torch import Tensor, nn
 
-import fairseq_entmax
 from fairseq_entmax import kernels
 from fairseq_entmax.mappings import Mapping
 from fairseq_entmax.modules import MultiheadAttention
@@ -67,7 +66,6 @@ MODELS = {
         "--share-decoder-input-output-embed --dropout 0.1 --attention-dropout 0",
     ),
 }
-Write = Callable[[list[dict[str, Any]]], None]
 STOCK, BISECT = "stock fairseq", "entmax_bisect"
 HALVES = ("fp16", "bf16")
 RANDOM = "random:"
@@ -160,13 +158,6 @@ def batches(trainer: Trainer, number: int) -> list[Any]:
     return [batch for batch, _ in zip(iterator, range(number), strict=False)]
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
-
-
 def run(trainer: Trainer, samples: list[Any]) -> tuple[float, int]:
     """Seconds for one update on each sample, and by how many bytes a GPU's memory grew at most."""
     before = 0
@@ -190,16 +181,15 @@ def kernel(device: str) -> str:
     return kernels.backend_for(torch.zeros(1, 1, device=device), 0.5).__name__
 
 
-def rows_of(speeds: dict[str, list[float]], memory: dict[str, int]) -> list[dict[str, Any]]:
+def rows_of(results: dict[str, list[tuple[float, int]]]) -> list[dict[str, Any]]:
     """What the table has of each contender, after some rounds."""
+    speeds = {name: [speed for speed, _ in pairs] for name, pairs in results.items()}
     return [
         {
             "model": name,
             "tokens_per_second": statistics.median(own),
-            "ratio": statistics.median(
-                one / stock for one, stock in zip(own, speeds[STOCK], strict=True)
-            ),
-            "peak_memory_bytes": memory[name] or None,
+            "ratio": common.median_ratio(own, speeds[STOCK]),
+            "peak_mib": max(peak for _, peak in results[name]) / 2**20,
             "speeds": own,
         }
         for name, own in speeds.items()
@@ -207,52 +197,53 @@ def rows_of(speeds: dict[str, list[float]], memory: dict[str, int]) -> list[dict
 
 
 def measure(
-    options: argparse.Namespace, rest: list[str], folder: str, write: Write
+    options: argparse.Namespace, rest: list[str], folder: str, write: Callable[..., None]
 ) -> list[dict[str, Any]]:
     """The rows of the table; what there is of them is written after each round."""
     names = [STOCK, *(options.mapping or MAPPINGS), *([] if options.no_bisect else [BISECT])]
     trainers = {name: trainer(name, options, rest, folder) for name in names}
-    samples = batches(trainers[STOCK], options.rounds * options.updates)
     needed = options.rounds * options.updates
+    samples = batches(trainers[STOCK], needed)
     if len(samples) < needed:
         raise SystemExit(f"{options.data} has {len(samples)} batches, and {needed} are needed")
-    for one in trainers.values():  # warms up
+    parts = [samples[at : at + options.updates] for at in range(0, needed, options.updates)]
+    # On a GPU each size of a batch may be the first of a kernel, which is then compiled
+    warm_up = samples if options.cuda else parts[0]
+    for one in trainers.values():
         one.begin_epoch(1)
-        # On a GPU each size of a batch may be the first of a kernel, which is then compiled
-        run(one, samples if one.cuda else samples[: options.updates])
-    speeds: dict[str, list[float]] = {name: [] for name in names}
-    memory = dict.fromkeys(names, 0)
-    for turn, start in enumerate(range(0, needed, options.updates)):
-        part = samples[start : start + options.updates]
-        tokens = sum(sample["ntokens"] for sample in part)
-        for name in rotated(names, turn):
-            seconds, peak = run(trainers[name], part)
-            speeds[name].append(tokens / seconds)
-            memory[name] = max(memory[name], peak)
-        write(rows_of(speeds, memory))
-    rows = rows_of(speeds, memory)
+
+    def of_round(name: str, turn: int) -> tuple[float, int]:
+        part = parts[turn - 1] if turn else warm_up
+        seconds, peak = run(trainers[name], part)
+        return sum(sample["ntokens"] for sample in part) / seconds, peak
+
+    results = common.in_turns(
+        names, options.rounds, of_round, lambda found: write(models=rows_of(found))
+    )
+    rows = rows_of(results)
     for row in rows:
         row["keys_with_weight"] = keys_with_weight(trainers[row["model"]], samples[-1])
     return rows
 
 
-def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
-    """The options, those for fairseq-train, and the lengths of random words."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+def main() -> None:
+    parser = common.arguments(__doc__, "training.json")
     parser.add_argument(
         "data", metavar="DATA", help="folder of binarised data, or random:SOURCExTARGET"
     )
     parser.add_argument("--model", choices=MODELS, default="quickstart")
-    parser.add_argument("--max-tokens", type=int, default=1250, help="tokens in a batch")
+    parser.add_argument(
+        "--max-tokens", type=common.positive, default=1250, help="tokens in a batch"
+    )
     parser.add_argument("--cuda", action="store_true", help="on a GPU")
     parser.add_argument("--fp16", action="store_true", help="in half precision, on a GPU")
     parser.add_argument("--bf16", action="store_true", help="in bfloat16, on a GPU")
-    parser.add_argument("--threads", type=int, help="on a CPU; those of torch")
+    parser.add_argument("--threads", type=common.positive, default=torch.get_num_threads())
     parser.add_argument("--query-scale", type=float, default=1.0, metavar="FACTOR")
-    parser.add_argument("--rounds", type=int, default=9)
-    parser.add_argument("--updates", type=int, default=8, help="updates of each in a round")
+    parser.add_argument("--rounds", type=common.positive, default=9)
+    parser.add_argument(
+        "--updates", type=common.positive, default=8, help="updates of each in a round"
+    )
     parser.add_argument(
         "--mapping",
         metavar="SPEC",
@@ -260,64 +251,49 @@ def parsed() -> tuple[argparse.Namespace, list[str], tuple[int, int] | None]:
         help=f"a mapping, and options of its model behind it; default: {', '.join(MAPPINGS)}",
     )
     parser.add_argument("--no-bisect", action="store_true", help="leave out entmax_bisect")
-    parser.add_argument("--json", metavar="FILE", default="training.json", help="the numbers")
     options, rest = parser.parse_known_args()
-    check_least(parser, options, rounds=1, updates=1, max_tokens=1, threads=1)
-    check_positive(parser, options, "query_scale")
-    lengths = None
-    if options.data.startswith(RANDOM):
-        try:
-            lengths = synthetic.lengths_of(options.data.removeprefix(RANDOM))
-        except ValueError as error:
-            parser.error(f"DATA {error}")
-        if options.max_tokens < max(lengths):
-            parser.error(
-                f"--max-tokens got {options.max_tokens}, and a sentence of {options.data} has "
-                f"{max(lengths)}: give that or more"
-            )
-    elif not Path(options.data).is_dir():
+    is_random = options.data.startswith(RANDOM)
+    if not is_random and not Path(options.data).is_dir():
         parser.error(f"DATA got {options.data!r}: there is no such folder")
-    if options.cuda and not torch.cuda.is_available():
-        parser.error("--cuda: torch sees no GPU here")
     for dtype in HALVES:
         # On a CPU fairseq has no optimizer for the one, and takes the other for a TPU's
         if getattr(options, dtype) and not options.cuda:
             parser.error(f"--{dtype} needs --cuda")
-    if options.fp16 and options.bf16:
-        parser.error("--fp16 and --bf16 are two precisions: give one of them")
-    if options.threads is not None:
-        torch.set_num_threads(options.threads)
-    return options, rest, lengths
-
-
-def main() -> None:
-    options, rest, lengths = parsed()
-    device = "cuda" if options.cuda else "cpu"
-    settings = {**machine(device), **vars(options), "fairseq_options": rest}
-    settings |= {"kernel": kernel(device), "version": fairseq_entmax.__version__}
-    settings |= {"threads": torch.get_num_threads()}
-
-    def write(rows: list[dict[str, Any]]) -> None:
-        write_json(options.json, {"settings": settings, "models": rows})
-
-    with tempfile.TemporaryDirectory() as folder, quiet():
-        if lengths:
+    torch.set_num_threads(options.threads)
+    on = common.device("cuda" if options.cuda else "cpu")
+    settings = {
+        **common.machine(on),
+        **vars(options),
+        "fairseq_options": rest,
+        "kernel": kernel(on),
+    }
+    logging.disable(logging.WARNING)
+    with tempfile.TemporaryDirectory() as folder:
+        if is_random:
+            lengths = synthetic.lengths_of(options.data.removeprefix(RANDOM))
             in_batch = max(1, options.max_tokens // max(lengths))
             synthetic.write(folder, options.rounds * options.updates * in_batch, lengths)
             options.data = folder
+
+        def write(**content: Any) -> None:
+            common.write_json(options.json, settings, **content)
+
         rows = measure(options, rest, folder, write)
-    write(rows)
-    print(f"alpha-entmax runs on {kernel(device)}")
-    width = max(len(row["model"]) for row in rows)
-    titles = f"{'model':<{width}}  {'tokens/s':>9}  {'ratio':>5}" + "  peak MiB" * options.cuda
-    print(f"{titles}  keys with a weight")
+    write(models=rows)
+    print(f"{common.said(settings)}\nalpha-entmax runs on {kernel(on)}")
     for row in rows:
-        peak = f"  {row['peak_memory_bytes'] / 2**20:>8.0f}" if options.cuda else ""
-        keys = "  ".join(f"{kind} {n:.0f}" for kind, n in row["keys_with_weight"].items())
-        line = (
-            f"{row['model']:<{width}}  {row['tokens_per_second']:>9.0f}  {row['ratio']:>5.2f}{peak}"
-        )
-        print(f"{line}  {keys}".rstrip())
+        keys = row["keys_with_weight"].items()
+        row["keys"] = ", ".join(f"{kind} {number:.0f}" for kind, number in keys)
+    columns = {
+        "model": ("model", ""),
+        "tokens/s": ("tokens_per_second", ".0f"),
+        "ratio": ("ratio", ".2f"),
+        "peak MiB": ("peak_mib", ".0f"),
+        "keys with a weight": ("keys", ""),
+    }
+    if not options.cuda:
+        del columns["peak MiB"]
+    print(common.table(rows, columns))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@
 OLDEST_PYTHON=3.11
 NEWEST_PYTHON=3.13 # of those that are tested
 TORCH_FOR_CPUS=https://download.pytorch.org/whl/cpu
-MB_OF_TORCH_FOR_CPUS=200
 PRINT_VERSION='import sys; print("%d.%d" % sys.version_info[:2])'
 
 # require_python PYTHON: fails unless it is there and new enough.
@@ -49,16 +48,6 @@ torch_build() {
     esac
 }
 
-# megabytes EXTRAS torch|rest|all: what is downloaded on such a machine into an empty folder
-megabytes() {
-    awk -F '\t' -v machine="$(uname -s -m)" -v extras="$1" -v part="$2" '
-        $1 == machine && $2 == extras {
-            size = (part == "rest" ? 0 : $3) + (part == "torch" ? 0 : $4)
-        }
-        END { if (size) print "up to " size " MB"; else print "an unknown number of MB" }
-    ' "$(dirname "${BASH_SOURCE[0]}")/downloads.tsv"
-}
-
 # torch_version ROOT: the one that is tested
 torch_version() { sed -n 's/^torch==\([^ ;]*\).*/\1/p' "$1/constraints.txt"; }
 
@@ -67,7 +56,7 @@ present_torch() {
     "$1/bin/python" -c 'from importlib.metadata import version; print(version("torch"))' 2>/dev/null || true
 }
 
-# install_torch ROOT DIR BUILD EXTRAS: on Linux the build of torch for this machine, where pip
+# install_torch ROOT DIR BUILD: on Linux the build of torch for this machine, where pip
 # would take another. A build with CUDA that is there is kept on a machine without a GPU.
 install_torch() {
     local python=$2/bin/python version present why
@@ -76,19 +65,17 @@ install_torch() {
     present=$(present_torch "$2")
     if [[ $3 == cuda ]]; then
         if [[ $present != *+cpu && ${present%%+*} == "$version" ]]; then return; fi
-        say "install: torch $version with CUDA, $(megabytes "$4" torch) to download"
+        say "install: torch $version with CUDA, some 3 GB to download"
         # === takes no build for CPUs, which == would
         "$python" -m pip install --disable-pip-version-check -c "$1/constraints.txt" "torch===$version" ||
             die "pip could not install torch: its message is above; run again to go on"
     elif [[ ${present%%+*} != "$version" ]]; then
-        say "install: torch $version for CPUs, up to $MB_OF_TORCH_FOR_CPUS MB to download (no NVIDIA GPU is seen here, or TORCH_BUILD is cpu; TORCH_BUILD=cuda takes the build for GPUs)"
+        say "install: torch $version for CPUs, some 200 MB to download (no NVIDIA GPU is seen here, or TORCH_BUILD is cpu; TORCH_BUILD=cuda takes the build for GPUs)"
         if ! why=$("$python" -m pip install --quiet --disable-pip-version-check --no-deps --retries 1 --timeout 30 \
             --index-url "$TORCH_FOR_CPUS" "torch==$version+cpu" 2>&1); then
             say "install: pip could not get it from $TORCH_FOR_CPUS ($(grep -m 1 '^ERROR' <<<"$why" || tail -n 1 <<<"$why"))"
-            say "install: the build with CUDA is taken, $(megabytes "$4" torch) to download"
+            say "install: the build with CUDA is taken, some 3 GB to download"
         fi
-    elif [[ ${TORCH_BUILD:-} == cpu && $present != *+cpu ]]; then
-        say "install: torch $present is there and is kept; for the build for CPUs, remove $2 and run again"
     fi
 }
 
@@ -115,12 +102,10 @@ has_fairseq_wheel() {
 
 # install_project ROOT DIR EXTRAS BUILD: into the virtual environment DIR, then proves it.
 install_project() {
-    local root=$1 python=$2/bin/python extras=$3 part=rest
+    local root=$1 python=$2/bin/python extras=$3
     drop_half_installed "$2"
-    install_torch "$root" "$2" "$4" "$extras"
-    # Outside of Linux torch is yet to be downloaded, too
-    if [[ $(uname -s) != Linux && $(present_torch "$2") != "$(torch_version "$root")" ]]; then part=all; fi
-    say "install: the project${extras:+ with the extras $extras} in $2, $(megabytes "$extras" "$part") to download"
+    install_torch "$root" "$2" "$4"
+    say "install: the project${extras:+ with the extras $extras} in $2"
     if [[ ,$extras, == *,fairseq,* ]] && ! has_fairseq_wheel "$2"; then compile_fairseq "$root" "$2"; fi
     (cd "$root" && "$python" -m pip install --disable-pip-version-check -c constraints.txt -e ".${extras:+[$extras]}") ||
         die "pip could not install the project: its message is above; run again to go on"

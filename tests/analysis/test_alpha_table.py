@@ -5,12 +5,10 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis import alpha_table
-from fairseq_entmax.analysis.models import load_model
 from fairseq_entmax.cli import main
 from fairseq_entmax.models.head_record import HeadMonitor
 from fairseq_entmax.modules import attention_modules
-from fairseq_entmax.pruning import checkpoint_heads
-from tests.support import TINY, build_model, tiny_task
+from tests.support import TINY, build_model
 
 
 def checkpoint(tmp_path, arch="entmax_transformer", **options):
@@ -65,52 +63,12 @@ def test_heads_apart_have_a_dash_and_null_where_they_have_no_such_value(tmp_path
     assert printed[0]["p"] == [None, 1.5, None, None]
 
 
-def test_learned_strengths_have_a_table_of_their_own(tmp_path, capsys):
-    _, path = checkpoint(tmp_path, attn_mapping="fusedmax:tv=learned", tv_init="0.25")
-    assert main(["alpha", path]) == 0
-    alphas, strengths = capsys.readouterr().out.split("\n\n")
-    assert alphas.splitlines()[-1] == "no alpha is learned in this model"
-    assert strengths.splitlines()[-2] == "learned: mean 0.2500, from 0.2500 to 0.2500"
-
-
 def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
     _, path = checkpoint(tmp_path, "transformer")
     rows = alpha_table.checkpoint_values(path)
     assert [(row.mapping, row.learned, row.values["alpha"]) for row in rows] == [
         ("softmax", (), [1.0] * 4)
     ] * 6
-
-
-def test_settings_as_yaml_has_them_give_the_same_answer_to_every_command(tmp_path):
-    options = {
-        "attn_mapping": ["softmax", "entmax"],
-        "cross_attn_heads": [4, 2],
-        "encoder_layers": 3,
-        "encoder_layers_to_keep": "0,2",
-        "encoder_self_attn_mapping": "sparsemax*2,entmax15",
-    }
-    _, path = checkpoint(tmp_path, **options)
-    state = torch.load(path)
-    # A section of settings, where a command line has a namespace
-    state["cfg"]["model"] = {**vars(state["cfg"]["model"]), "arch": None}
-    torch.save(state, path)
-    rows = alpha_table.checkpoint_values(path)
-    assert [(row.attention, row.layer, row.mapping, row.heads) for row in rows] == [
-        ("encoder-self", 0, "sparsemax", 4),
-        ("encoder-self", 1, "entmax15", 4),
-        ("decoder-self", 0, "softmax", 4),
-        ("decoder-self", 1, "entmax", 4),
-        ("cross", 0, "softmax", 4),
-        ("cross", 1, "entmax", 2),
-    ]
-    assert checkpoint_heads(path) == {
-        "encoder-self": [4, 4],
-        "decoder-self": [4, 4],
-        "cross": [4, 2],
-    }
-    loaded = load_model(path, tiny_task()).model
-    heads = [module.num_heads for _, _, module in attention_modules(loaded)]
-    assert heads == [4, 4, 4, 4, 4, 2]
 
 
 def test_the_command_prints_a_line_for_each_layer_of_each_attention(tmp_path, capsys):
@@ -148,13 +106,6 @@ def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, caps
         "rank correlation of start and end: unknown, there is no tv.jsonl beside the checkpoint, "
         "which training writes unless --alpha-log-interval is 0"
     )
-
-
-def test_the_command_prints_the_same_as_json(tmp_path, capsys):
-    _, path = checkpoint(tmp_path)
-    assert main(["alpha", "--json", path]) == 0
-    printed = json.loads(capsys.readouterr().out)
-    assert printed == alpha_table.as_json(alpha_table.checkpoint_values(path))
 
 
 @pytest.mark.parametrize(

@@ -66,31 +66,6 @@ def test_the_report_has_columns_and_figures_of_every_name():
     assert "strength" in summary.as_table(analysis).splitlines()[0]
 
 
-def test_a_histogram_of_a_value_without_a_range_reaches_from_the_least_to_the_most():
-    analysis = renamed({"strength": 10.0})
-    known = [
-        head["values"]["strength"]
-        for layer in analysis["models"][2]["attentions"]
-        for head in layer["heads"]
-    ]
-    (figure,) = [one for one in figures(analysis) if one.name == "strength_histogram"]
-    (rows,) = figure.for_page()["datasets"].values()
-    assert min(row["from"] for row in rows) == pytest.approx(min(known), rel=1e-4)
-    assert max(row["to"] for row in rows) == pytest.approx(max(known), rel=1e-4)
-    assert sum(row["heads"] for row in rows) == len(known)
-
-
-def test_a_mapping_without_values_is_drawn_too():
-    analysis = renamed({})
-    document.validate(analysis, "a.json")
-    names = [figure.name for figure in figures(analysis)]
-    assert "density_by_layer" in names
-    assert not [name for name in names if "alpha" in name]
-    del analysis["models"][:2]
-    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
-    assert "alpha" not in [one["name"] for one in embedded(render_page(analysis))["measures"]]
-
-
 def test_a_known_value_out_of_its_range_is_refused_and_an_unknown_one_is_not():
     analysis = renamed({"strength": -1e6})
     document.validate(analysis, "a.json")
@@ -192,15 +167,6 @@ def moved(values, by):
     }
 
 
-def test_a_record_of_heads_apart_has_null_for_heads_without_the_value(tmp_path):
-    model = build_model(attn_mapping="entmax|sqpnormmax*3")
-    write_lines(tmp_path, (7, recorded(model)))
-    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
-    (line,) = training_records(loaded)["alpha"]
-    assert line["values"]["cross"]["0"][0] is not None
-    assert line["values"]["cross"]["0"][1:] == [None, None, None]
-
-
 def test_records_are_read_by_the_names_that_mappings_have(tmp_path, caplog):
     model = build_model(attn_mapping="entmax")
     write_lines(tmp_path, (7, recorded(model)))
@@ -231,11 +197,3 @@ def test_a_record_of_another_training_is_not_the_models(tmp_path, caplog):
     loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
     assert training_records(loaded) == {}
     assert "it is of another training" in caplog.text
-
-
-def test_a_record_of_other_heads_is_not_the_models(tmp_path, caplog):
-    model = build_model(attn_mapping="entmax")
-    write_lines(tmp_path, (7, {"cross": recorded(model)["cross"]}))
-    loaded = LoadedModel("m", str(tmp_path / "m.pt"), "entmax_transformer", model, 7)
-    assert training_records(loaded) == {}
-    assert "is of other heads" in caplog.text

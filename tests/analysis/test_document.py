@@ -2,7 +2,6 @@
 
 import json
 
-import jsonschema
 import pytest
 
 from fairseq_entmax.analysis import document
@@ -11,14 +10,6 @@ from tests.analysis.report.synthetic import synthetic_analysis
 
 def small():
     return synthetic_analysis(models=2, layers=2, heads=2, sentences=2, length=6)
-
-
-def test_the_schema_is_a_schema():
-    jsonschema.Draft202012Validator.check_schema(document.schema())
-
-
-def test_a_document_in_the_form_is_accepted():
-    document.validate(small(), "a.json")
 
 
 def change(analysis, path, value):
@@ -97,9 +88,3 @@ def test_an_analysis_that_is_there_is_not_replaced_unasked(tmp_path):
         document.check_output(str(tmp_path), overwrite=False)
     document.check_output(str(tmp_path), overwrite=True)
     document.check_output(str(tmp_path / "new"), overwrite=False)
-
-
-def test_an_output_that_is_a_file_is_refused(tmp_path):
-    (tmp_path / "file").touch()
-    with pytest.raises(NotADirectoryError, match="which is no folder"):
-        document.check_output(str(tmp_path / "file"), overwrite=True)

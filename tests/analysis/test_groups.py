@@ -14,7 +14,6 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.groups import (
-    MOST,
     decoded_groups,
     encode_groups,
     numbered_groups,
@@ -58,12 +57,6 @@ def test_weights_that_a_half_float_makes_equal_are_no_group():
     weights = torch.tensor([[[0.3, 0.3 + 1e-6, 0.2, 0.2, 0.0, 0.0]]])
     assert weights.half()[0, 0, 0] == weights.half()[0, 0, 1]
     assert numbered_groups(weights, ["runs"]).tolist() == [[[0, 0, 1, 1, 0, 0]]]
-
-
-def test_groups_beyond_what_a_byte_counts_have_no_number():
-    steps = torch.arange(1, MOST + 3).repeat_interleave(2).float()
-    groups = numbered_groups((steps / steps.sum())[None, None], ["runs"])[0, 0]
-    assert groups.tolist() == [*np.arange(1, MOST + 1).repeat(2).tolist(), 0, 0, 0, 0]
 
 
 def test_groups_come_back_as_they_were():
@@ -152,20 +145,3 @@ def test_analyze_keeps_the_groups_of_heads_whose_mapping_makes_some(analysed, mo
             ]
             assert (decoded(entry)[head][groups[head] > 0] > 0).all()
     assert any(decoded_groups(entry).any() for entry in entries)
-
-
-def test_maps_of_softmax_have_no_groups_and_do_not_grow(analysed):
-    analysis, _ = analysed
-    for sentence in analysis["maps"]:
-        assert not [entry for entry in sentence["models"][2] if "groups" in entry]
-        assert all("groups" in entry for entry in sentence["models"][0])
-
-
-def test_heads_of_such_a_mapping_have_longer_runs(analysed):
-    analysis, _ = analysed
-    for layer in analysis["models"][0]["attentions"]:
-        lengths = [head["equal_weights"]["run_length"] for head in layer["heads"]]
-        assert min(lengths[0], lengths[2]) > 1.05 > max(lengths[1], lengths[3])
-    shown = {number["name"]: number["in_summary"] for number in analysis["numbers"]}
-    assert shown["run-length"]
-    assert shown["cluster-weight"]

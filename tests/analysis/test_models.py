@@ -49,27 +49,9 @@ def test_a_checkpoint_becomes_the_model_it_is_of(tmp_path, arch, options):
         assert torch.allclose(loaded.model(**sample["net_input"])[0], expected, atol=1e-5)
 
 
-def test_loading_writes_no_record_of_alpha(tmp_path):
-    path = save(tmp_path / "m.pt", build_model(attn_mapping="entmax"), attn_mapping="entmax")
-    load_model(path, tiny_task()).model(**batch([3], [3])["net_input"])
-    assert [file.name for file in tmp_path.iterdir()] == ["m.pt"]
-
-
 def test_a_missing_checkpoint_is_named(tmp_path):
     with pytest.raises(FileNotFoundError, match=r"--path: there is no checkpoint .*none\.pt"):
         load_model(str(tmp_path / "none.pt"), tiny_task())
-
-
-def test_another_model_is_refused(tmp_path):
-    path = save(tmp_path / "m.pt", build_model(), "lstm")
-    with pytest.raises(ValueError, match="of the model lstm: only those of fairseq-entmax"):
-        load_model(path, tiny_task())
-
-
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path):
-    torch.save({"weights": torch.ones(2)}, tmp_path / "m.pt")
-    with pytest.raises(ValueError, match=r"m\.pt is not a fairseq checkpoint: it holds no 'model'"):
-        load_model(str(tmp_path / "m.pt"), tiny_task())
 
 
 def test_other_languages_are_refused_with_the_options_to_give(tmp_path):

@@ -1,15 +1,11 @@
 """The numbers of heads over a data set, against loops over every weight."""
 
-import math
-
 import pytest
 import torch
 
 from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.measures import WeightMeasure, measures, subword_merging
 from fairseq_entmax.analysis.measures.density import BINS
 from fairseq_entmax.analysis.measures.offsets import positional_role
-from fairseq_entmax.analysis.measures.rows import LayerWeights
 from fairseq_entmax.analysis.statistics import LayerStatistics, ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from tests.analysis import brute_force
@@ -276,17 +272,6 @@ def measured(weights, batch):
     return statistics
 
 
-def test_uniform_attention_is_dense_and_all_its_entropy():
-    n = 8
-    statistics = measured(torch.full((1, 1, n, n), 1 / n), one_sentence(n))
-    head = statistics.results()["heads"][0]
-    assert head["density"] == 1
-    assert head["entropy"] == pytest.approx(math.log(n))
-    assert head["confidence"] == pytest.approx(1 / n)
-    assert head["density_histogram"][-1] == 1
-    assert head["positional"] is None
-
-
 def test_the_diversity_of_one_head_alone_is_unknown():
     weights = torch.full((1, 2, 8, 8), 1 / 8)
     assert measured(weights[:, :1], one_sentence(8)).results()["diversity"] is None
@@ -304,16 +289,6 @@ def test_a_head_that_looks_at_one_offset_has_this_role(offset):
     assert head["positional"] == {"offset": offset, "share": 1.0, "confidence": 1.0}
     assert head["density"] == pytest.approx(1 / n)
     assert head["entropy"] == 0
-
-
-def test_a_mixture_of_two_offsets_has_the_weights_of_both():
-    n = 20
-    weights = 0.6 * torch.eye(n).roll(-1, 1) + 0.4 * torch.eye(n)
-    weights[0] = torch.eye(n)[0]
-    offsets = measured(weights[None, None], one_sentence(n)).results()["heads"][0]["offsets"]
-    assert offsets["weight"]["-1"] == pytest.approx(0.6)
-    assert offsets["weight"]["0"] == pytest.approx((0.4 * (n - 1) + 1) / n)
-    assert offsets["share"]["-1"] == 1
 
 
 def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
@@ -345,12 +320,6 @@ def test_a_model_without_heads_has_no_sums():
     assert statistics.layers == {}
 
 
-def test_heads_that_look_at_different_keys_differ_as_much_as_heads_can():
-    n, heads = 4, 4
-    weights = torch.stack([torch.eye(n)[[h] * n] for h in range(heads)])[None]
-    assert measured(weights, one_sentence(n)).results()["diversity"] == pytest.approx(1)
-
-
 def test_only_what_is_wanted_is_measured():
     n = 6
     weights = torch.full((1, 2, n, n), 1 / n)
@@ -364,23 +333,6 @@ def test_only_what_is_wanted_is_measured():
     assert statistics.results()["diversity"] is None
 
 
-@pytest.mark.parametrize(
-    "name", [one.name for one in measures() if isinstance(one, WeightMeasure) and one.is_optional]
-)
-def test_each_measure_can_be_had_alone(name, attention):
-    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
-    batch = batch_of(source, target, table(lambda token: 480 + token))
-    weights = random_weights(batch, attention)
-    alone, every = LayerStatistics(attention, 3, {name}), LayerStatistics(attention, 3)
-    alone.update(weights, batch)
-    every.update(weights, batch)
-    always = {one.name for one in measures() if not one.is_optional}
-    assert {name} <= alone.sums.keys() <= {name} | always
-    made, expected = sums_of(alone), sums_of(every)
-    assert {measure for measure, _ in made} <= {name}
-    assert all(torch.equal(value, expected[key]) for key, value in made.items())
-
-
 def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
     source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
     batch = batch_of(source, target, table())
@@ -392,32 +344,3 @@ def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
             for w in layers.values()
         ]
         assert float(differences[number]) == pytest.approx(sum(values) / 2, abs=1e-6)
-
-
-def test_the_longest_word_sets_how_far_is_looked():
-    words = torch.tensor([[1, 1, 1, 2, -1], [-1, 3, 4, 4, -1]])
-    assert subword_merging._longest_run(words) == 3
-    weights = random_weights(one_sentence(5), "encoder-self").expand(2, -1, -1, -1)
-    mass = subword_merging.mass_in_word(weights, words)
-    for i, j_of in enumerate([[1, 2], [0, 2], [0, 1], [3]]):
-        assert torch.allclose(mass[0, :, i], weights[0, :, i, j_of].sum(-1))
-    assert mass[0, :, 4].eq(0).all()
-
-
-def test_pairs_of_equal_weights_count_for_the_key_on_the_left():
-    weights = torch.tensor([0.1, 0.45, 0.45, 0.0]).expand(1, 1, 4, 4)
-    assert LayerWeights("encoder-self", weights, one_sentence(4)).maximum.unique().item() == 1
-
-
-def test_what_is_kept_does_not_grow_with_the_data(attention):
-    source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
-    batch = batch_of(source, target, table(lambda token: 480 + token))
-    statistics = LayerStatistics(attention, 3)
-    kept = []
-    for seed in range(20):
-        statistics.update(random_weights(batch, attention, seed=seed), batch)
-        kept.append(sum(value.numel() for value in sums_of(statistics).values()))
-    assert kept == kept[:1] * 20
-    assert int(statistics.sums["density"]["density/count"]) == 20 * int(
-        batch.sides(attention)[0].real.sum()
-    )

@@ -99,11 +99,6 @@ def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols
     assert rank[: found.nspecial].tolist() == [-1] * found.nspecial
 
 
-def test_without_counts_the_order_of_the_dictionary_is_that_of_frequency():
-    found = dictionary("a", "b", "c")
-    assert TokenTable.of(found).rank[found.nspecial :].tolist() == [0, 1, 2]
-
-
 @pytest.mark.parametrize(
     ("text", "first", "two", "rank"),
     [

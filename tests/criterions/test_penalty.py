@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads, undecided_heads
+from fairseq_entmax.criterions.penalty import RHO, HeadPenalty, count_heads
 from fairseq_entmax.modules import HardConcreteGate, PruningState
 
 SHIFT = 0.33 * math.log(0.1 / 1.1)
@@ -117,13 +117,6 @@ def test_with_a_budget_each_gate_is_pushed_by_multiplier_and_violation():
         )
 
 
-def test_at_the_start_of_the_warm_up_the_penalty_is_zero():
-    gates, state = make_gates(), PruningState()
-    penalty = HeadPenalty(targets={"all": 2}, warmup_updates=10)
-    penalty.advance(gates, state, 0)
-    assert penalty(gates, state).item() == 0
-
-
 def test_a_budget_of_one_attention_leaves_the_gates_of_others_alone():
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(targets={"cross": 1})
@@ -146,7 +139,7 @@ def test_advancing_again_within_an_update_changes_nothing():
     assert torch.equal(state.multipliers, once)
 
 
-@pytest.mark.parametrize("number", range(10))
+@pytest.mark.parametrize("number", [0, 1, 4, 9])
 def test_after_the_decision_a_budget_for_all_is_met_exactly(number):
     gates, state = make_gates(), PruningState()
     penalty = HeadPenalty(targets={"all": number}, decide_at=3)
@@ -163,8 +156,7 @@ def test_after_the_decision_a_budget_for_all_is_met_exactly(number):
     assert kept == set(sorted(log_a, reverse=True)[:number])
 
 
-@pytest.mark.parametrize("encoder", [0, 3, 7])
-@pytest.mark.parametrize("cross", [0, 1, 2])
+@pytest.mark.parametrize(("encoder", "cross"), [(0, 2), (3, 1), (7, 0)])
 def test_after_the_decision_the_budget_of_each_attention_is_met_exactly(encoder, cross):
     gates = make_gates()
     HeadPenalty(targets={"encoder-self": encoder, "cross": cross}).decide(gates)
@@ -194,32 +186,10 @@ def test_gates_without_a_budget_are_rounded_to_what_is_nearer_in_evaluation():
     assert at_evaluation(gates)[7:] == [0.0, 0.0]
 
 
-def test_with_a_weight_the_heads_are_decided_too_where_that_is_asked_for():
-    gates, state = make_gates(), PruningState()
-    penalty = HeadPenalty(weight=0.1, decide_at=2)
-    for updates in range(3):
-        penalty.advance(gates, state, updates)
-    assert all(gate.is_decided for gate in in_order(gates))
-
-
-@pytest.mark.parametrize("weight", [0.0, 0.3])
-def test_without_a_number_of_updates_to_decide_at_the_gates_stay_undecided(weight):
-    gates, state = make_gates(), PruningState()
-    penalty = HeadPenalty(weight=weight)
-    for updates in range(50):
-        penalty.advance(gates, state, updates)
-    assert not any(gate.is_decided for gate in in_order(gates))
-
-
-def test_heads_can_be_decided_at_the_very_first_update():
-    gates, state = make_gates(), PruningState()
-    HeadPenalty(targets={"all": 4}, decide_at=0).advance(gates, state, 0)
-    assert count_heads(in_order(gates)).open == 4
-
-
 def test_a_training_that_goes_on_behind_the_decision_decides_before_its_first_update():
     gates, state = make_gates(), PruningState()
     HeadPenalty(targets={"all": 4}, decide_at=90).advance(gates, state, 10)
+    assert not any(gate.is_decided for gate in in_order(gates))
     # stopped, and started again with another number of updates to decide at
     HeadPenalty(targets={"all": 4}, decide_at=10).advance(gates, state, 10)
     assert count_heads(in_order(gates)).open == 4
@@ -281,13 +251,6 @@ def test_a_training_that_is_stopped_goes_on_as_if_it_was_not():
     train(range(3, 8), gates, resumed)  # the update of the checkpoint comes again
     assert torch.equal(resumed.multipliers, straight.multipliers)
     assert torch.equal(resumed.start, straight.start)
-
-
-def test_gates_on_a_checkpoint_in_the_middle_of_its_training_start_from_where_they_are():
-    gates, state = make_gates(), PruningState()
-    HeadPenalty(targets={"all": 4}, warmup_updates=10).advance(gates, state, 500)
-    assert state.updates == 500
-    assert state.start[0].item() == pytest.approx(expected_heads(gates), abs=1e-12)
 
 
 @pytest.mark.parametrize("number", [2, 6])
@@ -374,25 +337,6 @@ def test_heads_are_counted_as_expected_open_and_undecided():
     assert (nothing.expected, nothing.open, nothing.undecided) == (0, 0, 0)
 
 
-def test_undecided_heads_are_listed_with_attention_layer_head_and_gate():
-    gates = make_gates()
-    listed = undecided_heads(gates)
-    assert [head[:3] for head in listed] == [
-        ("encoder-self", 0, 2),
-        ("encoder-self", 0, 3),
-        ("encoder-self", 2, 0),
-        ("encoder-self", 2, 1),
-        ("encoder-self", 2, 2),
-        ("cross", 1, 0),
-        ("cross", 1, 1),
-    ]
-    for attention, layer, head, value in listed:
-        a = LOG_A[attention, layer][head]
-        assert value == pytest.approx(1.2 / (1 + math.exp(-a)) - 0.1, abs=1e-12)
-    HeadPenalty(targets={"all": 5}).decide(gates)
-    assert undecided_heads(gates) == []
-
-
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
@@ -407,15 +351,3 @@ def test_undecided_heads_are_listed_with_attention_layer_head_and_gate():
 def test_a_budget_that_the_model_cannot_have_is_refused_with_the_remedy(targets, message):
     with pytest.raises(ValueError, match=message):
         HeadPenalty(targets=targets).check(make_gates())
-
-
-@pytest.mark.parametrize(
-    "targets", [None, {"all": 0}, {"all": 9}, {"encoder-self": 7, "cross": 2}, {"cross": 0}]
-)
-def test_a_budget_that_the_model_can_have_is_accepted(targets):
-    gates = make_gates()
-    HeadPenalty(targets=targets).check(gates)
-    HeadPenalty(targets=targets).decide(gates)
-    for name, number in (targets or {}).items():
-        members = in_order(gates) if name == "all" else list(gates[name].values())
-        assert count_heads(members).open == number

@@ -7,10 +7,9 @@ import torch
 from fairseq.criterions import CRITERION_DATACLASS_REGISTRY, CRITERION_REGISTRY
 from fairseq.logging import metrics
 
-from fairseq_entmax.criterions.penalty import HeadPenalty, count_heads, undecided_heads
+from fairseq_entmax.criterions.penalty import HeadPenalty, count_heads
 from fairseq_entmax.modules import HardConcreteGate, PruningState
-from fairseq_entmax.modules.gates import GatedHeads
-from tests.criterions.test_penalty import LOG_A, NUM_HEADS, in_order, make_gates, set_log_a
+from tests.criterions.test_penalty import LOG_A, in_order, make_gates, set_log_a
 from tests.support import batch, build_model, tiny_task
 from tests.training import make_trainer, train
 
@@ -52,7 +51,7 @@ def test_penalty_gradients_and_multipliers_are_those_of_the_other_heads(targets)
     torch.testing.assert_close(others, free, atol=1e-12, rtol=0)
 
 
-@pytest.mark.parametrize("number", range(8))
+@pytest.mark.parametrize("number", [0, 3, 7])
 def test_protected_heads_are_among_those_that_stay(number):
     gates = with_protected()
     penalty = HeadPenalty(targets={"all": 2 + number}, decide_at=0)
@@ -68,24 +67,11 @@ def test_protected_heads_are_among_those_that_stay(number):
     assert torch.equal(torch.cat([values[:7], values[9:]]), expected)
 
 
-def test_an_attention_of_protected_heads_alone_costs_nothing():
-    gate = HardConcreteGate(2, init=-4.0, protected=(0, 1))
-    gates, state = {"cross": {0: gate}}, PruningState()
-    penalty = HeadPenalty(targets={"cross": 2}, decide_at=2)
-    penalty.check(gates)
-    for updates in range(4):
-        penalty.advance(gates, state, updates)
-        assert penalty(gates, state).item() == penalty.at_validation(gates).item() == 0
-    assert state.multipliers.tolist() == [0.0, 0.0, 0.0]
-
-
 def test_protected_heads_are_counted_as_open_and_expected_and_never_as_undecided():
     free, gates = make_gates(), with_protected()
     counts, of_free = (count_heads(in_order(each)) for each in (gates, free))
     assert counts.expected == pytest.approx(2 + of_free.expected, abs=1e-9)
     assert (counts.open, counts.undecided) == (2 + of_free.open, of_free.undecided)
-    listed = [(layer, head) for name, layer, head, _ in undecided_heads(gates) if name == "cross"]
-    assert listed == [(1, 2), (1, 3)]
 
 
 @pytest.mark.parametrize(
@@ -97,9 +83,6 @@ def test_protected_heads_are_counted_as_open_and_expected_and_never_as_undecided
     ],
 )
 def test_a_target_below_the_protected_heads_is_refused_with_the_remedy(targets, message):
-    sizes = {"encoder-self": GatedHeads(NUM_HEADS["encoder-self"]), "cross": GatedHeads(4, 2)}
-    with pytest.raises(ValueError, match=message):
-        HeadPenalty(targets=targets).check_sizes(sizes)
     with pytest.raises(ValueError, match=message):
         HeadPenalty(targets=targets).check(with_protected())
 

@@ -15,15 +15,14 @@ from tests.support import (
     EVERY_MAPPING,
     MARKERS,
     TINY,
+    assert_steps_equal_the_whole_pass,
     batch,
     build_model,
     marked_task,
     spread_scores,
-    tiny_task,
 )
 
 COPY = "entmax_copy_transformer"
-HALVES = [torch.float16, torch.bfloat16]
 
 
 def model_of(mapping="softmax", **options):
@@ -42,8 +41,14 @@ def sample(target_lengths=(6, 8, 5)):
     return made
 
 
-@pytest.mark.parametrize("mapping", EVERY_MAPPING)
-@pytest.mark.parametrize("dtype", [torch.float32, *HALVES])
+@pytest.mark.parametrize(
+    ("mapping", "dtype"),
+    [
+        *((mapping, torch.float32) for mapping in EVERY_MAPPING),
+        ("entmax", torch.float16),
+        ("sparsemax", torch.bfloat16),
+    ],
+)
 def test_probabilities_sum_to_one_with_every_mapping_in_every_precision(mapping, dtype):
     model = model_of(mapping).to(dtype)
     output = model(**sample()["net_input"])
@@ -89,44 +94,25 @@ def test_markers_that_the_source_lacks_cannot_be_said():
     assert (log_probs[..., :first] > -torch.inf).all()
 
 
-def test_a_marker_is_embedded_like_the_unknown_word():
-    model, dictionary = model_of(), marked_task().source_dictionary
+@pytest.mark.parametrize("is_shared", [False, True])
+def test_markers_have_no_row_and_look_like_the_unknown_word(is_shared):
+    model, dictionary = model_of(share_all_embeddings=is_shared), marked_task().source_dictionary
+    num_words = len(dictionary) - MARKERS
     words = torch.tensor([[len(dictionary) - 1, 6, dictionary.unk()]])
     for embedding in (model.encoder.embed_tokens, model.decoder.embed_tokens):
-        assert embedding.num_embeddings == len(dictionary) - MARKERS
+        assert embedding.num_embeddings == num_words
         vectors = embedding(words)
         assert torch.equal(vectors[0, 0], vectors[0, 2])
         assert not torch.equal(vectors[0, 0], vectors[0, 1])
-
-
-@pytest.mark.parametrize(
-    "options",
-    [{}, {"share_decoder_input_output_embed": True}, {"share_all_embeddings": True}],
-)
-def test_the_generator_has_no_row_for_markers(options):
-    model = model_of(**options)
-    words = len(marked_task().target_dictionary) - MARKERS
-    assert model.decoder.output_projection.weight.size(0) == words
-    is_shared = model.decoder.output_projection.weight is model.encoder.embed_tokens.weight
-    assert is_shared == bool(options.get("share_all_embeddings"))
-    log_probs, _ = model(**sample()["net_input"])
-    assert log_probs.size(-1) == words + MARKERS
+    generator = model.decoder.output_projection.weight
+    assert generator.size(0) == num_words
+    assert (generator is model.encoder.embed_tokens.weight) == is_shared
+    assert model(**sample()["net_input"])[0].size(-1) == len(dictionary)
 
 
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_decoding_step_by_step_equals_the_whole_pass(mapping):
-    model, made = model_of(mapping).double(), sample()["net_input"]
-    with torch.no_grad():
-        encoder_out = model.encoder(made["src_tokens"], made["src_lengths"])
-        tokens = made["prev_output_tokens"]
-        whole, _ = model.decoder(tokens, encoder_out=encoder_out)
-        state = {}
-        steps = [
-            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            for n in range(tokens.size(1))
-        ]
-    real = tokens.ne(tiny_task().target_dictionary.pad())
-    torch.testing.assert_close(torch.cat(steps, 1)[real], whole[real], atol=1e-9, rtol=0)
+    assert_steps_equal_the_whole_pass(model_of(mapping).double(), sample())
 
 
 @torch.no_grad()
@@ -140,7 +126,7 @@ def last_step(models, made, temperature=1.0):
     return step
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
+@pytest.mark.parametrize("temperature", [0.5, 3.0])
 def test_the_temperature_is_of_the_mixture(temperature):
     model, made = model_of("sparsemax"), sample((6, 6, 6))["net_input"]
     log_probs, _ = last_step([model], made, temperature)
@@ -163,7 +149,7 @@ def test_an_ensemble_is_the_mean_of_its_mixtures():
     assert not log_probs.isnan().any()
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax"])
+@pytest.mark.parametrize("mapping", ["entmax"])
 def test_recomputed_layers_give_the_same_gradients(mapping):
     gradients = []
     for recomputed in (False, True):
@@ -182,12 +168,8 @@ def test_the_copy_head_has_a_mapping_of_its_own():
     assert mapping.part_of == (0, 1, 0, 0)
     assert [part.fixed_alpha for part in mapping.parts] == [None, 2.0]
     assert isinstance(model.decoder.layers[0].encoder_attn.mapping, Entmax)
-
-
-def test_a_copy_mapping_goes_with_heads_apart():
-    model = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
-    spec = model.attention_options.specs["cross"][1]
-    assert str(spec) == "softmax|entmax15*3"
+    apart = model_of(cross_attn_mapping="softmax,sparsemax|entmax15*3", copy_mapping="softmax")
+    assert str(apart.attention_options.specs["cross"][1]) == "softmax|entmax15*3"
 
 
 @pytest.mark.parametrize("arch", ["transformer", "entmax_transformer"])
@@ -225,43 +207,23 @@ def test_a_checkpoint_of_other_words_is_refused():
         model.load_state_dict(state)
 
 
-def test_a_checkpoint_of_its_own_is_loaded_as_it_is(caplog):
-    start, model = model_of(), model_of(seed=7)
-    with caplog.at_level(logging.WARNING):
-        model.load_state_dict(start.state_dict())
-    made = sample()["net_input"]
-    assert torch.equal(model(**made)[0], start(**made)[0])
-    assert "switch" not in caplog.text
-
-
 @pytest.mark.parametrize(
     ("options", "message"),
     [
         ({"copy_layer": 2}, "--copy-layer 2: the decoder has 2 layers, from 0 to 1, or from -1"),
-        ({"copy_layer": -3}, "--copy-layer -3: the decoder has 2 layers"),
-        ({"copy_layer": "top"}, "--copy-layer: must be the number of a decoder layer"),
+        ({"copy_layer": "top"}, "--copy-layer: must be a whole number from"),
         ({"copy_heads": "4"}, "--copy-heads 4: layer 1 of the cross attention has heads 0 to 3"),
         ({"copy_heads": "0,0"}, "--copy-heads: a head is named twice"),
-        ({"copy_heads": "x"}, "--copy-heads: heads must be numbers from 0"),
-        ({"copy_heads": ""}, "--copy-heads: heads must be numbers from 0"),
+        ({"copy_heads": ""}, "--copy-heads: heads must be whole numbers"),
         ({"copy_mapping": "softmin"}, "--copy-mapping: .*softmin"),
         ({"copy_mapping": "softmax|sparsemax*3"}, "--copy-mapping: must be one mapping"),
         (
             {"cross_attn_heads": "4,0"},
             "--copy-heads 0: layer 1 of the cross attention has no heads, they were pruned",
         ),
-        (
-            {"cross_attn_heads": "4,2", "copy_heads": "2,3"},
-            "--copy-heads 2,3: layer 1 of the cross attention has heads 0 to 1",
-        ),
         ({"source_position_markers": -1}, "--source-position-markers: must be a whole number"),
-        ({"source_position_markers": 10**6}, "--source-position-markers: must be 100,000 at"),
         ({"no_cross_attention": True}, "--no-cross-attention leaves no cross-attention to copy"),
-        ({"cross_self_attention": True}, "--cross-self-attention mixes words of the target"),
-        ({"adaptive_input": True}, "--adaptive-input has no one table of words"),
         ({"adaptive_softmax_cutoff": "8,12"}, "--adaptive-softmax-cutoff has no one distribution"),
-        ({"decoder_layerdrop": 0.1}, "--decoder-layerdrop leaves the layer of the copy heads out"),
-        ({"gate_copy_heads": "yes"}, "--gate-copy-heads: must be true or false"),
     ],
 )
 def test_options_that_make_no_sense_are_refused(options, message):
@@ -286,7 +248,6 @@ def test_source_and_target_need_one_dictionary():
     [
         (["a"], 3, "ends with 0 words <unk-0>, .*: make it with 'fairseq-entmax oov vocabulary'"),
         (["a", "<unk-0>", "<unk-1>"], 3, "ends with 2 words .*: give --source-position-markers 2"),
-        (["a", "<unk-0>", "<unk-1>"], 0, "ends with 2 words .*: give --source-position-markers 2"),
         (["a", "<unk-1>", "<unk-2>"], 2, "ends with 0 words"),
     ],
 )
@@ -299,7 +260,6 @@ def test_markers_have_to_be_at_the_end_of_the_dictionary(words, markers, message
 def test_markers_are_counted_from_the_end():
     assert markers_of(_dictionary("a", "<unk-0>", "b", "<unk-0>x")) == 0
     assert markers_of(_dictionary("<unk-0>", "<unk-1>")) == 2
-    assert markers_of(_dictionary("<unk-99>")) == 0
 
 
 def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():
@@ -314,16 +274,10 @@ def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():
     assert args.share_all_embeddings
 
 
-def test_every_architecture_of_the_transformer_has_one_that_copies():
+def test_every_architecture_of_the_transformer_has_one_that_copies_with_options_of_its_own():
     plain = ARCH_MODEL_INV_REGISTRY["entmax_transformer"]
-    copying = set(ARCH_MODEL_INV_REGISTRY[COPY])
     expected = {name.replace("entmax_", "entmax_copy_", 1) for name in plain}
-    assert copying == expected | {"entmax_copy_transformer_opennmt"}
-
-
-def test_its_options_are_no_options_of_a_model_that_does_not_copy():
-    model_class = ARCH_MODEL_REGISTRY["entmax_transformer"]
-    assert "copy_layer" not in model_class._option_names()
+    assert set(ARCH_MODEL_INV_REGISTRY[COPY]) == expected | {"entmax_copy_transformer_opennmt"}
     assert "copy_layer" in ARCH_MODEL_REGISTRY[COPY]._option_names()
     args = Namespace(arch="entmax_transformer", **TINY)
     ARCH_CONFIG_REGISTRY[args.arch](args)

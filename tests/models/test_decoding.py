@@ -4,30 +4,37 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from tests.support import EVERY_MAPPING, batch, build_model, spread_scores, tiny_task
+from tests.support import (
+    EVERY_MAPPING,
+    assert_steps_equal_the_whole_pass,
+    batch,
+    build_model,
+    spread_scores,
+    tiny_task,
+)
+
+UNEVEN = {
+    "encoder_self_attn_heads": "1,3",
+    "decoder_self_attn_heads": "0,2",
+    "cross_attn_heads": "4,0",
+}
+NONE = dict.fromkeys(UNEVEN, 0)
 
 
 def sample():
     return batch([9, 7, 4], [6, 8, 5], left_pad_source=True, left_pad_target=False)
 
 
-@pytest.mark.parametrize("mapping", [*EVERY_MAPPING, "sparsemax,softmax"])
-def test_incremental_decoding_equals_the_full_forward_pass(mapping):
-    model = spread_scores(build_model(attn_mapping=mapping)).double()
-    net_input = sample()["net_input"]
-    with torch.no_grad():
-        encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
-        tokens = net_input["prev_output_tokens"]
-        full, _ = model.decoder(tokens, encoder_out=encoder_out)
-        state = {}
-        steps = [
-            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)[0]
-            for n in range(tokens.size(1))
-        ]
-    not_padding = tokens.ne(tiny_task().target_dictionary.pad())
-    torch.testing.assert_close(
-        torch.cat(steps, dim=1)[not_padding], full[not_padding], atol=1e-9, rtol=0
-    )
+@pytest.mark.parametrize(
+    ("mapping", "heads"),
+    [
+        *((mapping, {}) for mapping in (*EVERY_MAPPING, "sparsemax,softmax")),
+        *((mapping, heads) for mapping in ("softmax", "entmax") for heads in (UNEVEN, NONE)),
+    ],
+)
+def test_decoding_step_by_step_equals_the_full_forward_pass(mapping, heads):
+    model = spread_scores(build_model(attn_mapping=mapping, **heads)).double()
+    assert_steps_equal_the_whole_pass(model, sample())
 
 
 @pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax", "sparsemax|softmax*3"])
@@ -50,11 +57,10 @@ def test_reordering_the_beam_reorders_the_cache(mapping):
     torch.testing.assert_close(after[:, -1], full[:, -1], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("left_pad_source", [True, False])
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping, left_pad_source):
+def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping):
     model = spread_scores(build_model(attn_mapping=mapping)).double()
-    together = batch([9, 4], [8, 5], left_pad_source=left_pad_source, left_pad_target=False)
+    together = batch([9, 4], [8, 5], left_pad_source=True, left_pad_target=False)
     short = together["net_input"]["src_lengths"].tolist().index(4)
     pad = tiny_task().source_dictionary.pad()
     source = together["net_input"]["src_tokens"][short]
@@ -66,9 +72,11 @@ def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping, left_pad
     torch.testing.assert_close(among[short, : len(target)], alone[0], atol=1e-9, rtol=0)
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax", "fusedmax", "oscarmax"])
-def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping):
-    model = spread_scores(build_model(attn_mapping=mapping))
+@pytest.mark.parametrize(
+    ("mapping", "heads"), [("softmax", {}), ("entmax", UNEVEN), ("fusedmax", {}), ("entmax", NONE)]
+)
+def test_beam_search_finds_the_same_with_and_without_the_shared_source(mapping, heads):
+    model = spread_scores(build_model(attn_mapping=mapping, **heads))
     task = tiny_task()
     arguments = Namespace(beam=4, max_len_a=0, max_len_b=10)
 

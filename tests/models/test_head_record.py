@@ -1,4 +1,3 @@
-import copy
 import json
 import math
 
@@ -7,6 +6,7 @@ import torch
 from fairseq.logging import metrics
 
 from fairseq_entmax import compat
+from fairseq_entmax.models import head_record
 from fairseq_entmax.models.head_record import read_record
 from fairseq_entmax.modules import attention_modules
 from tests.commands import as_command
@@ -65,15 +65,7 @@ def test_lines_come_at_the_interval_and_at_each_validation(tmp_path, trainer):
     assert updates(tmp_path) == [0, 4, 5, 8, 10]
 
 
-def test_several_batches_in_one_update_give_one_line(tmp_path, trainer):
-    model = build_model(save_dir=str(tmp_path), alpha_log_interval=1)
-    trainer.step(model)
-    trainer.updates = 0
-    trainer.step(model)
-    assert updates(tmp_path) == [0]
-
-
-@pytest.mark.parametrize("start", [0, 3, 4])
+@pytest.mark.parametrize("start", [0, 3])
 def test_a_restart_leaves_no_gap_and_no_repeat(tmp_path, trainer, start):
     straight = tmp_path / "straight"
     broken = tmp_path / "broken"
@@ -110,16 +102,6 @@ def test_a_new_training_in_an_old_folder_starts_its_own_record(tmp_path, trainer
     assert records[0]["alpha"]["cross"]["0"] == [1.6] * 4
 
 
-def test_a_copy_of_a_model_records_its_own_values(tmp_path, trainer):
-    model = build_model(save_dir=str(tmp_path), alpha_init="1.2")
-    copied = copy.deepcopy(model)
-    with torch.no_grad():
-        for parameter in model.parameters():
-            parameter.add_(1)
-    trainer.step(copied)
-    assert read_record(tmp_path / "alpha.jsonl")[0]["alpha"]["cross"]["0"] == [1.2] * 4
-
-
 @pytest.mark.parametrize(
     "options", [{"alpha_log_interval": 0}, {"no_save": True}, {"attn_mapping": "entmax15"}]
 )
@@ -130,35 +112,24 @@ def test_nothing_is_written_where_nothing_is_to_be_recorded(tmp_path, trainer, o
     assert list(tmp_path.iterdir()) == []
 
 
-def test_a_model_outside_of_training_writes_nothing(tmp_path, trainer):
+def test_neither_a_model_outside_of_training_writes_nor_another_worker(
+    tmp_path, trainer, monkeypatch
+):
     model = build_model(save_dir=str(tmp_path))
-    model.train()
-    model(**batch([4, 3], [3, 4])["net_input"])
-    trainer.validate(model)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_only_the_first_worker_writes(tmp_path, trainer, monkeypatch):
-    from fairseq_entmax.models import head_record
-
+    trainer.validate(model.train())
     monkeypatch.setattr(head_record.distributed_utils, "get_global_rank", lambda: 1)
-    trainer.step(build_model(save_dir=str(tmp_path)))
+    trainer.step(model)
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("validation", [False, True])
-def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer, validation):
+def test_the_logs_carry_mean_minimum_and_maximum_of_each_attention(trainer):
     model = build_model()
     with torch.no_grad():
         for _, _, module in attention_modules(model):
             module.mapping.alpha_logit.copy_(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
     model.set_num_updates(0)
     with metrics.aggregate(new_root=True) as meters:
-        if validation:
-            trainer.validate(model)
-        else:
-            model.train()
-            model(**batch([4, 3], [3, 4])["net_input"])
+        trainer.validate(model)
         logged = meters.get_smoothed_values()
     alphas = 1 + torch.sigmoid(torch.tensor([-1.0, 0.0, 0.5, 2.0]))
     for attention in ("encoder_self", "decoder_self", "cross"):
@@ -211,13 +182,6 @@ def test_a_value_that_became_nan_is_not_taken_for_one_that_is_missing(trainer):
         assert math.isnan(meters.get_smoothed_values()["tv_cross_mean"])
 
 
-def test_a_damaged_record_is_named_with_its_line(tmp_path):
-    path = tmp_path / "alpha.jsonl"
-    path.write_text('{"update": 0, "alpha": {}}\nnonsense\n{"update": 2, "alpha": {}}\n')
-    with pytest.raises(ValueError, match=r"alpha.jsonl, line 2: not a line"):
-        read_record(path)
-
-
 def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones(tmp_path, trainer):
     model = build_model(save_dir=str(tmp_path), alpha_log_interval=4)
     for _ in range(9):
@@ -231,22 +195,15 @@ def test_a_process_that_ends_before_its_first_line_leaves_none_of_the_stale_ones
 @pytest.mark.parametrize(
     "line",
     [
+        "nonsense",
         "[1, 2]",
-        "null",
-        "NaN",
         "[" * 100_000,
         '{"update": 1}',
         '{"update": 1e999, "alpha": {}}',
-        '{"update": -1, "alpha": {}}',
-        '{"update": "1", "alpha": {}}',
         '{"update": 99999999999999999999, "alpha": {}}',
-        '{"update": 1, "alpha": [["cross", {}]]}',
         '{"update": 1, "alpha": {"somewhere": {}}}',
-        '{"update": 1, "alpha": {"cross": [1.5]}}',
         '{"update": 1, "alpha": {"cross": {"x": [1.5]}}}',
-        '{"update": 1, "alpha": {"cross": {"0": 1.5}}}',
         '{"update": 1, "alpha": {"cross": {"0": ["1.5"]}}}',
-        '{"update": 1, "alpha": {"cross": {"99999": [1.5]}}}',
     ],
     ids=lambda line: line[:30],
 )
@@ -270,10 +227,3 @@ def test_a_damaged_record_stops_training_in_one_sentence(tmp_path, trainer, monk
         trainer.step(build_model(save_dir=str(tmp_path)))
     said = capsys.readouterr().err
     assert "alpha.jsonl, line 1: not a line of alpha.jsonl; move it away, or give another" in said
-
-
-def test_what_a_killed_process_left_of_the_record_is_removed(tmp_path, trainer):
-    trainer.step(build_model(save_dir=str(tmp_path)))
-    (tmp_path / "alpha.jsonl.tmp77").write_text("half")
-    trainer.step(build_model(save_dir=str(tmp_path)))
-    assert [path.name for path in tmp_path.iterdir()] == ["alpha.jsonl"]

@@ -5,8 +5,8 @@ from argparse import Namespace
 
 import pytest
 import torch
+from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
-from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis import alpha_table
 from fairseq_entmax.analysis.models import load_model
@@ -14,12 +14,11 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_checkpoint
-from tests.support import TINY, batch, build_classifier, build_model, tiny_task
+from tests.support import TINY, batch, build_model, tiny_task
 
 MODELS = [
     {},
     {"share_alpha": "layer"},
-    {"share_alpha": "attention"},
     {"share_alpha": "model"},
     {"attn_mapping": "entmax:tv=learned", "cross_attn_mapping": "sqpnormmax:p=learned"},
     {"attn_mapping": "entmax|softmax|entmax:oscar=learned*2"},
@@ -61,22 +60,18 @@ def save(model, path, **options):
 
 
 @pytest.mark.parametrize("options", MODELS, ids=str)
-def test_the_factor_1_is_the_model_without_the_option(options):
-    plain, same = build_model(**options), build_model(alpha_lr_factor=1, **options)
-    assert list(plain.state_dict()) == list(same.state_dict())
-    assert all(map(torch.equal, plain.state_dict().values(), same.state_dict().values()))
-
-
-@pytest.mark.parametrize("options", MODELS, ids=str)
 def test_with_a_factor_a_model_starts_from_the_same_values(options):
     plain, fast = build_model(**options), build_model(alpha_lr_factor="10", **options)
+    same = build_model(alpha_lr_factor=1, **options)
+    assert list(plain.state_dict()) == list(same.state_dict())
+    assert all(map(torch.equal, plain.state_dict().values(), same.state_dict().values()))
     assert_same_values(fast, plain)
     sample = batch([4, 3], [3, 4])["net_input"]
     plain.eval(), fast.eval()
     torch.testing.assert_close(fast(**sample)[0], plain(**sample)[0], rtol=0, atol=1e-5)
 
 
-@pytest.mark.parametrize(("theirs", "own"), [(1, 10), (10, 1), (10, 30), (10, 10)])
+@pytest.mark.parametrize(("theirs", "own"), [(1, 10), (10, 1), (10, 30)])
 @pytest.mark.parametrize("options", MODELS, ids=str)
 def test_a_training_with_another_factor_starts_from_the_values_of_the_checkpoint(
     options, theirs, own
@@ -106,17 +101,7 @@ def test_heads_apart_take_the_values_of_a_model_whose_heads_were_not():
 
 def test_moving_averages_of_fairseq_keep_the_values():
     model = trained(alpha_lr_factor=10)
-    cfg = OmegaConf.create(
-        {
-            "store_ema": True,
-            "ema_decay": 0.5,
-            "ema_start_update": 0,
-            "ema_fp32": True,
-            "ema_update_freq": 1,
-            "ema_seed_model": None,
-        }
-    )
-    average = EMA(model, cfg)
+    average = EMA(model, EMAConfig(store_ema=True, ema_decay=0.5, ema_fp32=True))
     average.step(model)
     assert_same_values(average.get_model(), model)
     assert_same_values(average.reverse(build_model(alpha_lr_factor=10, seed=4)), model)
@@ -148,10 +133,7 @@ def test_pruning_leaves_the_values_of_the_heads_that_stay(options, tmp_path):
             whole = whole[2:]
         torch.testing.assert_close(own, whole, rtol=2e-6, atol=0, equal_nan=True)
     # A factor is no parameter
-    state = read_model(output).state["model"]
-    plain = build_model(**options)
-    assert report.parameters_before == sum(p.numel() for p in plain.parameters())
-    assert "decoder.layers.0.encoder_attn.mapping.lr_factor_ratio" in state or "|" in str(options)
+    assert report.parameters_before == sum(p.numel() for p in build_model(**options).parameters())
 
 
 def test_a_pruned_model_is_trained_further_with_another_factor(tmp_path):
@@ -168,36 +150,6 @@ def test_a_pruned_model_is_trained_further_with_another_factor(tmp_path):
     further = build_model(alpha_lr_factor=7, seed=4, **options, **heads)
     further.load_state_dict(torch.load(output)["model"])
     assert_same_values(further, load_model(output, tiny_task()).model)
-
-
-def test_what_pools_in_a_classifier_keeps_its_values_too():
-    options = {"pair_attention": True, "pooling_mapping": "entmax:tv=learned"}
-    saved = build_classifier(alpha_lr_factor=10, **options)
-    loaded = build_classifier(alpha_lr_factor=3, seed=4, **options)
-    with torch.no_grad():
-        saved.poolings["premise"].mapping.raw_tv.add_(0.2)
-    loaded.load_state_dict(saved.state_dict())
-    for name in ("hypothesis", "premise"):
-        for value, own in saved.poolings[name].mapping.head_values().items():
-            torch.testing.assert_close(
-                loaded.poolings[name].mapping.head_values()[value], own, rtol=2e-6, atol=0
-            )
-
-
-def test_what_pools_starts_as_in_a_new_model_where_the_checkpoint_is_of_a_translator():
-    options = {"alpha_lr_factor": 10, "pooling_mapping": "entmax:tv=learned"}
-    model, new = (build_classifier(seed=4, **options) for _ in range(2))
-    model.load_state_dict(build_model(seed=3).state_dict())
-    for name, own in new.poolings["pooling"].mapping.head_values().items():
-        torch.testing.assert_close(
-            model.poolings["pooling"].mapping.head_values()[name], own, rtol=2e-6, atol=0
-        )
-
-
-@pytest.mark.parametrize("value", ["0", "20000", "fast", True, float("nan")])
-def test_a_factor_out_of_range_is_refused_by_its_option(value):
-    with pytest.raises(ValueError, match=r"--alpha-lr-factor: the factor must be .* to 10000, not"):
-        build_model(alpha_lr_factor=value)
 
 
 def test_mappings_that_share_a_number_need_the_same_factor():

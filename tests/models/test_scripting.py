@@ -21,7 +21,11 @@ SHAPES = {
         "head_gates": "encoder-self,cross",
         "decoder_normalize_before": True,
     },
-    "without heads": {"attn_mapping": "sparsemax", "decoder_self_attn_heads": "0"},
+    "without heads": {
+        "attn_mapping": "sparsemax",
+        "decoder_self_attn_heads": "0",
+        "checkpoint_activations": True,
+    },
 }
 SMALL = {"encoder_layers": 1, "decoder_layers": 1}
 
@@ -96,18 +100,9 @@ def test_scripting_leaves_a_model_as_it_is_to_train_on():
     )
 
 
-def test_a_model_with_checkpointed_activations_can_be_scripted():
-    model = build_model(**SMALL, attn_mapping="sparsemax", checkpoint_activations=True)
-    inputs = inputs_of(batch([5], [4]))
-    with torch.no_grad():
-        found = torch.jit.script(model)(*inputs)[0]
-        torch.testing.assert_close(found, model(*inputs)[0], atol=1e-5, rtol=0)
-
-
 @torch.no_grad()
-@pytest.mark.parametrize("mapping", ["softmax", "entmax"])
-def test_a_quantised_model_runs_and_gives_the_same_scripted(mapping):
-    model = build_model(**SMALL, attn_mapping=mapping)
+def test_a_quantised_model_runs_and_gives_the_same_scripted():
+    model = build_model(**SMALL, attn_mapping="entmax")
     quantised = torch.ao.quantization.quantize_dynamic(model, {nn.Linear}, dtype=torch.qint8)
     inputs = inputs_of(batch([9, 4], [6, 3]))
     output = quantised(*inputs)[0]
@@ -165,25 +160,20 @@ class Encoder(nn.Module):
 
 
 @torch.no_grad()
-def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths():
+def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths(monkeypatch):
     model = model_of("all kinds")
     long, short = (tuple(sources(batch(sizes, sizes)).values()) for sizes in ([9, 7, 4], [3, 2]))
     expected = model.encoder(*short)["encoder_out"][0]
+    with monkeypatch.context() as patch:
+        patch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
+        encoder = model.encoder.requires_grad_(False)
+        with pytest.raises(RuntimeError, match="prepare_for_onnx_export_"):
+            torch.jit.trace(lambda *given: encoder(*given)["encoder_out"][0], long)
     model.prepare_for_onnx_export_()
     assert not any(isinstance(part, MultiheadAttention) for part in model.modules())
     traced = torch.jit.trace(Encoder(model.encoder), long)
     assert "fairseq_entmax::" not in str(traced.inlined_graph)
     torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
-
-
-def test_an_export_to_onnx_of_a_model_that_is_not_prepared_says_what_to_do(monkeypatch):
-    monkeypatch.setattr(torch.onnx, "is_in_onnx_export", lambda: True)
-    encoder = Encoder(build_model(attn_mapping="entmax").requires_grad_(False).encoder)
-    inputs = tuple(sources(batch([4, 3], [2, 2])).values())
-    with pytest.raises(
-        RuntimeError, match=r"prepare_for_onnx_export_\(\) before torch.onnx.export"
-    ):
-        torch.jit.trace(lambda *tensors: encoder(*tensors), inputs)
 
 
 def retained(model):

@@ -2,12 +2,12 @@
 
 import os
 import subprocess
-from pathlib import Path
 
 import pytest
 from packaging.markers import Marker
 
-ROOT = Path(__file__).resolve().parents[2]
+from tests.scripts.support import ROOT
+
 SOURCES = f'source "{ROOT}/examples/lib/common.sh"; source "{ROOT}/scripts/lib/venv.sh"'
 
 
@@ -32,12 +32,6 @@ def commands(tmp_path):
         return f"{tmp_path}:{os.environ['PATH']}"
 
     return add
-
-
-def test_a_build_of_torch_that_is_none_is_refused():
-    result = shell("torch_build", TORCH_BUILD="rocm")
-    assert result.returncode == 1
-    assert "TORCH_BUILD is 'rocm': set it to cpu or cuda" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -76,17 +70,15 @@ esac
 @pytest.mark.parametrize(
     ("build", "present", "cpu_status", "asked", "said"),
     [
-        ("cpu", "", "0", ["torch==2.13.0+cpu"], ["up to 200 MB to download"]),
-        ("cpu", "2.12.0+cpu", "0", ["torch==2.13.0+cpu"], ["up to 200 MB to download"]),
+        ("cpu", "", "0", ["torch==2.13.0+cpu"], ["some 200 MB to download"]),
         (
             *("cpu", "", "1", ["torch==2.13.0+cpu"]),
-            ["200 MB", "ERROR: no such host)", "the build with CUDA is taken, up to"],
+            ["200 MB", "ERROR: no such host)", "the build with CUDA is taken, some"],
         ),
         ("cpu", "2.13.0", "0", [], []),
         ("cpu", "2.13.0+cpu", "0", [], []),
-        ("cuda", "2.12.0", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
-        ("cuda", "", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
-        ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, up to"]),
+        ("cuda", "2.12.0", "0", ["torch===2.13.0"], ["with CUDA, some"]),
+        ("cuda", "2.13.0+cpu", "0", ["torch===2.13.0"], ["with CUDA, some"]),
         ("cuda", "2.13.0", "0", [], []),
     ],
 )
@@ -100,7 +92,7 @@ def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
     log = tmp_path / "log"
     log.touch()
     result = shell(
-        f"install_torch {tmp_path} {tmp_path} {build} fairseq,report",
+        f"install_torch {tmp_path} {tmp_path} {build}",
         PATH=path,
         TORCH=present,
         LOG=str(log),
@@ -111,12 +103,6 @@ def test_torch_is_installed_in_the_build_asked_for_and_its_size_is_said_before(
     assert result.stdout.count("==> install") == len(said)
     for text in said:
         assert text in result.stdout
-
-
-def test_the_download_of_a_machine_without_figures_is_unknown(commands):
-    path = commands("uname", "echo Plan9 mips")
-    result = shell("megabytes fairseq,report torch", PATH=path)
-    assert result.stdout == "an unknown number of MB\n"
 
 
 @pytest.mark.parametrize("machine", ["Linux x86_64", "Linux aarch64", "Darwin arm64"])
@@ -139,15 +125,3 @@ def test_fairseq_is_compiled_where_the_package_asks_for_source_text(
     commands("bin/python", f"echo {version}")
     path = commands("uname", f"echo {machine}")
     assert (shell(f"has_fairseq_wheel {tmp_path}", PATH=path).returncode == 0) == has_wheel
-
-
-def test_a_missing_compiler_is_said_before_anything_is_compiled(tmp_path, commands):
-    (tmp_path / "bin").mkdir()
-    commands("bin/python", "exit 1")
-    needed = tmp_path / "needed"
-    needed.mkdir()
-    for name in ("bash", "dirname", "basename"):
-        (needed / name).symlink_to(subprocess.check_output(["which", name], text=True).strip())
-    result = shell(f"compile_fairseq {tmp_path} {tmp_path}", PATH=str(needed))
-    assert result.returncode == 1
-    assert "there is no C++ compiler" in result.stderr

@@ -61,12 +61,10 @@ def test_marked_texts_are_binarised_generated_restored_and_scored(tmp_path, caps
     words = [str(tmp_path / word) if (tmp_path / word).is_file() else word for word in words]
     words.append(f"--cut-source={LONGEST}")
     assert main([*words, "--output", str(tmp_path / "restored")]) == 0
-    assert main([*words, "--as=text", "--output", str(tmp_path / "text")]) == 0
-    restored = dict(
-        line.split("\t", 1)
-        for line in (tmp_path / "restored").read_text().splitlines()
-        if "\t" in line
-    )
+    restored = {}
+    for line in (tmp_path / "restored").read_text().splitlines():
+        name, _, text = line.partition("\t")
+        restored.setdefault(name, text)  # the best of two hypotheses
     for number, (words, summary) in enumerate(texts["test"]):
         kept = words[:LONGEST]
         seen = [word for word in dict.fromkeys(kept) if word.startswith("name")]
@@ -76,14 +74,12 @@ def test_marked_texts_are_binarised_generated_restored_and_scored(tmp_path, caps
         expected = [word if word in copied else "<<unk>>" for word in summary]
         assert restored[f"T-{number}"] == " ".join(expected)
 
-    reference = ["--reference", str(tmp_path / "test.sum"), "--json"]
-    found = []
     capsys.readouterr()
-    for words in ([str(tmp_path / "restored")], [str(tmp_path / "text"), "--text"]):
-        assert main(["rouge", *words, *reference]) == 0
-        found.append(json.loads(capsys.readouterr().out)["rouge1"]["f1"])
-    assert found[0] == found[1]
-    summaries = (tmp_path / "text").read_text().splitlines()
-    pairs = zip(summaries, (" ".join(summary) for _, summary in texts["test"]), strict=True)
-    scores = [Rouge().score(text, [reference])["rouge1"].f1 for text, reference in pairs]
-    assert found[0]["value"] == pytest.approx(sum(scores) / len(scores), rel=1e-12)
+    reference = ["--reference", str(tmp_path / "test.sum"), "--json"]
+    assert main(["rouge", str(tmp_path / "restored"), *reference]) == 0
+    found = json.loads(capsys.readouterr().out)["rouge1"]["f1"]["value"]
+    scores = [
+        Rouge().score(restored[f"H-{number}"].split("\t")[1], [" ".join(summary)])["rouge1"].f1
+        for number, (_, summary) in enumerate(texts["test"])
+    ]
+    assert found == pytest.approx(sum(scores) / len(scores), rel=1e-12)

@@ -1,131 +1,205 @@
-"""Markers: who gets which, and what is refused, against a brute force of the definition."""
+"""Markers: who gets which, and back, against a brute force of the definition."""
 
-import io
 import random
-from collections import Counter
+import re
 
 import pytest
 from fairseq.data import Dictionary
 
+from fairseq_entmax.cli import main
 from fairseq_entmax.summaries import oov
-from fairseq_entmax.summaries.oov import Vocabulary, mark, read_vocabulary, vocabulary_lines
-from tests.summaries.texts import written
+from fairseq_entmax.summaries.oov import Vocabulary, read_vocabulary
+from tests.summaries.texts import printed, refused, written
 
-KNOWN = frozenset({*oov.SPECIAL, "the", "cat", "sat"})
+# "zebra" is unknown in sentence 0, "emu" and "zebra" in sentence 1
+SOURCE = "the cat saw zebra\nthe emu saw a zebra\nthe cat\n"
+TARGET = "zebra saw\nzebra emu gnu\ncat\n"
+DICT = "the 9\ncat 5\nsaw 5\na 1\n<unk-0> 0\n<unk-1> 0\n"
+KNOWN = {"the", "cat", "saw", "a", *oov.SPECIAL}
+GENERATED = printed(
+    {
+        0: ("the cat saw <unk-0>", "<unk-0> saw", "the <unk-0> saw <unk-1>"),
+        1: ("the <unk-0> saw a <unk-1>", "<unk-1> <unk-0> <<unk>>", "<unk-1> saw", "<unk-0> saw"),
+        2: ("the cat", "cat", "the cat"),
+    },
+    order=[2, 0, 1],
+)
 
 
-def brute_force(source, target, known, markers):
+@pytest.fixture
+def files(tmp_path):
+    return written(
+        tmp_path, source=SOURCE, target=TARGET, dict=DICT, generated=GENERATED, two="a\nb\n"
+    )
+
+
+def mark(files, tmp_path, *options):
+    words = ["oov", "mark", "--source", files["source"], "--target", files["target"]]
+    outputs = [tmp_path / "s", tmp_path / "t"]
+    words += ["--vocab", files["dict"], "--output-source", str(outputs[0])]
+    assert main([*words, "--output-target", str(outputs[1]), "--overwrite", *options]) == 0
+    return [[line.split() for line in path.read_text().splitlines()] for path in outputs]
+
+
+def restore_words(files, tmp_path, *options):
+    words = ["oov", "restore", files["generated"], "--source", files["source"]]
+    return [*words, "--vocab", files["dict"], "--output", str(tmp_path / "out"), *options]
+
+
+def brute_force(source, target, markers):
     """The definition, word by word, by looking back over the whole source each time."""
 
-    def number(word):
+    def marked(word):
         seen = []
         for other in source:
-            if other not in known and other not in seen:
+            if other not in KNOWN and other not in seen:
                 seen.append(other)
-        return seen.index(word) if word in seen else None
-
-    def marked(word):
-        place = number(word)
-        if word in known or place is None or place >= markers:
+        place = seen.index(word) if word in seen else None
+        if word in KNOWN or place is None or place >= markers:
             return word
         return f"<unk-{place}>"
 
     return [marked(word) for word in source], [marked(word) for word in target]
 
 
-def marked(tmp_path, vocabulary, source, target, **cuts):
-    paths = written(tmp_path, source=source, target=target)
-    outputs = [io.BytesIO(), io.BytesIO()]
-    counts = mark(vocabulary, paths["source"], paths["target"], outputs, **cuts)
-    return *(output.getvalue().decode() for output in outputs), counts
-
-
-def test_a_small_text_by_hand(tmp_path):
-    source, target, counts = marked(
-        tmp_path,
-        Vocabulary(KNOWN, 2),
-        "the zebra met the okapi and zebra sat\nthe cat sat\n",
-        "okapi met zebra zoo\nzebra cat\n",
-    )
-    # zebra 0, met 1, and okapi would be 2
-    assert source == "the <unk-0> <unk-1> the okapi and <unk-0> sat\nthe cat sat\n"
-    assert target == "okapi <unk-1> <unk-0> zoo\nzebra cat\n"
-    assert vars(counts) == {
-        "sentences": 2,
-        "source_words": 11,
-        "source_unknown": 5,
-        "source_marked": 3,
-        "target_words": 6,
-        "target_unknown": 5,
-        "target_marked": 2,
-    }
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_random_texts_are_marked_as_the_definition_says(tmp_path, seed):
-    random_words = random.Random(seed)
+def test_random_texts_are_marked_as_the_definition_says(tmp_path):
+    chance = random.Random(1)
     words = [*sorted(KNOWN), *(f"new{n}" for n in range(8))]
-    pairs = [
-        [random_words.choices(words, k=random_words.randrange(12)) for _ in range(2)]
-        for _ in range(40)
-    ]
+    pairs = [[chance.choices(words, k=chance.randrange(12)) for _ in "st"] for _ in range(100)]
     texts = ["".join(f"{' '.join(pair[side])}\n" for pair in pairs) for side in range(2)]
-    *outputs, _ = marked(tmp_path, Vocabulary(KNOWN, 3), *texts)
-    expected = [brute_force(*pair, KNOWN, 3) for pair in pairs]
-    for side, output in enumerate(outputs):
-        assert [line.split() for line in output.splitlines()] == [pair[side] for pair in expected]
+    files = written(tmp_path, source=texts[0], target=texts[1], dict=DICT)
+    for cut in (None, 1, 4):
+        options = [] if cut is None else [f"--cut-source={cut}", "--cut-target=5"]
+        expected = [
+            brute_force(source[:cut], target[: 5 if cut else None], 2) for source, target in pairs
+        ]
+        assert mark(files, tmp_path, *options) == [
+            list(side) for side in zip(*expected, strict=True)
+        ]
 
 
-def test_cutting_a_source_never_renumbers_and_takes_its_words_from_the_target(tmp_path):
-    texts = "zebra the okapi emu zebra\n", "emu okapi zebra the\n"
-    whole, _, _ = marked(tmp_path, Vocabulary(KNOWN, 9), *texts)
-    for length in range(1, 6):
-        source, target, _ = marked(
-            tmp_path, Vocabulary(KNOWN, 9), *texts, cut_source=length, cut_target=3
-        )
-        assert source.split() == whole.split()[:length]
-        copied = {word for word in target.split() if word.startswith("<unk-")}
-        assert copied == set(source.split()) - KNOWN
-        assert len(target.split()) == 3
+def test_words_are_counted_in_the_text_and_with_markers(files, tmp_path, capsys):
+    mark(files, tmp_path)
+    assert capsys.readouterr().out.splitlines() == [
+        "source: 11 words, 3 (27.27%) not in the vocabulary, 3 of these with a marker",
+        "target: 6 words, 4 (66.67%) not in the vocabulary, 3 of these with a marker",
+    ]
 
 
-def test_fairseqs_unknown_word_is_a_word_and_no_marker(tmp_path):
-    source, target, _ = marked(
-        tmp_path, Vocabulary(KNOWN, 2), "<unk> zebra <unk>\n", "<unk> zebra\n"
+def test_a_dictionary_is_of_the_most_frequent_words_and_fairseq_reads_it(tmp_path, capsys):
+    files = written(tmp_path, one="b <unk> a <s> c\nc rare\n", two="c b a\n")
+    output = str(tmp_path / "dict")
+    words = ["oov", "vocabulary", "--text", files["one"], files["two"], "--words=3", "--markers=2"]
+    assert main([*words, "--output", output]) == 0
+    assert "3 of 4 words (87.50% of the text) and 2 markers" in capsys.readouterr().out
+    symbols = Dictionary.load(output).symbols
+    assert symbols[4:] == ["c", "a", "b", "<unk-0>", "<unk-1>"]
+    assert read_vocabulary(output) == Vocabulary(oov.SPECIAL | {"a", "b", "c"}, 2)
+    assert "which exists: give another name, or --over" in refused(
+        capsys, *words, "--output", output
     )
-    assert (source, target) == ("<unk> <unk-0> <unk>\n", "<unk> <unk-0>\n")
-
-
-def test_the_dictionary_is_read_by_fairseq_with_the_markers_last(tmp_path):
-    counts = Counter({"b": 2, "a": 2, "c": 9, "rare": 1})
-    lines = list(vocabulary_lines(counts, 3, 2))
-    assert lines == ["c 9\n", "a 2\n", "b 2\n", "<unk-0> 0\n", "<unk-1> 0\n"]
-    path = written(tmp_path, dict="".join(lines))["dict"]
-    dictionary = Dictionary.load(path)
-    assert dictionary.symbols[-2:] == ["<unk-0>", "<unk-1>"]
-    assert len(dictionary) == 4 + 3 + 2
-    assert read_vocabulary(path) == Vocabulary(oov.SPECIAL | {"a", "b", "c"}, 2)
-
-
-def test_fairseqs_special_words_are_not_counted(tmp_path):
-    path = written(tmp_path, text="<unk> a <s> b </s>\n<pad> a\n")["text"]
-    assert oov.count_words([path, path]) == {"a": 4, "b": 2}
 
 
 @pytest.mark.parametrize(
-    ("dictionary", "message"),
+    "dictionary",
     [
-        ("a 1\nb 1\n", "has no markers <unk-0>, <unk-1>, …: make it with"),
-        ("", "has no markers"),
-        ("a 1\n<unk-0> 0\nb 1\n", "line 3 has b where <unk-1> or the end should be"),
-        ("a 1\n<unk-1> 0\n", "line 2 has <unk-1> where <unk-0>"),
-        ("<unk-0> 0\n<unk-0> 0\n", "line 2 has <unk-0> where <unk-1>"),
-        ("<unk-0> 0\nmadeupword0000 0\n", "line 2 has madeupword0000 where"),
-        ("a 1\njust a text\n", "line 2 is not 'word count'"),
-        ("a 1\n\n", "line 2 is not 'word count'"),
+        *("a 1\nb 1\n", "", "a 1\n<unk-0> 0\nb 1\n", "a 1\n<unk-1> 0\n", "<unk-0> 0\n<unk-0> 0\n"),
+        *("a text\n<unk-0> 0\n", "a 1\n\n<unk-0> 0\n"),
     ],
 )
-def test_a_dictionary_without_markers_at_its_end_is_refused(tmp_path, dictionary, message):
+def test_a_dictionary_without_markers_at_its_end_is_refused(tmp_path, dictionary):
     path = written(tmp_path, dict=dictionary)["dict"]
-    with pytest.raises(ValueError, match=message):
+    with pytest.raises(ValueError, match="is no dictionary whose last entries are the markers"):
         read_vocabulary(path)
+
+
+def test_the_output_of_fairseq_generate_is_restored_line_by_line(files, tmp_path, capsys):
+    assert main(restore_words(files, tmp_path)) == 0
+    expected = printed(
+        {
+            0: ("the cat saw zebra", "zebra saw", "the zebra saw <unk>"),
+            1: ("the emu saw a zebra", "zebra emu <<unk>>", "zebra saw", "emu saw"),
+            2: ("the cat", "cat", "the cat"),
+        },
+        order=[2, 0, 1],
+    )
+    assert (tmp_path / "out").read_text() == expected
+    told = capsys.readouterr()
+    assert "1 of 4 markers stand for no word of their source" in told.err
+    assert told.out.startswith("3 words restored")
+
+
+def test_generated_text_without_its_sources_is_restored_with_a_word_on_it(files, tmp_path, capsys):
+    bare = "".join(line for line in GENERATED.splitlines(True) if not line.startswith("S-"))
+    files |= written(tmp_path, generated=bare)
+    assert main(restore_words(files, tmp_path)) == 0
+    assert "has no lines S-…, so whether --source" in capsys.readouterr().err
+
+
+def test_words_that_fairseq_cut_off_are_restored_and_those_that_marking_cut_off_are_not(
+    files, tmp_path
+):
+    cut = GENERATED.replace("S-1\tthe <unk-0> saw a <unk-1>", "S-1\tthe <unk-0>")
+    cut = cut.replace("S-0\tthe cat saw <unk-0>", "S-0\tthe cat")
+    files |= written(tmp_path, generated=cut)
+    for options, hypotheses in (
+        ([], ["the cat", "the zebra saw <unk>", "zebra saw", "emu saw"]),
+        (["--cut-source=2"], ["the cat", "the <unk> saw <unk>", "<unk> saw", "emu saw"]),
+    ):
+        assert main(restore_words(files, tmp_path, "--overwrite", *options)) == 0
+        lines = (tmp_path / "out").read_text().splitlines()
+        assert [one.split("\t")[2] for one in lines if one.startswith("H-")] == hypotheses
+
+
+def test_a_source_put_together_by_a_tokenizer_is_still_the_source(files, tmp_path):
+    files |= written(
+        tmp_path,
+        source=SOURCE.replace("the cat\n", "the cat &apos;s saw .\n"),
+        generated=GENERATED.replace("S-2\tthe cat\n", "S-2\tthe cat's saw.\n"),
+        dict=DICT.replace("a 1\n", "a 1\n&apos;s 1\n. 1\n"),
+    )
+    assert main(restore_words(files, tmp_path)) == 0
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"source": SOURCE.replace("saw zebra", "saw a")}, "S-0 of .* not line 1"),
+        ({"source": "".join(reversed(SOURCE.splitlines(keepends=True)))}, "S-0 of .* not line 1"),
+        ({"source": "x\ny\n"}, "has 2 lines, and .* has sentence 2"),
+        ({"source": SOURCE.replace("emu", "<unk-3>")}, "line 2 of .* has the word <unk-3>"),
+        ({"dict": DICT.replace("cat 5\n", "")}, "S-2 of .* with the markers of --vocab"),
+        ({"dict": DICT.replace("<unk-1> 0\n", "")}, "S-1 of .* with the markers of --vocab"),
+        ({"generated": "a text\n"}, "it is no output of fairseq-generate"),
+    ],
+)
+def test_restoring_from_what_does_not_belong_together_is_one_sentence(
+    files, tmp_path, capsys, changed, message
+):
+    files |= written(tmp_path, **changed)
+    assert re.search(message, refused(capsys, *restore_words(files, tmp_path)))
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--target", "{two}", "--output-target", "{t}"], "two has 2 lines and the text"),
+        (["--source", "{two}", "--target", "{target}", "--output-target", "{t}"], "two has 2 li"),
+        (["--target", "{target}"], "--target and --output-target go together"),
+        (["--cut-source", "0"], "--cut-source got 0: give 1 or more"),
+        (["--output-source", "{source}", "--overwrite"], "is the source, and would be replaced"),
+        (["--source", "{t}"], "No such file"),
+        (["--source", "{marked}"], "line 2 of .* has the word <unk-3>, which means a marker"),
+    ],
+)
+def test_marking_what_does_not_belong_together_is_one_sentence(
+    files, tmp_path, capsys, options, message
+):
+    files |= written(tmp_path, marked="a\nb <unk-3>\nc")
+    names = {**files, "t": tmp_path / "t"}
+    words = ["oov", "mark", "--source", files["source"], "--vocab", files["dict"]]
+    words += ["--output-source", str(tmp_path / "s")]
+    error = refused(capsys, *words, *(option.format(**names) for option in options))
+    assert re.search(message, error), error
+    assert not list(tmp_path.glob("[st]"))

@@ -6,7 +6,7 @@ import sys
 import pytest
 from rouge_score import rouge_scorer
 
-from fairseq_entmax.summaries.rouge import TYPES, Rouge, RougeOptions, score_documents
+from fairseq_entmax.summaries.rouge import TYPES, Rouge, RougeOptions
 from tests.summaries import rouge_reference
 
 # Of py-rouge 1.1, which reproduces ROUGE-1.5.5: Rouge(metrics=["rouge-n", "rouge-l"], max_n=2,
@@ -37,11 +37,6 @@ PY_ROUGE = {
         [(25.0, 50.0, 33.3333), (6.6667, 14.2857, 9.0909), (25.0, 50.0, 33.3333)],
         [(46.1538, 75.0, 57.1429), (25.0, 42.8571, 31.5789), (46.1538, 75.0, 57.1429)],
     ],
-    (False, None, 2): [
-        [(57.1429, 72.7273, 64.0), (15.3846, 20.0, 17.3913), (39.2857, 50.0, 44.0)],
-        [(40.625, 50.0, 44.8276), (10.0, 12.5, 11.1111), (37.5, 46.1538, 41.3793)],
-        [(34.6154, 75.0, 47.3684), (12.5, 30.0, 17.6471), (34.6154, 75.0, 47.3684)],
-    ],
     (False, 75, 1): [
         [(71.4286, 62.5, 66.6667), (23.0769, 20.0, 21.4286), (50.0, 43.75, 46.6667)],
         [(33.3333, 50.0, 40.0), (9.0909, 14.2857, 11.1111), (33.3333, 50.0, 40.0)],
@@ -50,11 +45,6 @@ PY_ROUGE = {
     (True, 75, 2): [
         [(53.5714, 68.1818, 60.0), (15.3846, 20.0, 17.3913), (39.2857, 50.0, 44.0)],
         [(37.5, 42.8571, 40.0), (13.6364, 15.7895, 14.6341), (33.3333, 38.0952, 35.5556)],
-        [(38.4615, 83.3333, 52.6316), (20.8333, 50.0, 29.4118), (38.4615, 83.3333, 52.6316)],
-    ],
-    (True, None, 2): [
-        [(57.1429, 72.7273, 64.0), (15.3846, 20.0, 17.3913), (39.2857, 50.0, 44.0)],
-        [(40.625, 50.0, 44.8276), (10.0, 12.5, 11.1111), (37.5, 46.1538, 41.3793)],
         [(38.4615, 83.3333, 52.6316), (20.8333, 50.0, 29.4118), (38.4615, 83.3333, 52.6316)],
     ],
 }
@@ -108,17 +98,6 @@ def test_with_one_reference_scores_are_rouge_scores_own():
             )
 
 
-def test_the_longest_common_subsequence_of_long_texts_is_rouge_scores():
-    source = random.Random(5)
-    own, rouge = rouge_scorer.RougeScorer(["rougeL"]), Rouge(RougeOptions(stem=False))
-    for words in (["a", "b"], ["a", "b", "c", "d", "e"], [f"w{n}" for n in range(60)]):
-        summary, reference = (
-            " ".join(source.choices(words, k=source.randrange(60, 200))) for _ in range(2)
-        )
-        expected = [100 * x for x in own.score(reference, summary)["rougeL"]]
-        assert tuple(rouge.score(summary, [reference])["rougeL"]) == pytest.approx(expected)
-
-
 def test_with_sentences_rouge_l_is_rouge_scores_of_the_summary():
     own = rouge_scorer.RougeScorer(["rougeLsum"], use_stemmer=True)
     summary, reference = (text.replace(" . ", "\n") for text in (SUMMARIES[0], REFERENCES[0][0]))
@@ -128,12 +107,6 @@ def test_with_sentences_rouge_l_is_rouge_scores_of_the_summary():
     for separator in ("</t>", "<t>"):
         scores = Rouge(RougeOptions(sentences=separator)).score(tagged[0], tagged[1:])
         assert tuple(scores["rougeL"]) == pytest.approx([100 * x for x in expected], rel=1e-12)
-
-
-def test_tags_of_sentences_are_no_words():
-    options = RougeOptions(sentences="</t>")
-    tagged = Rouge(options).score("<t> a cat </t> <t> sat </t>", ["<t> a dog </t>"])
-    assert tagged["rouge1"] == Rouge().score("a cat sat", ["a dog"])["rouge1"]
 
 
 def test_the_cut_is_after_bytes_of_both_and_goes_through_words():
@@ -156,12 +129,6 @@ def test_several_references_count_by_their_lengths_and_not_the_best_alone():
     assert scores["rouge1"].precision == 50.0
 
 
-def test_stems_make_words_of_more_than_three_letters_the_same():
-    summary, reference = "the dogs were running", ["the dog was runs"]
-    assert Rouge(RougeOptions(stem=True)).score(summary, reference)["rouge1"].f1 == 75.0
-    assert Rouge(RougeOptions(stem=False)).score(summary, reference)["rouge1"].f1 == 25.0
-
-
 @pytest.mark.parametrize("empty", ["", "  ", ". , !", "</t>"])
 def test_empty_texts_score_zero(empty):
     rouge = Rouge(RougeOptions(sentences="</t>"))
@@ -169,20 +136,6 @@ def test_empty_texts_score_zero(empty):
     for summary, references in ((empty, ["a b"]), ("a b", [empty]), (empty, [empty, empty])):
         for score in rouge.score(summary, references).values():
             assert tuple(score) == (0.0, 0.0, 0.0)
-
-
-def test_documents_are_scored_in_their_order_with_all_their_references():
-    rouge = Rouge()
-    scores = score_documents(rouge, SUMMARIES, list(zip(*REFERENCES, strict=True)))
-    for place, score in enumerate(scores):
-        assert score == rouge.score(SUMMARIES[place], REFERENCES[place])
-    with pytest.raises(ValueError, match=r"3 summaries have \[2\] references: give as many"):
-        score_documents(rouge, SUMMARIES, [["a", "b"]])
-
-
-def test_without_a_reference_nothing_is_scored():
-    with pytest.raises(ValueError, match="needs at least one reference"):
-        Rouge().score("a", [])
 
 
 def test_without_rouge_score_one_sentence_names_the_extra(monkeypatch):

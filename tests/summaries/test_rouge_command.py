@@ -1,16 +1,19 @@
-"""The command rouge: what it prints and writes, and what it refuses."""
+"""The command rouge: what it prints and writes, its intervals, and what it refuses."""
 
 import json
+import math
 import random
 import re
 import sys
 
+import numpy as np
 import pytest
-import scipy.stats
 
 from fairseq_entmax.cli import main
+from fairseq_entmax.summaries.generated import hypotheses
 from fairseq_entmax.summaries.rouge import TYPES, Rouge, RougeOptions
-from tests.summaries.texts import printed, refused, written
+from fairseq_entmax.summaries.rouge_command import intervals
+from tests.summaries.texts import LOG, printed, refused, written
 
 WORDS = ["the", "cat", "sat", "on", "a", "mat", "and", "dogs", "barked"]
 
@@ -30,7 +33,7 @@ def lines(texts):
 @pytest.fixture
 def files(tmp_path):
     order = random.Random(7).sample(range(12), 12)
-    generated = printed({n: ("s", "t", text) for n, text in enumerate(FIRST)}, order)
+    generated = printed({n: ("s", "t", text, "worse") for n, text in enumerate(FIRST)}, order)
     return written(
         tmp_path,
         generated=generated,
@@ -48,7 +51,7 @@ def document(capsys, *words):
     return json.loads(capsys.readouterr().out)
 
 
-def test_means_are_of_the_documents_joined_by_number(files, capsys):
+def test_means_are_of_the_documents_joined_by_number_or_by_line(files, capsys):
     found = document(capsys, files["generated"], "--reference", files["reference"])
     scores = [Rouge().score(*pair) for pair in zip(FIRST, [[r] for r in REFERENCES], strict=True)]
     for kind in TYPES:
@@ -56,16 +59,9 @@ def test_means_are_of_the_documents_joined_by_number(files, capsys):
             mean = sum(getattr(score[kind], name) for score in scores) / len(scores)
             assert found[kind][name]["value"] == pytest.approx(mean, rel=1e-12)
             assert found[kind][name]["low"] < mean < found[kind][name]["high"]
-    assert (found["format"], found["version"]) == ("fairseq-entmax-rouge", 1)
-    assert (found["documents"], found["empty_summaries"]) == (12, 0)
-    assert found["compared"] is None
-
-
-def test_a_plain_text_has_the_same_scores(files, capsys):
-    reference = ["--reference", files["reference"]]
-    generated = document(capsys, files["generated"], *reference)
-    plain = document(capsys, files["plain"], *reference, "--text")
-    assert {**plain, "generated": None} == {**generated, "generated": None}
+    assert (found["documents"], found["empty_summaries"], found["compared"]) == (12, 0, None)
+    plain = document(capsys, files["plain"], "--text", "--reference", files["reference"])
+    assert {**plain, "generated": None} == {**found, "generated": None}
 
 
 def test_the_options_are_those_of_the_scores(files, capsys):
@@ -74,117 +70,120 @@ def test_the_options_are_those_of_the_scores(files, capsys):
     found = document(capsys, files["generated"], *references, *options)
     rouge = Rouge(RougeOptions(stem=False, max_bytes=20, sentences="sat"))
     pairs = zip(FIRST, zip(REFERENCES, MORE, strict=True), strict=True)
-    mean = sum(rouge.score(text, both)["rougeL"].recall for text, both in pairs) / 12
-    assert found["rougeL"]["recall"]["value"] == pytest.approx(mean, rel=1e-12)
-    assert found["settings"] == {
-        "stem": False,
-        "bytes": 20,
-        "sentences": "sat",
-        "statistic": "recall",
-        "bootstrap": 50,
-        "seed": 4,
-        "level": 0.95,
-    }
+    scores = np.array([rouge.score(text, both)["rougeL"].recall for text, both in pairs])
+    value, low, high, _ = intervals(scores[:, None], 50, 4)[0]
+    expected = {"value": value, "low": low, "high": high}
+    assert found["rougeL"]["recall"] == pytest.approx(expected, rel=1e-12)
+    assert value == pytest.approx(scores.mean(), rel=1e-12)
+    assert found["settings"]["statistic"] == "recall"
 
 
 def test_two_systems_are_held_against_each_other_document_by_document(files, tmp_path, capsys):
     words = [files["plain"], "--text", "--reference", files["reference"]]
-    per_document = tmp_path / "documents.jsonl"
-    options = ["--compare", files["other"], "--per-document", per_document]
-    found = document(capsys, *words, *options)["compared"]
-    rows = [json.loads(line) for line in per_document.read_text().splitlines()]
-    assert [row["document"] for row in rows] == list(range(12))
+    options = ["--compare", files["other"], "--output", tmp_path / "scores.json"]
+    found = document(capsys, *words, *options)
+    assert json.loads((tmp_path / "scores.json").read_text()) == found
+    systems = [
+        [Rouge().score(text, [one]) for text, one in zip(texts, REFERENCES, strict=True)]
+        for texts in (FIRST, SECOND)
+    ]
     for kind in TYPES:
-        first = [row[kind]["f1"] for row in rows]
-        second = [row["compared"][kind]["f1"] for row in rows]
-        assert first[3] == pytest.approx(Rouge().score(FIRST[3], [REFERENCES[3]])[kind].f1)
-        assert found[kind]["value"] == pytest.approx(sum(second) / 12)
-        assert found[kind]["change"] == pytest.approx((sum(second) - sum(first)) / 12)
-        assert found[kind]["p_t_test"] == pytest.approx(scipy.stats.ttest_rel(first, second).pvalue)
-        assert found[kind]["low"] < found[kind]["change"] < found[kind]["high"]
-        assert 0 < found[kind]["p_bootstrap"] <= 1
-
-
-def test_the_table_has_each_score_with_its_interval(files, capsys):
-    words = ["rouge", files["plain"], "--text", "--reference", files["reference"]]
-    assert main([*words, "--compare", files["other"]]) == 0
-    title, heads, *rows = capsys.readouterr().out.splitlines()
+        first, second = (np.array([each[kind].f1 for each in system]) for system in systems)
+        entry = found["compared"][kind]
+        assert entry["value"] == pytest.approx(second.mean())
+        expected = intervals((second - first)[:, None], 1000, 1)[0]
+        names = ("change", "low", "high", "p_bootstrap")
+        assert [entry[name] for name in names] == pytest.approx(expected)
+    assert main(["rouge", *words, "--compare", files["other"]]) == 0
+    title, heads, row, *_, last = capsys.readouterr().out.splitlines()
     assert title == "12 documents; percent [95 %], stems"
     assert heads.split() == ["F1", "precision", "recall"]
-    found = document(capsys, *words[1:], "--compare", files["other"])
-    first = found["rouge1"]["f1"]
-    cells = re.findall(r"[-+\d.]+", rows[0].replace("ROUGE-1", ""))
-    assert cells[:3] == [f"{first[name]:.2f}" for name in ("value", "low", "high")]
-    assert rows[3].startswith("compared with")
-    assert rows[7].split()[1] == f"{found['compared']['rougeL']['value']:.2f}"
-
-
-def test_what_is_written_is_what_is_printed_and_is_not_replaced_unasked(files, tmp_path, capsys):
-    output = tmp_path / "scores.json"
-    words = [files["plain"], "--text", "--reference", files["reference"], "--output", output]
-    found = document(capsys, *words)
-    assert json.loads(output.read_text()) == found
-    assert "which exists: give another name, or --overwrite" in refused(capsys, "rouge", *words)
-    assert document(capsys, *words, "--overwrite") == found
+    value, low, high = (found["rouge1"]["f1"][name] for name in ("value", "low", "high"))
+    assert f"ROUGE-1  {value:.2f} [{low:.2f}, {high:.2f}]" in row
+    entry = found["compared"]["rougeL"]
+    assert last.split() == [
+        *("ROUGE-L", f"{entry['value']:.2f}", f"{entry['change']:+.2f}"),
+        *(f"[{entry['low']:+.2f},", f"{entry['high']:+.2f}]", f"{entry['p_bootstrap']:.3f}"),
+    ]
 
 
 def test_what_is_likely_not_meant_is_told(files, tmp_path, capsys):
-    texts = ["", "<unk-3> sat", *FIRST[2:]]
-    tagged = [f"<t> {text} </t>" for text in REFERENCES]
-    files |= written(tmp_path, plain=lines(texts), reference=lines([*tagged[:-1], ""]))
-    words = [files["plain"], "--text", "--reference", files["reference"]]
-    assert main(["rouge", *words]) == 0
+    files |= written(tmp_path, plain=lines(["", "<unk-3> sat", *FIRST[2:]]))
+    assert main(["rouge", files["plain"], "--text", "--reference", files["reference"]]) == 0
     told = capsys.readouterr().err
     assert "1 of 12 summaries of" in told
-    assert "1 summaries of" in told
-    assert "restore them with fairseq-entmax oov restore" in told
-    assert "1 of 12 references are empty" in told
-    assert "give --sentences </t>" in told
-    assert main(["rouge", *words, "--sentences", "<q>"]) == 0
-    assert "no reference has '<q>' of --sentences" in capsys.readouterr().err
-    assert document(capsys, *words)["empty_summaries"] == 1
+    assert "have markers such as <unk-0>: restore them with fairseq-entmax oov restore" in told
+
+
+def test_the_best_hypothesis_is_taken_after_detokenization(tmp_path):
+    text = "S-0\ta .\nH-0\t-0.5\ta @@b .\nD-0\t-0.5\tab.\nD-0\t-0.9\tbc.\nP-0\t-0.1\nH-x\t\n"
+    assert hypotheses(written(tmp_path, text=text)["text"], 1) == ["ab."]
+    alone = written(tmp_path, text="H-1\t-inf\tb\nH-0\t-2e-05\t\n")["text"]
+    assert hypotheses(alone, 2) == ["", "b"]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (LOG + "S-0\tonly a source\n", "it is no output of fairseq-generate"),
+        ("H-0\t-1\ta\nH-1\t-1\tb\nH-0\t-1\ta\n", "has H-0 once more: give the output of one run"),
+        ("H-0\t-1\ta\n", "has 1 sentences for 2 references, and sentence 1, .*-multiple 1"),
+        ("H-2\t-1\ta\nH-1\t-1\ta\nH-0\t-1\ta\n", "and sentence 2, counted from 0, is in one of"),
+    ],
+)
+def test_output_that_is_not_of_the_references_is_refused(tmp_path, text, message):
+    with pytest.raises(ValueError, match=message):
+        hypotheses(written(tmp_path, text=text)["text"], 2)
 
 
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["{generated}", "--reference", "{short}"], "--reference .* has 11 lines, and .* 11, coun"),
-        (["{plain}", "--reference", "{reference}"], "no output of fairseq-generate"),
         (["{plain}", "--text", "--reference", "{short}"], "has 11 lines and .* has 12"),
-        (["{generated}", "--reference", "{none}"], "there is no file"),
+        (["{generated}", "--reference", "{reference}", "--reference", "{short}"], "has 11 lines"),
+        (["{generated}", "--reference", "{none}"], "No such file"),
+        (["{latin}", "--text", "--reference", "{reference}"], "is no text in UTF-8"),
         (["{generated}", "--reference", "{reference}", "--bytes=0"], "--bytes got 0: give 1"),
-        (["{generated}", "--reference", "{reference}", "--bootstrap=0"], "--bootstrap got 0"),
         (["{generated}", "--reference", "{reference}", "--sentences= "], "--sentences got ' '"),
         (
-            ["{plain}", "--text", "--reference", "{reference}", "--compare", "{short}"],
-            "has 12 lines and .* has 11",
-        ),
-        (
-            ["{generated}", "--reference", "{reference}", "--output={reference}", "--overwrite"],
-            "is the reference .*, and would be replaced",
-        ),
-        (
-            ["{generated}", "--reference", "{reference}", "--output={o}", "--per-document={o}"],
-            "are both .*: give two names",
+            ["{plain}", "--text", "--reference", "{reference}", "--output={plain}", "--overwrite"],
+            "is the generated text, and would be replaced",
         ),
         (["{empty}", "--text", "--reference", "{empty}"], "has no summary"),
     ],
 )
 def test_what_does_not_belong_together_is_one_sentence(files, tmp_path, capsys, words, message):
+    (tmp_path / "latin").write_bytes(b"ma\xf1ana\n")
     files |= written(tmp_path, empty="")
-    names = {**files, "none": tmp_path / "none", "o": tmp_path / "o"}
+    names = {**files, "none": tmp_path / "none", "latin": tmp_path / "latin"}
     error = refused(capsys, "rouge", *(word.format(**names) for word in words))
     assert re.search(message, error), error
-    assert not (tmp_path / "o").exists()
 
 
-@pytest.mark.parametrize(
-    ("module", "options", "extra"),
-    [("rouge_score", [], "summaries"), ("scipy.stats", ["--compare=x"], "analysis")],
-)
-def test_a_missing_package_is_one_sentence_that_names_its_extra(
-    files, capsys, monkeypatch, module, options, extra
-):
-    monkeypatch.setitem(sys.modules, module, None)
-    words = ["rouge", files["generated"], "--reference", files["reference"], *options]
-    assert f"pip install 'fairseq-entmax[{extra}]'" in refused(capsys, *words)
+def test_a_missing_package_is_one_sentence_that_names_its_extra(files, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "rouge_score", None)
+    words = ["rouge", files["generated"], "--reference", files["reference"]]
+    assert "pip install 'fairseq-entmax[summaries]'" in refused(capsys, *words)
+
+
+def test_intervals_of_many_documents_are_the_normal_ones_and_the_seed_decides():
+    scores = np.random.default_rng(0).normal(40, 10, size=(400, 2))
+    for column, (value, low, high, _) in zip(
+        scores.T, intervals(scores, 20_000, seed=1), strict=True
+    ):
+        half = 1.96 * column.std() / math.sqrt(len(column))
+        assert value == pytest.approx(column.mean(), rel=1e-12)
+        assert (low, high) == pytest.approx((value - half, value + half), abs=0.05 * half)
+    first, again, other = (intervals(scores, 100, seed) for seed in (1, 1, 2))
+    assert first == again != other
+
+
+def test_a_difference_has_the_p_of_the_normal_distribution_or_1_where_there_is_none():
+    noise = np.random.default_rng(0).normal(0, 1, size=(500, 1))
+    noise -= noise.mean()
+    for errors in (0.5, 1.0, 2.0):
+        change = errors * noise.std() / math.sqrt(len(noise))
+        ((_, _, _, p),) = intervals(noise + change, 20_000, seed=1)
+        assert p == pytest.approx(math.erfc(errors / math.sqrt(2)), abs=0.02)
+    same, far = intervals(noise * np.array([0, 0.1]) + np.array([0, 5]), 99, seed=1)
+    assert (same[3], far[3]) == (1.0, 0.01)

@@ -5,7 +5,7 @@ from fairseq_entmax.cli import main
 LOG = "2026-01-01 00:00:00 | INFO | fairseq_cli.generate | loading model(s)\n"
 
 
-def printed(sentences, order=None, detokenized=True):
+def printed(sentences, order=None):
     """What fairseq-generate prints: number to (source, target, hypotheses, the best first)."""
     lines = [LOG]
     for number in order or sorted(sentences):
@@ -13,8 +13,7 @@ def printed(sentences, order=None, detokenized=True):
         lines += [f"S-{number}\t{source}\n", f"T-{number}\t{target}\n"]
         for rank, hypothesis in enumerate(hypotheses):
             lines.append(f"H-{number}\t-{rank}.5\t{hypothesis}\n")
-            if detokenized:
-                lines.append(f"D-{number}\t-{rank}.5\t{hypothesis}\n")
+            lines.append(f"D-{number}\t-{rank}.5\t{hypothesis}\n")
             lines.append(f"P-{number}\t-0.1000 -0.2000\n")
     return "".join([*lines, "Generate test with beam=5: BLEU4 = 1.00\n"])
 

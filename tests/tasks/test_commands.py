@@ -2,21 +2,16 @@
 
 import json
 import re
-import subprocess
 from types import SimpleNamespace
 
 import pytest
 
 from fairseq_entmax.models import EntmaxTransformerModel
 from tests.commands import (
-    COMMANDS,
-    ROOT,
     SIZES,
-    USER_DIR,
     generate,
     hypotheses,
     logged,
-    run,
     train,
 )
 
@@ -69,27 +64,6 @@ def test_an_ensemble_of_both_searches_with_every_option(data, trained):
         assert len(words) >= 5
 
 
-def test_interactive_finds_what_generate_finds(data, trained):
-    lines = (data / "test.bpe.es").read_text(encoding="utf-8").splitlines(keepends=True)[:3]
-    options = [f"--user-dir={USER_DIR}", f"--path={trained.ours}", "--beam=3", "--max-len-b=30"]
-    result = run(
-        "fairseq-interactive", data / "bin", *SEARCH, *options, stdin="".join(lines)
-    ).stdout
-    found = hypotheses(generate(data, trained.ours, *SEARCH).stdout)
-    assert hypotheses(result) == {name: found[name] for name in hypotheses(result)}
-    assert len(hypotheses(result)) == 3
-
-
-def test_the_package_reads_and_prunes_checkpoints_of_the_task(data, trained, tmp_path):
-    small = tmp_path / "small.pt"
-    heads = "encoder-self:0.1;cross:1.2"
-    run("fairseq-entmax", "prune", trained.ours, "--heads", heads, "--output", small)
-    assert len(hypotheses(generate(data, small, *SEARCH).stdout)) == SIZES["test"]
-    arguments = ["--path", trained.ours, "--gen-subset=test", "--measures=entropy", "--cpu"]
-    run("fairseq-entmax", "analyze", data / "bin", *arguments, "--output", tmp_path / "analysis")
-    assert (tmp_path / "analysis" / "analysis.json").exists()
-
-
 def test_a_checkpoint_keeps_its_search_in_python(data, trained):
     hub = EntmaxTransformerModel.from_pretrained(
         str(trained.ours.parent), "checkpoint_last.pt", data_name_or_path=str(data / "bin")
@@ -103,42 +77,10 @@ def test_a_checkpoint_keeps_its_search_in_python(data, trained):
         hub.generate(tokens, sampling=True)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (["--coverage-penalty=5", "--sampling", "--nbest=3"], "--sampling draws them"),
-        (["--length-penalty=wu", "--unnormalized"], "--unnormalized forbids it"),
-        (["--length-penalty=gnmt"], "--length-penalty got 'gnmt': give average or wu"),
-        (["--no-repeat-ngram-except=☃"], "--no-repeat-ngram-except got '☃', which is not in"),
-    ],
-)
-def test_options_are_refused_before_a_model_is_loaded(data, options, message, tmp_path):
+def test_a_wrong_option_is_refused_before_a_model_is_loaded(data, tmp_path):
     unread = tmp_path / "no-model.pt"
     unread.write_text("no model")
-    result = generate(data, unread, TASK, *options, check=False)
+    result = generate(data, unread, TASK, "--no-repeat-ngram-except=☃", check=False)
     assert result.returncode == 2
     said = result.stderr.splitlines()[-1]
-    assert said.startswith("fairseq-generate: error: ")
-    assert message in said
-
-
-def test_hydra_trains_with_the_task(data, tmp_path):
-    recipe = ROOT / "examples" / "bible_es_en" / "configs" / "entmax.yaml"
-    text = recipe.read_text(encoding="utf-8")
-    assert "  _name: translation\n" in text
-    own = "  _name: entmax_summarization\n  length_penalty: wu\n  coverage_penalty: 5\n"
-    (tmp_path / "summaries.yaml").write_text(text.replace("  _name: translation\n", own))
-    result = subprocess.run(
-        [
-            *(COMMANDS / "fairseq-hydra-train", "--config-dir", tmp_path),
-            *("--config-name", "summaries", f"common.user_dir={USER_DIR}", "common.cpu=true"),
-            *(f"task.data={data / 'bin'}", f"checkpoint.save_dir={tmp_path / 'run'}"),
-            *("optimization.max_update=3", "optimization.max_epoch=1"),
-        ],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
-    assert hypotheses(generate(data, tmp_path / "run" / "checkpoint_last.pt", *SEARCH).stdout)
+    assert said.startswith("fairseq-generate: error: --no-repeat-ngram-except got '☃', which is n")

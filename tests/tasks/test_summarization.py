@@ -30,15 +30,7 @@ def generator(task, models=None, **arguments):
 
 @pytest.mark.parametrize(
     ("text", "tokens"),
-    [
-        ("", []),
-        (".", ["."]),
-        (". !", [".", "!"]),
-        (".,!", [".", "!"]),
-        ("., !,", [".", "!"]),
-        (" , . ", [",", "."]),
-        ("▁. </s>", ["▁.", "</s>"]),
-    ],
+    [("", []), ("., !,", [".", "!"]), (" , . ", [",", "."]), ("▁. </s>", ["▁.", "</s>"])],
 )
 def test_tokens_stand_between_spaces_or_commas(text, tokens):
     assert split_tokens(text) == tokens
@@ -124,20 +116,3 @@ def test_the_arguments_of_a_generator_come_before_the_options_of_the_task():
 def test_a_reference_is_scored_without_a_search():
     task = make_task(coverage_penalty=5.0, length_penalty="wu")
     assert isinstance(generator(task, score_reference=True), SequenceScorer)
-
-
-def test_a_search_of_someone_elses_does_not_lose_the_options_silently():
-    arguments = Namespace()
-    own = make_task().build_generator([build_model()], arguments, seq_gen_cls=SequenceGenerator)
-    assert type(own) is SequenceGenerator
-    with pytest.raises(ValueError, match="seq_gen_cls SequenceGenerator takes the place"):
-        make_task(coverage_penalty=5.0).build_generator(
-            [build_model()], arguments, seq_gen_cls=SequenceGenerator
-        )
-
-
-def test_exceptions_without_ngrams_to_block_are_said_once(caplog):
-    task = make_task(no_repeat_ngram_except="w4")
-    for _ in range(2):
-        generator(task)
-    assert caplog.text.count("--no-repeat-ngram-except has no effect") == 1

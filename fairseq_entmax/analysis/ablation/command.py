@@ -16,8 +16,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
-
 from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.ablation import results, significance
 from fairseq_entmax.analysis.ablation.journal import Journal
@@ -42,6 +40,7 @@ from fairseq_entmax.analysis.arguments import (
     chosen_scores,
     named_heads,
 )
+from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
@@ -57,21 +56,12 @@ JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Args:
-        arguments: what stands behind ``fairseq-entmax ablate``.
-
-    Raises:
-        ValueError, OSError: what is wrong, in one sentence; before anything is written.
-        ModuleNotFoundError: scipy is needed and not installed.
-        SystemExit: of argparse.
-    """
+    """Run the command."""
     parser = loading.data_parser(ABLATE, generation=True)
-    if loading.wants_all_help(arguments):
-        return loading.print_all_help("ablate", parser, arguments)
     parser.prog = "fairseq-entmax ablate"
     add_ablate_options(parser)
+    if HELP_ALL in arguments:
+        return loading.print_all_help(parser, arguments)
     args = loading.parse(parser, arguments)
     loading.log_to_stderr()
     _check(args)
@@ -132,11 +122,7 @@ def _check(args: Namespace) -> None:
     if len(paths) > 1:
         raise ValueError(f"--path got {len(paths)} checkpoints, {args.path!r}: give one")
     args.scores = chosen_scores(args.scores, kinds.kind_named(args.task).has_search)
-    defaults = {**vars(CommonEvalConfig()), **vars(GenerationConfig())}
-    for name in OF_GENERATE_ALONE:
-        value = getattr(args, name)
-        if value != defaults[name]:
-            raise ValueError(f"--{name.replace('_', '-')} has no part in an ablation: leave it out")
+    loading.refuse(args, OF_GENERATE_ALONE, "leave it out")
     check_counts(args)
     if BLEU in args.scores and args.seed < 1:
         raise ValueError(f"--seed got {args.seed}: sacreBLEU's bootstrap takes 1 or more")

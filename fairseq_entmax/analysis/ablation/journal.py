@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import fcntl
 import json
-import math
 import os
 from collections.abc import Iterator
 from typing import Any
@@ -29,19 +28,8 @@ class Journal:
 
     A line that a stop left half written is dropped.
 
-    Args:
-        path: the file; made if it is not there.
-        settings: nested, of JSON's types: what the scores depend on.
-        overwrite: forget what the file holds.
-
     Attributes:
         finished: names of the heads removed, to the scores.
-
-    Raises:
-        ValueError: the file is of other settings, is damaged, or is no such file; names the
-            line. It is left as it is.
-        OSError: it cannot be read or written.
-        BlockingIOError: another process holds it.
     """
 
     def __init__(self, path: str, settings: dict[str, Any], overwrite: bool = False) -> None:
@@ -69,19 +57,7 @@ class Journal:
         self._file.close()
 
     def add(self, heads: Names, scores: SentenceScores) -> None:
-        """Keep the scores of a removal; they are on the disk when this returns.
-
-        Raises:
-            ValueError: a loss is no finite number.
-            OSError: the file cannot be written.
-        """
-        for number, loss in enumerate(scores.nll or ()):
-            if not math.isfinite(loss):
-                raise ValueError(
-                    f"without {', '.join(heads) or 'any removal'} the loss of the sentence in "
-                    f"place {number} is {loss}, which nothing can be compared with: score in "
-                    f"float32, without --fp16 and --bf16, or leave these heads out of --heads"
-                )
+        """Keep the scores of a removal; they are on the disk when this returns."""
         self._append({"heads": list(heads), "nll": scores.nll, "translations": scores.translations})
         self.finished[heads] = scores
 
@@ -107,7 +83,10 @@ class Journal:
                     scores = SentenceScores(line["nll"], line["translations"])
                     self.finished[tuple(line["heads"])] = scores
             except _NOT_ITS_LINE as error:
-                raise self._damaged(number, error) from None
+                raise ValueError(
+                    f"line {number} of {self._path} is damaged ({error}): start anew with "
+                    f"--overwrite, or choose another --output"
+                ) from None
             size += len(text)
         self._file.truncate(size)
         if not size:
@@ -127,12 +106,6 @@ class Journal:
                 f"{self._path} has scores with other settings: {'; '.join(changed)}; choose "
                 f"another --output, or start anew with --overwrite"
             )
-
-    def _damaged(self, number: int, error: Exception) -> ValueError:
-        return ValueError(
-            f"line {number} of {self._path} is damaged ({error}): start anew with --overwrite, or "
-            f"choose another --output"
-        )
 
     def _foreign(self) -> ValueError:
         return ValueError(

@@ -66,30 +66,12 @@ def heads_of(model: nn.Module) -> list[Head]:
 
 
 def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
-    """See that a model has these heads; closed ones count.
-
-    Raises:
-        ValueError: it does not have one of them.
-    """
+    """See that a model has these heads; closed ones count."""
     present = {(a, layer): module.num_heads for a, layer, module in attention_modules(model)}
     for head in sorted(heads):
-        number = present.get((head.attention, head.layer))
-        if head.attention not in {attention for attention, _ in present}:
-            there = ", ".join(dict.fromkeys(attention for attention, _ in present))
-            raise ValueError(
-                f"the model has no head {head}: it has no {head.attention} attention, only {there}"
-            )
-        if number is None:
-            layers = sum(attention == head.attention for attention, _ in present)
-            raise ValueError(
-                f"the model has no head {head}: its {head.attention} attention has {layers} "
-                f"layers, counted from 0"
-            )
-        if head.head >= number:
-            raise ValueError(
-                f"the model has no head {head}: layer {head.layer} of its {head.attention} "
-                f"attention has {number} heads, counted from 0"
-            )
+        if head.head >= present.get(head[:2], 0):
+            there = ", ".join(f"{a} layer {layer}: {n}" for (a, layer), n in present.items())
+            raise ValueError(f"the model has no head {head}: it has, counted from 0, {there}")
 
 
 @contextmanager
@@ -98,13 +80,6 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 
     What a head gives to the output projection is set to zero, so the result is that of the
     model with the head taken out.
-
-    Args:
-        model: any model of this package.
-        heads: removed together; none leaves the model as it is.
-
-    Raises:
-        ValueError: as :func:`check_heads`.
     """
     check_heads(model, heads)
     with ExitStack() as stack:
@@ -121,11 +96,6 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
     """The negative log likelihood of every target of a batch, teacher-forced.
 
     Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
-
-    Args:
-        model: in evaluation mode.
-        sample: a batch as fairseq's data loader makes it, with ``batch`` targets.
-        pad: a symbol that does not count, beside what the model knows of.
 
     Returns:
         ``(batch,)`` float64, nats, summed over a target's tokens; no smoothing.
@@ -147,24 +117,12 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
 class Scorer:
     """Scores a model with and without heads; model, data and references are read once.
 
-    Args:
-        model: in evaluation mode, on its device.
-        task: fairseq's task.
-        config: fairseq's configuration, for ``generation``, ``common_eval.post_process``,
-            ``bpe``, ``tokenizer`` and ``common.seed``.
-        samples: all batches of the data set, on the model's device.
-        scores: some of :data:`arguments.SCORES`.
-
     Attributes:
         ids: numbers of the sentences in the data set, ascending; scores have this order.
         target_tokens: tokens of each target, with the end of the sentence.
         references: the targets as text, joined from subwords as the translations are; empty
             without scores of text.
         passes: how often a removal goes over the data.
-
-    Raises:
-        ValueError: the data has no sentence or no target side; ``--post-process`` is none that
-            fairseq knows.
     """
 
     def __init__(
@@ -185,8 +143,6 @@ class Scorer:
             self._decoders = [task.build_bpe(config.bpe), task.build_tokenizer(config.tokenizer)]
         if not samples:
             raise ValueError("the data has no sentence to score: give other data")
-        if any(sample.get("target") is None for sample in samples):
-            raise ValueError("the data has no target side to score against: give data with both")
         model.prepare_for_inference_(config)
         ids = torch.cat([sample["id"].cpu() for sample in samples])
         self._order = ids.argsort().tolist()
@@ -200,12 +156,7 @@ class Scorer:
     def score(
         self, heads: Collection[Head], advance: Callable[[int], None] = lambda sentences: None
     ) -> SentenceScores:
-        """Score the model without some heads.
-
-        Args:
-            heads: removed together; none scores the model as it is.
-            advance: called with a number of sentences whenever that many are through one pass.
-        """
+        """Score the model without some heads."""
         with without_heads(self._model, heads):
             nll = self._losses(advance) if LOSS in self._scores else None
             translations = self._translations(advance) if self._has_text else None
@@ -216,15 +167,10 @@ class Scorer:
         for sample in self._samples:
             values = sentence_losses(self._model, sample)
             if not torch.isfinite(values).all():
-                copy = self._model.attention_options.copy
-                if copy is not None and copy.markers:
-                    raise ValueError(
-                        "the loss is infinite, as targets have markers that the model cannot copy "
-                        "from their source: give --scores rouge or bleu without loss"
-                    )
                 raise ValueError(
-                    "the model gives losses that are not finite: it did not train well, or needs "
-                    "more than --fp16"
+                    "the model gives losses that are not finite: it did not train well, needs more "
+                    "than --fp16, or cannot copy markers of the targets from their source: give "
+                    "--scores rouge or bleu without loss"
                 )
             losses.append(values.tolist())
             advance(len(losses[-1]))

@@ -63,19 +63,7 @@ def compare(
     seed: int,
     rouge: Rouge | None = None,
 ) -> dict[str, Any]:
-    """Hold every removal against the unchanged model.
-
-    Args:
-        finished: names of removed heads to scores; without names the unchanged model's.
-        scorer: for the references and the lengths of the targets.
-        metric: of :func:`significance.bleu_metric`; None without BLEU.
-        samples: of the bootstrap.
-        seed: of the bootstrap.
-        rouge: how ROUGE is computed; None without it.
-
-    Returns:
-        ``significance``, ``unchanged`` and ``removals`` of ``ablation.json``.
-    """
+    """Hold every removal against the unchanged model."""
     names = sorted(name for name in finished if name)
     systems = [finished[name] for name in [(), *names]]
     unchanged: dict[str, float | None] = dict.fromkeys((LOSS, BLEU, *(TYPES if rouge else ())))

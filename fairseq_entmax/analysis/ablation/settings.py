@@ -27,13 +27,6 @@ def scoring_settings(
 
     A checkpoint and data that are moved stay the same. Of the options of generation, which
     matter to generated text alone, only those that are not at fairseq's default are there, and the beam.
-
-    Args:
-        args: the parsed options.
-        config: the same as fairseq's configuration.
-        task: for the dictionaries.
-        dataset: the data set.
-        ids: the sentences of it that are scored.
     """
     settings: dict[str, Any] = {
         "scores": args.scores,

@@ -28,15 +28,7 @@ class BleuComparison:
 
 
 def bleu_metric(tokenize: str | None, language: str) -> Any:
-    """sacreBLEU's BLEU.
-
-    Args:
-        tokenize: one of sacreBLEU's tokenizers; None takes sacreBLEU's choice for the language.
-        language: of the references, such as ``en``.
-
-    Raises:
-        ValueError: there is no such tokenizer, or it is not installed.
-    """
+    """sacreBLEU's BLEU."""
     from sacrebleu.metrics import BLEU
 
     allowed = sorted(name for name in BLEU.TOKENIZERS if name)
@@ -62,20 +54,6 @@ def paired_bootstrap(
 ) -> BleuComparison:
     """sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
 
-    Args:
-        systems: the translations of each system, two sentences or more.
-        references: one for each sentence.
-        metric: of :func:`bleu_metric`.
-        samples: how often to draw as many sentences as there are, 1 or more.
-        seed: of the draws, 1 or more; sacreBLEU takes 0 for none.
-
-    Returns:
-        BLEU and p in [1 / (samples + 1), 1]. Where a system's BLEU is exactly that of the
-        first, p is 1: sacreBLEU would give the smallest value to two identical systems.
-
-    Raises:
-        ValueError: there are fewer than two sentences, or not as many in all.
-
     Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
     """
     from sacrebleu.significance import PairedTest
@@ -99,12 +77,6 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
     The probability that any of the true null hypotheses among them is rejected stays below
     the level at which the result is read, whatever the tests depend on.
-
-    Args:
-        p_values: in [0, 1], in any order.
-
-    Returns:
-        The corrected values in the same order.
 
     Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*.
     """

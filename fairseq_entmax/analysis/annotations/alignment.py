@@ -42,13 +42,7 @@ def letters(text: str) -> str:
 
 
 def subword_letters(symbol: str, kind: str) -> str:
-    """The letters of a symbol of the dictionary.
-
-    Args:
-        symbol: such as ``▁di`` or ``di@@``.
-        kind: how the dictionary marks parts of words, of
-            :func:`fairseq_entmax.analysis.tokens.subword_kind`.
-    """
+    """The letters of a symbol of the dictionary."""
     if kind == SENTENCEPIECE:
         symbol = symbol.replace(MARK, " ")
     elif kind == SUBWORD_NMT:
@@ -57,19 +51,7 @@ def subword_letters(symbol: str, kind: str) -> str:
 
 
 def align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
-    """Find the word of each subword by the rules at the head of this module.
-
-    Args:
-        subwords: the letters of each, of :func:`subword_letters`; None for ``<unk>``. The end
-            of the sentence is not among them.
-        words: the letters of each word.
-
-    Returns:
-        For each subword the number of its word, from 0; -1 for one that is part of none.
-
-    Raises:
-        DifferentTextError: the letters are not the same.
-    """
+    """Find the word of each subword by the rules at the head of this module."""
     try:
         return _align(subwords, words)
     except DifferentTextError:

@@ -149,8 +149,8 @@ class Annotations:
     def _parse(self, number: int) -> Sentence:
         if number >= len(self._file):
             raise ValueError(
-                f"the --conllu file {self.path} has {len(self._file)} sentences, but the data "
-                f"set has a sentence {number}, from 0: one for each line of the source is needed"
+                f"the --conllu file {self.path} has no sentence {number}, from 0, as the data set "
+                f"has: one for each line of the source is needed"
             )
         return self._file[number]
 

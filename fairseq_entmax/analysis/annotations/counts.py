@@ -17,11 +17,7 @@ from fairseq_entmax.analysis.measures.rows import Sums
 
 
 class AnnotationCounts:
-    """Counts of the annotations of a data set, a batch at a time, and the positional baselines.
-
-    Args:
-        annotations: where the batches come from.
-    """
+    """Counts of the annotations of a data set, a batch at a time, and the positional baselines."""
 
     def __init__(self, annotations: Annotations) -> None:
         self._annotations = annotations
@@ -42,14 +38,7 @@ class AnnotationCounts:
         self._sums.add_ratios("entities", batch.entities.sum(dim=1), words)
 
     def results(self) -> dict[str, Any]:
-        """The numbers of ``annotations`` in ``analysis.json``.
-
-        Returns:
-            ``file`` and ``sentences``; ``relations``: name to ``count`` of arcs and, for
-            ``to_head`` and ``to_dependent``, ``baseline`` in [0, 1] and its ``offset``;
-            ``part_of_speech``: tag to its share of the tokens; ``named_entities``: their share
-            of the tokens. The last three are None where the file has no such annotation.
-        """
+        """The numbers of ``annotations`` in ``analysis.json``."""
         known, tags, entities = self._annotations, self._sums.mean("tags"), None
         if known.has_entities:
             entities = self._sums.mean("entities")

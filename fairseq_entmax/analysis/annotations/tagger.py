@@ -49,18 +49,9 @@ def tag(text_path: str, language: str, output_path: str, overwrite: bool = False
         language: a key of :data:`PIPELINES`, such as ``es``, for which its pipeline is taken if
             installed and else any installed one of that language; or the name or folder of a
             pipeline.
-        output_path: the file to write.
-        overwrite: replace ``output_path`` if it exists.
 
     Returns:
         The number of sentences.
-
-    Raises:
-        FileNotFoundError: there is no such text, or no folder for the output.
-        FileExistsError: the output exists.
-        ModuleNotFoundError: spaCy or a pipeline for the language is not installed.
-        ValueError: the language is unknown, a line has no words, or the output is the text or no
-            ordinary file.
     """
     if not os.path.isfile(text_path):
         raise FileNotFoundError(f"there is no text {text_path}")

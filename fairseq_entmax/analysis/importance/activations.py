@@ -30,9 +30,6 @@ class Activations:
     """Keeps the first input and the output of modules, of their last call, on one sentence.
 
     A context manager: it watches within its block, and what it saw can be asked for afterwards.
-
-    Args:
-        modules: the modules to watch.
     """
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:

@@ -22,16 +22,7 @@ def shares_of(
     seen: Sequence[int],
     tables: Tables,
 ) -> Shares:
-    """What the heads of a model matter.
-
-    Args:
-        args: of the command: the number of sentences, where it says one, and the batches.
-        measure: that takes passes of its own.
-        loaded: the model.
-        dataset: of fairseq's task, or what the model generated of one.
-        seen: the numbers of the sentences to choose from, ascending.
-        tables: of the data, with the device.
-    """
+    """What the heads of a model matter."""
     blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
     at_once = min(args.batch_size or measure.at_once, measure.at_once)
     sums = ShareSums()

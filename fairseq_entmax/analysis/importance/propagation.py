@@ -45,10 +45,6 @@ class Propagation:
     """Relevance of the heads for some target positions of one sentence.
 
     Args:
-        model: a Transformer of this package with a decoder.
-        activations: those of :func:`watched_modules`, of one pass over one sentence that has no
-            padding.
-        source_length: of that sentence; 0 of a decoder alone.
         positions: ``(predictions,)``, the target positions whose logits to start from.
 
     Attributes:

@@ -125,11 +125,7 @@ def _shares_of_heads(heads: Tensor) -> Tensor:
 
 
 def check_rules(model: Any) -> None:
-    """Refuse models with parts that there is no rule for.
-
-    Raises:
-        ValueError: names the option of such a part.
-    """
+    """Refuse models with parts that there is no rule for."""
     decoder = getattr(model, "decoder", None)
     if decoder is None:
         raise ValueError(
@@ -141,22 +137,14 @@ def check_rules(model: Any) -> None:
             "what a model that copies words says is a mixture, and no rule propagates the relevance "
             "of its copied part: relevance is a measure of models that do not copy"
         )
-    unsupported = []
-    if decoder.adaptive_softmax is not None:
-        unsupported.append("--adaptive-softmax-cutoff")
-    if getattr(decoder, "cross_self_attention", False):
-        unsupported.append("--cross-self-attention")
+    unsupported = ["--adaptive-softmax-cutoff"] * (decoder.adaptive_softmax is not None)
+    unsupported += ["--cross-self-attention"] * getattr(decoder, "cross_self_attention", False)
     for layer in layers_of(decoder):
-        if not hasattr(layer, "self_attn"):
-            unsupported.append("--base-layers")
-            continue
-        for attribute, option in _UNKNOWN_IN_LAYER.items():
-            if getattr(layer, attribute, None) is not None:
-                unsupported.append(option)
-        if layer.self_attn.bias_k is not None:
-            unsupported.append("add_bias_kv")
-        if layer.self_attn.add_zero_attn:
-            unsupported.append("add_zero_attn")
+        unsupported += [
+            option
+            for attribute, option in _UNKNOWN_IN_LAYER.items()
+            if getattr(layer, attribute, None) is not None
+        ]
     if unsupported:
         raise ValueError(
             f"there is no rule to propagate relevance through a model with {unsupported[0]}: leave "

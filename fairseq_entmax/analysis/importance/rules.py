@@ -48,7 +48,6 @@ def logit(inputs: Tensor, weight: Tensor) -> Tensor:
 
     Args:
         inputs: ``(predictions, units)``.
-        weight: the row of the output projection of each prediction's logit, of the same shape.
 
     Returns:
         ``(predictions, units)``, each row of sum 1: in proportion to ``|weight * inputs|``, or

@@ -88,11 +88,7 @@ def head_sensitivity(
 
 
 def check_gradient(model: Any) -> None:
-    """Refuse models without a gradient of the loss.
-
-    Raises:
-        ValueError: names the option.
-    """
+    """Refuse models without a gradient of the loss."""
     decoder = getattr(model, "decoder", None)
     if getattr(decoder, "adaptive_softmax", None) is not None:
         raise ValueError(

@@ -42,13 +42,7 @@ def spread_order(size: int) -> Iterator[int]:
 
 
 def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list[list[int]]:
-    """Which of ``size`` sentences are looked at, before each look at the standard error.
-
-    Args:
-        measure: how precise it is to be, and for how many sentences at most.
-        size: how many sentences there are.
-        number: how many are wanted, whatever the error; None for as many as the measure needs.
-    """
+    """Which of ``size`` sentences are looked at, before each look at the standard error."""
     if number is not None or measure.precision is None:
         return [evenly_spread(size, number or measure.sentences)]
     order = list(itertools.islice(spread_order(size), measure.sentences))
@@ -139,16 +133,7 @@ class _Sums:
 def head_shares(
     measure: ImportanceMeasure, model: Any, samples: Iterable[Any], padding_idx: int
 ) -> Shares:
-    """The share of each head in what the heads of its layer and attention matter.
-
-    Args:
-        measure: its importance is summed over all samples.
-        model, padding_idx: as for :meth:`ImportanceMeasure.importance`.
-        samples: batches as fairseq's data loader makes them.
-
-    Raises:
-        ValueError: as :meth:`ImportanceMeasure.check`.
-    """
+    """The share of each head in what the heads of its layer and attention matter."""
     sums = ShareSums()
     for sample in samples:
         sums.update(measure.importance(model, sample, padding_idx))
@@ -161,14 +146,7 @@ def until_precise(
     blocks: Iterable[Sequence[int]],
     samples: Callable[[Sequence[int]], Iterable[Any]],
 ) -> Iterator[Any]:
-    """Batches of one block of sentences after another, until the errors are as small as wanted.
-
-    Args:
-        measure: what :attr:`ImportanceMeasure.precision` is of.
-        sums: to which each batch is added before the next is asked for.
-        blocks: of :func:`blocks_of`.
-        samples: makes the batches of a block.
-    """
+    """Batches of one block of sentences after another, until the errors are as small as wanted."""
     for block in blocks:
         yield from samples(block)
         if measure.precision is not None and sums.shares().largest_error <= measure.precision:

@@ -19,11 +19,7 @@ KINDS: tuple[Kind, ...] = (Labelled(), Text(), Pairs())
 
 
 def kind_named(task: str) -> Kind:
-    """The kind of a task's name.
-
-    Raises:
-        ValueError: its models cannot be analysed.
-    """
+    """The kind of a task's name."""
     for kind in KINDS:
         if task in kind.tasks:
             return kind
@@ -43,17 +39,7 @@ def kind_of_model(model: Any) -> Kind:
 
 
 def check_model(model_class: Any, architecture: str, path: str, kind: Kind) -> None:
-    """Refuse a checkpoint of a model for another kind of data.
-
-    Args:
-        model_class: of the model in the checkpoint.
-        architecture: what the checkpoint calls it.
-        path: the file.
-        kind: of the data.
-
-    Raises:
-        ValueError: names the model, and the task to give.
-    """
+    """Refuse a checkpoint of a model for another kind of data."""
     own = kind_of_model(model_class)
     if own is not kind:
         raise ValueError(
@@ -63,16 +49,7 @@ def check_model(model_class: Any, architecture: str, path: str, kind: Kind) -> N
 
 
 def check_folder(folder: str, kind: Kind, task: str) -> None:
-    """Refuse a folder with data of another kind.
-
-    Args:
-        folder: that is there.
-        kind: what the task asks for.
-        task: its name.
-
-    Raises:
-        ValueError: names the task to give.
-    """
+    """Refuse a folder with data of another kind."""
     if kind.is_in(folder):
         return
     for other in KINDS:

@@ -67,41 +67,20 @@ class Kind:
         return task.cfg
 
     def complete(self, args: Namespace, given: Collection[str]) -> None:
-        """Take options of the task from the first checkpoint, where the command does not say.
-
-        Args:
-            args: of the command; changed.
-            given: the names of those options that stand in the command.
-        """
+        """Take options of the task, but those given, from the first checkpoint into ``args``."""
 
     def check_options(self, args: Namespace) -> None:
-        """Refuse options of ``analyze`` that have no part in data of this kind.
-
-        Raises:
-            ValueError: names the option.
-        """
+        """Refuse options of ``analyze`` that have no part in data of this kind."""
         if args.of == GENERATED and not self.has_search:
             raise ValueError(
                 f"--of got {args.of!r}: {self.models} write no text for another: leave it out"
             )
 
     def check_dictionaries(self, args: Namespace) -> None:
-        """Refuse dictionaries that fairseq cannot read.
-
-        Raises:
-            ValueError: names the file.
-        """
+        """Refuse dictionaries that fairseq cannot read."""
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
-        """fairseq's task.
-
-        Args:
-            args: parsed options.
-            config: the same in fairseq's nested form, without what it says of models.
-
-        Raises:
-            ValueError: an option or a dictionary is wrong.
-        """
+        """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
         raise NotImplementedError
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
@@ -110,22 +89,12 @@ class Kind:
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         """Refuse a checkpoint of other data than the task's.
 
-        Args:
-            state: the checkpoint.
-            path: what to call it.
-            markers: how many words at the end of its dictionary have no embedding.
-
-        Raises:
-            ValueError: says what does not fit.
+        So many markers at the end of its dictionary have no embedding.
         """
         raise NotImplementedError
 
     def build_model(self, saved: Any, task: Any) -> Any:
-        """The model of a checkpoint, without its weights.
-
-        Args:
-            saved: a :class:`fairseq_entmax.models.saved.SavedModel`.
-        """
+        """The model of a ``SavedModel``, without its weights."""
         return saved.model_class.build_model(saved.args, task)
 
     # -- the sentences ------------------------------------------------------------------------
@@ -147,12 +116,7 @@ class Kind:
         return lengths
 
     def choice(self, number: int) -> Any:
-        """What chooses so many sentences to show maps of, where nobody does.
-
-        Returns:
-            What :meth:`offer` takes, with ``sentences()``, their numbers, the first the best, and
-            ``how()``, what the document says of how they were chosen.
-        """
+        """What chooses so many sentences to show maps of, where nobody does."""
         return TypicalSentences(number)
 
     def offer(
@@ -167,8 +131,6 @@ class Kind:
         """Offer a batch to what chooses.
 
         Args:
-            choice: of :meth:`choice`.
-            sample: as fairseq's data loader makes it.
             differences: ``(batch,)``: how much heads differ in each.
             lengths: ``(batch,)``: the longest side of each, in tokens.
             texts: the tokens of the source of each, without padding.
@@ -183,19 +145,11 @@ class Kind:
         raise NotImplementedError
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        """What ``data`` of the document says beside the path.
-
-        Args:
-            numbers: of sentences and tokens, by name.
-        """
+        """What ``data`` of the document says beside the path."""
         raise NotImplementedError
 
     def scored(self, task: Any, counts: dict[str, int]) -> dict[str, Any]:
-        """What ``data`` of an ablation says beside the path.
-
-        Args:
-            counts: ``sentences`` and ``target_tokens``, all targets of them.
-        """
+        """What ``data`` of an ablation says beside the path."""
         return {"kind": self.name, "source_lang": None, "target_lang": None, **counts}
 
     def item_text(self, item: Any) -> str:
@@ -221,24 +175,14 @@ class Kind:
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
         """The sentences of a batch one by one, without padding.
 
-        Returns:
-            For each what the model takes, and its length in source tokens and in queries of the
-            decoder.
-
-        Raises:
-            ValueError: nothing can be said of models of this kind one token at a time.
+        Of each what the model takes, and its length in source tokens and in queries of the decoder.
         """
         raise NotImplementedError
 
     def said_of(
         self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
     ) -> dict[str, Any]:
-        """What is said of a batch of one sentence beside its map.
-
-        Args:
-            outputs: of each model.
-            outcomes: of each model, of :meth:`outcome`; none where nothing is said.
-        """
+        """What is said of a batch of one sentence beside its map."""
         return {}
 
     def outcome(self, loaded: Any, task: Any) -> Outcome | None:
@@ -247,12 +191,7 @@ class Kind:
 
 
 def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
-    """Options of the task as a checkpoint was trained with them; those that it has.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError, UnsafeCheckpointError: it cannot be read.
-    """
+    """Options of the task as a checkpoint was trained with them; those that it has."""
     if not os.path.isfile(path):
         raise FileNotFoundError(f"--path: there is no checkpoint {path}")
     try:

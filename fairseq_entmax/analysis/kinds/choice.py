@@ -38,9 +38,6 @@ class VariedTexts:
     ``WRONG_ONE_IN`` is classified wrongly, spread over labels likewise, where there are any. Of
     those that this leaves, the ones of a typical length whose heads differ most are taken, as
     :class:`~fairseq_entmax.analysis.kinds.lengths.TypicalLengths` has it.
-
-    Args:
-        number: how many to keep.
     """
 
     def __init__(self, number: int) -> None:
@@ -62,7 +59,6 @@ class VariedTexts:
         Args:
             ids: ``(batch,)``: the texts' numbers in the data set.
             differences: ``(batch,)``: how much heads differ in each.
-            texts: of each its tokens, without padding.
             labels: ``(batch,)``: the texts' classes.
             is_wrong: ``(batch,)`` bool: whether any model gives it another class.
         """

@@ -20,11 +20,7 @@ FEWEST_PLACES = 5
 
 
 def label_names(task: Any) -> list[str]:
-    """What the classes are called, in their order.
-
-    Args:
-        task: ``sentence_prediction``.
-    """
+    """What the classes are called, in their order."""
     return class_names(task.label_dictionary, task.cfg.num_classes)
 
 
@@ -32,7 +28,6 @@ def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
     """Which tokens each attention that pools may look at.
 
     Args:
-        model: a classifier of this package.
         tokens: ``(batch, tokens)``, sources.
 
     Returns:
@@ -47,10 +42,6 @@ def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
 
 class Classification(Outcome):
     """Accuracy, and for each attention that pools its numbers and the words it selects.
-
-    Args:
-        model: a classifier of this package.
-        task: ``sentence_prediction``.
 
     Attributes:
         is_wrong: ``(batch,)`` bool: which texts of the last batch got another class than theirs.
@@ -104,12 +95,7 @@ class Classification(Outcome):
 
 
 class PoolingSums:
-    """What one attention that pools does, summed up over batches.
-
-    Args:
-        dictionary: of the texts.
-        classes: how many there are.
-    """
+    """What one attention that pools does, summed up over batches."""
 
     def __init__(self, dictionary: Any, classes: int) -> None:
         self._symbols: list[str] = dictionary.symbols
@@ -126,7 +112,6 @@ class PoolingSums:
         Args:
             weights: ``(batch, heads, tokens)``.
             keys: ``(batch, tokens)`` bool, where weight may be.
-            side: the sources.
             gold: ``(batch,)``, the classes of the texts.
         """
         wide, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()

@@ -120,15 +120,7 @@ def _vocabularies(task: Any) -> tuple[int, int]:
 def check_vocabulary(
     state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
 ) -> None:
-    """Refuse a checkpoint whose embedding is of another dictionary.
-
-    Args:
-        side: ``encoder`` or ``decoder``.
-        markers: how many words at the end of the dictionary have no embedding.
-
-    Raises:
-        ValueError: names both sizes.
-    """
+    """Refuse a checkpoint whose embedding is of another dictionary."""
     prefix = f"{side}.embed_tokens."
     # One matrix, or one for each band of an adaptive input
     rows = [

@@ -36,9 +36,6 @@ class TypicalSentences:
     the sentences nearest the median have them.
 
     The lengths that are typical are known at the end alone, so the best of every length are kept.
-
-    Args:
-        number: how many to choose.
     """
 
     def __init__(self, number: int) -> None:
@@ -59,7 +56,6 @@ class TypicalSentences:
             ids: ``(batch,)``: the sentences' numbers in the data set.
             differences: ``(batch,)``: how much heads differ in each.
             lengths: ``(batch,)``: in tokens, of what is shown of each.
-            texts: of each the tokens, without padding, by which it is the same as another.
         """
         rows = (ids.tolist(), differences.tolist(), lengths.tolist(), texts)
         self._lengths.update(rows[2])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import importlib
 import json
 import sys
@@ -9,44 +10,111 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
-from fairseq_entmax.analysis.looking.arguments import own_parser
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import check_target, refuse_inputs
+
+USAGE = 'fairseq-entmax look CHECKPOINT --text "…" [options]'
+DESCRIPTION = (
+    "Shows the attention on sentences of your own: translates each, or goes by the --translation "
+    "given, and prints for each word those with the most weight; with --output also the report's "
+    "page with every head. Models of this package and fairseq's transformer, and language models "
+    "(the text alone)."
+)
+EPILOG = (
+    "Beside these, fairseq's options: on subwords (--bpe sentencepiece --sentencepiece-model FILE, "
+    "--bpe subword_nmt --bpe-codes FILE, --tokenizer moses); on search (--beam, --lenpen); --cpu, "
+    "--fp16, --user-dir. They stand behind CHECKPOINT; --help-all prints all."
+)
+
+
+def own_parser() -> argparse.ArgumentParser:
+    """Of the command's own options; what is left over is fairseq's."""
+    parser = argparse.ArgumentParser(
+        prog="fairseq-entmax look",
+        usage=USAGE,
+        description=DESCRIPTION,
+        epilog=EPILOG,
+        allow_abbrev=False,
+    )
+    parser.add_argument(
+        "checkpoint", metavar="CHECKPOINT", nargs="?", help="a file that fairseq-train wrote"
+    )
+    texts = parser.add_argument_group("Sentences")
+    texts.add_argument(
+        "--text", metavar="TEXT", action="append", help="a sentence; several by several --text"
+    )
+    texts.add_argument(
+        "--translation",
+        metavar="TEXT",
+        action="append",
+        help="what the model is to have said of it, in the order of --text (default: what it says, "
+        "by beam search)",
+    )
+    texts.add_argument(
+        "--input",
+        metavar="FILE",
+        help="a sentence a line, behind a tab perhaps its translation; - is standard input",
+    )
+    texts.add_argument(
+        "--data",
+        metavar="DATA-BIN",
+        help="the folder with the dictionaries (default: that of the training)",
+    )
+    texts.add_argument(
+        "--lower", action="store_true", help="lower-case the sentences, as the training text was"
+    )
+    shown = parser.add_argument_group("What is printed")
+    shown.add_argument(
+        "--attention",
+        choices=ATTENTIONS,
+        help="which (default: cross; decoder-self or encoder-self where there is no other)",
+    )
+    shown.add_argument(
+        "--layer", type=int, metavar="N", help="of one layer, from 0 (default: the mean)"
+    )
+    shown.add_argument(
+        "--head", type=int, metavar="N", help="of one head, from 0 (default: the mean)"
+    )
+    shown.add_argument(
+        "--top", type=int, default=3, metavar="N", help="links of each word (default: %(default)s)"
+    )
+    shown.add_argument(
+        "--words",
+        action="store_true",
+        help="words instead of subwords: weights are summed over the pieces of a word that is "
+        "looked at, and are means over those of a word that looks",
+    )
+    shown.add_argument("--json", action="store_true", help="print all weights as JSON instead")
+    shown.add_argument("--output", metavar="FILE.html", help="write the report's page, too")
+    shown.add_argument("--overwrite", action="store_true", help="replace the page if it exists")
+    parser.add_argument("--help-all", action="store_true", help="fairseq's options, too")
+    return parser
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Run the command.
-
-    Args:
-        arguments: what stands behind ``fairseq-entmax look``.
-
-    Raises:
-        OSError, ValueError, RuntimeError, ModuleNotFoundError: in one sentence, for the command
-            to print.
-        SystemExit: of argparse.
-    """
+    """Run the command."""
     own, others = own_parser().parse_known_args(list(arguments))
     if own.help_all:
-        _print_all_help()
-        return
-    sentences, behind_tabs = _checked(own)
+        from fairseq_entmax.analysis.looking import session
+
+        print(own_parser().format_help())
+        return session.fairseq_parser().print_help()
+    sentences, translations = _sentences(own)
     if own.output is not None:
         target = check_target(own.output, "--output", own.overwrite)
         refuse_inputs([target], {"the checkpoint": own.checkpoint, "the text": own.input})
     # Here, as they need torch and fairseq, and what is wrong so far is told at once
     importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
     from fairseq_entmax.analysis import loading
-    from fairseq_entmax.analysis.looking import opening, page, terminal
+    from fairseq_entmax.analysis.looking import page, session, terminal
 
     loading.log_to_stderr()
     try:
-        session = opening.of_checkpoint(own.checkpoint, own.data, others, own.lower)
+        opened = session.of_checkpoint(own.checkpoint, own.data, others, own.lower)
     except (ValueError, FileNotFoundError) as error:
         # As analyze says it, where the checkpoint is an option
         raise type(error)(str(error).removeprefix("--path: ")) from error
-    if behind_tabs is not None:
-        name = "second" if session.kind.name == "labelled" else "translation"
-        setattr(own, name, behind_tabs)
-    looks = session.look(sentences, own.translation, own.second)
+    looks = opened.look(sentences, translations)
     if own.words:
         looks = [look.words() for look in looks]
     if own.json:
@@ -57,77 +125,36 @@ def main(arguments: Sequence[str]) -> None:
         text = "\n\n\n".join(parts)
     # Before what a pager may close
     if own.output is not None:
-        page.write(session, looks, own.output, own.overwrite)
+        page.write(opened, looks, own.output, own.overwrite)
         print(f"page: {own.output}; open it in a browser", file=sys.stderr)
     print(text)
 
 
-def _print_all_help() -> None:
-    from fairseq_entmax.analysis.looking import opening
-
-    print(own_parser().format_help())
-    opening.fairseq_parser().print_help()
-
-
-def _checked(own: Namespace) -> tuple[list[str], list[str] | None]:
-    """The sentences, and what stands behind a tab in each, where it does.
-
-    Raises:
-        FileNotFoundError, ValueError: an option is wrong; names it.
-    """
+def _sentences(own: Namespace) -> tuple[list[str], list[str] | None]:
+    """The sentences, and their translations where they are given."""
     if own.checkpoint is None:
-        raise ValueError('give CHECKPOINT first: fairseq-entmax look CHECKPOINT --text "…"')
-    if own.top < 1:
-        raise ValueError(f"--top got {own.top}: give 1 or more")
-    for name in ("layer", "head"):
-        value = getattr(own, name)
-        if value is not None and value < 0:
-            raise ValueError(f"--{name} got {value}: give 0 or more")
-    if not Path(own.checkpoint).exists() and ":" not in own.checkpoint:
-        raise FileNotFoundError(
-            f"there is no checkpoint {own.checkpoint}: CHECKPOINT stands in front of all options"
-        )
-    if own.translation is not None and own.second is not None:
-        raise ValueError(
-            "--translation is for models that write, --second for those that classify pairs: give "
-            "one of them"
-        )
-    option = "--translation" if own.translation is not None else "--second"
-    seconds: list[str] | None = own.translation if own.translation is not None else own.second
+        raise ValueError(f"give CHECKPOINT first: {USAGE}")
     if (own.text is None) == (own.input is None):
         raise ValueError('give the sentence by --text "…", or sentences by --input FILE')
+    texts, translations = len(own.text or []), len(own.translation or [])
+    if translations and translations != texts:
+        raise ValueError(
+            f"--translation is there {translations} times, and --text {texts} times: give one for "
+            f"each; in --input it stands behind a tab"
+        )
     if own.text is not None:
-        if seconds is not None and len(seconds) != len(own.text):
-            raise ValueError(
-                f"{option} is there {len(seconds)} times, and --text {len(own.text)} times: give "
-                f"one for each"
-            )
-        return list(own.text), None
-    if seconds is not None:
-        raise ValueError(f"{option} goes with --text: in --input it stands behind a tab")
-    return _lines(own.input)
-
-
-def _lines(name: str) -> tuple[list[str], list[str] | None]:
-    """The sentences of a file, and what stands behind a tab in each, where it does.
-
-    Raises:
-        FileNotFoundError, ValueError: there is no such file, it is no text in UTF-8, it is empty,
-            or only some lines have a tab.
-    """
-    if name != "-" and not Path(name).is_file():
-        raise FileNotFoundError(f"--input got {name!r}: there is no such file")
+        return own.text, own.translation
+    if own.input != "-" and not Path(own.input).is_file():
+        raise FileNotFoundError(f"--input got {own.input!r}: there is no such file")
+    content = sys.stdin.buffer.read() if own.input == "-" else Path(own.input).read_bytes()
     try:
-        text = sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()
-        lines = [line.removesuffix("\r") for line in text.decode("utf-8").split("\n")]
+        lines = content.decode("utf-8").replace("\r\n", "\n").split("\n")
     except UnicodeDecodeError as error:
-        raise ValueError(f"--input {name} is no text in UTF-8: {error}") from None
+        raise ValueError(f"--input {own.input} is no text in UTF-8: {error}") from None
     rows = [line.split("\t") for line in lines if line.strip()]
-    if not rows:
-        raise ValueError(f"--input {name} has no sentence")
     if {len(row) for row in rows} not in ({1}, {2}):
         raise ValueError(
-            f"--input {name}: give one sentence a line, or in every line a tab and its translation "
-            f"or second text behind it"
+            f"--input {own.input}: give one sentence a line, or in every line a tab and its "
+            f"translation behind it"
         )
     return [row[0] for row in rows], [row[1] for row in rows] if len(rows[0]) == 2 else None

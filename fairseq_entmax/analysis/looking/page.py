@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_entmax.analysis import analyze, document
 from fairseq_entmax.analysis.arguments import GENERATED, REFERENCE
-from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
 from fairseq_entmax.analysis.looking.sentence import Look
-from fairseq_entmax.analysis.maps import LARGEST, encode_weights, map_bytes
+from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.measures import WeightMeasure, measures
 from fairseq_entmax.files import check_target, write_together
 
@@ -21,57 +20,27 @@ if TYPE_CHECKING:
 # About many sentences: how often the rarest word is looked at, questions against statements. What
 # heads matter is left out, too: of one sentence it says little of a head
 LEFT_OUT = frozenset({"rare_word", "final_punctuation"})
-SUBSET = "own"
 
 
 def write(
     session: Session, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool
 ) -> None:
-    """Write the page, whole or not at all.
-
-    Raises:
-        FileExistsError, FileNotFoundError, ValueError: the file cannot be written, or the maps
-            are more than a page shows.
-        ModuleNotFoundError: the extra ``report`` is not installed.
-    """
-    target = check_target(path, "--output", overwrite)
-    analysis = document.rounded(analysis_of(session, looks))
-    document.validate(analysis, "the analysis of these sentences")
+    """Write the page, whole or not at all."""
+    from fairseq_entmax.analysis.looking.session import evaluated
     from fairseq_entmax.analysis.report.page import render_page
 
-    page = render_page(analysis, _figures(analysis), can_save=True)
+    target = check_target(path, "--output", overwrite)
+    with evaluated(session.loaded.model):
+        analysis = document.rounded(analysis_of(session, looks))
+    page = render_page(analysis, can_save=True)
     write_together({target: page.encode("utf-8")})
 
 
-def _figures(analysis: dict[str, Any]) -> list[Any]:
-    """Of the papers' figures those that draw sentences; others are of data sets."""
-    if not any("groups" in one for entry in analysis["maps"] for one in entry["models"][0]):
-        return []
-    from fairseq_entmax.analysis.report.figures_segments import attention_segments
-
-    return list(attention_segments(analysis))
-
-
 def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
-    """The document: of each measure what these sentences have, and their maps.
-
-    Raises:
-        ValueError: the maps are more than a page shows.
-    """
-    total = sum(
-        map_bytes(one.shape)
-        for look in looks
-        for layers in look.attention.values()
-        for one in layers
-    )
-    if total > LARGEST:
-        raise ValueError(
-            f"--output: the maps of these sentences are {total:,} bytes, and a page shows "
-            f"{LARGEST:,} at most: give fewer or shorter ones"
-        )
+    """The document: of each measure what these sentences have, and their maps."""
     kind = session.kind
     dataset = session.dataset([look.item for look in looks])
-    own = {"of": REFERENCE, "gen_subset": SUBSET, "no_progress_bar": True, "max_tokens": None}
+    own = {"of": REFERENCE, "gen_subset": "own", "no_progress_bar": True, "max_tokens": None}
     own |= {"num_workers": 0}  # not a process for a sentence
     args = Namespace(**{**vars(session.args), **own, "batch_size": 1, "conllu": None})
     wanted = [
@@ -79,6 +48,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         for one in measures()
         if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | kind.left_out
     ]
+    tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
     study = analyze.Study(
         args=args,
         wanted=wanted,
@@ -88,14 +58,16 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         models=[session.loaded],
         datasets=[dataset],
         costly=[[]],
-        tables=session.tables(),
+        tables=tables,
         sentences=list(range(len(looks))),
     )
     analysis = analyze.written(study, analyze.record(study), [{}])
-    analysis["data"]["own"] = {"words": looks[0].is_words}
-    for entry, look in zip(analysis["maps"], looks, strict=True):
-        if look.is_words:
-            _join(entry, look, kind.name)
+    # The map of a text alone is of its beginning, and stays one of tokens
+    is_words = looks[0].is_words and kind.name != "text"
+    analysis["data"]["own"] = {"words": is_words}
+    for entry, look in zip(analysis["maps"], looks, strict=False):  # those that a page can show
+        if is_words:
+            _join(entry, look)
     generated = [look.item.generated for look in looks if look.item.generated is not None]
     if len(generated) == len(looks):
         numbers = {name: sum(one[name] for one in generated) for name in generated[0]}
@@ -103,34 +75,14 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         analysis["models"][0]["generated"] = numbers
         for entry in analysis["maps"]:
             entry["model"] = 0
-    if looks[0].classified is not None:
-        _forget_labels(analysis)
     return analysis
 
 
-def _join(entry: dict[str, Any], look: Look, kind: str) -> None:
+def _join(entry: dict[str, Any], look: Look) -> None:
     """Put words in place of the tokens of a map; groups of equal weights are of tokens."""
-    if kind == "text":  # whose map is of its beginning
-        look = look.of_tokens.beginning(MAP_TOKENS).words()
-    entry["source"] = [] if kind == "text" else look.tokens
-    entry["queries"], entry["targets"] = look.read_tokens, look.target_tokens
-    if len(look.target_tokens) != len(look.read_tokens):
-        # Of a beginning, whose last token may begin a word that only the target has
-        entry["targets"] = [*look.read_tokens[1:], look.target_tokens[-1]]
+    entry["source"], entry["queries"] = look.tokens, look.read_tokens
+    entry["targets"] = look.target_tokens
     for one in entry["models"][0]:
         weights = look.attention[one["attention"]][one["layer"]]
         one |= {"shape": list(weights.shape), "weights": encode_weights(weights)}
         one.pop("groups", None)
-    for one in entry.get("classified") or []:
-        assert look.classified is not None
-        one["pooling"] = {name: rows.tolist() for name, rows in look.classified.pooling.items()}
-
-
-def _forget_labels(analysis: dict[str, Any]) -> None:
-    """Leave out what asks for the label of a text, which nobody has said."""
-    (model,) = analysis["models"]
-    own, labels = model["classification"], analysis["data"]["labels"]
-    model["loss"] = own["accuracy"] = None
-    own["confusion"] = [[0] * len(labels) for _ in labels]
-    for pooling in own["pooling"]:
-        pooling["words"] = [[] for _ in labels]

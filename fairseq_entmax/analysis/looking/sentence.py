@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.looking.words import groups_of, joined_tokens, joined_weights
+from fairseq_entmax.analysis.tokens import MARK
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
-
-TOP = 3
 
 
 @dataclass(frozen=True)
@@ -32,7 +30,7 @@ class Links:
     keys: list[tuple[str, float]]
     zeros: int
     visible: int
-    places: list[int] = field(default_factory=list)
+    places: Sequence[int] = ()
 
 
 @dataclass(frozen=True)
@@ -42,32 +40,12 @@ class Item:
     Attributes:
         source: ``(tokens,)``, with the end of the sentence.
         target: likewise what is written; None where nothing is.
-        label: the class that a classifier says.
         generated: of what the model wrote itself, how much; None otherwise.
     """
 
     source: Tensor
     target: Tensor | None = None
-    label: int = 0
     generated: dict[str, int] | None = None
-
-
-@dataclass(frozen=True)
-class Classified:
-    """What a classifier says of the sentence.
-
-    Attributes:
-        label: the most likely class.
-        probability: its own.
-        pooling: each attention that pools to its weights ``(heads, tokens)`` float32.
-        visible: likewise the tokens that it may look at, ``(tokens,)`` bool: those of its own text,
-            without marks of beginnings and ends.
-    """
-
-    label: str
-    probability: float
-    pooling: dict[str, Tensor]
-    visible: dict[str, Tensor]
 
 
 @dataclass(frozen=True)
@@ -86,7 +64,6 @@ class Look:
             without heads has none. Rows add up to 1. Queries are the tokens that look, of cross
             the steps that predict ``target_tokens``.
         gates: likewise of each layer the heads' gates, a float each, 1 where there is none.
-        classified: of a classifier.
         notes: what is to be known of it: unknown words, how the text was cut, what was searched.
         is_words: whether tokens are joined to words.
     """
@@ -99,15 +76,12 @@ class Look:
     target_tokens: list[str]
     attention: dict[str, list[Tensor]]
     gates: dict[str, list[list[float]]]
-    classified: Classified | None = None
     notes: list[str] = field(default_factory=list)
     is_words: bool = False
-    # The number of each token's word, as TokenTable has it; the sentence; before it was joined to
-    # words; and what draws the page
-    _word_numbers: tuple[list[int], list[int], list[int]] = ([], [], [])
+    # The word of each token, as TokenTable numbers them; the sentence; and the session of both
+    _word_numbers: Sequence[list[int]] = ()
     _item: Item | None = None
-    _of_tokens: Look | None = None
-    _page: Callable[[Sequence[Look], str | os.PathLike[str], bool], None] | None = None
+    _session: Any = None
 
     @property
     def first_attention(self) -> str:
@@ -138,15 +112,14 @@ class Look:
         Raises:
             ValueError: there is no such attention, layer or head.
         """
-        own, _ = self._chosen(attention, layer, head)
-        return own.mean(dim=0)
+        return self.chosen(attention, layer, head).mean(dim=0)
 
     def links(
         self,
         attention: str | None = None,
         layer: int | None = None,
         head: int | None = None,
-        top: int = TOP,
+        top: int = 3,
     ) -> list[Links]:
         """For each token that looks, those with the most weight.
 
@@ -158,40 +131,38 @@ class Look:
             ValueError: as :meth:`weights`, or ``top`` is below 1.
         """
         if top < 1:
-            raise ValueError(f"top got {top}: give 1 or more")
+            raise ValueError(f"--top got {top}: give 1 or more")
         name = attention or self.first_attention
         weights = self.weights(name, layer, head)
         queries, keys = self.axes(name)
         found = []
         for place, (token, row) in enumerate(zip(queries, weights, strict=True)):
             visible = place + 1 if name == DECODER_SELF else len(keys)
-            order = row[:visible].sort(descending=True, stable=True)
-            best = zip(order.indices.tolist()[:top], order.values.tolist()[:top], strict=True)
-            own = [(key, weight) for key, weight in best if weight > 0]
-            named = [(keys[key], weight) for key, weight in own]
-            zeros = int(row[:visible].eq(0).sum())
-            found.append(Links(token, named, zeros, visible, [key for key, _ in own]))
+            order = row[:visible].argsort(descending=True, stable=True)[:top].tolist()
+            places = [key for key in order if row[key] > 0]
+            best = [(keys[key], float(row[key])) for key in places]
+            found.append(Links(token, best, int(row[:visible].eq(0).sum()), visible, places))
         return found
 
-    def chosen(self, attention: str, layer: int | None, head: int | None) -> Tensor:
+    def chosen(
+        self, attention: str | None = None, layer: int | None = None, head: int | None = None
+    ) -> Tensor:
         """The weights ``(heads, queries, keys)`` that :meth:`weights` is the mean of."""
-        return self._chosen(attention, layer, head)[0]
+        weights, gates = self._all(attention, layer, head)
+        return weights[gates > 0] if bool((gates > 0).any()) else weights
 
     def said_of(self, attention: str | None, layer: int | None, head: int | None) -> str:
         """Of which heads :meth:`weights` are, in words."""
         name = attention or self.first_attention
-        own, closed = self._chosen(name, layer, head)
+        own = len(self.chosen(name, layer, head))
+        closed = len(self._all(name, layer, head)[0]) - own
         layers = sum(len(one) > 0 for one in self.attention[name])
-        if layer is not None:
-            where = f"layer {layer}, " + (f"head {head}" if head is not None else "")
-        else:
-            where = "" if head is None else f"head {head} of "
+        parts = [name] if layer is None else [name, f"layer {layer}"]
+        parts += [] if head is None else [f"head {head}"]
         if layer is None or head is None:
-            where += f"mean of {len(own)} head{'s' * (len(own) != 1)}"
-            where += f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
-        if closed:
-            where += f", without {closed} whose gate is closed"
-        return f"{name}, {where}"
+            where = f" in {layers} layer{'s' * (layers != 1)}" * (layer is None)
+            parts.append(f"mean of {own} head{'s' * (own != 1)}{where}")
+        return ", ".join(parts) + f", without {closed} whose gate is closed" * (closed > 0)
 
     def words(self) -> Look:
         """The same of words: weights summed over the tokens of a word that is looked at, and
@@ -199,61 +170,28 @@ class Look:
         if self.is_words:
             return self
         source, read, target = map(groups_of, self._word_numbers)
-        groups = {
+        sides = {
             ENCODER_SELF: (source, source),
             DECODER_SELF: (read, read),
             CROSS: (target, source),
         }
-        said = self.classified
-        if said is not None:
-            pooling = {
-                name: torch.stack([weights[:, group].sum(dim=1) for group in source], dim=1)
-                for name, weights in said.pooling.items()
-            }
-            visible = {
-                name: torch.stack([seen[group].any() for group in source])
-                for name, seen in said.visible.items()
-            }
-            said = replace(said, pooling=pooling, visible=visible)
         return replace(
             self,
             tokens=joined_tokens(self.tokens, source),
             read_tokens=joined_tokens(self.read_tokens, read),
             target_tokens=joined_tokens(self.target_tokens, target),
             attention={
-                name: [joined_weights(one, *groups[name]) for one in layers]
+                name: [joined_weights(one, *sides[name]) for one in layers]
                 for name, layers in self.attention.items()
             },
-            classified=said,
             is_words=True,
-            _of_tokens=self,
         )
-
-    @property
-    def of_tokens(self) -> Look:
-        """The same before it was joined to words."""
-        return self if self._of_tokens is None else self._of_tokens
 
     @property
     def item(self) -> Item:
         """The sentence in numbers."""
         assert self._item is not None
         return self._item
-
-    def beginning(self, tokens: int) -> Look:
-        """The same of so many tokens of a text alone, of which no token sees those behind it."""
-        numbers = tuple(one[:tokens] for one in self._word_numbers)
-        return replace(
-            self,
-            tokens=self.tokens[:tokens],
-            read_tokens=self.read_tokens[:tokens],
-            target_tokens=self.target_tokens[:tokens],
-            attention={
-                name: [one[:, :tokens, :tokens] for one in layers]
-                for name, layers in self.attention.items()
-            },
-            _word_numbers=(numbers[0], numbers[1], numbers[2]),
-        )
 
     def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
         """Write the report's page on this sentence.
@@ -266,44 +204,24 @@ class Look:
             FileExistsError, FileNotFoundError, ValueError: the file cannot be written.
             ModuleNotFoundError: the extra ``report`` is not installed.
         """
-        assert self._page is not None
-        self._page([self], path, overwrite)
+        from fairseq_entmax.analysis.looking import page
+
+        page.write(self._session, [self], path, overwrite)
 
     def as_json(self) -> dict[str, Any]:
         """All of it, for scripts: weights as nested lists, layer, head, query, key."""
-        said = self.classified
-        return {
-            "text": self.text,
-            "translation": self.translation,
-            "is_generated": self.is_generated,
-            "is_words": self.is_words,
-            "tokens": self.tokens,
-            "read_tokens": self.read_tokens,
-            "target_tokens": self.target_tokens,
-            "notes": self.notes,
-            "gates": self.gates,
-            "attention": {
-                name: [one.tolist() for one in layers] for name, layers in self.attention.items()
-            },
-            "classified": None
-            if said is None
-            else {
-                "label": said.label,
-                "probability": said.probability,
-                "pooling": {name: one.tolist() for name, one in said.pooling.items()},
-                "visible": {name: one.tolist() for name, one in said.visible.items()},
-            },
-        }
+        fields = {name: one for name, one in vars(self).items() if not name.startswith("_")}
+        return {name: _listed(one) for name, one in fields.items()}
 
     def __str__(self) -> str:
         from fairseq_entmax.analysis.looking.terminal import shown
 
         return shown(self)
 
-    def _chosen(
+    def _all(
         self, attention: str | None, layer: int | None, head: int | None
-    ) -> tuple[Tensor, int]:
-        """The weights ``(heads, queries, keys)`` of what is asked for, and how many are closed."""
+    ) -> tuple[Tensor, Tensor]:
+        """The weights ``(heads, queries, keys)`` of what is asked for, and their gates."""
         name = attention or self.first_attention
         if name not in self.attention:
             known = " and ".join(one for one in ATTENTIONS if one in self.attention)
@@ -318,14 +236,42 @@ class Look:
         if head is not None and not 0 <= head < most:
             where = name if layer is None else f"layer {layer} of {name}"
             raise ValueError(f"--head got {head}: {where} has the heads 0 to {most - 1}")
-        chosen = [
-            (layers[place][number], self.gates[name][place][number])
-            for place in places
-            for number in ([head] if head is not None else range(len(layers[place])))
-            if number < len(layers[place])
-        ]
-        open_ones = [weights for weights, gate in chosen if gate > 0]
-        closed = len(chosen) - len(open_ones)
-        if not open_ones:
-            return torch.stack([weights for weights, _ in chosen]), 0
-        return torch.stack(open_ones), closed
+        heads = slice(None) if head is None else slice(head, head + 1)
+        weights = torch.cat([layers[place][heads] for place in places])
+        return weights, torch.tensor([g for at in places for g in self.gates[name][at][heads]])
+
+
+def _listed(value: Any) -> Any:
+    """Tensors, also in dictionaries and lists, as lists."""
+    if isinstance(value, Tensor):
+        return value.tolist()
+    if isinstance(value, dict):
+        return {name: _listed(one) for name, one in value.items()}
+    return [_listed(one) for one in value] if isinstance(value, list) else value
+
+
+def groups_of(words: Sequence[int]) -> list[list[int]]:
+    """The places of each word, of numbers of each token's; those below 0 stay alone."""
+    groups: list[list[int]] = []
+    for place, word in enumerate(words):
+        if word < 0 or place == 0 or word != words[place - 1]:
+            groups.append([])
+        groups[-1].append(place)
+    return groups
+
+
+def joined_tokens(tokens: Sequence[str], groups: Sequence[Sequence[int]]) -> list[str]:
+    """The words of tokens, without the marks of subwords."""
+    words = ("".join(tokens[place] for place in group) for group in groups)
+    return [word.replace("@@", "").replace(MARK, "") or word for word in words]
+
+
+def joined_weights(
+    weights: Tensor, queries: Sequence[list[int]], keys: Sequence[list[int]]
+) -> Tensor:
+    """Weights of words: the sum over the tokens of a key, the mean over those of a query.
+
+    Rows add up to what they did, and a word has a weight of exactly 0 where all its tokens have.
+    """
+    wide = torch.stack([weights[..., group].sum(dim=-1) for group in keys], dim=-1)
+    return torch.stack([wide[:, group].mean(dim=1) for group in queries], dim=1)

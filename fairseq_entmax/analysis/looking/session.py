@@ -1,33 +1,170 @@
-"""A model that is looked at on sentences of one's own."""
+"""A model that is looked at on sentences of one's own, and ``look`` in Python."""
 
 from __future__ import annotations
 
+import argparse
 import os
 from argparse import Namespace
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
+from fairseq import utils
 from torch import Tensor
 
 from fairseq_entmax.analysis import kinds, loading
-from fairseq_entmax.analysis.arguments import GENERATED
-from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.arguments import GENERATED, add_analyze_options
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
-from fairseq_entmax.analysis.kinds.classes import label_names, pooled_tokens
-from fairseq_entmax.analysis.looking import page, texts
-from fairseq_entmax.analysis.looking.segmentation import Segmentation, Segmented, unknown_said
-from fairseq_entmax.analysis.looking.sentence import Classified, Item, Look
-from fairseq_entmax.analysis.models import LoadedModel
-from fairseq_entmax.analysis.recorder import record_pass
+from fairseq_entmax.analysis.kinds.base import groups_of
+from fairseq_entmax.analysis.looking import texts
+from fairseq_entmax.analysis.looking.command import DESCRIPTION, USAGE
+from fairseq_entmax.analysis.looking.segmentation import Segmentation, built
+from fairseq_entmax.analysis.looking.sentence import Item, Look
+from fairseq_entmax.analysis.models import LoadedModel, load_models
+from fairseq_entmax.analysis.recorder import record_pass, unwrapped
 from fairseq_entmax.analysis.report.payload import joined_text
 from fairseq_entmax.analysis.sentences import on_device
-from fairseq_entmax.analysis.tables import Tables
 from fairseq_entmax.attentions import ATTENTIONS
-from fairseq_entmax.models.classifier_hub import ClassifierHubInterface
+from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.modules import attention_modules
+
+
+def look(
+    model: Any,
+    text: str,
+    translation: str | None = None,
+    *,
+    task: Any = None,
+    data: str | None = None,
+    lower: bool = False,
+    **options: Any,
+) -> Look:
+    """The attention of every head on one sentence.
+
+        print(look(model, "En el principio crió Dios los cielos y la tierra."))
+
+    Args:
+        model: a model of this package: what ``from_pretrained`` or ``load_model`` gave, the path
+            of a checkpoint, or the model itself with its task. Of fairseq's own ``transformer``
+            the path, or what ``load_model`` gave.
+        text: as it would be written; it is cut into subwords as ``from_pretrained`` was told, or
+            as ``options`` say, or by the model that lies by the data.
+        translation: what the model is to have said of it; None lets it translate.
+        task: fairseq's; None takes what comes with the model, or with its checkpoint.
+        data: the folder with the dictionaries, for a checkpoint whose own is not there.
+        lower: whether the text is lower-cased, as that of the training was.
+        **options: of fairseq, such as ``beam=1``, ``bpe="sentencepiece"`` with
+            ``sentencepiece_model="bpe.model"``; True for an option without a value.
+
+    Raises:
+        ValueError: the text is empty, too long, or nothing says how it is cut; the model is an
+            ensemble, or has no attention that can be looked at; an option is wrong.
+        FileNotFoundError, UnsafeCheckpointError: the checkpoint cannot be read.
+    """
+    words: list[str] = []
+    for name, value in options.items():
+        option = f"--{name.replace('_', '-')}"
+        words += [option] if value is True else [option, str(value)]
+    if isinstance(model, LoadedModel) and task is None:
+        model = model.path
+    if isinstance(model, str | os.PathLike):
+        session = of_checkpoint(os.fspath(model), data, words, lower)
+    else:
+        session = of_model(model, task, words, lower)
+    return session.look([text], None if translation is None else [translation])[0]
+
+
+def fairseq_parser() -> Any:
+    """fairseq's options on data, subwords, search and devices, and defaults of an analysis."""
+    parser = loading.data_parser(DESCRIPTION, generation=True)
+    parser.prog, parser.usage = "fairseq-entmax look", USAGE
+    parser.allow_abbrev = False
+    add_analyze_options(parser)
+    return parser
+
+
+def of_checkpoint(
+    path: str, data: str | None = None, options: Sequence[str] = (), lower: bool = False
+) -> Session:
+    """A session with the model of a checkpoint; arguments as for :func:`look`."""
+    early = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
+    for name in ("user-dir", "task", "source-lang", "target-lang"):
+        early.add_argument(f"--{name}")
+    given, _ = early.parse_known_args(list(options))
+    if given.user_dir is not None and not os.path.isdir(given.user_dir):
+        raise ValueError(f"--user-dir: there is no folder {given.user_dir}")
+    utils.import_user_module(given)  # registers mappings and models
+    saved = read_model(path)
+    trained = next(iter(groups_of(saved.state)), {})
+    if data is None:
+        data = str(trained.get("data") or "").split(os.pathsep)[0]
+        if not os.path.isdir(data):
+            raise ValueError(
+                f"{path} was trained on the data in {data or 'a folder it does not name'}, which "
+                f"is not there: give --data DATA-BIN, the folder with its dictionaries"
+            )
+    elif not os.path.isdir(data):
+        raise ValueError(f"--data got {data!r}: there is no such folder")
+    kind = kinds.kind_of_model(saved.model_class)
+    task = given.task or trained.get("_name") or trained.get("task")
+    words = [data, *options, "--path", path]
+    words += [] if given.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
+    if kind.has_search:
+        for name in ("source_lang", "target_lang"):
+            if trained.get(name) and getattr(given, name) is None:
+                words += [f"--{name.replace('_', '-')}", str(trained[name])]
+    args = loading.parse(fairseq_parser(), words)
+    loaded_task = loading.setup_task(args)
+    (loaded,) = load_models(args, loaded_task)
+    return _session(args, loaded_task, loaded, lower)
+
+
+def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Session:
+    """A session with a model in memory; arguments as for :func:`look`."""
+    task = getattr(model, "task", None) if task is None else task
+    if task is None:
+        raise ValueError(
+            "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
+            "the checkpoint's path in place of the model"
+        )
+    network = unwrapped(model)
+    kind = kinds.kind_of_task(task)
+    words = [str(kind.options_of(task).data), *options, "--task", kind.tasks[0]]
+    args = loading.options.parse_args_and_arch(fairseq_parser(), words)
+    if not isinstance(model, LoadedModel):
+        name = type(network).__name__
+        settings = getattr(getattr(model, "cfg", None), "model", None)
+        architecture = str(getattr(settings, "_name", None) or name)
+        loaded = LoadedModel(
+            name, os.path.join("(in memory)", "model"), architecture, network, None
+        )
+    else:
+        loaded = model
+    return _session(args, task, loaded, lower, model)
+
+
+def _session(args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None) -> Any:
+    """Put together what was found out; ``hub`` cuts texts already, where it has what does."""
+    kind = kinds.kind_of_task(task)
+    if kind.name == "labelled":
+        raise ValueError(
+            "look is for models that translate and for language models: what a classifier reads, "
+            "says and pools is in what its predict gives"
+        )
+    trained = kind.options_of(task)
+    bpe = getattr(hub, "bpe", None) or built(args, "bpe")
+    sides, tokenizer = [], None
+    for side in ("source", "target") if kind.has_search else ("source",):
+        language = getattr(trained, f"{side}_lang", None)
+        # That of Moses goes by the source's language
+        own = Namespace(**{**vars(args), "source_lang": language})
+        tokenizer = getattr(hub, "tokenizer", None) or built(own, "tokenizer")
+        dictionary = getattr(task, f"{side}_dictionary")
+        sides.append(Segmentation(dictionary, tokenizer, bpe, str(trained.data), language, lower))
+    detokenize = None if tokenizer is None else tokenizer.decode
+    return Session(args, task, loaded, sides[0], sides[-1], detokenize)
 
 
 @dataclass
@@ -40,7 +177,6 @@ class Session:
         loaded: the model.
         source, target: how texts are cut; ``target`` of what is written, where it is.
         detokenize: from pieces, with spaces between them, to text; None joins them by their marks.
-        notes: what is to be known of the model and its data.
     """
 
     args: Namespace
@@ -49,7 +185,6 @@ class Session:
     source: Segmentation
     target: Segmentation
     detokenize: Callable[[str], str] | None = None
-    notes: list[str] = field(default_factory=list)
 
     @property
     def kind(self) -> kinds.Kind:
@@ -60,85 +195,43 @@ class Session:
         self,
         sentences: Sequence[str],
         translations: Sequence[str] | None = None,
-        seconds: Sequence[str] | None = None,
     ) -> list[Look]:
         """Look at sentences.
 
         Args:
             sentences: as they would be written, not cut.
             translations: of each what the model is to have said of it; None lets it translate.
-            seconds: of each the second text of a pair that is classified; None without.
 
         Raises:
-            ValueError: a text is empty or too long, or a model has no use for a second one, or
-                needs it.
+            ValueError: a text is empty or too long, or the model writes no translation.
         """
         if translations is not None and not self.kind.has_search:
             raise ValueError(
                 f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
                 f"it out"
             )
-        if seconds is not None and self.kind.name != "labelled":
-            raise ValueError(
-                f"--second got {seconds[0]!r}, and {self.kind.models} classify no pairs: leave it "
-                f"out, or give --translation"
-            )
-        given: Sequence[str | None] = translations or seconds or [None] * len(sentences)
-        with _evaluated(self.loaded.model):
+        given: Sequence[str | None] = translations or [None] * len(sentences)
+        with evaluated(self.loaded.model):
             return [self._one(text, other) for text, other in zip(sentences, given, strict=True)]
 
-    def _one(self, text: str, other: str | None) -> Look:
-        if self.kind.name == "pairs":
-            return self._translated(text, other)
-        return self._read(text) if self.kind.name == "text" else self._classified(text, other)
-
-    def _translated(self, text: str, translation: str | None) -> Look:
-        source, notes, own = self.source(text), list(self.notes), list[Segmented]()
-        numbers = None
-        self._check_length(source.tokens, 0)
-        if translation is None:
-            tokens, numbers = self._generated(source.tokens)
-            notes.append(f"translated by {self._search()}")
-        else:
-            # A word that the source has a marker for has that marker here, too
-            there = {old: new for new, old in source.markers.items()}
-            own = [self.target(translation, there)]
-            tokens = own[0].tokens
-            self._check_length(tokens, 1)
-        said = translation if translation is not None else self._text(tokens, source)
-        notes += _said_of([source, *own])
-        item = Item(source.tokens, tokens, generated=numbers)
-        return self._look(text, item, notes, said)
-
-    def _read(self, text: str) -> Look:
+    def _one(self, text: str, translation: str | None) -> Look:
         source = self.source(text)
         self._check_length(source.tokens, 0)
-        return self._look(text, Item(source.tokens), [*self.notes, *_said_of([source])])
-
-    def _classified(self, text: str, second: str | None) -> Look:
-        parts = [text] if second is None else [text, second]
-        cut = [self.source(part) for part in parts]
-        # Marks of beginnings and between texts are those of the task, as predict has them
-        settings = Namespace(tokenizer=None, bpe=None)
-        hub = ClassifierHubInterface(settings, self.task, [self.loaded.model])
-        words = self.task.source_dictionary
-        lines = [" ".join(words[token] for token in one.tokens[:-1]) for one in cut]
-        try:
-            tokens = hub.encode(lines[0] if second is None else (lines[0], lines[1]))
-        except ValueError as error:
-            remedy = str(error).replace("give predict a pair (first, second)", "give --second TEXT")
-            raise ValueError(remedy) from None
-        sample = self._sample(self.dataset([Item(tokens)]))
-        _, output = record_pass(self.loaded.model, sample)
-        probs = self.loaded.model.get_normalized_probs(output, False, sample)[0]
-        label = int(probs.argmax())
-        pooling = {name: one[0].float().cpu() for name, one in output[1]["pooling"].items()}
-        keys = pooled_tokens(self.loaded.model, sample["net_input"]["src_tokens"])
-        visible = {name: one[0].cpu() for name, one in keys.items()}
-        said = Classified(label_names(self.task)[label], float(probs[label]), pooling, visible)
-        notes = [*self.notes, *_said_of(cut)]
-        shown = text if second is None else f"{text} / {second}"
-        return self._look(shown, Item(tokens, label=label), notes, classified=said)
+        if self.kind.name == "text":
+            return self._look(text, Item(source.tokens), source.notes)
+        if translation is None:
+            tokens, numbers = self._generated(source.tokens)
+            pieces = [self.task.target_dictionary[token] for token in tokens[:-1].tolist()]
+            joined = joined_text([source.markers.get(piece, piece) for piece in pieces])
+            said = joined if self.detokenize is None else self.detokenize(joined)
+            search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
+            notes = [f"translated by {search}", *source.notes]
+            return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, said)
+        # A word that the source has a marker for has that marker here, too
+        target = self.target(translation, {old: new for new, old in source.markers.items()})
+        self._check_length(target.tokens, 1)
+        item = Item(source.tokens, target.tokens)
+        return self._look(text, item, source.notes + target.notes, translation)
 
     def _look(
         self,
@@ -146,14 +239,25 @@ class Session:
         item: Item,
         notes: list[str],
         said: str | None = None,
-        classified: Classified | None = None,
     ) -> Look:
         """What one pass over a sentence gives."""
         sample = self._sample(self.dataset([item]))
         attention, _ = record_pass(self.loaded.model, sample)
-        tables = self.tables()
+        tables = self.kind.tables(self.task, self._device)
         batch = tables.batch(sample)
-        layers, gates = self._whole(attention, batch)
+        layers: dict[str, list[Tensor]] = {}
+        gates: dict[str, list[list[float]]] = {}
+        modules = sorted(
+            attention_modules(self.loaded.model), key=lambda one: (ATTENTIONS.index(one[0]), one[1])
+        )
+        for name, number, module in modules:
+            own = attention.get(name, {}).get(number)
+            if own is None:  # a layer without heads
+                own = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
+            heads, gate = own[0].float().cpu(), module.gate
+            layers.setdefault(name, []).append(heads)
+            values = [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
+            gates.setdefault(name, []).append(values)
         tokens = self.kind.tokens(self.task, sample)
         read, target = tokens["queries"], tokens["targets"]
         numbers = [batch.source.words, batch.target.words if read else None, None]
@@ -162,7 +266,6 @@ class Session:
             marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self._device)
             special = torch.isin(sample["target"], marks)
             numbers[2] = tables.target.words(sample["target"], special)
-        lists = [[] if one is None else one[0].tolist() for one in numbers]
         return Look(
             text,
             said,
@@ -172,47 +275,19 @@ class Session:
             target,
             layers,
             gates,
-            classified,
             list(dict.fromkeys(notes)),
-            _word_numbers=(lists[0], lists[1], lists[2]),
+            _word_numbers=[[] if one is None else one[0].tolist() for one in numbers],
             _item=item,
-            _page=self._write,
+            _session=self,
         )
-
-    def _whole(
-        self, attention: Any, batch: Batch
-    ) -> tuple[dict[str, list[Tensor]], dict[str, list[list[float]]]]:
-        """The weights and gates of every layer, also of those without heads."""
-        layers: dict[str, list[Tensor]] = {}
-        gates: dict[str, list[list[float]]] = {}
-        modules = sorted(
-            attention_modules(self.loaded.model), key=lambda one: (ATTENTIONS.index(one[0]), one[1])
-        )
-        for name, number, module in modules:
-            own = attention.get(name, {}).get(number)
-            if own is None:
-                own = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
-            heads = own[0].float().cpu()
-            layers.setdefault(name, []).append(heads)
-            gate = module.gate
-            gates.setdefault(name, []).append(
-                [1.0] * len(heads) if gate is None else gate.at_evaluation().tolist()
-            )
-        return layers, gates
 
     def dataset(self, items: Sequence[Item]) -> Any:
         """Sentences as a data set of fairseq."""
-        sources = [item.source for item in items]
-        if self.kind.name == "text":
-            return texts.text_alone(self.task, sources)
-        if self.kind.name == "labelled":
-            return texts.labelled(self.task, sources, [item.label for item in items])
-        targets = [item.target for item in items if item.target is not None]
-        return texts.pairs(self.task, sources, targets)
+        return texts.dataset(self.kind.name, self.task, items)
 
-    def tables(self) -> Tables:
-        """Facts on the tokens."""
-        return self.kind.tables(self.task, self._device)
+    def search(self) -> dict[str, Any]:
+        """The search, as a document says it."""
+        return search_options(loading.configuration(self.args).generation, self.task)
 
     @property
     def _device(self) -> torch.device:
@@ -233,25 +308,8 @@ class Session:
         with torch.no_grad(), torch.random.fork_rng():
             sample = generated.generate(self._sample(dataset))
         if generated.numbers["empty"]:
-            raise ValueError(
-                "the model says nothing of a text: give --translation, what it is to have said, or "
-                "another model"
-            )
+            raise ValueError("the model says nothing of a text: give its --translation")
         return sample["target"][0].cpu(), dict(generated.numbers)
-
-    def _search(self) -> str:
-        return f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
-
-    def search(self) -> dict[str, Any]:
-        """The search, as a document says it."""
-        return search_options(loading.configuration(self.args).generation, self.task)
-
-    def _text(self, tokens: Tensor, source: Segmented) -> str:
-        words = self.task.target_dictionary
-        pieces = [words[token] for token in tokens.tolist() if token != words.eos()]
-        pieces = [source.markers.get(piece, piece) for piece in pieces]
-        joined = joined_text(pieces)
-        return joined if self.detokenize is None else self.detokenize(joined)
 
     def _check_length(self, tokens: Tensor, side: int) -> None:
         most = self.loaded.model.max_positions()
@@ -262,18 +320,9 @@ class Session:
                 f"it"
             )
 
-    def _write(self, looks: Sequence[Look], path: str | os.PathLike[str], overwrite: bool) -> None:
-        with _evaluated(self.loaded.model):
-            page.write(self, looks, path, overwrite)
-
-
-def _said_of(texts_cut: Sequence[Segmented]) -> list[str]:
-    """What is unknown of texts, and how they were cut."""
-    return unknown_said(texts_cut) + [note for one in texts_cut for note in one.notes]
-
 
 @contextmanager
-def _evaluated(model: Any) -> Iterator[None]:
+def evaluated(model: Any) -> Iterator[None]:
     """A model in evaluation mode, as from_pretrained does not leave it."""
     was_training = model.training
     model.eval()

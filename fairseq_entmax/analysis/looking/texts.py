@@ -6,33 +6,24 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy
-from fairseq.data import (
-    IdDataset,
-    LanguagePairDataset,
-    ListDataset,
-    MonolingualDataset,
-    NestedDictionaryDataset,
-    NumelDataset,
-    NumSamplesDataset,
-    RawLabelDataset,
-    RightPadDataset,
-    TokenBlockDataset,
-)
+from fairseq import data
 from torch import Tensor
 
+from fairseq_entmax.analysis.looking.sentence import Item
 
-def pairs(task: Any, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> Any:
-    """Pairs of texts.
 
-    Args:
-        task: fairseq's, of translation.
-        sources, targets: ``(tokens,)`` each, with the ends of sentences.
-    """
-    return LanguagePairDataset(
-        list(sources),
-        _sizes(sources),
+def dataset(kind: str, task: Any, items: Sequence[Item]) -> Any:
+    """Texts alone, or pairs of them, as the kind of the task's data is."""
+    sources = [item.source for item in items]
+    sizes = _sizes(sources)
+    if kind == "text":
+        return _text_alone(task, data.ListDataset(sources, sizes), sizes)
+    targets = [item.target for item in items if item.target is not None]
+    return data.LanguagePairDataset(
+        sources,
+        sizes,
         task.source_dictionary,
-        list(targets),
+        targets,
         _sizes(targets),
         task.target_dictionary,
         left_pad_source=task.cfg.left_pad_source,
@@ -41,19 +32,13 @@ def pairs(task: Any, sources: Sequence[Tensor], targets: Sequence[Tensor]) -> An
     )
 
 
-def text_alone(task: Any, texts: Sequence[Tensor]) -> Any:
-    """Texts that a language model reads from their beginnings, each a sample."""
+def _text_alone(task: Any, tokens: Any, sizes: numpy.ndarray) -> Any:
+    """Read from its beginning, each text a sample."""
     words = task.source_dictionary
-    blocks = TokenBlockDataset(
-        ListDataset(list(texts), _sizes(texts)),
-        _sizes(texts),
-        None,
-        pad=words.pad(),
-        eos=words.eos(),
-        break_mode="eos",
-        include_targets=True,
+    blocks = data.TokenBlockDataset(
+        tokens, sizes, None, words.pad(), words.eos(), break_mode="eos", include_targets=True
     )
-    return MonolingualDataset(
+    return data.MonolingualDataset(
         dataset=blocks,
         sizes=blocks.sizes,
         src_vocab=words,
@@ -62,24 +47,6 @@ def text_alone(task: Any, texts: Sequence[Tensor]) -> Any:
         shuffle=False,
         targets=task.targets,
         add_bos_token=task.args.add_bos_token,
-    )
-
-
-def labelled(task: Any, texts: Sequence[Tensor], labels: Sequence[int]) -> Any:
-    """Texts with the number of a class each."""
-    tokens = ListDataset(list(texts), _sizes(texts))
-    return NestedDictionaryDataset(
-        {
-            "id": IdDataset(),
-            "net_input": {
-                "src_tokens": RightPadDataset(tokens, pad_idx=task.source_dictionary.pad()),
-                "src_lengths": NumelDataset(tokens, reduce=False),
-            },
-            "nsentences": NumSamplesDataset(),
-            "ntokens": NumelDataset(tokens, reduce=True),
-            "target": RawLabelDataset(list(labels)),
-        },
-        sizes=[_sizes(texts)],
     )
 
 

@@ -197,7 +197,6 @@ def _between_words(weights: Tensor, batch: AnnotatedBatch) -> Tensor:
 
     Args:
         weights: ``(batch, heads, subwords, subwords)`` float64.
-        batch: the annotations of these sentences.
     """
     size, heads, length, _ = weights.shape
     # What is part of no word is gathered behind the words, and cut off

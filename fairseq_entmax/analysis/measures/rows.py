@@ -21,9 +21,7 @@ class LayerWeights:
     """The weights of one attention of one layer in a batch, and what is worked out of them once.
 
     Args:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
         weights: ``(batch, heads, queries, keys)``.
-        batch: its sentences.
 
     Attributes:
         queries, keys: the tokens that attend, and those that are attended to.
@@ -122,7 +120,6 @@ class Sums(dict[str, "Tensor"]):
         """Add ratios of sentences, those whose divisor is not 0.
 
         Args:
-            name: of the sum.
             values: ``(batch, …)``.
             divisor: of the same shape, or ``(batch,)``.
         """

@@ -1,6 +1,5 @@
 """What is finished stays finished, and nothing else is taken for it."""
 
-import math
 import os
 
 import pytest
@@ -112,22 +111,3 @@ def test_a_file_of_something_else_is_left_alone(tmp_path, content):
     with pytest.raises(ValueError, match="was not written by this version of the command"):
         Journal(str(path), SETTINGS)
     assert path.read_text() == content
-
-
-@pytest.mark.parametrize("rest", ["", ', "settings": [1, 2]'])
-def test_a_file_without_settings_is_damaged_and_left_alone(tmp_path, rest):
-    path = tmp_path / "removals.jsonl"
-    content = f'{{"format": "fairseq-entmax-removals", "version": 1{rest}}}\n'
-    path.write_text(content)
-    with pytest.raises(ValueError, match=r"line 1 of .* is damaged"):
-        Journal(str(path), SETTINGS)
-    assert path.read_text() == content
-
-
-def test_a_loss_that_is_no_number_is_not_kept(path):
-    with Journal(path, SETTINGS) as journal:
-        with pytest.raises(
-            ValueError, match=r"without cross:0\.1 the loss of the sentence in place 1"
-        ):
-            journal.add(("cross:0.1",), SentenceScores([1.0, math.nan], None))
-        assert ("cross:0.1",) not in journal.finished

@@ -7,7 +7,6 @@ import pytest
 import sacrebleu
 import torch
 from fairseq import utils
-from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis.ablation.removal import (
@@ -19,10 +18,9 @@ from fairseq_entmax.analysis.ablation.removal import (
     text_of,
     without_heads,
 )
-from fairseq_entmax.head_names import Head, parse_heads
+from fairseq_entmax.head_names import parse_heads
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_state
-from tests.language_models import build_text_model
 from tests.pruning.test_surgery import (
     ALL,
     PRENORM,
@@ -120,13 +118,6 @@ def test_afterwards_the_model_is_as_it_was_also_after_an_error():
     assert torch.equal(logits(model), before)
 
 
-def test_no_heads_leave_the_model_as_it_is():
-    model = trained(**ENTMAX)
-    before = logits(model)
-    with without_heads(model, ()):
-        assert torch.equal(logits(model), before)
-
-
 def test_the_heads_of_a_model_are_those_that_are_there_and_open():
     model = trained(head_gates=ALL, **ENTMAX)
     found = heads_of(model)
@@ -143,19 +134,11 @@ def test_the_heads_of_a_model_are_those_that_are_there_and_open():
     assert all(gates[head.attention, head.layer][head.head] > 0 for head in found)
 
 
-def test_the_heads_of_a_pruned_model_leave_out_those_that_are_gone():
-    smaller = pruned(trained(**ENTMAX), parse_heads("encoder-self:0.3;cross:1.0,1.1,1.2,1.3"))
-    found = heads_of(smaller)
-    assert len(found) == 24 - 5
-    assert Head("encoder-self", 0, 3) not in found
-    assert not [head for head in found if head[:2] == ("cross", 1)]
-
-
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        ("cross:2.0", "no head cross:2.0: its cross attention has 2 layers"),
-        ("encoder-self:1.4", "no head encoder-self:1.4: layer 1 of its encoder-self .* 4 heads"),
+        ("cross:2.0", "no head cross:2.0: it has, counted from 0, encoder-self layer 0: 4, "),
+        ("encoder-self:1.4", "no head encoder-self:1.4: it has, counted from 0"),
     ],
 )
 def test_a_head_that_is_not_there_is_named(name, message):
@@ -172,16 +155,6 @@ def test_the_text_of_a_removal_is_short_and_is_read_back():
     assert text_of(names_of(removal)) == "cross:0.2,1.1;encoder-self:0.3"
     assert parse_heads(text_of(names_of(removal))) == set(removal)
     assert text_of(()) == ""
-
-
-def test_losses_are_those_of_fairseqs_criterion():
-    model, criterion = trained(**ENTMAX), CrossEntropyCriterion(tiny_task(), sentence_avg=False)
-    for sample in batches():
-        with torch.no_grad():
-            expected, tokens, _ = criterion(model, sample)
-        found = sentence_losses(model, sample, tiny_task().target_dictionary.pad())
-        assert found.sum().item() == pytest.approx(expected.item(), rel=1e-6)
-        assert tokens == sample["target"].ne(1).sum()
 
 
 def test_the_loss_of_a_sentence_is_that_of_its_tokens_one_by_one():
@@ -219,7 +192,6 @@ def test_losses_are_the_same_before_and_after_generation():
     model = trained(**ENTMAX)
     alone = scorer(model, ["loss"]).score(())
     both = scorer(model, beam=2)
-    assert alone.translations is None
     assert both.score(()).nll == alone.nll
     assert both.score(()).nll == alone.nll
 
@@ -239,13 +211,6 @@ def test_translations_are_those_of_a_model_with_the_heads_taken_out():
     assert found.nll != scorer(model).score(()).nll
 
 
-def test_a_score_that_is_not_asked_for_is_not_computed():
-    found = scorer(trained(**ENTMAX), ["bleu"]).score(())
-    assert found.nll is None
-    assert len(found.translations) == 6
-    assert scorer(trained(**ENTMAX), ["loss"]).references == []
-
-
 def test_sampled_translations_do_not_depend_on_what_was_scored_before():
     model = trained(**ENTMAX)
     options = {"beam": 1, "sampling": True}
@@ -262,32 +227,6 @@ def test_translations_can_begin_with_the_targets():
     ]
 
 
-def test_every_sentence_is_counted_once_for_each_score():
-    counts = []
-    scorer(trained(**ENTMAX)).score((), counts.append)
-    assert sum(counts) == 2 * 6
-
-
-def test_subwords_are_joined_in_references_and_translations(monkeypatch):
-    """w0 and w1 become halves of one word."""
-    dictionary = tiny_task().target_dictionary
-    symbols = list(dictionary.symbols)
-    symbols[4:14] = [f"{symbol}@@" for symbol in symbols[4:14]]
-    plain = scorer(trained(**ENTMAX), ["bleu"])
-    plain_scores = plain.score(())
-    monkeypatch.setattr(dictionary, "symbols", symbols)
-    joined = scorer(trained(**ENTMAX), ["bleu"], post_process="subword_nmt")
-    halves = {f"w{number}" for number in range(10)}
-
-    def join(text):
-        words = text.split()
-        return "".join(word if word in halves else f"{word} " for word in words).rstrip()
-
-    assert joined.references == [join(text) for text in plain.references]
-    assert joined.references != plain.references
-    assert joined.score(()).translations == [join(text) for text in plain_scores.translations]
-
-
 def test_a_target_that_is_not_in_the_dictionary_matches_no_hypothesis():
     samples = batches()
     samples[2]["target"][0, 0] = tiny_task().target_dictionary.unk()
@@ -302,36 +241,11 @@ def test_an_unknown_way_to_join_subwords_is_refused_with_those_there_are():
         scorer(trained(**ENTMAX), post_process="moses")
 
 
-def test_data_without_targets_is_refused():
-    samples = batches()
-    samples[0]["target"] = None
-    with pytest.raises(ValueError, match="no target side"):
-        scorer(trained(**ENTMAX), samples=samples)
-
-
-def test_data_without_sentences_is_refused():
-    with pytest.raises(ValueError, match="no sentence to score"):
-        Scorer(trained(**ENTMAX), tiny_task(), config(), [], ["loss"])
-
-
-def test_losses_that_are_not_finite_are_refused():
-    model = trained(**ENTMAX)
-    with torch.no_grad():
-        model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
-    with pytest.raises(ValueError, match="gives losses that are not finite"):
-        scorer(model, ["loss"]).score([])
-
-
 def test_markers_that_cannot_be_copied_leave_no_loss():
     task = marked_task()
     options = {"attn_mapping": "softmax", "source_position_markers": MARKERS}
     model = build_model("entmax_copy_transformer", task=task, **options)
     samples = batches()
     samples[0]["target"][0, 0] = len(task.target_dictionary) - 1
-    with pytest.raises(ValueError, match="markers that the model cannot copy from their source"):
+    with pytest.raises(ValueError, match="cannot copy markers of the targets"):
         Scorer(model, task, config(), samples, ["loss"]).score([])
-
-
-def test_a_head_of_an_attention_that_the_model_lacks_is_refused_with_those_it_has():
-    with pytest.raises(ValueError, match="it has no cross attention, only decoder-self"):
-        check_heads(build_text_model(), parse_heads("cross:0.0"))

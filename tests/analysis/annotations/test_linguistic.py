@@ -174,40 +174,6 @@ def test_a_head_that_looks_at_the_syntactic_head_is_always_right(
     assert accuracy["obj"] == {"to_head": 1.0, "to_dependent": 0.0}
 
 
-def test_a_head_that_looks_at_the_object_is_right_from_the_verb(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.eye(5)[[0, 3, 2, 2, 4]][None, None]
-    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
-    assert accuracy["obj"] == {"to_head": 0.0, "to_dependent": 1.0}
-    assert accuracy["nsubj"] == {"to_head": 0.0, "to_dependent": 0.0}
-
-
-def test_the_weights_on_the_subwords_of_a_word_add_up(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.eye(5)[None, None].clone()
-    # The verb: 0.4 on the subject, 0.3 on each of the object's subwords
-    weights[0, 0, 1] = torch.tensor([0.4, 0.0, 0.3, 0.3, 0.0])
-    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
-    assert accuracy["obj"]["to_dependent"] == 1.0
-    assert accuracy["nsubj"]["to_dependent"] == 0.0
-
-
-def test_the_weights_from_the_subwords_of_a_word_are_averaged(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.eye(5)[None, None].clone()
-    # The object: one subword has 0.9 on the subject, but both together more on the verb
-    weights[0, 0, 2] = torch.tensor([0.9, 0.1, 0.0, 0.0, 0.0])
-    weights[0, 0, 3] = torch.tensor([0.0, 1.0, 0.0, 0.0, 0.0])
-    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
-    assert accuracy["obj"]["to_head"] == 1.0
-
-
 def test_the_end_of_the_sentence_is_no_word_to_look_at(
     annotated: Open, dictionary: Dictionary
 ) -> None:
@@ -219,27 +185,6 @@ def test_the_end_of_the_sentence_is_no_word_to_look_at(
     little, none = dependencies(annotated(SIMPLE), tokens, weights)
     assert little["nsubj"]["to_head"] == 1.0
     assert none["nsubj"] == {"to_head": 0.0, "to_dependent": 0.0}
-
-
-def test_each_arc_of_a_word_is_a_case(annotated: Open, dictionary: Dictionary) -> None:
-    # Two adjectives of one noun: from the noun a head finds one of them
-    text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + row(3, "cd", 2, "amod") + "\n"
-    tokens = collate(dictionary, ["▁a ▁b ▁cd"])
-    weights = torch.eye(4)[[1, 0, 1, 3]][None, None]
-    (accuracy,) = dependencies(annotated(text), tokens, weights)
-    assert accuracy["amod"] == {"to_head": 1.0, "to_dependent": 0.5}
-
-
-def test_arcs_of_words_that_no_subword_is_part_of_are_no_cases(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    # The one subword goes to its first letter's word; the second has none
-    text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + "\n"
-    annotations = annotated(text)
-    batch = annotations.batch(torch.tensor([0]), collate(dictionary, ["▁ab"]))
-    counts = AnnotationCounts(annotations)
-    counts.update(batch)
-    assert counts.results()["relations"] is None
 
 
 def test_baselines_are_the_most_frequent_offset_of_a_relation(
@@ -290,39 +235,6 @@ def shares(annotations: Annotations, tokens: Tensor, weights: Tensor) -> dict[st
     return head
 
 
-def test_uniform_attention_has_the_tags_and_entities_of_the_data(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    annotations = annotated(TAGGED)
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    head = shares(annotations, tokens, torch.full((3, 5), 0.2))
-    counts = AnnotationCounts(annotations)
-    counts.update(annotations.batch(torch.tensor([0]), tokens))
-    assert head["pos_kl"] == pytest.approx(0.0, abs=1e-12)
-    assert counts.results()["part_of_speech"] == {"NOUN": 0.75, "VERB": 0.25}
-    assert head["named_entity"] == pytest.approx(0.25)
-    assert counts.results()["named_entities"] == 0.25
-
-
-def test_attention_on_one_tag_has_its_surprise_as_divergence(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    verb = torch.eye(5)[[1, 1]]
-    assert shares(annotated(TAGGED), tokens, verb)["pos_kl"] == pytest.approx(math.log(4))
-
-
-def test_attention_on_the_end_of_the_sentence_is_left_out(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.tensor([[0.1, 0.1, 0.0, 0.0, 0.8]])
-    head = shares(annotated(TAGGED), tokens, weights)
-    closed = 0.5 * math.log(0.5 / 0.75) + 0.5 * math.log(0.5 / 0.25)
-    assert head["pos_kl"] == pytest.approx(closed)
-    assert head["named_entity"] == pytest.approx(0.5)
-
-
 def test_a_head_on_the_end_of_the_sentence_alone_has_no_numbers(
     annotated: Open, dictionary: Dictionary
 ) -> None:
@@ -348,15 +260,6 @@ def test_what_the_file_does_not_have_is_none(annotated: Open, dictionary: Dictio
         "part_of_speech": None,
         "named_entities": None,
     }
-
-
-def test_an_attention_without_heads_has_no_results(annotated: Open, dictionary: Dictionary) -> None:
-    annotations = annotated(SIMPLE)
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    statistics = LinguisticStatistics()
-    batch = annotations.batch(torch.tensor([0]), tokens)
-    statistics.update(ENCODER_SELF, 0, torch.zeros(1, 0, 5, 5), batch, tokens != 1)
-    assert statistics.results(ENCODER_SELF, 0) == []
 
 
 @dataclass
@@ -588,10 +491,3 @@ def test_another_number_of_sentences_is_refused_on_opening(annotated: Open) -> N
         ValueError, match=r"parses\.conllu has 1 sentences, the data set 2: one for each line"
     ):
         annotated(SIMPLE, sentences=2)
-
-
-def test_a_sentence_behind_the_last_parse_is_named(annotated: Open, dictionary: Dictionary) -> None:
-    with pytest.raises(
-        ValueError, match="has 1 sentences, but the data set has a sentence 4, from 0"
-    ):
-        annotated(SIMPLE).batch(torch.tensor([4]), collate(dictionary, [SIMPLE_TEXT]))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairseq_entmax.analysis.annotations.conllu import ConlluFile
-from fairseq_entmax.analysis.annotations.tagger import PIPELINES, _rows, tag
+from fairseq_entmax.analysis.annotations.tagger import _rows, tag
 
 has_spacy = importlib.util.find_spec("spacy") is not None
 needs_spacy = pytest.mark.skipif(not has_spacy, reason="needs the extra tagger")
@@ -52,13 +52,6 @@ def test_each_line_is_a_sentence_of_the_words_and_entities_found(
     assert [word.entity for word in first] == ["B-PER", "O", "O", "O", "O"]
     assert [word.upos for word in first] == [None, None, None, "NOUN", None]
     assert [word.form for word in file[1].words] == ["Sea", "la", "luz", ":", "y", "fué", "."]
-
-
-@needs_spacy
-def test_columns_without_a_component_are_empty(text: str, pipeline: str, tmp_path: Path) -> None:
-    output = str(tmp_path / "parses.conllu")
-    tag(text, pipeline, output)
-    assert ConlluFile(output).relations == ()
 
 
 @needs_spacy
@@ -111,22 +104,6 @@ def test_a_line_without_words_is_named_and_nothing_is_written(
 
 
 @needs_spacy
-def test_a_text_that_is_not_in_utf_8_is_named(pipeline: str, tmp_path: Path) -> None:
-    path = tmp_path / "text.es"
-    path.write_bytes("Dios\ndía\n".encode("latin-1"))
-    with pytest.raises(ValueError, match=r"text\.es, behind line .*: not in UTF-8"):
-        tag(str(path), pipeline, str(tmp_path / "parses.conllu"))
-    assert not list(tmp_path.glob("parses.conllu*"))
-
-
-@needs_spacy
-def test_an_unknown_language_is_refused_with_the_known_ones(text: str, tmp_path: Path) -> None:
-    known = ", ".join(sorted(PIPELINES))
-    with pytest.raises(ValueError, match=f"no pipeline for the language 'xx': known are {known}"):
-        tag(text, "xx", str(tmp_path / "out"))
-
-
-@needs_spacy
 def test_a_pipeline_that_is_not_installed_is_named(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -147,20 +124,6 @@ def test_a_missing_spacy_names_the_extra(
     monkeypatch.setitem(sys.modules, "spacy", None)
     with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[tagger\]'"):
         tag(text, "es", str(tmp_path / "out"))
-
-
-def test_a_missing_text_is_named(tmp_path: Path) -> None:
-    with pytest.raises(FileNotFoundError, match=r"there is no text .*none\.es"):
-        tag(str(tmp_path / "none.es"), "es", str(tmp_path / "out"))
-
-
-def test_an_output_that_exists_stays(text: str, tmp_path: Path) -> None:
-    (tmp_path / "out").write_text("kept")
-    with pytest.raises(
-        FileExistsError, match=r"out', which exists: give another name, or --overwrite"
-    ):
-        tag(text, "es", str(tmp_path / "out"))
-    assert (tmp_path / "out").read_text() == "kept"
 
 
 def test_the_text_is_never_replaced_by_its_parses(text: str) -> None:

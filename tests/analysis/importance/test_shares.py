@@ -35,11 +35,6 @@ def test_sentences_are_spread_evenly(size, number, expected):
     assert evenly_spread(size, number) == expected
 
 
-@pytest.mark.parametrize("size", [0, 1, 2, 7, 64, 1000])
-def test_the_order_of_sentences_has_each_once(size):
-    assert sorted(spread_order(size)) == list(range(size))
-
-
 @pytest.mark.parametrize("number", [10, 64, 96, 300])
 def test_every_beginning_of_the_order_is_spread_evenly(number):
     size = 1000
@@ -49,19 +44,11 @@ def test_every_beginning_of_the_order_is_spread_evenly(number):
         assert abs(own - number / 10) <= 3
 
 
-def test_a_number_that_is_asked_for_is_taken_at_once():
-    assert blocks_of(Relevance(), 1000, 4) == [[125, 375, 625, 875]]
-
-
 def test_without_a_number_sentences_are_added_up_to_the_most_that_the_measure_takes():
     blocks = blocks_of(Relevance(), 10_000, None)
     assert [len(block) for block in blocks[:3]] == [FEWEST, MORE, MORE]
     every = [number for block in blocks for number in block]
     assert len(every) == len(set(every)) == Relevance.sentences
-
-
-def test_a_small_data_set_is_taken_whole():
-    assert [sorted(block) for block in blocks_of(Relevance(), 5, None)] == [[0, 1, 2, 3, 4]]
 
 
 def sums_of(*parts):
@@ -92,17 +79,6 @@ def test_the_error_does_not_depend_on_batches():
     mean = rows.double().sum() / 50
     expected = residuals.var(dim=0).div(50).sqrt() / mean
     assert torch.allclose(whole.errors["cross"][0], expected, rtol=1e-5)
-
-
-def test_the_error_of_one_sentence_is_not_known():
-    shares = sums_of(torch.ones(1, 2)).shares()
-    assert shares.errors["cross"][0].isnan().all()
-    assert shares.largest_error == float("inf")
-
-
-def test_heads_that_do_not_matter_have_a_share_and_an_error_of_0():
-    shares = sums_of(torch.zeros(3, 2)).shares()
-    assert shares.heads["cross"][0].tolist() == shares.errors["cross"][0].tolist() == [0, 0]
 
 
 @pytest.mark.parametrize(("noise", "blocks"), [(0.0, 1), (50.0, 5)])
@@ -146,14 +122,3 @@ def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_l
         for layer, found in layers.items():
             total = sum(one[attention][layer].double().sum(dim=0) for one in sensitivities)
             assert torch.allclose(found, total / total.sum(), atol=1e-6)
-
-
-def test_the_unit_of_the_error_of_relevance_is_a_sentence(model):
-    together = head_shares(Relevance(), model, SAMPLES, PAD)
-    assert together.sentences == 3
-    apart = Relevance().importance(model, SAMPLES[0], PAD)
-    every = head_relevance(model, SAMPLES[0]).shares()
-    for attention, layers in apart.items():
-        for layer, rows in layers.items():
-            assert len(rows) == 2
-            assert torch.allclose(rows.sum(dim=0), every[attention][layer].sum(dim=0), atol=1e-5)

@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis.kinds.choice import VariedTexts
-from fairseq_entmax.analysis.kinds.typical import dealt
 
 LENGTH = 12  # within what is short enough to be read
 
@@ -56,13 +55,6 @@ def test_labels_have_as_many_texts_as_each_other(labels):
     assert max(counts.values()) - min(counts.values()) <= 1
 
 
-def test_a_rare_label_has_all_of_its_texts():
-    rows = [row(number, label=number in (5, 50)) for number in range(100)]
-    found = chosen(rows)
-    assert len(found) == 10
-    assert {5, 50} <= set(found)
-
-
 @pytest.mark.parametrize(("wrong", "expected"), [(0, 0), (1, 1), (3, 3), (40, 3)])
 def test_some_texts_are_classified_wrongly_where_there_are_any(wrong, expected):
     # Those that are wrong differ least
@@ -80,10 +72,6 @@ def test_of_more_labels_than_places_those_with_wrong_texts_are_shown():
     found = chosen(rows)
     assert len(found) == 10
     assert 29 in found
-
-
-def test_all_wrong_texts_fill_every_place():
-    assert len(chosen([row(number, is_wrong=True) for number in range(30)])) == 10
 
 
 def test_texts_of_typical_length_whose_heads_differ_most_come_first():
@@ -106,9 +94,3 @@ def test_the_choice_is_the_same_in_any_order_and_any_batches():
     for size in (1, 40):
         rng.shuffle(rows)
         assert chosen(rows, size=size) == expected
-
-
-def test_what_is_dealt_is_as_even_as_sizes_allow():
-    assert dealt({0: 9, 1: 1, 2: 9}, 8) == {0: 4, 1: 1, 2: 3}
-    assert dealt({0: 1, 1: 1}, 8) == {0: 1, 1: 1}
-    assert dealt({}, 8) == {}

@@ -3,7 +3,6 @@
 import copy
 import json
 import math
-import shutil
 from collections import defaultdict
 from types import SimpleNamespace
 
@@ -18,8 +17,6 @@ from fairseq_entmax.analysis import (
     load_model,
     load_samples,
     load_task,
-    record_attention,
-    summary,
 )
 from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS, label_names
 from fairseq_entmax.analysis.report.page import render_page
@@ -50,22 +47,6 @@ def passed(folder, name):
 
 def model_of(analysis, name):
     return next(model for model in analysis["models"] if model["name"] == name)
-
-
-@pytest.mark.parametrize(
-    ("name", "value"), [("init_token", "0,1"), ("separator_token", "x"), ("max_positions", ())]
-)
-def test_options_of_another_type_in_the_checkpoint_are_refused_in_one_sentence(
-    labelled, tmp_path, name, value
-):
-    state = torch.load(labelled / "sparse.pt", weights_only=False)
-    task = state["cfg"]["task"]
-    (task if isinstance(task, dict) else vars(task))[name] = value
-    torch.save(state, tmp_path / "bad.pt")
-    with pytest.raises(ValueError, match=r"options of --task .*bad\.pt.* not what") as refusal:
-        load_task(str(labelled / "bin"), task=CLASSES, checkpoint=str(tmp_path / "bad.pt"))
-    assert "object at" not in str(refusal.value)
-    assert "\n" not in str(refusal.value)
 
 
 def test_texts_with_labels_are_said_to_be_such(of_labelled):
@@ -102,14 +83,6 @@ def test_what_pools_has_its_numbers_of_each_head(labelled, of_labelled, name):
     assert len(pooling["heads"]) == (2 if name == "sparse" else 1)
     for (head, number), value in sums.items():
         assert pooling["heads"][head][number] == pytest.approx(value, rel=1e-4, abs=1e-6)
-
-
-def test_what_pools_says_its_mapping_and_what_it_learned(of_labelled):
-    (sparse,) = model_of(of_labelled, "sparse")["classification"]["pooling"]
-    (learned,) = model_of(of_labelled, "learned")["classification"]["pooling"]
-    assert (sparse["name"], sparse["mapping"], sparse["learned"]) == ("pooling", "sparsemax", [])
-    assert (learned["mapping"], learned["learned"]) == ("entmax", ["alpha"])
-    assert 1 < learned["values"]["alpha"][0] < 2
 
 
 def words_of(folder, name, pooling, part):
@@ -251,25 +224,6 @@ def test_no_rule_propagates_relevance_through_what_pools(labelled):
         head_relevance(model, load_samples(task, "valid", [0])[0])
 
 
-def test_a_notebook_records_the_encoder_and_the_classes(labelled):
-    task = task_of(labelled)
-    model = load_model(str(labelled / "sparse.pt"), task).model
-    (sample,) = load_samples(task, "valid", [0, 1, 2], at_once=3)
-    attention, logits = record_attention(model, sample)
-    assert list(attention) == ["encoder-self"]
-    assert logits.shape == (3, 2)
-
-
-def test_the_table_says_how_well_models_do_and_how_much_they_select(of_labelled):
-    table = summary.as_table(of_labelled)
-    (pooling,) = model_of(of_labelled, "sparse")["classification"]["pooling"]
-    support = sum(head["support"] for head in pooling["heads"]) / 2
-    accuracy = model_of(of_labelled, "sparse")["classification"]["accuracy"]
-    assert f"sparse: accuracy {accuracy:.1%}" in table
-    assert f"pooling by sparsemax, alpha 2.000: {support:.3f} tokens have a weight" in table
-    assert "loss (nats a text)  (bits a text)" in table
-
-
 def test_the_page_holds_labels_as_text(of_labelled):
     page = render_page(of_labelled)
     assert made.LABELS[1] not in page
@@ -339,20 +293,6 @@ def test_a_language_model_is_said_to_be_one_with_the_task_to_give(
     message = capsys.readouterr().err
     assert "entmax15.pt has the architecture entmax_transformer_lm, of language models" in message
     assert "give --task language_modeling" in message
-
-
-def test_a_model_without_a_head_left_has_none_to_measure_beside_another(labelled, tmp_path):
-    for name in ("sparse", "none"):
-        shutil.copy(labelled / "sparse.pt", tmp_path / f"{name}.pt")
-    (tmp_path / "bin").symlink_to(labelled / "bin")
-    every = ",".join(f"{layer}.{head}" for layer in range(2) for head in range(4))
-    prune = ["prune", str(tmp_path / "sparse.pt"), f"--heads=encoder-self:{every}"]
-    assert cli.main([*prune, "--output", str(tmp_path / "none.pt"), "--overwrite"]) == 0
-    found = made.analysed(tmp_path, CLASSES, ["none", "sparse"], tmp_path / "out", *made.FEW)
-    heads = [[len(one["heads"]) for one in model["attentions"]] for model in found["models"]]
-    assert heads == [[0, 0], [4, 4]]
-    assert found["models"][0]["classification"]["accuracy"] is not None
-    assert render_page(found)
 
 
 def test_words_that_fill_the_labels_up_name_no_class(labelled):

@@ -2,11 +2,9 @@
 
 import json
 import math
-import shutil
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import (
@@ -17,13 +15,9 @@ from fairseq_entmax.analysis import (
     load_model,
     load_samples,
     load_task,
-    measure,
     record_attention,
 )
-from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
-from fairseq_entmax.analysis.measures.confidence import Confidence
-from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
@@ -58,13 +52,6 @@ def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_wit
     assert data["sentences"] == math.ceil(TOKENS / made.SAMPLE)
     assert data["target_tokens"] == TOKENS
     assert (data["source_tokens"], data["source_lang"], data["target_lang"]) == (None, None, None)
-
-
-def test_the_command_says_more_of_samples_than_the_checkpoint(texts, tmp_path):
-    more = ("--tokens-per-sample=8", "--sentences=", "--measures=density")
-    assert made.run("analyze", texts, LM, ["entmax15"], tmp_path, *more) == 0
-    data = document.read(tmp_path / "analysis.json")["data"]
-    assert data["sentences"] == math.ceil(TOKENS / 8)
 
 
 @pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned"])
@@ -118,28 +105,6 @@ def test_heads_have_the_measures_that_mean_something_without_a_source(of_texts):
             assert layer["attention"] == "decoder-self"
             for head in layer["heads"]:
                 assert {key for key, value in head.items() if value is None} == never
-
-
-def test_a_pruned_model_has_the_heads_that_are_left(of_texts):
-    heads = [len(layer["heads"]) for layer in model_of(of_texts, "pruned")["attentions"]]
-    assert heads == [0, 3]
-
-
-def test_a_model_without_a_head_left_has_none_to_measure_beside_another(texts, tmp_path):
-    for name in ("entmax15", "sparse"):
-        shutil.copy(texts / f"{name}.pt", tmp_path / f"{name}.pt")
-    (tmp_path / "bin").symlink_to(texts / "bin")
-    every = ",".join(f"{layer}.{head}" for layer in range(2) for head in range(4))
-    names = []
-    for name in ("entmax15", "sparse"):
-        prune = ["prune", str(tmp_path / f"{name}.pt"), f"--heads=decoder-self:{every}"]
-        assert cli.main([*prune, "--output", str(tmp_path / f"no-{name}.pt")]) == 0
-        names.append(f"no-{name}")
-    found = made.analysed(tmp_path, LM, [*names, "entmax15"], tmp_path / "out")
-    heads = [[len(one["heads"]) for one in model["attentions"]] for model in found["models"]]
-    assert heads == [[0, 0], [0, 0], [4, 4]]
-    assert all(math.isfinite(model["loss"]) for model in found["models"])
-    assert render_page(found)
 
 
 def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
@@ -215,25 +180,6 @@ def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
             assert (first[row, end - 1], second[row, end - 1]) == expected
 
 
-def test_confidence_leaves_out_the_ends_that_a_query_has_read():
-    tokens = torch.tensor([[2, 5, 6, 2, 7]])  # </s> a b </s> c
-    side = Side.of(tokens, 1, 2, None)
-    weights = torch.zeros(1, 1, 5, 5)
-    weights[0, 0, torch.arange(5), torch.tensor([0, 1, 0, 3, 1])] = 1.0
-    sums = Sums()
-    Confidence().update(LayerWeights("decoder-self", weights, Batch(side, side)), sums)
-    # Four queries have read a word; those that look at a, an end, an end, and a
-    assert sums.of("confidence", 0) == pytest.approx(2 / 4)
-
-
-def test_a_notebook_measures_a_batch_of_a_text(texts, task):
-    (sample,) = load_samples(task, "valid", [0, 1], at_once=2)
-    attention, _ = record_attention(loaded(texts, task, "entmax15"), sample)
-    (layers,) = measure(attention, sample, task).values()
-    rows = attention["decoder-self"][0].count_nonzero(-1)[:, 0] / torch.arange(1, made.SAMPLE + 1)
-    assert layers[0]["heads"][0]["density"] == pytest.approx(float(rows.mean()), rel=1e-5)
-
-
 def test_the_page_speaks_of_a_text_and_shows_no_languages(of_texts):
     page = render_page(of_texts)
     assert "<title>Attention heads of softmax, entmax15, pruned, sparse, adaptive on valid" in page
@@ -254,14 +200,6 @@ def test_a_removed_head_is_scored_by_the_loss(texts, of_texts, tmp_path):
     assert len(results["removals"]) == 2
 
 
-def test_what_an_ablation_of_a_sparse_output_scores_is_finite(texts, tmp_path):
-    output = tmp_path / "ablation"
-    more = ("--heads=decoder-self:0.1",)
-    assert made.run("ablate", texts, LM, ["sparse"], output, *more) == 0
-    loss = json.loads((output / "ablation.json").read_text())["unchanged"]["loss"]
-    assert 0 < loss < 5
-
-
 @pytest.mark.parametrize(
     ("command", "more", "expected"),
     [
@@ -280,15 +218,6 @@ def test_what_has_no_part_in_a_text_alone_is_refused(
     assert made.run(command, texts, LM, ["entmax15"], tmp_path / "x", *more) == 1
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
-
-
-def test_a_text_of_another_dictionary_is_refused(texts, tmp_path, capsys):
-    made.write(tmp_path / "bin", "a 1\nb 1\n", [torch.tensor([4, 2])])
-    assert len(Dictionary.load(str(tmp_path / "bin" / "dict.txt"))) == 6
-    path = f"--path={texts / 'entmax15.pt'}"
-    given = [str(tmp_path / "bin"), f"--task={LM}", path, "--cpu", f"--output={tmp_path / 'x'}"]
-    assert cli.main(["analyze", *given]) == 1
-    assert "has 24 decoder tokens, and the data's dictionary has 6" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

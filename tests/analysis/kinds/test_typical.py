@@ -85,17 +85,3 @@ def test_of_long_documents_the_longest_that_can_be_read_are_shown_first():
     rows = [row(number, 0.5, 300 + number) for number in range(100)]
     rows += [row(100, 0.1, LONGEST_SHOWN), row(101, 0.9, 20)]
     assert chosen(rows, 3)[:2] == [100, 101]
-
-
-def test_all_of_few_sentences_are_shown():
-    assert sorted(chosen([row(number, 0.1, 3) for number in range(4)])) == [0, 1, 2, 3]
-
-
-def test_what_is_kept_does_not_grow_with_the_data():
-    choice = TypicalSentences(10)
-    for begin in range(0, 5000, 100):
-        numbers = range(begin, begin + 100)
-        lengths = torch.tensor([number % 8 + 1 for number in numbers])
-        texts = [[number] for number in numbers]
-        choice.update(torch.tensor(numbers), torch.rand(100), lengths, texts)
-    assert sum(len(kept) for kept in choice._best.values()) == 80

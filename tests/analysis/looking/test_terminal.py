@@ -1,12 +1,17 @@
-"""A look as text."""
+"""A look as text, and joined to words."""
 
 import pytest
 import torch
 
-from fairseq_entmax.analysis.looking.sentence import Classified, Look
-from fairseq_entmax.analysis.looking.terminal import WIDTH, _width, shown, weight_text
+from fairseq_entmax.analysis.looking.sentence import (
+    Look,
+    groups_of,
+    joined_tokens,
+    joined_weights,
+)
+from fairseq_entmax.analysis.looking.terminal import shown, weight_text
 
-SOURCE = ["▁En", "▁el", "▁extraordinariamentelargo", "東京東京東京東京東京東京", "</s>"]
+SOURCE = ["▁En", "▁el", "▁extraordinario", "東京", "</s>"]
 TARGET = ["▁In", "▁the", "</s>"]
 
 
@@ -29,23 +34,13 @@ def test_the_strongest_links_come_first_and_zeros_are_counted():
     text = shown(look(), layer=0, head=0)
     assert "cross, layer 0, head 0:" in text
     first, second, third = text.splitlines()[-3:]
-    assert first.split() == ["▁In", "0.50", "▁En", "0.25", "▁el", "0.25", *first.split()[6:]]
+    assert first.split()[:7] == ["▁In", "0.50", "▁En", "0.25", "▁el", "0.25", "▁extraordinario"]
     assert first.endswith("2 of 5 exactly 0")
     assert second.split()[1:3] == ["1.00", "</s>"]
     assert second.endswith("4 of 5 exactly 0")
     assert third.split()[3:5] == ["<.01", "▁el"]
-
-
-def test_a_weight_of_zero_is_never_shown_as_a_link():
-    (link, only, _) = look().links(layer=0)
-    assert [token for token, _ in link.keys] == SOURCE[:3]
+    _, only, _ = look().links(layer=0)
     assert only.keys == [("</s>", 1.0)]
-
-
-@pytest.mark.parametrize("top", [1, 3, 7, 40])
-def test_it_has_eighty_columns_whatever_the_tokens(top):
-    lines = shown(look(text="a word and " * 30), top=top).splitlines()
-    assert all(_width(line) <= WIDTH for line in lines)
 
 
 @pytest.mark.parametrize(
@@ -61,8 +56,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     expected = own.attention["cross"][0][0]
     assert torch.equal(own.weights(), expected)
     assert "mean of 2 heads in 2 layers, without 1 whose gate is closed" in shown(own)
-    closed = own.weights(layer=2, head=1)
-    assert torch.equal(closed, expected.flip(0))
+    assert torch.equal(own.weights(layer=2, head=1), expected.flip(0))
 
 
 @pytest.mark.parametrize(
@@ -73,7 +67,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
         ({"layer": 1}, "no heads left in cross"),
         ({"head": 2}, "--head got 2: cross has the heads 0 to 1"),
         ({"layer": 0, "head": 1}, "layer 0 of cross has the heads 0 to 0"),
-        ({"top": 0}, "top got 0"),
+        ({"top": 0}, "--top got 0"),
     ],
 )
 def test_what_is_not_there_is_refused(asked, message):
@@ -81,46 +75,41 @@ def test_what_is_not_there_is_refused(asked, message):
         look().links(**asked)
 
 
-def test_a_classifier_shows_what_pools():
-    pooling = {"pooling": torch.tensor([[0.75, 0, 0, 0, 0.25], [0.25, 0, 0, 0, 0.75]])}
-    visible = {"pooling": torch.tensor([True, True, True, False, True])}
-    own = look(
-        translation=None,
-        attention={"encoder-self": [torch.eye(5)[None]]},
-        gates={"encoder-self": [[1.0]]},
-        classified=Classified("old", 0.9, pooling, visible),
-    )
-    text = shown(own)
-    assert "says: old (0.90)" in text
-    assert "pooling, mean of 2 heads, 2 of 4 tokens exactly 0:\n  0.50 ▁En\n  0.50 </s>" in text
-    assert "0.75 ▁En" in shown(own, head=0)
-    assert "encoder-self, mean of 1 head in 1 layer" in shown(own, attention="encoder-self")
-
-
 def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
     sparse = torch.tensor([[0.5, 0.5, 0.0, 0.0], [0.0, 0.0, 0.0, 1.0]])
-    heads = torch.stack([sparse, torch.full((2, 4), 0.25)])
     own = look(
         tokens=["a", "b", "a", "</s>"],
         target_tokens=["x", "</s>"],
-        attention={"cross": [heads]},
+        attention={"cross": [torch.stack([sparse, torch.full((2, 4), 0.25)])]},
         gates={"cross": [[1.0, 1.0]]},
     )
     text = " ".join(shown(own).split())
     assert "of 2 heads 1 leaves out keys, with weights of exactly 0; mean density 0.69" in text
     assert "no zeros" not in text
-    assert "mean density" not in shown(own, layer=0, head=1)
     assert "no zeros" in shown(own, layer=0, head=1)
+    # A word that is there twice has its places
+    assert shown(own, layer=0, head=0).splitlines()[-2].split()[1:5] == ["0.50", "a#0", "0.50", "b"]
 
 
-def test_a_word_that_is_there_twice_has_its_places():
-    weights = torch.tensor([[[0.5, 0.1, 0.4, 0.0], [0.5, 0.5, 0.0, 0.0]]])
-    own = look(
-        tokens=["a", "b", "a", "</s>"],
-        target_tokens=["x", "</s>"],
-        attention={"cross": [weights]},
-        gates={"cross": [[1.0]]},
-    )
-    first, second = shown(own).splitlines()[-2:]
-    assert first.split()[1:7] == ["0.50", "a#0", "0.40", "a#2", "0.10", "b"]
-    assert second.split()[1:5] == ["0.50", "a#0", "0.50", "b"]
+def test_tokens_of_one_word_are_one_group_without_marks_and_others_stay_alone():
+    assert groups_of([1, 1, 2, -1, -1, 3]) == [[0, 1], [2], [3], [4], [5]]
+    assert joined_tokens(["▁pr", "io", "x@@", "y", "▁"], [[0, 1], [2, 3], [4]]) == [
+        "prio",
+        "xy",
+        "▁",
+    ]
+
+
+def test_weights_of_words_are_summed_over_keys_and_meaned_over_queries():
+    generator = torch.Generator().manual_seed(1)
+    weights = torch.rand(2, 5, 4, generator=generator)
+    weights[:, :, 2] = 0
+    weights = weights / weights.sum(-1, keepdim=True)
+    queries, keys = [[0], [1, 2, 3], [4]], [[0, 1], [2], [3]]
+    joined = joined_weights(weights, queries, keys)
+    for head in range(2):
+        for row, own in enumerate(queries):
+            for column, others in enumerate(keys):
+                by_hand = sum(float(weights[head, q, k]) for q in own for k in others) / len(own)
+                assert float(joined[head, row, column]) == pytest.approx(by_hand, abs=1e-6)
+    assert joined[:, :, 1].eq(0).all()

@@ -133,21 +133,6 @@ def test_neighbours_in_the_encoder_are_the_tokens_before_and_behind():
         assert results["heads"][head]["copy_agreement"] is None
 
 
-def test_the_decoders_own_attention_has_neither():
-    batch = batch_of()
-    size = batch.target.tokens.size(1)
-    weights = torch.eye(size).expand(len(SOURCE), 3, size, size)
-    head = measured(batch, weights, "decoder-self")["heads"][0]
-    assert head["copy_agreement"] is head["relative_position"] is None
-
-
-def test_a_text_without_a_word_of_the_source_has_no_agreement():
-    batch = batch_of(target=[[10], [11, 12], []])
-    results = measured(batch, random_weights(batch, "cross"), "cross")
-    assert results["heads"][0]["copy_agreement"] is None
-    assert results["copy_chance"] is None
-
-
 def test_a_head_that_copies_agrees_always_and_its_position_too():
     batch = batch_of()
     weights = torch.zeros(3, 3, batch.target.tokens.size(1), KEYS)

@@ -1,15 +1,10 @@
 """The dump of a model's attention is what the model computes with."""
 
-from argparse import Namespace
-
 import pytest
 import torch
-from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.tasks.translation import TranslationConfig, TranslationTask
 
-import fairseq_entmax.models  # noqa: F401
-from tests.scripts.benchmarks.support import load
+from fairseq_entmax.mappings.functional import map_scores
+from tests.scripts.support import load
 
 
 @pytest.fixture
@@ -17,31 +12,11 @@ def dump(monkeypatch):
     return load("dump_attention", monkeypatch)
 
 
-@pytest.fixture(scope="module")
-def task():
-    dictionary = Dictionary()
-    for number in range(20):
-        dictionary.add_symbol(f"w{number}")
-    return TranslationTask(
-        TranslationConfig(source_lang="a", target_lang="b"), dictionary, dictionary
-    )
-
-
-def model_of(task, mapping):
-    sizes = {
-        f"{side}_{name}": number
-        for side in ("encoder", "decoder")
-        for name, number in (
-            ("layers", 1),
-            ("embed_dim", 16),
-            ("ffn_embed_dim", 16),
-            ("attention_heads", 2),
-        )
-    }
-    args = Namespace(arch="entmax_transformer", attn_mapping=mapping, **sizes)
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    torch.manual_seed(1)
-    return ARCH_MODEL_REGISTRY[args.arch].build_model(args, task).eval()
+def model_of(monkeypatch, mapping):
+    synthetic = load("synthetic", monkeypatch)
+    size = {"layers": 1, "embed_dim": 16, "ffn_embed_dim": 16, "attention_heads": 2}
+    task = synthetic.task_of(24)
+    return synthetic.build("entmax_transformer", task, size, attn_mapping=mapping).eval()
 
 
 def read(model):
@@ -51,9 +26,9 @@ def read(model):
         model(source, torch.tensor([7, 4]), torch.randint(4, 20, (2, 5)))
 
 
-def test_every_attention_is_there_with_its_masks(dump, task):
+def test_every_attention_is_there_with_its_masks(dump, monkeypatch):
     layers = []
-    model = model_of(task, "entmax")
+    model = model_of(monkeypatch, "entmax")
     dump.watched(model, layers)
     read(model)
     encoder, decoder, cross = layers
@@ -68,11 +43,9 @@ def test_every_attention_is_there_with_its_masks(dump, task):
     torch.testing.assert_close(1 + cross["epsilon"], alpha)
 
 
-def test_a_dump_gives_the_weights_of_the_model(dump, task):
-    from fairseq_entmax.mappings.functional import map_scores
-
+def test_a_dump_gives_the_weights_of_the_model(dump, monkeypatch):
     layers, seen = [], []
-    model = model_of(task, "entmax:alpha=1.5")
+    model = model_of(monkeypatch, "entmax:alpha=1.5")
     dump.watched(model, layers)
     with model.encoder.layers[0].self_attn.observed(seen.append):
         read(model)
@@ -83,9 +56,9 @@ def test_a_dump_gives_the_weights_of_the_model(dump, task):
     torch.testing.assert_close(probs, seen[0], atol=1e-6, rtol=1e-5)
 
 
-def test_softmax_is_left_out(dump, task):
+def test_softmax_is_left_out(dump, monkeypatch):
     layers = []
-    model = model_of(task, "softmax")
+    model = model_of(monkeypatch, "softmax")
     dump.watched(model, layers)
     read(model)
     assert layers == []

@@ -1,0 +1,79 @@
+"""Losses that are infinite for a model, or not defined, are refused before its training."""
+
+import pytest
+from fairseq.criterions import CRITERION_REGISTRY
+
+from fairseq_entmax.criterions.fitting import check_loss
+from tests.language_models import ADAPTIVE, build_text_model
+from tests.support import MARKERS, build_classifier, build_model, marked_task
+
+ALIGNING = "label_smoothed_cross_entropy_with_alignment"
+
+
+def copying():
+    options = {"source_position_markers": MARKERS}
+    return build_model("entmax_copy_transformer", task=marked_task(), **options)
+
+
+def across(mapping):
+    return lambda: build_model(cross_attn_mapping=f"softmax,{mapping}")
+
+
+CUTOFFS = {"adaptive_softmax_cutoff": "5,10"}
+WITHOUT_SOFTMAX = ["entmax", "sparsemax", "entmax:alpha=1.01", "sparsemax|entmax*3"]
+
+
+@pytest.mark.parametrize(
+    ("name", "build", "message"),
+    [
+        ("adaptive_loss", build_model, "needs a model with --adaptive-softmax-cutoff"),
+        (
+            "adaptive_loss_with_head_l0",
+            build_text_model,
+            "adaptive_loss_with_head_l0 needs .* --criterion cross_entropy_with_head_l0",
+        ),
+        (
+            "label_smoothed_cross_entropy_with_head_l0",
+            lambda: build_model(**CUTOFFS),
+            "give --criterion adaptive_loss_with_head_l0, or leave the cutoffs out",
+        ),
+        ("cross_entropy", lambda: build_text_model(**ADAPTIVE), "does not train a model with --ad"),
+        (
+            "cross_entropy_with_head_l0",
+            lambda: build_model(output_alpha=1.5),
+            "infinite where --output-alpha 1.5 .*: give --criterion entmax_loss_with_head_l0 --loss",
+        ),
+        ("label_smoothed_cross_entropy", lambda: build_text_model(output_alpha=2), "--output-a"),
+        (
+            "label_smoothed_cross_entropy_with_head_l0",
+            copying,
+            "with --source-position-markers 3, .* copy_cross_entropy_with_head_l0$",
+        ),
+        *((ALIGNING, across(spec), "infinite where the last cross") for spec in WITHOUT_SOFTMAX),
+        (ALIGNING, lambda: build_model(cross_attn_heads="4,0"), "infinite where the last cross"),
+    ],
+)
+def test_a_loss_that_does_not_fit_is_refused_with_one_that_does(name, build, message):
+    with pytest.raises(ValueError, match=f"--criterion {name}.*") as refusal:
+        check_loss(CRITERION_REGISTRY[name], build())
+    assert refusal.match(message)
+
+
+@pytest.mark.parametrize(
+    ("name", "build"),
+    [
+        ("adaptive_loss", lambda: build_text_model(**ADAPTIVE)),
+        ("cross_entropy", build_text_model),
+        ("label_smoothed_cross_entropy_with_head_l0", build_model),
+        ("entmax_loss", lambda: build_model(output_alpha=1.5)),
+        ("copy_cross_entropy", copying),
+        ("copy_cross_entropy_with_head_l0", copying),
+        ("cross_entropy", lambda: build_model("entmax_copy_transformer")),
+        ("sentence_prediction", build_classifier),
+        (ALIGNING, across("softmax")),
+        (ALIGNING, across("entmax:alpha=1")),
+        (ALIGNING, across("softmax|sparsemax|entmax|fusedmax")),
+    ],
+)
+def test_other_losses_are_taken(name, build):
+    assert check_loss(CRITERION_REGISTRY[name], build()) is None

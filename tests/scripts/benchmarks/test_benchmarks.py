@@ -1,0 +1,207 @@
+"""The benchmarks: what they compare is right, and what they print and write, not how fast it is."""
+
+import argparse
+import json
+import logging
+
+import pytest
+import torch
+from scipy.stats import pearsonr
+
+from tests.kernels.native.support import needs_compiler
+from tests.kernels.triton.support import DEVICE
+from tests.scripts.support import load, run
+
+MODELS = ["stock fairseq", "softmax", "entmax15", "entmax", "entmax_bisect"]
+RANDOM = ["random:40x20", "--rounds=2", "--updates=1", "--max-tokens=80", "--query-scale=9"]
+TINY = ["--sentences=2", "--batch=2", "--beam=2", "--repeats=2"]
+COPYING = ["--sentences=1", "--source=20", "--target=10", "--words=100", "--markers=10"]
+ATTENTION = ["--shapes", "1x1x8x8", "--spreads", "1", "--queries", "smooth", "--rounds=1"]
+
+
+@pytest.fixture(autouse=True)
+def logs():
+    yield
+    logging.disable(logging.NOTSET)
+
+
+def report_of(name, monkeypatch, tmp_path, *words):
+    run(name, monkeypatch, *words, "--json", tmp_path / "numbers.json")
+    return json.loads((tmp_path / "numbers.json").read_text(encoding="utf-8"))
+
+
+@needs_compiler
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words", "field", "rows"),
+    [
+        ("mapping", ["--shapes", "64x8", "32x9", "--repeats=1"], "mapping", 14),
+        ("mapping", ["--drawn", "--shapes", "64x8", "32x9", "--repeats=1"], "shape", 2),
+        ("structured", ["--shapes", "64x8", "32x9", "--repeats=1"], "mapping", 18),
+        ("losses", ["--rows=8", "--keys=300", "--rounds=1", "--alphas", "1.5"], "loss", 10),
+        ("copying", [*COPYING, "--rounds=1"], "model", 5),
+        ("cpu_attention", [*ATTENTION, "--threads", "1"], "shape", 1),
+        ("pruned_generation", [*TINY, "--mapping=entmax"], "model", 4),
+    ],
+)
+def test_every_contender_is_timed_printed_and_written(
+    name, words, field, rows, monkeypatch, tmp_path, capsys
+):
+    report = report_of(name, monkeypatch, tmp_path, *words)
+    found = report.get("results") or report["models"]
+    assert len(found) == rows
+    said = capsys.readouterr().out
+    for row in found:
+        assert row[field] in said
+        for key, value in row.items():
+            if key.endswith(("_ms", "_seconds", "ratio")):
+                numbers = value.values() if isinstance(value, dict) else [value]
+                assert all(number > 0 for number in numbers), key
+    assert report["settings"]["torch"] == torch.__version__
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("name", "words", "field"),
+    [("training", RANDOM, "speeds"), ("generation", TINY, "seconds")],
+)
+def test_models_take_turns_and_each_round_is_written(name, words, field, monkeypatch, tmp_path):
+    benchmark, written = load(name, monkeypatch), []
+    write = benchmark.common.write_json
+    monkeypatch.setattr(
+        benchmark.common,
+        "write_json",
+        lambda path, settings, models: (
+            written.append([len(row[field]) for row in models])
+            or write(path, settings, models=models)
+        ),
+    )
+    report = report_of(name, monkeypatch, tmp_path, *words)
+    assert [row["model"] for row in report["models"]] == MODELS
+    assert report["models"][0]["ratio"] == 1
+    assert written[:2] == [[1] * len(MODELS), [2] * len(MODELS)]
+    if name == "training":
+        keys = {row["model"]: row["keys_with_weight"] for row in report["models"]}
+        assert keys["stock fairseq"] == {}
+        assert 1 <= keys["entmax15"]["encoder"] < 40
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_a_models_own_attention_is_dumped_and_timed(data, trained, monkeypatch, tmp_path):
+    checkpoint = trained / "checkpoint_best.pt"
+    words = ["--join=2", "--sentences=1", "--output", tmp_path / "model.pt"]
+    run("dump_attention", monkeypatch, data / "bin", "--path", checkpoint, *words)
+    words = ["--dumped", tmp_path / "model.pt", "--rounds=1", "--threads", "1"]
+    rows = report_of("cpu_attention", monkeypatch, tmp_path, *words)["results"]
+    assert len(rows) == len(torch.load(tmp_path / "model.pt", weights_only=True))
+    assert all(row["error"] <= 1e-5 for row in rows)
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_figures_of_growth_are_measured_and_drawn_again_without_measuring(monkeypatch, tmp_path):
+    pytest.importorskip("vl_convert")
+    run("growth", monkeypatch, "--run", "--quick", "--rounds=1", "--output", tmp_path)
+    numbers = (tmp_path / "growth.json").read_text(encoding="utf-8")
+    rows = json.loads(numbers)["results"]
+    assert [row["figure"] for row in rows] == ["length"] * 2 + ["density"] * 3 + ["threads"] * 2
+    pictures = sorted(tmp_path.glob("*.png"))
+    assert [path.stem for path in pictures] == ["growth_density", "growth_length", "growth_threads"]
+    for path in pictures:
+        path.unlink()
+    run("growth", monkeypatch, "--output", tmp_path)
+    assert all(path.read_bytes().startswith(b"\x89PNG") for path in pictures)
+    assert (tmp_path / "growth.json").read_text(encoding="utf-8") == numbers
+
+
+@pytest.mark.slow
+def test_the_cost_of_analysis_is_put_beside_validation(
+    data, trained, monkeypatch, tmp_path, capsys
+):
+    words = [data / "bin", "--path", trained / "checkpoint_best.pt", "--gen-subset=test", "--cpu"]
+    words += ["--num-workers=0", "--max-sentences=8", "--repeats=1", f"--output={tmp_path}"]
+    assert report_of("analysis", monkeypatch, tmp_path, *words)["ratio"] > 0
+    assert "times the speed of validation" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_the_share_of_the_record_of_alpha_is_measured(monkeypatch):
+    benchmark = load("alpha_record", monkeypatch)
+    for name, value in (("WORDS", 100), ("SENTENCES", 2), ("UPDATES", 10)):
+        monkeypatch.setattr(benchmark, name, value)
+    assert 0 < benchmark.share_of_the_record() < 1
+
+
+def test_mappings_that_are_timed_agree(monkeypatch):
+    mapping = load("mapping", monkeypatch)
+    torch.manual_seed(0)
+    alpha = (1.0 + torch.rand(4, 1, 1)).requires_grad_()
+    runs, scores = mapping.contenders(alpha), torch.randn(4, 5, 12)
+    probs = runs[mapping.learned("cpu")](scores)
+    torch.testing.assert_close(probs, runs[mapping.BISECT](scores), atol=1e-4, rtol=1e-3)
+
+
+@needs_compiler
+@pytest.mark.parametrize("is_padded", [False, True])
+@pytest.mark.parametrize("causal", [False, True])
+def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_padded):
+    benchmark = load("cpu_attention", monkeypatch)
+    padding = torch.zeros(2, 40, dtype=torch.bool)
+    padding[0, 30:] = True
+    case = benchmark.drawn((2, 2, 40, 16), 3.0, "smooth", 1.6)
+    case = case._replace(causal=causal, padding=padding if is_padded else None)
+    runs, inputs = benchmark.contenders(case), (case.query, case.key, case.value)
+    torch.testing.assert_close(runs["sdpa"](*inputs), runs["bmm"](*inputs))
+    torch.testing.assert_close(runs["here"](*inputs), runs["apart"](*inputs))
+    (row,) = benchmark.measure([(1, case)], 2, 0.0)
+    assert row["error"] <= 1e-5
+    assert 0 < row["density"] < 0.5
+    assert (row["both_ratio"]["sdpa"], row["rounds"]) == (1.0, 2)
+    if not causal and not is_padded:
+        # A key and a probability for each of the support, and where the rows begin
+        assert row["kept"]["here"] == pytest.approx(2 * row["density"] + 2 / 40, abs=0.05)
+
+
+def test_smooth_queries_have_the_spread_and_resemble_their_neighbours(monkeypatch):
+    query = load("attention_inputs", monkeypatch).drawn((4, 4, 256, 16), 1.5, "smooth", 1.5).query
+    assert query.std().item() == pytest.approx(1.5, rel=0.1)
+    pair = (part.flatten().detach().numpy() for part in (query[:, :, :-1], query[:, :, 1:]))
+    assert pearsonr(*pair).statistic == pytest.approx(0.95, abs=0.02)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_attentions_of_a_gpu_give_the_output_of_float64(monkeypatch, causal):
+    pytest.importorskip("triton")
+    benchmark = load("fused_attention", monkeypatch)
+    options = argparse.Namespace(tokens=40, causal=causal, repeats=1, spread=2.0)
+    rows = benchmark.measure(2, 16, 20, torch.float32, options, DEVICE)
+    assert {"fused, learned alpha", "softmax, torch's choice", "unfused, entmax_bisect"} <= {
+        row["attention"] for row in rows
+    }
+    for row in rows:
+        assert row["forward_ms"] > 0
+        if "adasplash" not in row["attention"]:
+            assert row["output_error"] <= 1e-5
+            assert row["query_grad_error"] <= 1e-4
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "message"),
+    [
+        ("mapping", ["--shapes", "12"], "--shapes"),
+        ("losses", ["--rounds=0"], "--rounds: must be 1 or more, not 0"),
+        ("training", ["nowhere"], "DATA got 'nowhere': there is no such folder"),
+        ("training", [".", "--bf16"], "--bf16 needs --cuda"),
+        ("pruned_generation", ["DATA"], "DATA and --path belong together"),
+        ("pruned_generation", ["--mapping=hardmax"], "--mapping: unknown mapping 'hardmax'"),
+        pytest.param(
+            *("fused_attention", [], "cuda needs a GPU that torch can use, and there is none"),
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)
+def test_a_wrong_option_is_named(name, words, message, monkeypatch, capsys):
+    with pytest.raises(SystemExit):
+        run(name, monkeypatch, *words)
+    assert message in capsys.readouterr().err
