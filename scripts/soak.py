@@ -217,10 +217,12 @@ def _content(folder: Path, name: str) -> Any:
     path = folder / name
     if path.suffix == ".pt":
         return list(_learned(path))
-    content = path.read_bytes().replace(str(folder).encode(), b"")
+    content = path.read_bytes()
     if path.suffix == ".xz":
-        return _lasting(json.loads(lzma.decompress(content)))
-    return _lasting(json.loads(content)) if path.name == "record.json" else content
+        content = lzma.decompress(content)
+    content = content.replace(str(folder).encode(), b"")
+    is_record = path.suffix == ".xz" or path.name == "record.json"
+    return _lasting(json.loads(content)) if is_record else content
 
 
 def _lasting(value: Any) -> Any:

@@ -79,6 +79,11 @@ def test_a_training_that_goes_on_in_mid_epoch_ends_like_one_never_stopped(data, 
     assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
     updates = [record["update"] for record in lines(straight)]
     assert updates == [0, 2, 3, 4, 6, 8, 9]
+    # Nor does one that is done make an update more
+    again = train(data, broken, *options, "--max-update=9")
+    assert "the checkpoint has made 9 updates: nothing is left" in again.stdout + again.stderr
+    assert logged(again, "train_inner") == []
+    assert (broken / "alpha.jsonl").read_text() == (straight / "alpha.jsonl").read_text()
 
 
 def test_generate_score_and_interactive_work_on_the_checkpoint(data, trained, tmp_path):

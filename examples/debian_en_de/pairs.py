@@ -26,7 +26,6 @@ from typing import NamedTuple
 
 import debian_lists as debian
 
-SPLITS = ("train", "valid", "test")
 SIDES = ("en", "de")
 WORDS = (2, 40)
 MAX_LENGTH_RATIO = 3
@@ -49,7 +48,7 @@ class Pair(NamedTuple):
 
 
 def paragraphs(description: str) -> list[list[str]]:
-    """Return the lines of each paragraph below the line of description, as they are indented."""
+    """The lines of each paragraph below the line of description, as they are indented."""
     found: list[list[str]] = [[]]
     for line in description.split("\n")[1:]:
         if line.strip() in ("", "."):
@@ -60,7 +59,7 @@ def paragraphs(description: str) -> list[list[str]]:
 
 
 def items(lines: Iterable[str]) -> list[str]:
-    """Return what a paragraph consists of: text that flows, and each item of a list, in one line.
+    """What a paragraph consists of: text that flows, and each item of a list, in one line.
 
     An item ends where the next one begins, or text that is not indented.
     """
@@ -83,8 +82,7 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
     These are the lines of description; where both have as many paragraphs, these; and in place of
     a paragraph its items, where both have as many.
 
-    Yields:
-        The English text, the German text, and the part's name, such as "paragraph 2, item 1".
+    Yields The English text, the German text, and the part's name, such as "paragraph 2, item 1".
     """
     yield debian.clean(en.partition("\n")[0]), debian.clean(de.partition("\n")[0]), "line"
     below = paragraphs(en), paragraphs(de)
@@ -106,13 +104,7 @@ def paired_parts(en: str, de: str) -> Iterator[tuple[str, str, str]]:
 def read_pairs(
     english: Iterable[str], german: Iterable[str], sources: dict[str, str]
 ) -> tuple[int, list[Pair]]:
-    """Return how many translations have their original and a source, and the pairs of them.
-
-    Args:
-        english: the `Translation-en` lists.
-        german: the `Translation-de` lists.
-        sources: the source package of each package; others are left out.
-    """
+    """How many translations have their original and a source, and the pairs of them."""
     originals = {
         fields["Description-md5"]: fields["Description-en"]
         for text in english
@@ -154,28 +146,18 @@ def is_usable(pair: Pair) -> bool:
 
 
 def keys(pair: Pair) -> set[tuple[str, str]]:
-    """Return by what a pair is found again in another split: either side, all numbers alike."""
+    """By what a pair is found again in another split: either side, all numbers alike."""
     return {(side, debian.near_key(text)) for side, text in zip(SIDES, pair[:2], strict=True)}
 
 
 def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict[str, list[Pair]]:
-    """Return the splits, each in the order of `pairs`.
+    """The splits, each in the order of `pairs`.
 
     Of a split's pairs with the same English text the first stays. A pair is left out of validation
     if training has nearly its text on either side, and out of the test if training or validation
     has: what many packages say is learned, and not asked.
-
-    Args:
-        pairs: those to split.
-        valid: of `debian.BUCKETS`, the share of source packages for validation, at least 1.
-        test: the share for the test, at least 1.
-        seed: another one makes other splits.
-
-    Raises:
-        ValueError: a share is out of range, or a split has no pair.
     """
-    debian.require_shares(valid, test)
-    splits: dict[str, list[Pair]] = {name: [] for name in SPLITS}
+    splits: dict[str, list[Pair]] = {name: [] for name in debian.SPLITS}
     seen: set[tuple[str, str]] = set()
     for pair in pairs:
         split = debian.split_of(pair.source, valid, test, seed)
@@ -183,7 +165,7 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
             seen.add(key)
             splits[split].append(pair)
     elsewhere: set[tuple[str, str]] = set()
-    for name in SPLITS:
+    for name in debian.SPLITS:
         everything = set().union(*map(keys, splits[name]))
         splits[name] = [pair for pair in splits[name] if not keys(pair) & elsewhere]
         elsewhere |= everything
@@ -199,12 +181,9 @@ def split_pairs(pairs: Iterable[Pair], valid: int, test: int, seed: int) -> dict
 
 
 def facts(translated: int, counts: Sequence[int], splits: dict[str, list[Pair]]) -> str:
-    """Return what README.md says of the data, measured, a line for each split.
+    """What README.md says of the data, measured, a line for each split.
 
-    Args:
-        translated: descriptions with their translation.
-        counts: parts that pair, those of them that are translated, and of these the usable ones.
-        splits: what was made of the last.
+    The counts are of parts that pair, those of them that are translated, and of these the usable ones.
     """
     lines = [
         f"{translated:,} translated descriptions; {counts[0]:,} parts that pair one to one, "
@@ -233,9 +212,7 @@ def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
 def make(options: Namespace) -> str:
     """Write the splits of the lists, and return their facts."""
     kinds = ("Packages", "Translation-de", "Translation-en")
-    packages, german, english = (
-        debian.lists_of(options.lists, kind, debian.remedy("de", "en")) for kind in kinds
-    )
+    packages, german, english = (debian.lists_of(options.lists, kind, "de", "en") for kind in kinds)
     translated, parts = read_pairs(english, german, debian.read_sources(packages))
     changed = [pair for pair in parts if not is_untranslated(pair)]
     usable = [pair for pair in changed if is_usable(pair)]
@@ -245,10 +222,7 @@ def make(options: Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    kinds = "*Translation-en*, *Translation-de* and *Packages*"
-    parser = debian.parser_of(__doc__.splitlines()[0], kinds)
-    parser.add_argument("--seed", type=int, required=True, help="of the splits")
-    debian.run(parser, make, arguments)
+    debian.run(__doc__.splitlines()[0], make, arguments)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,7 @@ SPLITS_FROM=("$VALID_SOURCES" "$TEST_SOURCES" "$(files_fingerprint "$RECIPE/desc
 
 splits() {
     have_lists "$1"
-    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES" ||
-        die "the package lists could not be read: the message is above"
+    PYTHONPATH=$TOOLS${PYTHONPATH:+:$PYTHONPATH} python3 "$RECIPE/descriptions.py" "$LISTS" "$1" --valid "$VALID_SOURCES" --test "$TEST_SOURCES"
 }
 
 SUBWORDS=${VOCABULARY:-sentencepiece:8000}
@@ -44,7 +43,7 @@ TRAINING=(--label-smoothing 0.1
 
 # The weight of the loss on the copy scores, which helps a sparse copy head to start
 COPY_LOSS_WEIGHT=${COPY_LOSS_WEIGHT:-0.5}
-MODELS=(no-copy copy entmax15 entmax fusedmax sparse-copy-head)
+MODELS=(copy no-copy entmax15 entmax fusedmax sparse-copy-head)
 MODELS_HELP='no-copy, copy, entmax15, entmax, fusedmax or sparse-copy-head'
 
 # Called once the options are read: the data have to be those that the vocabulary says
@@ -83,11 +82,30 @@ rouge_options() { ROUGE=(--reference "$2/$1.$TARGET"); }
 PRUNE_LAYERS=2 PRUNE_HEADS=4
 PRUNE_MODELS=(copy)
 PRUNE_BUDGETS=all=12,all=6
-PRUNE_CRITERION=copy_cross_entropy_with_head_l0
+prune_criterion() { echo copy_cross_entropy_with_head_l0; }
 PRUNE_COMPARE=no
 PRUNE_SCORES=ROUGE-1,ROUGE-2,ROUGE-L PRUNE_FILE=test.rouge.json
 SEARCH_UPDATES=1000 RECOVERY_UPDATES=2000 # an epoch has 1,081
 prune_schedules() {
     from_scratch=()
     two_phases 0.001 0.002
+}
+
+TABLE=rouge TABLE_TOOL=rouge_table.py
+TABLE_HELP='ROUGE; of the first model the interval of ROUGE-L, of others what they have more'
+# The first model with its intervals, and each other one compared with it
+write_table() {
+    local run ROUGE compared files=()
+    rouge_options test "$OUTPUT/text"
+    for run in "${RUNS[@]}"; do
+        compared=()
+        if [[ $run != "${RUNS[0]}" ]]; then compared=(--compare "$run/test.hyp"); fi
+        write_whole "$run/rouge.json" fairseq-entmax rouge "${RUNS[0]}/test.hyp" --text --json \
+            ${compared[@]+"${compared[@]}"} "${ROUGE[@]}" || return
+        files+=("$run/rouge.json")
+    done
+    python3 "$TOOLS/rouge_table.py" "${files[@]}" --names "${CHOSEN[@]}"
+}
+analysis_options() {
+    ANALYSIS=(--source-lang "$SOURCE" --target-lang "$TARGET" --of generated --task entmax_summarization "${GENERATION[@]}")
 }

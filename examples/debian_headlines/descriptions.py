@@ -21,7 +21,6 @@ from typing import NamedTuple
 
 import debian_lists as debian
 
-SPLITS = ("train", "valid", "test")
 BODY_WORDS = (15, 200)
 TITLE_WORDS = (3, 20)
 WORD = re.compile(r"\w+")
@@ -40,14 +39,9 @@ class Package(NamedTuple):
 
 
 def join_body(description: str) -> str:
-    """Return a long description as one line: no bullets, no marks of paragraphs."""
-    lines = []
-    for line in description.split("\n"):
-        line = line.strip()
-        if line == ".":
-            continue
-        lines.append(debian.without_bullet(line))
-    return debian.clean(" ".join(lines))
+    """A long description as one line: no bullets, no marks of paragraphs."""
+    lines = (line.strip() for line in description.split("\n"))
+    return debian.clean(" ".join(debian.without_bullet(line) for line in lines if line != "."))
 
 
 def read_packages(texts: Iterable[str], sources: dict[str, str]) -> Iterator[Package]:
@@ -73,29 +67,20 @@ def is_usable(package: Package) -> bool:
 
 
 def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[str, list[Package]]:
-    """Return the splits, each in the order of `packages`.
+    """The splits, each in the order of `packages`.
 
     Of packages with the same body the first stays. What nearly has the body of a test package is
     left out of validation and training, and what nearly has that of a validation package out of
     training: descriptions of gcc-11 and gcc-12, two sources, differ in a number.
-
-    Args:
-        packages: those to split, each name once.
-        valid: of `debian.BUCKETS`, the share of source packages for validation, at least 1.
-        test: the share for the test, at least 1.
-
-    Raises:
-        ValueError: a share is out of range, or a split has no package.
     """
-    debian.require_shares(valid, test)
-    splits: dict[str, list[Package]] = {name: [] for name in SPLITS}
+    splits: dict[str, list[Package]] = {name: [] for name in debian.SPLITS}
     bodies: set[str] = set()
     for package in packages:
         if (key := debian.text_key(package.body)) not in bodies:
             bodies.add(key)
             splits[debian.split_of(package.source, valid, test)].append(package)
     held_out: set[str] = set()
-    for name in reversed(SPLITS):
+    for name in reversed(debian.SPLITS):
         splits[name] = [p for p in splits[name] if debian.near_key(p.body) not in held_out]
         held_out |= {debian.near_key(p.body) for p in splits[name]}
         if not splits[name]:
@@ -107,12 +92,12 @@ def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[s
 
 
 def words(text: str) -> list[str]:
-    """Return runs of letters and digits, without capitals."""
+    """Runs of letters and digits, without capitals."""
     return WORD.findall(text.casefold())
 
 
 def overlap(packages: Iterable[Package]) -> float:
-    """Return the share of the titles' words that occur in their bodies, from 0 to 1."""
+    """The share of the titles' words that occur in their bodies, from 0 to 1."""
     found = total = 0
     for package in packages:
         body, title = set(words(package.body)), words(package.title)
@@ -122,7 +107,7 @@ def overlap(packages: Iterable[Package]) -> float:
 
 
 def facts(described: int, usable: int, splits: dict[str, list[Package]]) -> str:
-    """Return what README.md says of the data, measured, a line for each split."""
+    """What README.md says of the data, measured, a line for each split."""
     pairs = sum(len(packages) for packages in splits.values())
     lines = [
         f"{described:,} packages with a description, {usable:,} of usable length; "
@@ -153,8 +138,8 @@ def write_splits(splits: dict[str, list[Package]], folder: Path) -> None:
 
 def make(options: Namespace) -> str:
     """Write the splits of the lists, and return their facts."""
-    packages = debian.lists_of(options.lists, "Packages", debian.remedy("en"))
-    titled = debian.lists_of(options.lists, "Translation-en", debian.remedy("en"))
+    packages = debian.lists_of(options.lists, "Packages", "en")
+    titled = debian.lists_of(options.lists, "Translation-en", "en")
     described = list(read_packages(titled, debian.read_sources(packages)))
     usable = [package for package in described if is_usable(package)]
     splits = split_packages(usable, options.valid, options.test)
@@ -163,8 +148,7 @@ def make(options: Namespace) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    parser = debian.parser_of(__doc__.splitlines()[0], "*Translation-en* and *Packages*")
-    debian.run(parser, make, arguments)
+    debian.run(__doc__.splitlines()[0], make, arguments)
 
 
 if __name__ == "__main__":

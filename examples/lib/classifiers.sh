@@ -52,3 +52,16 @@ PRUNE_ATTENTIONS=(encoder-self)
 PRUNE_COMPARE=no
 PRUNE_SCORES=accuracy PRUNE_FILE=test.accuracy.json
 prune_criterion() { echo sentence_prediction_with_head_l0; }
+
+# --- report.sh ---------------------------------------------------------------
+
+TABLE=accuracy TABLE_OF=test.predictions.jsonl TABLE_TOOL=accuracy.py
+TABLE_HELP='accuracy with intervals, beside the commonest label and a naive Bayes classifier; change is what a model has more than the first'
+write_table() {
+    local groups=()
+    if [[ -f $OUTPUT/text/test.group ]]; then groups=(--groups "$OUTPUT/text/test.group"); fi
+    python3 "$TOOLS/accuracy.py" write "${RUNS[@]/%//test.predictions.jsonl}" --names "${CHOSEN[@]}" \
+        --words "$OUTPUT/$WORDS" --inputs "${INPUTS[@]}" --train-labels "$OUTPUT/text/train.label" \
+        --labels "$OUTPUT/text/test.label" ${groups[@]+"${groups[@]}"}
+}
+analysis_options() { ANALYSIS=("${TASK[@]}" --num-classes "$(wc -l <"$OUTPUT/data-bin/label/dict.txt")"); }

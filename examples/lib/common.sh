@@ -107,9 +107,8 @@ choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
 
 # --- what went wrong ----------------------------------------------------------
 
-# explain_failures: from now on a script that fails says so when the disk is full, or nothing can
-# be written, where it writes (WRITING), which tools do not always, and removes the folder that it
-# was building (BUILDING).
+# explain_failures: from now on a script that fails says so when the disk is full where it writes
+# (WRITING), which tools do not always, and removes the folder that it was building (BUILDING).
 explain_failures() {
     WRITING='' BUILDING=''
     trap 'explain_failure $?' EXIT
@@ -119,50 +118,13 @@ FULL_BELOW=262144 # bytes
 
 explain_failure() {
     [[ $1 != 0 && -n $WRITING ]] || return 0
-    if ! say_full "$WRITING" && [[ ! -w $(nearest_existing "$WRITING") ]]; then
-        say_unwritable "$WRITING" "no permission, or a read-only file system"
-    fi
+    local free path=$WRITING
+    until [[ -e $path ]]; do path=$(dirname "$path"); done
+    free=$(df -Pk "$path" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }')
+    ((free >= FULL_BELOW)) || printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
+        "$(basename "$0")" "$free" "$WRITING" >&2
     [[ -z $BUILDING ]] || rm -rf "$BUILDING"
 }
-
-# say_full PATH: where the disk is full; fails where it is not.
-say_full() {
-    local free
-    free=$(free_bytes "$1")
-    ((free < FULL_BELOW)) || return 1
-    printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
-        "$(basename "$0")" "$free" "$1" >&2
-}
-
-# say_unwritable PATH REASON
-say_unwritable() {
-    printf '%s: error: nothing can be written to %s (%s): make it writable, or choose another folder with --output, and run again\n' \
-        "$(basename "$0")" "$1" "$2" >&2
-}
-
-# nearest_existing PATH: itself, or the nearest folder above.
-nearest_existing() {
-    local path=$1
-    until [[ -e $path ]]; do path=$(dirname "$path"); done
-    printf '%s\n' "$path"
-}
-
-# free_bytes PATH: on its file system.
-free_bytes() { df -Pk "$(nearest_existing "$1")" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }'; }
-
-# write_in DIR COMMAND...: in place of the command's own message, why it cannot write there, which is
-# what stands behind that message's last colon.
-write_in() {
-    local dir=$1 told
-    shift
-    told=$("$@" 2>&1) && return
-    say_full "$dir" || say_unwritable "$dir" "${told##*: }"
-    WRITING='' # is explained
-    exit 1
-}
-
-# make_dir DIR: with the folders above it.
-make_dir() { write_in "$1" mkdir -p "$1"; }
 
 # --- one run at a time -------------------------------------------------------
 
@@ -172,19 +134,12 @@ make_dir() { write_in "$1" mkdir -p "$1"; }
 hold_lock() {
     local dir=$1 python=${2:-python3}
     [[ ${RECIPE_LOCK-} != "$dir" ]] || return 0
-    make_dir "$dir"
-    write_in "$dir" touch "$dir/.lock"
+    mkdir -p "$dir"
     exec 9>>"$dir/.lock"
     "$python" "$TOOLS/locks.py" 9 "$dir" || exit
     export RECIPE_LOCK=$dir
-    clear_leftovers "$dir"
-}
-
-# clear_leftovers DIR: what a killed prepare.sh was building in DIR, or had yet to remove. Whoever holds
-# the lock knows that nobody is writing there.
-clear_leftovers() {
-    local name
-    for name in text tok spm bpe words data-bin; do rm -rf "${1:?}/$name.tmp" "$1/$name.old"; done
+    # What a killed prepare.sh was building, or had yet to remove: nobody is writing there now
+    rm -rf "$dir"/{text,tok,spm,bpe,words,data-bin}.{tmp,old}
 }
 
 # --- fingerprints and stamps -------------------------------------------------
@@ -214,6 +169,21 @@ is_done() {
     for product in "$@"; do [[ -e $product ]] || return 1; done
 }
 
+# once WHAT STAMP FINGERPRINT PRODUCT... -- COMMAND...: a step, unless it is done
+once() {
+    local what=$1 stamp=$2 wanted=$3 products=()
+    shift 3
+    while [[ $1 != -- ]]; do products+=("$1") && shift; done
+    if is_done "$stamp" "$wanted" "${products[@]}"; then
+        say "$what: done before"
+        return
+    fi
+    say "$what"
+    rm -f "$stamp"
+    "${@:2}"
+    mark_done "$stamp" "$wanted"
+}
+
 # --- whole or not at all -----------------------------------------------------
 
 # write_whole FILE COMMAND...: FILE is the command's output, once the command has succeeded. Where
@@ -236,7 +206,7 @@ mark_done() { write_whole "$1" printf '%s\n' "$2"; }
 begin_dir() {
     WRITING=$1 BUILDING=$1.tmp
     rm -rf "$1.tmp" "$1.old"
-    make_dir "$1.tmp"
+    mkdir -p "$1.tmp"
 }
 
 # finish_dir DIR FINGERPRINT: DIR.tmp becomes DIR, its stamp DIR/.done inside it, so
@@ -260,10 +230,12 @@ set_aside() {
 # --- scores and checkpoints --------------------------------------------------
 
 # score_of METRIC FILE: the number in what sacrebleu printed to the file.
-score_of() { python3 "$TOOLS/translations.py" score "$1" "$2"; }
-
-# checkpoint_is_whole FILE
-checkpoint_is_whole() { python3 "$TOOLS/checkpoints.py" whole "$1"; }
+score_of() {
+    local found
+    found=$(sed -n "s/^ *$1|[^=]*= \([^ ]*\).*/\1/p" "$2" | head -n 1)
+    [[ -n $found ]] || die "no $1 in $2: remove that file and run again"
+    printf '%s\n' "$found"
+}
 
 # mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be, and ends
 # the script when there is no room.

@@ -1,6 +1,6 @@
-# evaluate.sh of every recipe: translates the test set and scores the translations.
+# evaluate.sh of recipes that translate: translates the test set and scores the translations.
 #
-# shellcheck shell=bash
+# shellcheck shell=bash disable=SC2153
 
 evaluate_writes() {
     cat <<TEXT
@@ -12,26 +12,13 @@ TEXT
 # shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-begin_evaluation fairseq-entmax fairseq-generate sacrebleu
+begin_evaluation fairseq-generate sacrebleu
 
 # --- test.hyp, test.ref ------------------------------------------------------
 
 translate() {
-    local generated=$RUN/generate.tmp user_dir
-    local on_device=(--distributed-world-size 1)
-    if [[ $device == cpu ]]; then on_device+=(--cpu); fi
-    user_dir=$(fairseq-entmax user-dir)
-    rm -rf "$generated"
-    # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
-    fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
-        --task translation --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset test \
-        --path "$checkpoint" "${GENERATION[@]}" "${REMOVE_BPE[@]}" \
-        --max-tokens 4000 --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
-        --log-format simple --results-path "$generated" >"$RUN/generate.log" 2>&1 || {
-        tail -n 30 "$RUN/generate.log" >&2
-        die "fairseq-generate failed: its last messages are above, all of them in $RUN/generate.log"
-    }
-    python3 "$TOOLS/translations.py" order "$generated/generate-test.txt" "$OUTPUT/text/test.$TARGET" >"$RUN/test.words.tmp"
+    generate test translation 4000
+    python3 "$TOOLS/translations.py" "$RUN/generate.tmp/generate-test.txt" "$OUTPUT/text/test.$TARGET" >"$RUN/test.words.tmp"
     if [[ $WORDS == tok ]]; then
         python3 "$TOOLS/words.py" join "$TARGET" <"$RUN/test.words.tmp" >"$RUN/test.hyp.tmp"
         mv -f "$RUN/test.words.tmp" "$RUN/test.hyp.tok"
@@ -40,19 +27,13 @@ translate() {
     fi
     mv -f "$RUN/test.hyp.tmp" "$RUN/test.hyp"
     write_whole "$RUN/test.ref" cat "$OUTPUT/text/test.$TARGET"
-    rm -rf "$generated"
+    rm -rf "$RUN/generate.tmp"
 }
 
 data=$(files_fingerprint "$OUTPUT"/data-bin/dict.*.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/test.$TARGET")
-step=$(fingerprint translate "$(sha256_of "$checkpoint")" "$data" "${GENERATION[@]}" "$device")
-if is_done "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref"; then
-    say "translate $run: done before"
-else
-    say "translate $run on $device: $(wc -l <"$OUTPUT/text/test.$TARGET") test sentences, ${GENERATION[*]} (log: $RUN/generate.log)"
-    rm -f "$RUN/.translate.done"
-    translate
-    mark_done "$RUN/.translate.done" "$step"
-fi
+step=$(fingerprint translate "$model" "$data" "${GENERATION[@]}" "$device")
+once "translate $run on $device, ${GENERATION[*]} ($RUN/generate.log)" \
+    "$RUN/.translate.done" "$step" "$RUN/test.hyp" "$RUN/test.ref" -- translate
 
 # --- scores.txt --------------------------------------------------------------
 
@@ -69,20 +50,7 @@ score() {
 
 references=("$RUN/test.hyp" "$RUN/test.ref")
 if [[ $WORDS == tok ]]; then references+=("$RUN/test.hyp.tok" "$OUTPUT/tok/test.$TARGET"); fi
-step=$(fingerprint scores "$(files_fingerprint "${references[@]}")")
-if is_done "$RUN/.scores.done" "$step" "$RUN/scores.txt"; then
-    say "score $run: done before"
-else
-    say "score $run"
-    rm -f "$RUN/.scores.done"
-    write_whole "$RUN/scores.txt" score
-    mark_done "$RUN/.scores.done" "$step"
-fi
+once "score $run" "$RUN/.scores.done" "$(fingerprint scores "$(files_fingerprint "${references[@]}")")" \
+    "$RUN/scores.txt" -- write_whole "$RUN/scores.txt" score
 
-# --- alpha.txt ---------------------------------------------------------------
-
-# stock is fairseq's own transformer
-if [[ $MAPPING != stock ]]; then write_alpha_table "$checkpoint"; fi
-
-cat "$RUN/scores.txt"
-say "results: $RUN"
+end_evaluation "$RUN/scores.txt"

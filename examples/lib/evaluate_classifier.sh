@@ -28,15 +28,8 @@ classify() {
 
 texts=("${INPUTS[@]/#/$OUTPUT/$WORDS/test.}")
 data=$(files_fingerprint "$OUTPUT"/data-bin/{input0,label}/dict.txt "${texts[@]}" "$TOOLS/predictions.py")
-step=$(fingerprint classify "$(sha256_of "$checkpoint")" "$data" "$device")
-if is_done "$RUN/.classify.done" "$step" "$RUN/test.predictions.jsonl"; then
-    say "classify $run: done before"
-else
-    say "classify $run on $device: $(wc -l <"$OUTPUT/text/test.label") test examples"
-    rm -f "$RUN/.classify.done"
-    write_whole "$RUN/test.predictions.jsonl" classify
-    mark_done "$RUN/.classify.done" "$step"
-fi
+once "classify $run on $device" "$RUN/.classify.done" "$(fingerprint classify "$model" "$data" "$device")" \
+    "$RUN/test.predictions.jsonl" -- write_whole "$RUN/test.predictions.jsonl" classify
 
 # --- scores.txt, words.txt ---------------------------------------------------
 
@@ -44,23 +37,15 @@ fi
 groups=()
 if [[ -f $OUTPUT/text/test.group ]]; then groups=(--groups "$OUTPUT/text/test.group"); fi
 
-step=$(fingerprint scores "$(files_fingerprint "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label" "$TOOLS"/{accuracy,predictions}.py)")
-if is_done "$RUN/.scores.done" "$step" "$RUN"/{scores.txt,words.txt,test.accuracy.json}; then
-    say "score $run: done before"
-else
-    say "score $run"
-    rm -f "$RUN/.scores.done"
-    write_whole "$RUN/test.accuracy.json" python3 "$TOOLS/accuracy.py" score "$RUN/test.predictions.jsonl" \
-        --labels "$OUTPUT/text/test.label" ${groups[@]+"${groups[@]}"}
+score() {
+    local predictions=$RUN/test.predictions.jsonl labels=$OUTPUT/text/test.label
+    write_whole "$RUN/test.accuracy.json" python3 "$TOOLS/accuracy.py" score "$predictions" \
+        --labels "$labels" ${groups[@]+"${groups[@]}"}
     write_whole "$RUN/scores.txt" python3 "$TOOLS/accuracy.py" tell "$RUN/test.accuracy.json"
-    write_whole "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label"
-    mark_done "$RUN/.scores.done" "$step"
-fi
+    write_whole "$RUN/words.txt" python3 "$TOOLS/predictions.py" words "$predictions" "$labels"
+}
 
-# --- alpha.txt ---------------------------------------------------------------
+step=$(fingerprint scores "$(files_fingerprint "$RUN/test.predictions.jsonl" "$OUTPUT/text/test.label" "$TOOLS"/{accuracy,predictions}.py)")
+once "score $run" "$RUN/.scores.done" "$step" "$RUN"/{scores.txt,words.txt,test.accuracy.json} -- score
 
-write_alpha_table "$checkpoint"
-
-cat "$RUN/scores.txt" "$RUN/words.txt"
-if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi
-say "results: $RUN"
+end_evaluation "$RUN/scores.txt" "$RUN/words.txt"

@@ -14,25 +14,14 @@ TEXT
 # shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
-begin_evaluation fairseq-entmax fairseq-eval-lm fairseq-interactive
+begin_evaluation fairseq-eval-lm fairseq-interactive
 
-on_device=(--distributed-world-size 1)
-if [[ $device == cpu ]]; then on_device+=(--cpu); fi
-user_dir=$(fairseq-entmax user-dir)
-model=$(sha256_of "$checkpoint")
 data=$(files_fingerprint "$OUTPUT"/data-bin/dict.txt "$OUTPUT"/data-bin/test.* "$OUTPUT/text/test.$SOURCE")
 
 # fairseq COMMAND LOG OPTION...: standard input goes to the command
 fairseq() {
-    local command=$1 log=$2
-    shift 2
-    "$command" "$OUTPUT/data-bin" --user-dir "$user_dir" --task language_modeling --path "$checkpoint" \
-        --num-workers 0 --seed 1 "${on_device[@]}" "$@" >"$log.tmp" 2>&1 || {
-        tail -n 30 "$log.tmp" >&2
-        mv -f "$log.tmp" "$log"
-        die "$command failed: its last messages are above, all of them in $log"
-    }
-    mv -f "$log.tmp" "$log"
+    logged "$2" "$1" "$OUTPUT/data-bin" --user-dir "$user_dir" --task language_modeling --path "$checkpoint" \
+        --num-workers 0 --seed 1 "${on_device[@]}" "${@:3}"
 }
 
 # --- eval.NAME.log -----------------------------------------------------------
@@ -44,30 +33,18 @@ for evaluation in "${EVALUATIONS[@]}"; do
     log=$RUN/eval.$name.log
     logs+=("$name=$log") && log_files+=("$log")
     step=$(fingerprint eval-lm "$model" "$data" "$BLOCK_TOKENS" "$MOST_TOKENS" "${options[@]}" "$device")
-    if is_done "$RUN/.eval.$name.done" "$step" "$log"; then
-        say "evaluate $run, $name: done before"
-        continue
-    fi
-    say "evaluate $run, $name, on $device: ${options[*]} ($log)"
-    rm -f "$RUN/.eval.$name.done"
     # The probability of each subword: the log's own perplexity is that of subwords
-    fairseq fairseq-eval-lm "$log" --gen-subset test --tokens-per-sample "$BLOCK_TOKENS" \
+    once "evaluate $run, $name, on $device: ${options[*]} ($log)" "$RUN/.eval.$name.done" "$step" "$log" -- \
+        fairseq fairseq-eval-lm "$log" --gen-subset test --tokens-per-sample "$BLOCK_TOKENS" \
         --max-tokens "$MOST_TOKENS" --output-word-probs --log-format none "${options[@]}"
-    mark_done "$RUN/.eval.$name.done" "$step"
 done
 
 # --- scores.txt, perplexity.json ---------------------------------------------
 
 step=$(fingerprint perplexity "$data" "$(files_fingerprint "${log_files[@]}" "$TOOLS/perplexity.py")")
-if is_done "$RUN/.scores.done" "$step" "$RUN/scores.txt" "$RUN/perplexity.json"; then
-    say "perplexity of $run: done before"
-else
-    say "perplexity of $run"
-    rm -f "$RUN/.scores.done"
+once "perplexity of $run" "$RUN/.scores.done" "$step" "$RUN/scores.txt" "$RUN/perplexity.json" -- \
     write_whole "$RUN/scores.txt" python3 "$TOOLS/perplexity.py" --text "$OUTPUT/text/test.$SOURCE" \
-        --data "$OUTPUT/data-bin" --json "$RUN/perplexity.json" "${logs[@]}"
-    mark_done "$RUN/.scores.done" "$step"
-fi
+    --data "$OUTPUT/data-bin" --json "$RUN/perplexity.json" "${logs[@]}"
 
 # --- samples.txt -------------------------------------------------------------
 
@@ -88,19 +65,7 @@ sample() {
 }
 
 step=$(fingerprint samples "$model" "$data" "${GENERATION[@]}" "$PROMPT_WORDS" "$device")
-if is_done "$RUN/.samples.done" "$step" "$RUN/samples.txt"; then
-    say "samples of $run: done before"
-else
-    say "samples of $run: ${GENERATION[*]}"
-    rm -f "$RUN/.samples.done"
+once "samples of $run: ${GENERATION[*]}" "$RUN/.samples.done" "$step" "$RUN/samples.txt" -- \
     write_whole "$RUN/samples.txt" sample
-    mark_done "$RUN/.samples.done" "$step"
-fi
 
-# --- alpha.txt ---------------------------------------------------------------
-
-if [[ $MAPPING != stock ]]; then write_alpha_table "$checkpoint"; fi
-
-cat "$RUN/scores.txt"
-if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi
-say "results: $RUN"
+end_evaluation "$RUN/scores.txt"

@@ -1,7 +1,8 @@
-# What every evaluate.sh begins with: its options and its help, and the trained model that they name.
+# What every evaluate.sh has: its options and its help, the trained model that they name, what
+# fairseq-generate writes of a test set, and the table of α at the end.
 #
 # Who sources it defines evaluate_writes before, which prints what the script writes, for --help; and calls
-# begin_evaluation behind it.
+# begin_evaluation and end_evaluation behind it.
 #
 # shellcheck shell=bash disable=SC2034
 
@@ -29,14 +30,52 @@ TEXT
 parse_run_options "$@"
 ((${#REST[@]} == 0)) || usage_error "unknown argument '${REST[0]}' after the mapping: leave it out"
 
-# begin_evaluation COMMAND...: sets checkpoint, device and run; the commands have to be there
+# begin_evaluation COMMAND...: sets checkpoint, model (its sum), device, on_device, user_dir and run; the
+# commands have to be there
 begin_evaluation() {
-    require_commands python3 "$@"
+    require_commands python3 fairseq-entmax "$@"
     hold_lock "$OUTPUT"
     checkpoint=$RUN/checkpoints/checkpoint_best.pt
     [[ -f $RUN/.train.done && -f $checkpoint ]] ||
         die "no finished training in $RUN: run train.sh with the same options first"
+    model=$(sha256_of "$checkpoint")
     device=$(choose_device "$DEVICE")
+    on_device=(--distributed-world-size 1)
+    if [[ $device == cpu ]]; then on_device+=(--cpu); fi
+    user_dir=$(fairseq-entmax user-dir)
     run=$(basename "$RUN")
     WRITING=$RUN
+}
+
+# logged LOG COMMAND...: ends the script where the command fails, with the end of its log
+logged() {
+    local log=$1
+    shift
+    "$@" >"$log" 2>&1 || {
+        tail -n 30 "$log" >&2
+        die "$1 failed: its last messages are above, all of them in $log"
+    }
+}
+
+# generate SUBSET TASK TOKENS: $RUN/generate.tmp/generate-SUBSET.txt, of batches of so many tokens
+generate() {
+    rm -rf "$RUN/generate.tmp"
+    # Multiple 1: with its default of 8, current fairseq leaves out up to 7 test sentences.
+    logged "$RUN/generate.log" fairseq-generate "$OUTPUT/data-bin" --user-dir "$user_dir" \
+        --task "$2" --source-lang "$SOURCE" --target-lang "$TARGET" --gen-subset "$1" \
+        --path "$checkpoint" "${GENERATION[@]}" ${REMOVE_BPE[@]+"${REMOVE_BPE[@]}"} \
+        --max-tokens "$3" --required-batch-size-multiple 1 --num-workers 0 --seed 1 "${on_device[@]}" \
+        --log-format simple --results-path "$RUN/generate.tmp"
+}
+
+# end_evaluation FILE...: writes alpha.txt, and prints the files
+end_evaluation() {
+    # stock is fairseq's own transformer
+    if [[ $MAPPING != stock ]]; then
+        once "alpha table $run" "$RUN/.alpha.done" "$(fingerprint alpha "$model")" "$RUN/alpha.txt" -- \
+            write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$checkpoint"
+    fi
+    cat "$@"
+    if [[ -f $RECIPE/published.txt ]]; then cat "$RECIPE/published.txt"; fi
+    say "results: $RUN"
 }

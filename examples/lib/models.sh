@@ -1,4 +1,4 @@
-# Several models at once: --mappings and --mapping of the scripts that take them.
+# Several models at once: --mappings (or --models) and --mapping of the scripts that take them.
 #
 # shellcheck shell=bash
 
@@ -8,7 +8,8 @@ help_on_models() {
     cat <<TEXT
   --mappings LIST
                  with commas between them; the first is the one that others are compared with
-                 (default: $(joined , "${MODELS[@]}")). ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...}
+                 (default: $(joined , "${MODELS[@]}")${WHERE_SCORED-}).
+                 ${MODELS_HELP:-softmax, sparsemax, entmax15, entmax, entmax:alpha=1.33, ...}
   --mapping SPEC one, which may have commas itself, such as 'sparsemax*5,softmax'; can be repeated,
                  and comes behind those of --mappings
 TEXT
@@ -18,15 +19,15 @@ TEXT
 take_models() {
     local model list
     case $1 in
-    --mappings)
+    --mappings | --models)
         require_value "$1" "$2"
         [[ $3 != *[[:space:]]* && $3 != *,,* && $3 != ,* && $3 != *, && -n $3 ]] ||
-            usage_error "option --mappings got '$3': put one comma between two mappings and no spaces, such as stock,entmax15,entmax"
+            usage_error "option $1 got '$3': put one comma between two and no spaces, such as $(joined , "${MODELS[@]:0:2}")"
         IFS=, read -r -a list <<<"$3"
         for model in "${list[@]}"; do
             # As in 'sparsemax*5,softmax', one mapping of six layers
             [[ $model != *\** || $model == *\|* ]] ||
-                usage_error "option --mappings got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
+                usage_error "option $1 got '$3', where '$model' is of layers: give a list of layers by --mapping, whole"
         done
         ;;
     --mapping)
@@ -41,18 +42,13 @@ take_models() {
     done
 }
 
-# settle_models: the default where none are chosen; refuses one that is there twice
+# settle_models: the default where none are chosen; refuses one that is there twice, or unknown
 settle_models() {
     local model seen=' '
     ((${#CHOSEN[@]} > 0)) || CHOSEN=("${MODELS[@]}")
     for model in "${CHOSEN[@]}"; do
         [[ $seen != *" $model "* ]] || usage_error "option --mappings has '$model' twice: leave one of them out"
         seen+="$model "
+        require_model "option --mappings" "$model"
     done
-}
-
-# require_models: each is known to the package
-require_models() {
-    local model
-    for model in "${CHOSEN[@]}"; do require_model "option --mappings" "$model"; done
 }

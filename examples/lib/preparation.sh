@@ -1,6 +1,5 @@
-# Preparations: what every prepare.sh has, whatever it prepares: its options, and the archives.
-#
-# Sets output and workers.
+# Preparations: what every prepare.sh has, whatever it prepares: its options, the archives, and the
+# steps to words. Sets output and workers.
 #
 # shellcheck shell=bash disable=SC2034
 
@@ -90,7 +89,7 @@ set_data_aside() {
     while [[ -e $output/replaced-$n ]]; do n=$((n + 1)); done
     earlier=$output/replaced-$n
     WRITING=$earlier BUILDING=$earlier
-    make_dir "$earlier"
+    mkdir -p "$earlier"
     for one in ${UP_TO_DATE[@]+"${UP_TO_DATE[@]}"}; do
         cp -Rp "$output/$one" "$earlier/" || exit # both need it
     done
@@ -125,28 +124,117 @@ take_results_back() {
 corpora=${CORPORA:-$ROOT/examples/corpora.tsv}
 [[ -f $corpora ]] || usage_error "CORPORA is '$corpora', and there is no such file"
 
-declare -A VERIFIED=() # archive to its place, once it was checked
+declare -A VERIFIED=() # archives that were checked
 
 # have FILE: sets ARCHIVE_PATH, after downloading the archive where needed
 have() {
-    local file=$1 folder before=$WRITING
-    if [[ -z ${VERIFIED[$file]-} ]]; then
+    local before=$WRITING
+    if [[ -z ${VERIFIED[$1]-} ]]; then
         WRITING=$output/raw
-        python3 "$TOOLS/downloads.py" have "$corpora" "$file" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || exit
-        WRITING=$before
-        for folder in "$output/raw" ${RAW_DIR:+"$RAW_DIR"}; do
-            if [[ -f $folder/$file ]]; then VERIFIED[$file]=$folder/$file; fi
-        done
+        python3 "$TOOLS/downloads.py" have "$corpora" "$1" ${RAW_DIR:+"$RAW_DIR"} "$output/raw" || exit
+        WRITING=$before VERIFIED[$1]=1
     fi
-    ARCHIVE_PATH=${VERIFIED[$file]}
+    ARCHIVE_PATH=$output/raw/$1
+    if [[ -n ${RAW_DIR-} && -f $RAW_DIR/$1 ]]; then ARCHIVE_PATH=$RAW_DIR/$1; fi
 }
 
 # add SPLIT ARCHIVE MEMBER [OPTION...]: appends the pairs of a corpus to a split. In MEMBER,
-# {lang} stands for a language and {role} for src or ref; what follows '!' is the name of a
-# file inside an archive inside the archive.
+# {lang} stands for a language and {role} for src or ref.
 add() {
-    local split=$1 member=$3
     have "$2"
-    python3 "$TOOLS/corpora.py" pairs "$ARCHIVE_PATH" "$member" "$SOURCE" "$TARGET" \
-        "$output/text.tmp/$split" "${@:4}" || die "cannot take $split from $2: the message is above"
+    python3 "$TOOLS/corpora.py" pairs "$ARCHIVE_PATH" "$3" "$SOURCE" "$TARGET" \
+        "$output/text.tmp/$1" "${@:4}" || die "cannot take $1 from $2: the message is above"
+}
+
+# --- steps -------------------------------------------------------------------
+
+# Sets step, the fingerprint of the steps so far
+
+# make_text UNITS SIDE...: text/, the splits as they are in the corpora, with a file for each side
+make_text() {
+    local units=$1 rows trial=() archive split side
+    shift
+    if [[ -n ${TRIAL_PAIRS-} ]]; then
+        [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
+            usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
+        trial=("trial of $TRIAL_PAIRS")
+    fi
+    rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
+    step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
+        ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
+    if is_up_to_date text "$step"; then
+        say "text: done before"
+    else
+        for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
+            say "archive: $archive"
+            have "$archive"
+        done
+        say "text: training, validation and test $units"
+        begin_dir "$output/text"
+        splits "$output/text.tmp"
+        if ((${#trial[@]} > 0)); then shorten_splits "$output/text.tmp" "$@"; fi
+        for split in train valid "${TEST_SETS[@]}"; do
+            for side in "$@"; do
+                [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no $units"
+            done
+        done
+        finish_dir "$output/text" "$step"
+    fi
+    for split in train valid "${TEST_SETS[@]}"; do
+        say "$split: $(wc -l <"$output/text/$split.$1") $units"
+    done
+}
+
+# shorten_splits FOLDER SIDE...: the first pairs of each split, as many as TRIAL_PAIRS says
+shorten_splits() {
+    local numbers split place=0 file
+    IFS=, read -r -a numbers <<<"$TRIAL_PAIRS"
+    for split in train valid "${TEST_SETS[@]}"; do
+        for file in "${@:2}"; do
+            write_whole "$1/$split.$file" head -n "${numbers[place]}" "$1/$split.$file"
+        done
+        if ((place < 2)); then place=$((place + 1)); fi
+    done
+}
+
+# cut_words SIDE...: tok/, words with spaces between them; of training pairs, those that are not longer
+# than MAX_WORDS, where it is set
+cut_words() {
+    local split limit packages how=(${SPEECH:+--speech "$SPEECH"})
+    if [[ $LOWER == 1 ]]; then how+=(--lower); fi
+    how+=(${KEEP[@]+--keep "${KEEP[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
+    packages=$(python3 "$TOOLS/words.py" versions "${SPEECH:-$SOURCE}" ${TARGET:+"${SPEECH:-$TARGET}"})
+    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" "$packages" ${how[@]+"${how[@]}"})
+    if is_up_to_date tok "$step"; then
+        say "words: done before"
+        return
+    fi
+    say "words: cut by $packages"
+    begin_dir "$output/tok"
+    for split in train valid "${TEST_SETS[@]}"; do
+        # Nothing is left out of validation and test
+        limit=()
+        if [[ $split == train && -n $MAX_WORDS ]]; then limit=(--max-words "$MAX_WORDS"); fi
+        python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" "$@" \
+            --workers "$workers" ${limit[@]+"${limit[@]}"} ${how[@]+"${how[@]}"}
+        if ((${#limit[@]} == 0)); then require_as_many "$output/text/$split.$1" "$output/tok.tmp/$split.$1"; fi
+    done
+    finish_dir "$output/tok" "$step"
+}
+
+# require_as_many FILE CUT: a tool that could not write all of it may not have said so
+require_as_many() {
+    (($(wc -l <"$1") == $(wc -l <"$2"))) ||
+        die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
+}
+
+# preprocess OPTION...: fairseq-preprocess. Its long listing of settings is in preprocess.log for who
+# wants it
+preprocess() {
+    local log=$output/data-bin.tmp/console.log
+    fairseq-preprocess "$@" --workers "$workers" >"$log" 2>&1 || {
+        cat "$log" >&2
+        die "fairseq-preprocess failed: its messages are above"
+    }
+    rm -f "$log"
 }

@@ -27,79 +27,12 @@ add_text() {
         die "cannot take $1 from $2: the message is above"
 }
 
-# shorten_splits FOLDER: the first pairs of each split, as many as TRIAL_PAIRS says
-shorten_splits() {
-    local of_train of_valid of_test split number file
-    IFS=, read -r of_train of_valid of_test <<<"$TRIAL_PAIRS"
-    for split in train valid "${TEST_SETS[@]}"; do
-        case $split in
-        train) number=$of_train ;;
-        valid) number=$of_valid ;;
-        *) number=$of_test ;;
-        esac
-        for file in "${SIDES[@]/#/$1/$split.}"; do write_whole "$file" head -n "$number" "$file"; done
-    done
-}
-
-# --- text/: the splits, as they are in the corpora ---------------------------
-
 units=pairs
 if ((${#SIDES[@]} == 1)); then units=lines; fi
-rows=$(python3 "$TOOLS/downloads.py" rows "$corpora" ${ARCHIVES[@]+"${ARCHIVES[@]}"})
-trial=()
-if [[ -n ${TRIAL_PAIRS-} ]]; then
-    [[ $TRIAL_PAIRS =~ ^[1-9][0-9]*,[1-9][0-9]*,[1-9][0-9]*$ ]] ||
-        usage_error "TRIAL_PAIRS is '$TRIAL_PAIRS': give the pairs of training, validation and test, such as 240,16,12"
-    trial=("trial of $TRIAL_PAIRS")
-fi
-step=$(fingerprint text "$rows" "$(declare -f splits)" "$(files_fingerprint "$TOOLS"/{archives,corpora,sentences,subtitles}.py)" \
-    ${SPLITS_FROM[@]+"${SPLITS_FROM[@]}"} ${trial[@]+"${trial[@]}"})
-if is_up_to_date text "$step"; then
-    say "text: done before"
-else
-    for archive in ${ARCHIVES[@]+"${ARCHIVES[@]}"}; do
-        say "archive: $archive"
-        have "$archive"
-    done
-    say "text: training, validation and test $units"
-    begin_dir "$output/text"
-    splits "$output/text.tmp"
-    if ((${#trial[@]} > 0)); then shorten_splits "$output/text.tmp"; fi
-    for split in train valid "${TEST_SETS[@]}"; do
-        for side in "${SIDES[@]}"; do
-            [[ -s $output/text.tmp/$split.$side ]] || die "the split $split has no sentences"
-        done
-    done
-    finish_dir "$output/text" "$step"
-fi
-for split in train valid "${TEST_SETS[@]}"; do
-    say "$split: $(wc -l <"$output/text/$split.$SOURCE") $units"
-done
-
-# --- tok/: words with spaces between them ------------------------------------
-
+step=''
+make_text "$units" "${SIDES[@]}"
+if [[ $WORDS == tok ]]; then cut_words "${SIDES[@]}"; fi
 keep=(${KEEP[@]+--keep "${KEEP[@]}"})
-how_to_cut=(${SPEECH:+--speech "$SPEECH"})
-if [[ $LOWER == 1 ]]; then how_to_cut+=(--lower); fi
-how_to_cut+=(${keep[@]+"${keep[@]}"} ${FIRST_WORDS[@]+--first "${FIRST_WORDS[@]}"})
-if [[ $WORDS == tok ]]; then
-    step=$(fingerprint tok "$step" "$(sha256_of "$TOOLS/words.py")" "$TOKENIZER" "$MAX_WORDS" \
-        "$(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")" ${how_to_cut[@]+"${how_to_cut[@]}"})
-    if is_up_to_date tok "$step"; then
-        say "words: done before"
-    else
-        say "words: cut by $(python3 "$TOOLS/words.py" versions "$SOURCE" "$TARGET")"
-        begin_dir "$output/tok"
-        for split in train valid "${TEST_SETS[@]}"; do
-            # Nothing is left out of validation and test
-            limit=()
-            if [[ $split == train ]]; then limit=(--max-words "$MAX_WORDS"); fi
-            python3 "$TOOLS/words.py" cut "$output/text/$split" "$output/tok.tmp/$split" \
-                "$SOURCE" "$TARGET" --workers "$workers" ${limit[@]+"${limit[@]}"} ${how_to_cut[@]+"${how_to_cut[@]}"}
-        done
-        finish_dir "$output/tok" "$step"
-    fi
-fi
 
 # --- spm/, bpe/ or words/: subwords or words, and the text cut with them -----
 
@@ -117,11 +50,6 @@ cut_by_sentencepiece() {
         <"$output/$WORDS/$1" >"$output/spm.tmp/$1"
 }
 
-# codes_of LANGUAGE: the file of merges for a language
-codes_of() {
-    if [[ $SUBWORDS == joint:* ]]; then echo "$output/bpe.tmp/codes"; else echo "$output/bpe.tmp/codes.$1"; fi
-}
-
 learn_merges() {
     local language
     if [[ $SUBWORDS == joint:* ]]; then
@@ -136,7 +64,9 @@ learn_merges() {
 }
 
 cut_by_merges() {
-    python3 "$TOOLS/bpe.py" apply --codes "$(codes_of "${1##*.}")" --workers "$workers" ${keep[@]+"${keep[@]}"} \
+    local codes=$output/bpe.tmp/codes
+    if [[ $SUBWORDS != joint:* ]]; then codes+=.${1##*.}; fi
+    python3 "$TOOLS/bpe.py" apply --codes "$codes" --workers "$workers" ${keep[@]+"${keep[@]}"} \
         <"$output/$WORDS/$1" >"$output/bpe.tmp/$1"
 }
 
@@ -151,12 +81,6 @@ learn_words() {
             --output-source "$output/words.tmp/$split.$SOURCE" \
             --output-target "$output/words.tmp/$split.$TARGET" || return
     done
-}
-
-# require_as_many FILE CUT: a tool that could not write all of it may not have said so
-require_as_many() {
-    (($(wc -l <"$1") == $(wc -l <"$2"))) ||
-        die "$2 has $(wc -l <"$2") lines for the $(wc -l <"$1") of $1: it was not written whole, run again"
 }
 
 case $PIECES in
@@ -201,15 +125,9 @@ if is_up_to_date data-bin "$step"; then
 else
     say "binarise: fairseq-preprocess"
     begin_dir "$output/data-bin"
-    # Its long listing of settings is in data-bin/preprocess.log for who wants it.
-    log=$output/data-bin.tmp/console.log
-    fairseq-preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
+    preprocess ${languages[@]+"${languages[@]}"} ${joined[@]+"${joined[@]}"} ${known[@]+"${known[@]}"} \
         --trainpref "$output/$PIECES/train$end" --validpref "$output/$PIECES/valid$end" --testpref "${tests#,}" \
-        --destdir "$output/data-bin.tmp" --workers "$workers" >"$log" 2>&1 || {
-        cat "$log" >&2
-        die "fairseq-preprocess failed: its messages are above"
-    }
-    rm -f "$log"
+        --destdir "$output/data-bin.tmp"
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
     finish_dir "$output/data-bin" "$step"
 fi

@@ -103,7 +103,7 @@ if [[ ${1-} == -- ]]; then shift; fi
 further=("$@") # for every training
 require_commands python3
 plan=$(python3 "$TOOLS/pruning_plan.py" "$budgets" --updates "$SEARCH_UPDATES" \
-    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS" \
+    --layers "$PRUNE_LAYERS" --heads "$PRUNE_HEADS" \
     ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
 budget_names=()
 {
@@ -223,7 +223,7 @@ all_tables() {
             printf '%s\t%s\t%s\t%s\t%s\n' "$mapping" "$name" "$(best_of "$run")" \
                 "$output/runs/$run/$PRUNE_FILE" "${speed:+$output/runs/$(run_of "$mapping" speed.json)}"
         done < <(runs_of "$mapping")
-    done | python3 "$TOOLS/pruning_table.py" write --scores "$PRUNE_SCORES"
+    done | python3 "$TOOLS/pruning_table.py" --scores "$PRUNE_SCORES"
 }
 
 rm -f "$output/pruning.tsv"
@@ -233,4 +233,4 @@ if [[ $PRUNE_COMPARE == yes ]]; then
 fi
 write_whole "$output/pruning.tsv" all_tables
 say "pruning ($output/pruning.tsv)"
-python3 "$TOOLS/pruning_table.py" show "$output/pruning.tsv"
+python3 "$TOOLS/tables.py" "$output/pruning.tsv"

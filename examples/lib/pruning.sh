@@ -42,7 +42,7 @@ evaluate_run() { "$RECIPE/evaluate.sh" --output "$output" --name "$1" "--$device
 gates_of() {
     local plan timing options
     plan=$(python3 "$TOOLS/pruning_plan.py" "$1" --updates "$2" --layers "$PRUNE_LAYERS" \
-        --heads "$PRUNE_HEADS" --example "$PRUNE_BUDGETS" \
+        --heads "$PRUNE_HEADS" \
         ${PRUNE_ATTENTIONS[@]+--attentions "${PRUNE_ATTENTIONS[@]}"}) || exit
     {
         read -r -a timing
@@ -120,5 +120,5 @@ train_from_scratch() {
 updates_of() {
     local run paths=()
     for run in "$@"; do paths+=("$output/runs/$run/train.log"); done
-    python3 "$TOOLS/training_logs.py" updates "${paths[@]}"
+    python3 "$TOOLS/training_logs.py" "${paths[@]}"
 }

@@ -1,10 +1,16 @@
-# report.sh of recipes that translate: holds trained models side by side.
+# report.sh of every recipe that has one: holds trained models side by side.
 #
-# A dataset.sh says beside what recipe.sh lists:
+# A dataset.sh says beside what recipe.sh lists, where it is not about translations:
 #
-#   MODELS          array: the default of --mappings
+#   MODELS           array: the default of --mappings, as far as they are scored
+#   TABLE            the name of the table, without .tsv
+#   TABLE_HELP       what it has, for --help and below it
+#   TABLE_OF         of a run, the file that the table is made of
+#   TABLE_TOOL       the program that makes it
+#   write_table      function: prints the table of CHOSEN, whose runs are in RUNS; BINARY has the data
+#   analysis_options function: sets ANALYSIS, options of fairseq-entmax analyze
 #
-# shellcheck shell=bash disable=SC2153
+# shellcheck shell=bash disable=SC2034,SC2153
 
 # shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
@@ -13,26 +19,31 @@ source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 # shellcheck source=examples/lib/models.sh
 source "$(dirname "${BASH_SOURCE[0]}")/models.sh"
 
-SCRIPT=report
+SCRIPT=report WHERE_SCORED=', those of them that are scored'
+TABLE=${TABLE-scores} TABLE_OF=${TABLE_OF-test.hyp} TABLE_TOOL=${TABLE_TOOL-side_by_side.py}
+TABLE_HELP=${TABLE_HELP-'BLEU and chrF; change is what a model has more BLEU than the first, p how probable so large a one is by chance (paired bootstrap)'}
+declare -F write_table >/dev/null ||
+    write_table() { python3 "$TOOLS/side_by_side.py" "${RUNS[@]}" --names "${CHOSEN[@]}"; }
+declare -F analysis_options >/dev/null || analysis_options() { ANALYSIS=("${TASK[@]}"); }
 
 report_help() {
     print_head_comment "$0"
     cat <<TEXT
 
-A table of BLEU and chrF with what each model has more than the first, and how probable so large a
-difference is by chance; and a report of what the heads do on the test set.
+A table, and a report of what the heads do on the test set. The table has
+$TABLE_HELP.
 
   report.sh [options]
 
 $(help_on_models)
   --output DIR   where prepare.sh wrote its data (default: ${DEFAULT_OUTPUT#"$ROOT"/}/ in the
-                 project's folder); the table goes to DIR/scores.tsv, the analysis and the report
+                 project's folder); the table goes to DIR/$TABLE.tsv, the analysis and the report
                  to DIR/compare/
   $(printf '%-14s' "--$LENGTH_UNIT N") as in train.sh (default: $LENGTH)
   --cpu, --gpu   where to work (default: a GPU where torch finds one, else the CPU)
   --help         this text
 $(run_option_help report)
-Can be stopped and run again: what is done for the same translations and checkpoints is skipped.
+Can be stopped and run again: what is done for the same models is skipped.
 TEXT
 }
 
@@ -55,55 +66,52 @@ while (($# > 0)); do
 done
 OUTPUT=$(absolute_path "$OUTPUT")
 settle_dataset "$OUTPUT"
+named=${#CHOSEN[@]}
 settle_models
 
-require_commands python3 fairseq-entmax sacrebleu
+require_commands python3 fairseq-entmax
 hold_lock "$OUTPUT"
 require_data "$OUTPUT"
-require_models
+canonical_model "${CHOSEN[0]}" >/dev/null
 device=$(choose_device "$device")
 WRITING=$OUTPUT
 
-runs=() names=() checkpoints=()
+# Who names models wants all of them; else those that are there are taken
+scored=() left_out=() RUNS=() names=()
 for model in "${CHOSEN[@]}"; do
     run=$OUTPUT/runs/$(run_name "$model" "$LENGTH" "$LENGTH_UNIT")
-    [[ -f $run/.scores.done && -f $run/scores.txt ]] ||
+    if [[ -f $run/.scores.done ]]; then
+        scored+=("$model") RUNS+=("$run") names+=("$(mapping_name "$model")")
+    elif ((named > 0)); then
         die "no scores of $model in $run: run train.sh and evaluate.sh with it and the same options first"
-    runs+=("$run") names+=("$(mapping_name "$model")") checkpoints+=("$run/checkpoints/checkpoint_best.pt")
+    else
+        left_out+=("$model")
+    fi
 done
+((${#scored[@]} > 0)) ||
+    die "no model of $LENGTH $LENGTH_UNIT in $OUTPUT/runs is scored: run train.sh and evaluate.sh with $(joined , "${CHOSEN[@]}") or some of them, and the same options, first"
+((${#left_out[@]} == 0)) || say "left out, as not scored by evaluate.sh at $LENGTH $LENGTH_UNIT: $(joined , "${left_out[@]}")"
+CHOSEN=("${scored[@]}")
+checkpoints=("${RUNS[@]/%//checkpoints/checkpoint_best.pt}")
 
-# --- scores.tsv --------------------------------------------------------------
-
-step=$(fingerprint scores "${CHOSEN[@]}" "$(files_fingerprint "${runs[@]/%//test.hyp}" "${runs[@]/%//scores.txt}" "$TOOLS/side_by_side.py")")
-if is_done "$OUTPUT/.scores.done" "$step" "$OUTPUT/scores.tsv"; then
-    say "scores of ${CHOSEN[*]}: done before"
-else
-    say "scores of ${CHOSEN[*]}"
-    rm -f "$OUTPUT/.scores.done"
-    write_whole "$OUTPUT/scores.tsv" python3 "$TOOLS/side_by_side.py" write "${runs[@]}" --names "${CHOSEN[@]}"
-    mark_done "$OUTPUT/.scores.done" "$step"
-fi
-
-# --- compare/analysis.json, compare/report.html ------------------------------
+step=$(fingerprint "$TABLE" "${CHOSEN[@]}" "$(files_fingerprint "${RUNS[@]/%//$TABLE_OF}" "${RUNS[@]/%//scores.txt}" "$TOOLS/$TABLE_TOOL")")
+once "$TABLE of ${CHOSEN[*]}" "$OUTPUT/.$TABLE.done" "$step" "$OUTPUT/$TABLE.tsv" -- \
+    write_whole "$OUTPUT/$TABLE.tsv" write_table
 
 analyse() {
     local on_device=()
     if [[ $device == cpu ]]; then on_device=(--cpu); fi
-    fairseq-entmax analyze "$OUTPUT/data-bin" "${TASK[@]}" --gen-subset test \
+    fairseq-entmax analyze "$OUTPUT/data-bin" "${ANALYSIS[@]}" --gen-subset test \
         --path "$(joined : "${checkpoints[@]}")" --names "$(joined , "${names[@]}")" \
         --output "$OUTPUT/compare" --overwrite --max-tokens 4000 --num-workers 0 ${on_device[@]+"${on_device[@]}"}
     fairseq-entmax report "$OUTPUT/compare/analysis.json" --output "$OUTPUT/compare/report.html" --overwrite
 }
 
-step=$(fingerprint report "${names[@]}" "$(files_fingerprint "${checkpoints[@]}" "$OUTPUT"/data-bin/test.*)")
-if is_done "$OUTPUT/compare/.done" "$step" "$OUTPUT"/compare/{analysis.json,report.html}; then
-    say "report of ${CHOSEN[*]}: done before"
-else
-    say "report of ${CHOSEN[*]}: what every head does on the test set"
-    rm -f "$OUTPUT/compare/.done"
-    analyse
-    mark_done "$OUTPUT/compare/.done" "$step"
-fi
-say "scores ($OUTPUT/scores.tsv): change is what a model has more BLEU than ${CHOSEN[0]}, p how probable so large a one is by chance (paired bootstrap)"
-python3 "$TOOLS/side_by_side.py" show "$OUTPUT/scores.tsv"
+analysis_options
+binary_files
+step=$(fingerprint report "${names[@]}" "${ANALYSIS[@]}" "$(files_fingerprint "${checkpoints[@]}" "${BINARY[@]}")")
+once "report of ${CHOSEN[*]}: what every head does on the test set" \
+    "$OUTPUT/compare/.done" "$step" "$OUTPUT"/compare/{analysis.json,report.html} -- analyse
+say "$TABLE ($OUTPUT/$TABLE.tsv): $TABLE_HELP"
+python3 "$TOOLS/tables.py" "$OUTPUT/$TABLE.tsv"
 say "report, to open in a browser: $OUTPUT/compare/report.html"

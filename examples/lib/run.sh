@@ -68,18 +68,3 @@ TEXT
 require_data() {
     [[ -f $1/data-bin/.done ]] || die "no data in $1/data-bin: run prepare.sh --output '$1' first"
 }
-
-# write_alpha_table CHECKPOINT: alpha.txt of the run, once for each checkpoint
-write_alpha_table() {
-    local step run
-    run=$(basename "$RUN")
-    step=$(fingerprint alpha "$(sha256_of "$1")")
-    if is_done "$RUN/.alpha.done" "$step" "$RUN/alpha.txt"; then
-        say "alpha table $run: done before"
-    else
-        say "alpha table $run"
-        rm -f "$RUN/.alpha.done"
-        write_whole "$RUN/alpha.txt" fairseq-entmax alpha "$1"
-        mark_done "$RUN/.alpha.done" "$step"
-    fi
-}

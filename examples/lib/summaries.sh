@@ -40,7 +40,7 @@ joint:[1-9]* | words:[1-9]*) ;;
 esac
 require_positive_integer LAYERS "$LAYERS"
 
-canonical_model() { python3 "$TOOLS/summary_models.py" name "$1" --family "$FAMILY"; }
+canonical_model() { python3 "$TOOLS/summary_models.py" name "$1" "$FAMILY"; }
 
 require_model() { python3 "$TOOLS/summary_models.py" known "$1" "$2"; }
 
@@ -48,7 +48,7 @@ require_model() { python3 "$TOOLS/summary_models.py" known "$1" "$2"; }
 model_options() {
     local markers options
     markers=$(awk '/^<unk-[0-9]+> /' "$OUTPUT/data-bin/dict.$SOURCE.txt" | wc -l)
-    options=$(python3 "$TOOLS/summary_models.py" options "$1" --layers "$LAYERS" --markers "$((markers))") || exit
+    options=$(python3 "$TOOLS/summary_models.py" options "$1" "$LAYERS" "$((markers))") || exit
     mapfile -t MODEL_OPTIONS <<<"$options"
 }
 

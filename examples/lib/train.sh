@@ -116,12 +116,12 @@ own_the_folder() {
     if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then
         set_aside "$RUN" "settings or data of $run have changed"
     fi
-    make_dir "$RUN"
+    mkdir -p "$RUN"
     write_whole "$RUN/settings.txt" printf '%s\n' "$settings"
 }
 
 if ((NODE_RANK == 0)); then own_the_folder; fi
-if is_done "$RUN/.train.done" "$step" && checkpoint_is_whole "$checkpoints/checkpoint_best.pt"; then
+if is_done "$RUN/.train.done" "$step" && python3 "$TOOLS/checkpoints.py" whole "$checkpoints/checkpoint_best.pt"; then
     say "train $run: done before"
     exit 0
 fi
@@ -131,7 +131,7 @@ if ((NODE_RANK == 0)); then
         set_aside "$RUN" "the checkpoints of $run are damaged"
         own_the_folder
     fi
-    make_dir "$checkpoints"
+    mkdir -p "$checkpoints"
 fi
 
 # has_all_updates: a training that was stopped behind its last update, before it was marked as done.
@@ -168,7 +168,7 @@ if [[ $device == cpu ]]; then
     on_device+=(--cpu)
     log_interval=$CPU_LOG_INTERVAL
 fi
-make_dir "$RUN"
+mkdir -p "$RUN"
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
 program=(fairseq-train)
 if [[ -f $checkpoints/checkpoint_last.pt && " ${options[*]} ${REST[*]-} " =~ \ --patience[=\ ][1-9] ]]; then

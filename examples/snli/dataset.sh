@@ -14,7 +14,7 @@ PAIRS=${PAIRS:-549367/9842/9824}
 SPLITS_FROM=("$(sha256_of "$TOOLS/entailment.py")" "$PAIRS")
 splits() {
     have snli_1.0.zip
-    python3 "$TOOLS/entailment.py" "$ARCHIVE_PATH" "$1" --expect "$PAIRS" || die "the pairs could not be read: the message is above"
+    python3 "$TOOLS/entailment.py" "$ARCHIVE_PATH" "$1" --expect "$PAIRS"
 }
 
 TOKENIZER=none # the corpus comes with its words

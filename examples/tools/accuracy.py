@@ -4,7 +4,6 @@ accuracy.py score predictions.jsonl --labels text/test.label --groups text/test.
 accuracy.py tell accuracy.json
 accuracy.py write first.jsonl second.jsonl ... --names softmax fusedmax ... --words tok --inputs input0
     --train-labels text/train.label --labels text/test.label --groups text/test.group > accuracy.tsv
-accuracy.py show accuracy.tsv
 
 Examples of a group resemble each other, so the bootstrap draws whole groups. Without groups, each
 example is one of its own.
@@ -13,19 +12,15 @@ example is one of its own.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import math
-from collections import Counter
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy
 from messages import one_sentence
-from naive_bayes import NaiveBayes
-from rouge_table import aligned
 from translations import lines_of
 
 Z = 1.959963984540054  # of 95 %, two-sided
@@ -34,11 +29,7 @@ COLUMNS = ("model", "accuracy", "95 % interval", "Wilson", "change", "95 % inter
 
 
 def wilson(correct: int, total: int) -> tuple[float, float]:
-    """Wilson's score interval of a share, for examples that are independent of each other.
-
-    Returns:
-        low and high, from 0 to 1.
-    """
+    """Wilson's score interval of a share, from 0 to 1, for independent examples."""
     share, spread = correct / total, Z * Z / total
     middle = share + spread / 2
     half = Z * math.sqrt(share * (1 - share) / total + spread / total / 4)
@@ -48,10 +39,8 @@ def wilson(correct: int, total: int) -> tuple[float, float]:
 def bootstrap(values: Sequence[float], groups: Sequence[str]) -> tuple[float, float]:
     """The 95 % interval of a mean by the bootstrap over groups (Efron's percentiles).
 
-    Args:
-        values: of each example; a mean of 0 and 1, or of differences of such.
-        groups: of each example. Each of the `SAMPLES` draws as many groups as there are, with
-            replacement, and takes the mean over all their examples.
+    Each of the `SAMPLES` draws as many groups as there are, with replacement, and takes the mean
+    over all their examples.
     """
     place = {name: number for number, name in enumerate(dict.fromkeys(groups))}
     members = numpy.array([place[name] for name in groups])
@@ -63,15 +52,42 @@ def bootstrap(values: Sequence[float], groups: Sequence[str]) -> tuple[float, fl
     return float(low), float(high)
 
 
-def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
-    """Tell for each example whether it was classified rightly.
+class NaiveBayes:
+    """Multinomial naive Bayes over bags of words: what a classifier without attention gets right.
 
-    Args:
-        labels: the true ones.
-
-    Raises:
-        ValueError: the file is none of predictions.py, or of other examples.
+    With add-one smoothing (Manning, Raghavan, Schütze 2008, figure 13.2), of the words and the label
+    of each example.
     """
+
+    def __init__(self, examples: Iterable[tuple[Sequence[str], str]]) -> None:
+        labels: Counter[str] = Counter()
+        counts: dict[str, Counter[str]] = defaultdict(Counter)
+        for words, label in examples:
+            labels[label] += 1
+            counts[label].update(words)
+        self.known = {word for count in counts.values() for word in count}
+        seen = labels.total()
+        self.priors = {label: math.log(n / seen) for label, n in labels.items()}
+        totals = {label: counts[label].total() + len(self.known) for label in labels}
+        self.unseen = {label: -math.log(total) for label, total in totals.items()}
+        self.weights = {
+            label: {word: math.log((n + 1) / totals[label]) for word, n in counts[label].items()}
+            for label in labels
+        }
+
+    def predict(self, words: Sequence[str]) -> str:
+        """The likeliest label; words that training did not have say nothing."""
+        known = [word for word in words if word in self.known]
+
+        def score(label: str) -> float:
+            weights, unseen = self.weights[label], self.unseen[label]
+            return self.priors[label] + sum(weights.get(word, unseen) for word in known)
+
+        return max(self.priors, key=score)
+
+
+def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
+    """Tell for each example whether it was classified rightly, by the true labels."""
     rows = [json.loads(line) for line in lines_of(path)]
     if len(rows) != len(labels):
         raise ValueError(f"{path} has {len(rows)} predictions for {len(labels)} labels: remove it")
@@ -80,42 +96,15 @@ def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
 
 def measured(correct: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
     """Accuracy and its intervals, in percent."""
-    low, high = bootstrap([float(right) for right in correct], groups)
-    wilson_low, wilson_high = wilson(sum(correct), len(correct))
+    intervals = bootstrap([float(right) for right in correct], groups)
     return {
         "accuracy": 100 * sum(correct) / len(correct),
         "correct": sum(correct),
         "examples": len(correct),
         "groups": len(set(groups)),
-        "bootstrap": [100 * low, 100 * high],
-        "wilson": [100 * wilson_low, 100 * wilson_high],
+        "bootstrap": [100 * bound for bound in intervals],
+        "wilson": [100 * bound for bound in wilson(sum(correct), len(correct))],
     }
-
-
-@dataclass(frozen=True)
-class Truth:
-    """What a test set is scored by.
-
-    Attributes:
-        labels: the true ones.
-        groups: of each example, the name of those that resemble each other.
-    """
-
-    labels: list[str]
-    groups: list[str]
-
-    @classmethod
-    def read(cls, labels: Path, groups: Path | None) -> Truth:
-        """Read both; without a file of groups, each example is one of its own.
-
-        Raises:
-            ValueError: there are not as many groups as labels.
-        """
-        true = lines_of(labels)
-        named = lines_of(groups) if groups else [f"{number}" for number in range(len(true))]
-        if len(named) != len(true):
-            raise ValueError(f"{groups} has {len(named)} lines for {len(true)} labels")
-        return cls(true, named)
 
 
 def examples(prefix: Path, inputs: Sequence[str]) -> list[list[str]]:
@@ -128,21 +117,18 @@ def examples(prefix: Path, inputs: Sequence[str]) -> list[list[str]]:
 
 
 def baselines(
-    words: Path, inputs: Sequence[str], train: Sequence[str], test: Truth
+    words: Path, inputs: Sequence[str], train: Sequence[str], test: Sequence[str]
 ) -> dict[str, list[bool]]:
     """Which test examples the commonest label, and a naive Bayes classifier, get right.
 
-    Args:
-        words: folder with the words of train and test.
-        inputs: the ends of the files' names.
-        train: labels of the training examples.
+    `words` is the folder with the words of both, `train` and `test` are labels.
     """
     commonest = Counter(train).most_common(1)[0][0]
     model = NaiveBayes(zip(examples(words / "train", inputs), train, strict=True))
     guesses = [model.predict(example) for example in examples(words / "test", inputs)]
     return {
-        "commonest label": [label == commonest for label in test.labels],
-        "naive Bayes": [guess == label for guess, label in zip(guesses, test.labels, strict=True)],
+        "commonest label": [label == commonest for label in test],
+        "naive Bayes": [guess == label for guess, label in zip(guesses, test, strict=True)],
     }
 
 
@@ -155,18 +141,8 @@ def told(document: dict[str, Any]) -> str:
         f"{document['examples']})\n"
         f"95 % interval {low:.2f} to {high:.2f} (bootstrap over {document['groups']} groups)\n"
         f"95 % interval {wilson_low:.2f} to {wilson_high:.2f} (Wilson, examples taken as "
-        "independent)\n"
+        "independent)"
     )
-
-
-def row_of(name: str, own: dict[str, Any], change: tuple[float, float, float] | None) -> list[str]:
-    """The cells of a model; `change` is against the first model, with its interval, in percent."""
-    cells = [name, f"{own['accuracy']:.2f}"]
-    cells += [f"{low:.2f} to {high:.2f}" for low, high in (own["bootstrap"], own["wilson"])]
-    if change is None:
-        return [*cells, "", ""]
-    value, low, high = change
-    return [*cells, f"{value:+.2f}", f"{low:+.2f} to {high:+.2f}"]
 
 
 def table(
@@ -174,38 +150,22 @@ def table(
 ) -> list[list[str]]:
     """The rows: columns' names, baselines, then models, which are compared with the first of them.
 
-    Args:
-        simple: which examples each baseline got right.
-        models: the same of each model.
-        groups: of the examples.
+    Of each is told which examples it got right.
     """
     rows = [list(COLUMNS)]
-    rows += [row_of(name, measured(correct, groups), None) for name, correct in simple.items()]
-    first: list[bool] | None = None
-    for name, correct in models.items():
-        change = None
-        if first is None:
-            first = correct
-        else:
-            gains = [own - other for own, other in zip(correct, first, strict=True)]
-            low, high = bootstrap(gains, groups)
-            change = 100 * sum(gains) / len(gains), 100 * low, 100 * high
-        rows.append(row_of(name, measured(correct, groups), change))
+    first = next(iter(models))
+    for name, correct in (simple | models).items():
+        own = measured(correct, groups)
+        cells = [name, f"{own['accuracy']:.2f}"]
+        cells += [f"{low:.2f} to {high:.2f}" for low, high in (own["bootstrap"], own["wilson"])]
+        if name in simple or name == first:
+            rows.append([*cells, "", ""])
+            continue
+        gains = [ours - other for ours, other in zip(correct, models[first], strict=True)]
+        low, high = bootstrap(gains, groups)
+        change = 100 * sum(gains) / len(gains)
+        rows.append([*cells, f"{change:+.2f}", f"{100 * low:+.2f} to {100 * high:+.2f}"])
     return rows
-
-
-def written(options: argparse.Namespace, test: Truth) -> list[list[str]]:
-    """The table that a command asks for.
-
-    Raises:
-        ValueError: there are not as many names as files, or a file is of other examples.
-    """
-    names, files = options.names, options.predictions
-    if len(names) != len(files):
-        raise ValueError(f"--names has {len(names)} names for {len(files)} files: give as many")
-    simple = baselines(options.words, options.inputs, lines_of(options.train_labels), test)
-    right = [read_predictions(path, test.labels) for path in files]
-    return table(simple, dict(zip(names, right, strict=True)), test.groups)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -224,22 +184,22 @@ def main(arguments: list[str] | None = None) -> None:
     for command in (score, write):
         command.add_argument("--labels", type=Path, required=True, help="of the test set")
         command.add_argument("--groups", type=Path, help="of the test set")
-    show = commands.add_parser("show", help="print the table for people")
-    show.add_argument("table", type=Path)
     options = parser.parse_args(arguments)
     with one_sentence():
         if options.command == "tell":
-            print(told(json.loads(options.scores.read_text(encoding="utf-8"))), end="")
-        elif options.command == "show":
-            with options.table.open(encoding="utf-8", newline="") as file:
-                print(aligned(csv.reader(file, delimiter="\t")), end="")
-        else:
-            test = Truth.read(options.labels, options.groups)
-            if options.command == "write":
-                print("\n".join("\t".join(row) for row in written(options, test)))
-                return
-            correct = read_predictions(options.predictions, test.labels)
-            print(json.dumps(measured(correct, test.groups), indent=1))
+            print(told(json.loads(options.scores.read_text(encoding="utf-8"))))
+            return
+        labels = lines_of(options.labels)
+        groups = lines_of(options.groups) if options.groups else list(map(str, range(len(labels))))
+        if options.command == "score":
+            correct = read_predictions(options.predictions, labels)
+            print(json.dumps(measured(correct, groups), indent=1))
+            return
+        right = [read_predictions(path, labels) for path in options.predictions]
+        models = dict(zip(options.names, right, strict=True))
+        train = lines_of(options.train_labels)
+        simple = baselines(options.words, options.inputs, train, labels)
+        print("\n".join("\t".join(row) for row in table(simple, models, groups)))
 
 
 if __name__ == "__main__":

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import shutil
 import tarfile
 import tempfile
@@ -16,19 +15,14 @@ DAMAGED = (tarfile.TarError, zipfile.BadZipFile, gzip.BadGzipFile, EOFError, zli
 
 
 def extract(archive: BinaryIO, name: str, members: dict[str, Path]) -> None:
-    """Copy members of a tar or zip archive to files.
-
-    Raises:
-        ValueError: a member is missing, or the archive is damaged; the message says which.
-    """
+    """Copy members of a tar or zip archive to files; one that is missing is a ``ValueError``."""
     missing = dict(members)
     try:
         if zipfile.is_zipfile(archive):
             with zipfile.ZipFile(archive) as zipped:
-                for name_inside in zipped.namelist():
-                    if name_inside in missing:
-                        with zipped.open(name_inside) as part:
-                            _copy(part, missing.pop(name_inside))
+                for member in missing.keys() & set(zipped.namelist()):
+                    with zipped.open(member) as part:
+                        _copy(part, missing.pop(member))
         else:
             archive.seek(0)
             with tarfile.open(fileobj=archive, mode="r:*") as tarred:
@@ -51,29 +45,15 @@ def _copy(source: IO[bytes], target: Path) -> None:
 
 
 def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
-    """Copy members to files in a folder; ``inner.tgz!file`` is a file of an archive inside."""
+    """Copy members to files in a folder."""
     files = [folder / str(number) for number in range(len(members))]
-    inner = {member.partition("!")[0] for member in members if "!" in member}
-    with archive.open("rb") as outer:
-        if not inner:
-            extract(outer, str(archive), dict(zip(members, files, strict=True)))
-            return files
-        (name,) = inner
-        middle = folder / "inner"
-        extract(outer, str(archive), {name: middle})
-    with middle.open("rb") as opened:
-        inside = [member.partition("!")[2] for member in members]
-        extract(opened, f"{archive}!{name}", dict(zip(inside, files, strict=True)))
-    middle.unlink()
+    with archive.open("rb") as opened:
+        extract(opened, str(archive), dict(zip(members, files, strict=True)))
     return files
 
 
 def append_text(archive: Path, member: str, file: Path) -> None:
-    """Append a member of an archive, as it is, to a file.
-
-    Raises:
-        ValueError: the archive is damaged or another one, or the member is no whole UTF-8 text.
-    """
+    """Append a member of an archive, a whole UTF-8 text, as it is to a file."""
     with tempfile.TemporaryDirectory(dir=file.parent) as folder:
         (unpacked,) = unpack(archive, [member], Path(folder))
         with unpacked.open("rb") as lines, file.open("ab") as out:
@@ -89,11 +69,7 @@ def append_text(archive: Path, member: str, file: Path) -> None:
 
 
 def check(path: Path) -> None:
-    """Read an archive to its end.
-
-    Raises:
-        ValueError: it is cut short or damaged.
-    """
+    """Read an archive to its end; a ``ValueError`` says that it is cut short or damaged."""
     try:
         if zipfile.is_zipfile(path):
             with zipfile.ZipFile(path) as archive:
@@ -106,12 +82,3 @@ def check(path: Path) -> None:
                     pass
     except DAMAGED as error:
         raise ValueError(f"is cut short or damaged ({error})") from error
-
-
-def checksum(algorithm: str, path: Path) -> str:
-    """The checksum of a file, in hexadecimal digits."""
-    digest = hashlib.new(algorithm)
-    with path.open("rb") as file:
-        while block := file.read(1 << 22):
-            digest.update(block)
-    return digest.hexdigest()

@@ -20,32 +20,19 @@ from typing import Any
 
 import sentencepiece
 from messages import UsageError, one_sentence
+from translations import lines_of
 
 MAX_SENTENCE_BYTES = 1 << 20  # sentencepiece skips longer lines; its own default is 4,192
-
-
-def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text without their ends, splitting at "\\n" alone."""
-    with path.open(encoding="utf-8", newline="\n") as text:
-        for line in text:
-            yield line.rstrip("\n")
-
-
 TOO_MANY = re.compile(r"too high .* <= (\d+)")
 TOO_FEW = re.compile(r"required_chars\. \d+ vs (\d+)")
+CHUNK = 2000  # lines that a worker takes at a time
 
 
 def learn(texts: list[Path], vocab: int, option: str = "--vocab") -> bytes:
-    """Return a BPE model of `vocab` pieces that covers every character of `texts`.
+    """A BPE model of `vocab` pieces that covers every character; `option` is for a message.
 
     The text goes in through an iterator and the model comes back as bytes, so no file
     name gets into the model: the same text always gives the same bytes.
-
-    Args:
-        option: what a message calls the number.
-
-    Raises:
-        UsageError: the text is too small, or `vocab` too small for its characters.
     """
     model = io.BytesIO()
     try:
@@ -83,33 +70,21 @@ def encode(model: Path, lines: Iterator[str]) -> Iterator[str]:
         yield " ".join(processor.encode(line, out_type=str))
 
 
-CHUNK = 2000  # lines that a worker takes at a time
-
-
 @cache
-def merges(codes: Path, keep: tuple[str, ...]) -> Any:
-    """subword-nmt's object that cuts by a file of merges, and leaves some words whole."""
+def _merges(codes: Path, keep: tuple[str, ...]) -> Any:
     from subword_nmt.apply_bpe import BPE
 
     with codes.open(encoding="utf-8") as file:
         return BPE(file, glossaries=[re.escape(word) for word in keep])
 
 
-def cut_chunk(lines: list[str], codes: Path, keep: tuple[str, ...] = ()) -> list[str]:
-    """Cut lines by merges."""
-    bpe = merges(codes, keep)
-    return [bpe.process_line(line) for line in lines]
+def _cut(lines: list[str], codes: Path, keep: tuple[str, ...]) -> list[str]:
+    return [_merges(codes, keep).process_line(line) for line in lines]
 
 
-def apply(
-    codes: Path, lines: Iterator[str], workers: int, keep: tuple[str, ...] = ()
-) -> Iterator[str]:
+def apply(codes: Path, lines: Iterator[str], workers: int, keep: tuple[str, ...]) -> Iterator[str]:
     """Yield each line cut by merges, a few chunks a worker at a time; words of `keep` whole."""
-    cut = partial(cut_chunk, codes=codes, keep=keep)
-    if workers == 1:
-        while chunk := list(islice(lines, CHUNK)):
-            yield from cut(chunk)
-        return
+    cut = partial(_cut, codes=codes, keep=keep)
     with Pool(workers) as pool:
         while chunk := list(islice(lines, 4 * workers * CHUNK)):
             parts = [chunk[start : start + CHUNK] for start in range(0, len(chunk), CHUNK)]

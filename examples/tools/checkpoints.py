@@ -1,7 +1,8 @@
 """Checkpoints of a training that was killed while it wrote them.
 
-checkpoints.py whole FILE     # fails unless the file is whole
-checkpoints.py mend FOLDER    # makes the checkpoints fit for resuming; fails where it cannot
+checkpoints.py whole FILE      # fails unless the file is whole
+checkpoints.py mend FOLDER     # makes the checkpoints fit for resuming; fails where it cannot
+checkpoints.py updates FILE    # prints how many its model was trained for
 
 fairseq writes the first file of a checkpoint under a temporary name and renames it, but makes the
 others by plain copying of the first: of checkpoint_<epoch>_<updates>.pt where the recipe saves by
@@ -13,7 +14,6 @@ again, with the same outcome.
 
 from __future__ import annotations
 
-import argparse
 import os
 import re
 import shutil
@@ -46,33 +46,24 @@ def newest(folder: Path) -> Path | None:
 
 
 def mend(folder: Path) -> bool:
-    """Make the checkpoints of a run fit for resuming; tell whether they are.
-
-    Raises:
-        ValueError: a checkpoint cannot be written.
-    """
+    """Make the checkpoints of a run fit for resuming; tell whether they are."""
     for leftover in folder.glob("*.tmp"):
         leftover.unlink()
     best, last, source = folder / BEST, folder / LAST, newest(folder)
     if best.exists() and not is_whole(best):
         if source is None:
             return False
-        copy(source, best)
+        _copy(source, best)
     if is_whole(last):
         return True
     source = source or best
     if not source.exists():
         return not last.exists()
-    copy(source, last)
+    _copy(source, last)
     return True
 
 
-def copy(source: Path, target: Path) -> None:
-    """Copy a checkpoint, whole or not at all.
-
-    Raises:
-        ValueError: it cannot be written.
-    """
+def _copy(source: Path, target: Path) -> None:
     say(
         f"{target.name} is missing or cut short: taking {source.name}, from which it was being copied"
     )
@@ -85,38 +76,20 @@ def copy(source: Path, target: Path) -> None:
 
 
 def updates(path: Path) -> int:
-    """How many updates the model of a checkpoint was trained for.
-
-    Raises:
-        ValueError: it is no checkpoint of a training.
-    """
+    """How many updates the model of a checkpoint was trained for."""
     from fairseq_entmax.checkpoints import load_checkpoint
 
-    history = load_checkpoint(f"{path}").get("optimizer_history")
-    if not history:
-        raise ValueError(f"{path} is no checkpoint that fairseq-train wrote")
-    return int(history[-1]["num_updates"])
+    return int(load_checkpoint(f"{path}")["optimizer_history"][-1]["num_updates"])
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    commands.add_parser("whole", help="fail unless a file is whole").add_argument("path", type=Path)
-    commands.add_parser("mend", help="make a run's fit for resuming").add_argument(
-        "path", type=Path
-    )
-    commands.add_parser("updates", help="print how many its model has").add_argument(
-        "path", type=Path
-    )
-    options = parser.parse_args(arguments)
+def main(arguments: list[str]) -> None:
+    command, path = arguments[0], Path(arguments[1])
     with one_sentence(failed=CANNOT_WRITE):
-        if options.command == "updates":
-            print(updates(options.path))
-            return
-        fine = is_whole(options.path) if options.command == "whole" else mend(options.path)
-    if not fine:
-        sys.exit(FAILED)
+        if command == "updates":
+            print(updates(path))
+        elif not (is_whole(path) if command == "whole" else mend(path)):
+            sys.exit(FAILED)
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

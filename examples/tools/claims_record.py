@@ -22,12 +22,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from messages import UsageError, one_sentence
+from messages import UsageError, one_sentence, write_whole
 from sacrebleu.metrics import BLEU, CHRF
 from training_logs import Course, read_course, read_search
 from translations import lines_of
-
-from fairseq_entmax.files import write_together
 
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
 BEST, LAST = "checkpoints/checkpoint_best.pt", "checkpoints/checkpoint_last.pt"
@@ -115,7 +113,7 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
         "ended_by": "patience" if courses[-1].by_patience else "length",
         "parameters": analysis["models"][0]["parameters"],
         "curve": points,
-        "search": [{"updates": one.updates, "open": one.open} for one in opened] or None,
+        "search": [{"updates": updates, "open": heads} for updates, heads in opened] or None,
         "analysis": {**analysis, "maps": []},
         "translation": translation(lines_of(folder / "test.hyp"), lines_of(folder / "test.ref")),
         "ablation": without_places(read_json(ablation), output) if ablation.exists() else None,
@@ -170,13 +168,11 @@ def main(arguments: list[str] | None = None) -> None:
                     f"{record} is of a trial, or this call is: choose another --output"
                 )
             text = json.dumps(about(before, options["corpora"].split(","), options["quick"]))
-            write_together({path: f"{text}\n".encode()})
+            write_whole(path, f"{text}\n".encode())
             return
         output, search = options.pop("output"), options.pop("search")
         content = json.dumps(document(options, output, search), sort_keys=True, ensure_ascii=False)
-        write_together(
-            {record / f"{options['run']}.json.xz": lzma.compress(content.encode(), preset=9)}
-        )
+        write_whole(record / f"{options['run']}.json.xz", lzma.compress(content.encode(), preset=9))
 
 
 if __name__ == "__main__":

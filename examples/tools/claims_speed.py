@@ -20,9 +20,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from messages import one_sentence
-
-from fairseq_entmax.files import write_together
+from messages import one_sentence, write_whole
 
 BATCH, BEAM = 32, 5  # sentences that are translated at a time
 ATTENTIONS = ("encoder-self", "decoder-self", "cross")
@@ -176,7 +174,7 @@ def main(arguments: list[str] | None = None) -> None:
         models = measure(options)
         if models:
             text = json.dumps({"device": options.device, "models": models}, indent=1)
-            write_together({options.json: f"{text}\n".encode()})
+            write_whole(options.json, f"{text}\n".encode())
 
 
 if __name__ == "__main__":

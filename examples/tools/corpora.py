@@ -8,11 +8,11 @@ corpora.py subtitles en-ru.txt.zip en-ru.xml.gz en ru text --train 6000000 --val
 from __future__ import annotations
 
 import argparse
-import sys
 from pathlib import Path
 
 from archives import append_text
-from sentences import Corpus, write_pairs
+from messages import one_sentence
+from sentences import write_pairs
 from subtitles import Draw, write_subtitles
 
 
@@ -23,14 +23,9 @@ def parser() -> argparse.ArgumentParser:
     pairs = commands.add_parser("pairs", help="append the pairs of a corpus to two files")
     pairs.add_argument("archive", type=Path)
     pairs.add_argument("member", help="with {lang} for the language, {role} for src or ref")
-    pairs.add_argument("source")
-    pairs.add_argument("target")
+    pairs.add_argument("languages", nargs=2, metavar="LANGUAGE", help="source and target")
     pairs.add_argument("prefix", type=Path, help="of the two files, which end with the languages")
-    pairs.add_argument(
-        "--separator",
-        metavar="MARK LANGUAGES",
-        help="both languages are in one file, such as '||| ru,en'",
-    )
+    pairs.add_argument("--separator", help="both languages are in one file, such as '||| ru,en'")
     pairs.add_argument("--keep-empty", action="store_true", help="leave nothing out")
     text = commands.add_parser("text", help="append a text, as it is, to a file")
     text.add_argument("archive", type=Path)
@@ -39,8 +34,7 @@ def parser() -> argparse.ArgumentParser:
     subtitles = commands.add_parser("subtitles", help="draw splits from OPUS's OpenSubtitles")
     subtitles.add_argument("moses", type=Path, help="the zip with the sentences and their .ids")
     subtitles.add_argument("alignment", type=Path, help="the .xml.gz with each link's overlap")
-    subtitles.add_argument("source")
-    subtitles.add_argument("target")
+    subtitles.add_argument("languages", nargs=2, metavar="LANGUAGE", help="source and target")
     subtitles.add_argument("folder", type=Path)
     subtitles.add_argument("--overlap", type=float, default=0.9, help="0 to 1 (default: 0.9)")
     for split in ("train", "valid", "test"):
@@ -50,24 +44,19 @@ def parser() -> argparse.ArgumentParser:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    options = parser().parse_args(arguments)
-    try:
-        if options.command == "text":
-            append_text(options.archive, options.member, options.file)
-            return
-        languages = (options.source, options.target)
-        if options.command == "pairs":
-            corpus = Corpus(options.archive, options.member, languages, options.separator)
-            print(write_pairs(corpus, options.prefix, keep_empty=options.keep_empty))
+    given = parser().parse_args(arguments)
+    with one_sentence():
+        if given.command == "text":
+            append_text(given.archive, given.member, given.file)
+        elif given.command == "pairs":
+            languages, separator = tuple(given.languages), given.separator
+            files = given.archive, given.member, given.prefix
+            print(write_pairs(*files, languages, separator, keep_empty=given.keep_empty))
         else:
-            draw = Draw(options.train, options.valid, options.test, options.overlap, options.seed)
-            archives = (options.moses, options.alignment)
-            for line in write_subtitles(archives, languages, options.folder, draw):
+            draw = Draw(given.train, given.valid, given.test, given.overlap, given.seed)
+            archives = (given.moses, given.alignment)
+            for line in write_subtitles(archives, tuple(given.languages), given.folder, draw):
                 print(line)
-    except ValueError as error:
-        sys.exit(f"{error}")
-    except OSError as error:
-        sys.exit(f"{error.strerror}: {error.filename or options}")
 
 
 if __name__ == "__main__":

@@ -4,21 +4,22 @@ downloads.py rows examples/corpora.tsv de-en.tgz           # file, bytes and che
 downloads.py have examples/corpora.tsv de-en.tgz raw-dir output/raw
 
 The table has a line an archive, with tabs between file, bytes, checksum, addresses, home page and
-source of the checksum; - is what nobody publishes.
+source of the checksum; - is what nobody publishes. An archive is downloaded to the last folder.
 """
 
 from __future__ import annotations
 
-import argparse
 import csv
+import hashlib
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
-from archives import check, checksum
+from archives import check
 from messages import one_sentence, say
 
 UNKNOWN = "-"
@@ -32,17 +33,8 @@ CURL = (
 )
 
 
-@dataclass(frozen=True)
-class Archive:
-    """A line of the table.
-
-    Attributes:
-        file: its name.
-        size: bytes, in digits, or `UNKNOWN`.
-        digest: ``algorithm:hexadecimal digits``, or `UNKNOWN`.
-        addresses: where it can be downloaded; none where only a person can.
-        page: its home page.
-    """
+class Archive(NamedTuple):
+    """A line of the table; the digest is ``algorithm:hexadecimal digits``."""
 
     file: str
     size: str
@@ -52,11 +44,7 @@ class Archive:
 
 
 def read_archive(table: Path, file: str) -> Archive:
-    """Read the line of a file.
-
-    Raises:
-        ValueError: the table has none.
-    """
+    """Read the line of a file."""
     with table.open(encoding="utf-8", newline="") as rows:
         for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE):
             if row and row[0] == file:
@@ -74,20 +62,18 @@ def fault_of(path: Path, archive: Archive) -> str | None:
     if archive.digest == UNKNOWN:
         try:
             check(path)
+            return None
         except ValueError as error:
             return f"{error}"
-        return None
     algorithm, _, expected = archive.digest.partition(":")
-    try:
-        found = checksum(algorithm, path)
-    except (OSError, ValueError) as error:
-        return f"cannot be checked ({error})"
-    if found != expected:
-        return (
-            f"has the {algorithm} checksum {found}, and {expected} is expected: it is damaged, "
-            f"or another version than that of {archive.page}"
-        )
-    return None
+    with path.open("rb") as file:
+        found = hashlib.file_digest(file, algorithm).hexdigest()
+    if found == expected:
+        return None
+    return (
+        f"has the {algorithm} checksum {found}, and {expected} is expected: it is damaged, "
+        f"or another version than that of {archive.page}"
+    )
 
 
 def fetch(address: str, part: Path) -> int:
@@ -107,16 +93,13 @@ def download(archive: Archive, folder: Path) -> None:
 
     What arrives is `folder`/<file>.part until it is verified, so a download that was stopped
     goes on.
-
-    Raises:
-        ValueError: it cannot be downloaded, or is not what the table says.
-        OSError: the disk is full.
     """
     file, part = archive.file, folder / f"{archive.file}.part"
+    by_hand = f"get it from {archive.page}, put it in {folder}"
     if not archive.addresses:
         raise ValueError(
-            f"{file} cannot be downloaded by a program: get it from {archive.page}, put it in "
-            f"{folder} (or in a folder that RAW_DIR names) and run again"
+            f"{file} cannot be downloaded by a program: {by_hand} (or in a folder that RAW_DIR "
+            "names) and run again"
         )
     if shutil.which("curl") is None:
         raise ValueError(
@@ -124,22 +107,19 @@ def download(archive: Archive, folder: Path) -> None:
             f"from {archive.page}) and run again"
         )
     folder.mkdir(parents=True, exist_ok=True)
-    status = 0
     for address in archive.addresses:
         if part.is_file() and f"{part.stat().st_size}" == archive.size:
-            status = 0
             break
         say(f"download: {address}")
-        status = fetch(address, part)
-        if status == 0:
+        if fetch(address, part) == 0:
             break
         if shutil.disk_usage(folder).free < FULL_BELOW:
             raise OSError(f"{file} cannot be written to {folder}")
-    if status != 0:
+    else:
         raise ValueError(
             f"{file} cannot be downloaded from {' '.join(archive.addresses)} (curl's message is "
-            "above): the location may be gone for now or for good. Run again to go on, or get "
-            f"it from {archive.page}, put it in {folder} and run again"
+            f"above): the location may be gone for now or for good. Run again to go on, or {by_hand} "
+            "and run again"
         )
     fault = fault_of(part, archive)
     if fault is not None:
@@ -151,12 +131,8 @@ def download(archive: Archive, folder: Path) -> None:
     os.replace(part, folder / file)
 
 
-def have(archive: Archive, folders: Sequence[Path]) -> Path:
-    """The place of an archive in the first folder that has it, or downloaded to the last.
-
-    Raises:
-        ValueError: it is not what the table says, or cannot be downloaded.
-    """
+def have(archive: Archive, folders: Sequence[Path]) -> None:
+    """Download an archive to the last folder, unless one of them has it, whole."""
     for folder in folders:
         path = folder / archive.file
         if path.is_file():
@@ -165,29 +141,19 @@ def have(archive: Archive, folders: Sequence[Path]) -> Path:
                 raise ValueError(
                     f"{path} {fault}. Remove it, or put a whole one there, and run again"
                 )
-            return path
-    download(archive, folders[-1])
-    return folders[-1] / archive.file
-
-
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    rows = commands.add_parser("rows", help="print file, bytes and checksum of archives")
-    rows.add_argument("table", type=Path)
-    rows.add_argument("files", nargs="*")
-    having = commands.add_parser("have", help="download an archive where it is missing")
-    having.add_argument("table", type=Path)
-    having.add_argument("file")
-    having.add_argument("folders", type=Path, nargs="+", help="the last is downloaded to")
-    options = parser.parse_args(arguments)
-    with one_sentence():
-        if options.command == "have":
-            have(read_archive(options.table, options.file), options.folders)
             return
-        for archive in [read_archive(options.table, file) for file in options.files]:
+    download(archive, folders[-1])
+
+
+def main(arguments: list[str]) -> None:
+    command, table, *words = arguments
+    with one_sentence():
+        if command == "have":
+            have(read_archive(Path(table), words[0]), [Path(folder) for folder in words[1:]])
+            return
+        for archive in [read_archive(Path(table), file) for file in words]:
             print(archive.file, archive.size, archive.digest, sep="\t")
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

@@ -7,43 +7,26 @@ the label, and the photograph that the premise describes.
 
 The words are the leaves of the parses that the corpus comes with (sentence1_binary_parse and
 sentence2_binary_parse), cut by the Stanford parser, here in small letters. Pairs with the label -
-are left out: their annotators did not agree, and the corpus says not to score them. A split is read
-from the archive's .jsonl, or from its .txt where it has no .jsonl; both hold the same pairs.
+are left out: their annotators did not agree, and the corpus says not to score them.
 """
 
 from __future__ import annotations
 
 import argparse
-import csv
-import io
 import json
 import tempfile
-import zipfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack
 from pathlib import Path
-from typing import Any, NamedTuple
 
 from archives import unpack
 from messages import UsageError, one_sentence
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}  # to the names in the archive
-MEMBER = "snli_1.0/snli_1.0_{split}.{form}"
-FORMS = ("jsonl", "txt")
+MEMBER = "snli_1.0/snli_1.0_{}.jsonl"
+COLUMNS = ("input0", "input1", "label", "group")
 LABELS = ("entailment", "neutral", "contradiction")
 NO_LABEL = "-"
-COLUMNS = (
-    *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse"),
-    "captionID",
-)
-
-
-class Pair(NamedTuple):
-    """A premise, a hypothesis, one of `LABELS`, and the photograph, such as ``3416050480.jpg``."""
-
-    premise: str
-    hypothesis: str
-    label: str
-    group: str
 
 
 def words_of(parse: str) -> str:
@@ -54,95 +37,43 @@ def words_of(parse: str) -> str:
     return " ".join(word for word in parse.split() if word not in "()").lower()
 
 
-def rows_of(text: io.TextIOBase, form: str) -> Iterator[dict[str, str]]:
-    """Yield the `COLUMNS` of each line of a split.
-
-    Args:
-        form: one of `FORMS`.
-
-    Raises:
-        ValueError: a line does not have them; the message has its number.
-    """
-    lines = (
-        text if form == "jsonl" else csv.DictReader(text, delimiter="\t", quoting=csv.QUOTE_NONE)
-    )
-    for number, line in enumerate(lines, start=1 if form == "jsonl" else 2):
+def rows_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    """Yield the `COLUMNS` of the pairs of a split that have a label."""
+    for number, line in enumerate(lines, start=1):
         try:
-            row: Any = json.loads(line) if isinstance(line, str) else line
-            yield {name: row[name].strip() for name in COLUMNS}
+            row = json.loads(line)
+            sentences = (words_of(row[f"sentence{n}_binary_parse"].strip()) for n in (1, 2))
+            # captionID is photograph#caption
+            label, group = row["gold_label"].strip(), row["captionID"].strip().partition("#")[0]
+            found = (*sentences, label, group or "-")
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise ValueError(f"line {number} is none of SNLI ({error!r})") from error
-
-
-def pairs_of(text: io.TextIOBase, form: str) -> Iterator[Pair]:
-    """Yield the pairs of a split that have a label.
-
-    Raises:
-        ValueError: a line is none of the corpus, or its label is unknown.
-    """
-    for row in rows_of(text, form):
-        label = row["gold_label"]
-        if label == NO_LABEL:
-            continue
-        if label not in LABELS:
-            raise ValueError(f"the label '{label}' is none of {', '.join(LABELS)}, {NO_LABEL}")
-        premise, hypothesis = (words_of(row[f"sentence{number}_binary_parse"]) for number in (1, 2))
-        # captionID is photograph#caption
-        yield Pair(premise, hypothesis, label, row["captionID"].partition("#")[0] or "-")
-
-
-def form_in(archive: Path) -> str:
-    """The first of `FORMS` that the archive has.
-
-    Raises:
-        ValueError: it has none, or is no zip.
-    """
-    try:
-        with zipfile.ZipFile(archive) as zipped:
-            names = set(zipped.namelist())
-    except zipfile.BadZipFile as error:
-        raise ValueError(f"{archive} is cut short or damaged: {error}") from error
-    for form in FORMS:
-        if MEMBER.format(split="train", form=form) in names:
-            return form
-    raise ValueError(f"{archive} has no {MEMBER.format(split='train', form='jsonl')}")
-
-
-def write_split(text: io.TextIOBase, form: str, prefix: Path) -> int:
-    """Write `prefix`.{input0,input1,label,group}; return the number of pairs."""
-    number = 0
-    sides = dict(zip(("input0", "input1", "label", "group"), Pair._fields, strict=True))
-    files = {
-        field: open(f"{prefix}.{suffix}", "w", encoding="utf-8", newline="\n")  # noqa: SIM115
-        for suffix, field in sides.items()
-    }
-    try:
-        for number, pair in enumerate(pairs_of(text, form), start=1):  # noqa: B007
-            for field, file in files.items():
-                file.write(f"{getattr(pair, field)}\n")
-    finally:
-        for file in files.values():
-            file.close()
-    return number
+        if label != NO_LABEL:
+            if label not in LABELS:
+                raise ValueError(f"the label '{label}' is none of {', '.join(LABELS)}, {NO_LABEL}")
+            yield found
 
 
 def write_splits(archive: Path, folder: Path) -> dict[str, int]:
-    """Write all splits of an archive; return how many pairs each has.
-
-    Raises:
-        ValueError: the archive is damaged, or is another.
-    """
-    form = form_in(archive)
+    """Write all splits of an archive; return how many pairs each has."""
     folder.mkdir(parents=True, exist_ok=True)
-    members = [MEMBER.format(split=name, form=form) for name in SPLITS.values()]
-    written = {}
+    members = [MEMBER.format(name) for name in SPLITS.values()]
+    written = dict.fromkeys(SPLITS, 0)
     with tempfile.TemporaryDirectory(dir=folder) as place:
-        for split, member, path in zip(
-            SPLITS, members, unpack(archive, members, Path(place)), strict=True
-        ):
-            with path.open(encoding="utf-8", newline="\n") as text:
+        paths = unpack(archive, members, Path(place))
+        for split, member, path in zip(SPLITS, members, paths, strict=True):
+            with ExitStack() as stack:
+                outs = [
+                    stack.enter_context(
+                        open(folder / f"{split}.{name}", "w", encoding="utf-8", newline="\n")
+                    )
+                    for name in COLUMNS
+                ]
                 try:
-                    written[split] = write_split(text, form, folder / split)
+                    for row in rows_of(path.open(encoding="utf-8", newline="\n")):
+                        written[split] += 1
+                        for out, text in zip(outs, row, strict=True):
+                            out.write(f"{text}\n")
                 except ValueError as error:
                     raise ValueError(f"{archive}, {member}: {error}") from error
     return written

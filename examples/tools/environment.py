@@ -8,22 +8,17 @@ environment.py gpus                                  # prints how many there are
 
 from __future__ import annotations
 
-import argparse
+import sys
 from collections.abc import Sequence
 from importlib.util import find_spec
 
 from messages import UsageError, one_sentence
 
-DEVICES = ("auto", "cpu", "gpu")
 ROUGE = "rouge_score"  # of an extra that only the recipes for summaries need
 
 
 def require_modules(modules: Sequence[str]) -> None:
-    """Do nothing where every module can be imported.
-
-    Raises:
-        ValueError: some are missing; the message says how to install them.
-    """
+    """Fail where a module cannot be imported, and say how it is installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         extras = "fairseq,recipes,summaries" if ROUGE in missing else "fairseq,recipes"
@@ -34,45 +29,27 @@ def require_modules(modules: Sequence[str]) -> None:
 
 
 def require_mapping(what: str, mapping: str) -> None:
-    """Ask the package, which alone knows the mappings, whether it knows this one.
+    """Fail where the package does not know a mapping; `what` is how a message names it.
 
     Whether a list fits the number of layers, fairseq-train says.
-
-    Args:
-        what: how the caller names the value, such as ``option --mapping``.
-
-    Raises:
-        UsageError: it does not, or cannot be imported.
     """
-    try:
-        from fairseq_entmax.mappings import parse_mappings
+    from fairseq_entmax.mappings import parse_mappings
 
+    try:
         parse_mappings(mapping)
-    except (ValueError, ImportError) as error:
+    except ValueError as error:
         raise UsageError(f"{what} got '{mapping}': {error}") from error
 
 
 def gpus() -> int:
-    """How many GPUs torch can use.
+    """How many GPUs torch can use."""
+    import torch
 
-    Raises:
-        ValueError: there is no torch.
-    """
-    try:
-        import torch
-    except ImportError as error:
-        raise ValueError(
-            "python3 cannot import torch: activate the virtual environment that has fairseq-entmax"
-        ) from error
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def choose_device(wanted: str) -> str:
-    """Return ``cpu`` or ``gpu`` for one of `DEVICES`; ``auto`` takes a GPU where there is one.
-
-    Raises:
-        ValueError: a GPU is wanted, and there is none.
-    """
+    """``cpu`` or ``gpu``; of ``auto`` a GPU where there is one."""
     if wanted == "cpu":
         return "cpu"
     found = "gpu" if gpus() else "cpu"
@@ -84,28 +61,18 @@ def choose_device(wanted: str) -> str:
     return found
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    modules = commands.add_parser("modules", help="fail where one cannot be imported")
-    modules.add_argument("modules", nargs="*")
-    mapping = commands.add_parser("mapping", help="fail where the package does not know it")
-    mapping.add_argument("what", help="how a message names it")
-    mapping.add_argument("mapping")
-    device = commands.add_parser("device", help="print cpu or gpu")
-    device.add_argument("device", choices=DEVICES)
-    commands.add_parser("gpus", help="print how many there are")
-    options = parser.parse_args(arguments)
+def main(arguments: list[str]) -> None:
+    command, *words = arguments
     with one_sentence():
-        if options.command == "modules":
-            require_modules(options.modules)
-        elif options.command == "mapping":
-            require_mapping(options.what, options.mapping)
-        elif options.command == "device":
-            print(choose_device(options.device))
+        if command == "modules":
+            require_modules(words)
+        elif command == "mapping":
+            require_mapping(*words)
+        elif command == "device":
+            print(choose_device(words[0]))
         else:
             print(gpus())
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

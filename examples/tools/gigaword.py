@@ -15,7 +15,7 @@ import gzip
 import re
 import tempfile
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 from typing import IO, cast
@@ -60,19 +60,6 @@ def _open(path: Path) -> IO[bytes]:
     return cast(IO[bytes], gzip.open(path)) if packed else path.open("rb")
 
 
-@contextmanager
-def _files(source: Path, folder: Path) -> Iterator[dict[str, list[Path]]]:
-    """The files of each split: where they lie unpacked, or copied out of the archive."""
-    if source.is_dir():
-        yield {split: [_unpacked(source, name) for name in names] for split, names in PARTS.items()}
-        return
-    with tempfile.TemporaryDirectory(dir=folder) as copies:
-        names = [name for some in PARTS.values() for name in some]
-        paths = unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies))
-        place = dict(zip(names, paths, strict=True))
-        yield {split: [place[name] for name in some] for split, some in PARTS.items()}
-
-
 def _unpacked(source: Path, name: str) -> Path:
     for path in (source / name, source / name.removesuffix(".gz")):
         if path.is_file():
@@ -81,22 +68,17 @@ def _unpacked(source: Path, name: str) -> Path:
 
 
 def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
-    """Yield the lines of the files of a split beside each other.
-
-    Raises:
-        ValueError: they have different numbers of lines, one is no UTF-8, or is damaged.
-    """
+    """Yield the lines of the files of a split beside each other."""
     names = " and ".join(PARTS[split])
     with ExitStack() as stack:
         files = [stack.enter_context(_open(path)) for path in paths]
         try:
-            for number, lines in enumerate(zip_longest(*files), 1):
+            for lines in zip_longest(*files):
                 if None in lines:
                     raise ValueError(f"{names} have different numbers of lines")
-                try:
-                    yield [line.decode("utf-8").strip() for line in lines]
-                except UnicodeDecodeError as error:
-                    raise ValueError(f"line {number} of {names} is no UTF-8") from error
+                yield [line.decode("utf-8").strip() for line in lines]
+        except UnicodeDecodeError as error:
+            raise ValueError(f"{names}: a line is no UTF-8 ({error})") from error
         except DAMAGED as error:
             raise ValueError(f"{names} are cut short or damaged: {error}") from error
 
@@ -104,9 +86,8 @@ def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
 def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | None) -> str:
     """Write a split as ``.article`` and ``.summary``, and the references of a test set; say so.
 
-    Args:
-        chosen: lines to take, from 0; None takes all. Of training pairs one with an empty side is
-            left out; test sets lose nothing.
+    Of the lines `chosen`, from 0, or all. Of training pairs one with an empty side is left out;
+    test sets lose nothing.
     """
     written = left_out = 0
     names = ["article", "summary"]
@@ -132,19 +113,22 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
 
 
 def write_splits(source: Path, folder: Path, valid: int) -> Iterator[str]:
-    """Write every split; yield a line on each.
+    """Write every split of the archive, or of its folder ``sumdata``; yield a line on each.
 
-    Args:
-        source: the archive, or its folder ``sumdata``.
-        folder: there already.
-        valid: validation pairs to take, at even distances.
+    Of validation pairs so many are taken, at even distances.
     """
-    with _files(source, folder) as files:
-        for split, paths in files.items():
-            chosen = None
+    names = [name for some in PARTS.values() for name in some]
+    with tempfile.TemporaryDirectory(dir=folder) as copies:
+        if source.is_dir():
+            paths = [_unpacked(source, name) for name in names]
+        else:
+            paths = unpack(source, [f"{ROOT}/{name}" for name in names], Path(copies))
+        place = dict(zip(names, paths, strict=True))
+        for split, some in PARTS.items():
+            files, chosen = [place[name] for name in some], None
             if split == "valid":
-                chosen = every(sum(1 for _ in rows(split, paths)), valid)
-            yield write_split(split, paths, folder, chosen)
+                chosen = every(sum(1 for _ in rows(split, files)), valid)
+            yield write_split(split, files, folder, chosen)
 
 
 def main(arguments: list[str] | None = None) -> None:

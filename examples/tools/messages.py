@@ -30,15 +30,19 @@ def one_sentence(failed: int = FAILED) -> Iterator[None]:
     """
     try:
         yield
-    except UsageError as error:
-        _end(f"{error} (see --help)", USAGE)
-    except OSError as error:
-        _end(f"{error.strerror}: {error.filename}" if error.strerror else f"{error}", failed)
-    except ValueError as error:
-        _end(f"{error}", failed)
+    except (OSError, ValueError) as error:
+        sentence, status = f"{error}", failed
+        if isinstance(error, UsageError):
+            sentence, status = f"{error} (see --help)", USAGE
+        elif isinstance(error, OSError) and error.strerror:
+            sentence = f"{error.strerror}: {error.filename}"
+        program = os.environ.get(PROGRAM) or Path(sys.argv[0]).name
+        print(f"{program}: error: {sentence}", file=sys.stderr)
+        sys.exit(status)
 
 
-def _end(sentence: str, status: int) -> None:
-    program = os.environ.get(PROGRAM) or Path(sys.argv[0]).name
-    print(f"{program}: error: {sentence}", file=sys.stderr)
-    sys.exit(status)
+def write_whole(path: Path, data: bytes) -> None:
+    """Write a file, whole or not at all."""
+    unfinished = path.with_name(f"{path.name}.tmp")
+    unfinished.write_bytes(data)
+    os.replace(unfinished, path)

@@ -15,15 +15,16 @@ from __future__ import annotations
 
 import argparse
 import random
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy
 from messages import UsageError, one_sentence, say
-from parallel_text import Limits, Read, Texts, is_kept, pairs_of, require_texts, said
+from parallel_text import SAME, Limits, Texts, pairs_of, require_texts, said
 
 DRAWN = ("valid", "test")
 MOST_DRAWN = 1000  # pairs by default, or of a small corpus
@@ -37,13 +38,10 @@ def key(text: str) -> int:
     return int.from_bytes(blake2b(folded, digest_size=8).digest(), "little")
 
 
-@dataclass(frozen=True)
-class Keys:
+class Keys(NamedTuple):
     """Which pairs of a text are kept, and what tells whether two have the same text.
 
-    Attributes:
-        kept: shape (pairs,), bool.
-        sides: shape (pairs, 2), uint64; 0 of those that are not kept.
+    Shapes (pairs,), bool, and (pairs, 2), uint64; 0 of those that are not kept.
     """
 
     kept: numpy.ndarray
@@ -54,8 +52,7 @@ class Keys:
         shared = numpy.zeros(len(self.kept), dtype=bool)
         for other in others:
             for side in range(2):
-                known = other.sides[other.kept, side]
-                shared |= numpy.isin(self.sides[:, side], known)
+                shared |= numpy.isin(self.sides[:, side], other.sides[other.kept, side])
         return shared & self.kept
 
     def of_their_own(self) -> numpy.ndarray:
@@ -68,20 +65,13 @@ class Keys:
 
 
 def read_keys(texts: Texts, limits: Limits, *, lower: bool, whole: bool = False) -> Keys:
-    """Read two files and say what was found.
-
-    Args:
-        whole: keep every pair, as of a test.
-
-    Raises:
-        UsageError: they are no text and its translation; or the whole is to be kept, and a side
-            has more characters than a model is made for.
-    """
+    """Read two files and say what was found; every pair is kept of the `whole`, as of a test."""
     pairs = require_texts(texts)
     kept, sides = numpy.zeros(pairs, dtype=bool), numpy.zeros((pairs, 2), dtype=numpy.uint64)
-    read = Read()
-    for number, pair in enumerate(pairs_of(texts, read, lower=lower)):
-        kept[number] = is_kept(pair, limits, read)
+    found: Counter[str] = Counter()
+    why: Counter[str] = Counter()
+    for number, pair in enumerate(pairs_of(texts, lower=lower, found=found)):
+        reason = None if whole else limits.broken_by(pair)
         if whole and max(map(len, pair)) > limits.characters:
             side = len(pair[1]) > limits.characters
             raise UsageError(
@@ -89,34 +79,25 @@ def read_keys(texts: Texts, limits: Limits, *, lower: bool, whole: bool = False)
                 f"test nothing is left out: cut the line, or give --max-characters more than "
                 f"{limits.characters}"
             )
-        if whole or kept[number]:
-            sides[number] = [key(side) for side in pair]
-    if read.same == pairs:
+        if reason:
+            why[reason] += 1
+            continue
+        kept[number] = True
+        found[SAME] += pair[0] == pair[1]
+        sides[number] = [key(side) for side in pair]
+    if found[SAME] == pairs:
         raise UsageError(
             f"{texts.source} and {texts.target} hold the same text: give the text and its translation"
         )
-    if whole:
-        kept[:], read.no_text, read.words, read.ratio = True, 0, 0, 0
-    for line in said(read, texts, limits):
+    for line in said(found, why, pairs, texts):
         say(line)
     return Keys(kept, sides)
-
-
-def sizes(wanted: dict[str, int | None], pairs: int) -> dict[str, int]:
-    """How many pairs are drawn for each split: as wanted, else `MOST_DRAWN` or a share."""
-    share = min(MOST_DRAWN, pairs // LEAST_SHARE)
-    return {split: share if number is None else number for split, number in wanted.items()}
 
 
 def draw(keys: Keys, wanted: dict[str, int], seed: int, taken: numpy.ndarray) -> numpy.ndarray:
     """The split of each training pair: an index into ``(train, *wanted)``; shape (pairs,).
 
-    Args:
-        wanted: pairs of each split that is drawn.
-        taken: pairs that are in given files too, and cannot be drawn; shape (pairs,).
-
-    Raises:
-        UsageError: too few pairs have a text of their own to leave any for training.
+    Pairs that are `taken` are in given files too, and cannot be drawn.
     """
     total = sum(wanted.values())
     drawable = numpy.flatnonzero(keys.of_their_own() & ~taken).tolist()
@@ -138,52 +119,37 @@ def draw(keys: Keys, wanted: dict[str, int], seed: int, taken: numpy.ndarray) ->
 
 def write(
     texts: Texts, kept: numpy.ndarray, split: numpy.ndarray, names: Sequence[str],
-    folder: Path, languages: Sequence[str], *, lower: bool,
+    options: argparse.Namespace,
 ) -> None:  # fmt: skip
     """Write the pairs that are kept to the files of their splits.
 
-    Args:
-        kept: shape (pairs,).
-        split: of each pair, an index into the names; shape (pairs,).
-        names: of the splits; those behind the first get a file of line numbers, too.
+    `split` is of each pair an index into the names; those behind the first get line numbers, too.
     """
     with ExitStack() as stack:
-
-        def new(name: str) -> list:
-            ends = [*languages, *(["line"] if name != names[0] else [])]
-            paths = [folder / f"{name}.{end}" for end in ends]
-            return [
-                stack.enter_context(path.open("w", encoding="utf-8", newline="\n"))
-                for path in paths
-            ]
-
-        files = [new(name) for name in names]
-        pairs: Iterator[tuple[str, str]] = pairs_of(texts, Read(), lower=lower)
-        for number, pair in enumerate(pairs):
-            if not kept[number]:
-                continue
-            values = [*pair, str(number + 1)]
-            for file, value in zip(files[split[number]], values, strict=False):
-                file.write(f"{value}\n")
+        files = []
+        for name in names:
+            ends = [*options.languages, *(["line"] if name != names[0] else [])]
+            paths = [options.folder / f"{name}.{end}" for end in ends]
+            opened = (path.open("w", encoding="utf-8", newline="\n") for path in paths)
+            files.append([stack.enter_context(file) for file in opened])
+        for number, pair in enumerate(pairs_of(texts, lower=options.lower, found=Counter())):
+            if kept[number]:
+                values = [*pair, str(number + 1)]
+                for file, value in zip(files[split[number]], values, strict=False):
+                    file.write(f"{value}\n")
 
 
 def given(options: argparse.Namespace, split: str) -> Texts | None:
     """The files of a split that has its own."""
     prefix = getattr(options, f"{split}pref")
-    if prefix is None:
-        return None
-    option = f"--{split}pref"
-    source, target = (Path(f"{prefix}.{language}") for language in options.languages)
-    return Texts(source, target, (option, option))
+    return Texts(*(Path(f"{prefix}.{x}") for x in options.languages)) if prefix else None
 
 
 def make(options: argparse.Namespace) -> None:
     """Read, draw and write, saying what is done."""
     limits = Limits(options.max_words, options.max_characters, options.max_ratio)
     lower = options.lower
-    texts = given(options, "train")
-    if texts is None:
-        texts = Texts(options.source, options.target, ("--source", "--target"))
+    texts = given(options, "train") or Texts(options.source, options.target)
     own = {split: files for split in DRAWN if (files := given(options, split))}
     keys = read_keys(texts, limits, lower=lower)
     own_keys = {
@@ -203,18 +169,21 @@ def make(options: argparse.Namespace) -> None:
         say(f"{shared.sum():,} training pairs share a side with a pair of the {where}: {done}")
         if not options.keep_overlap:
             kept &= ~shared
-    remaining = Keys(kept, keys.sides)
+    pairs = int(kept.sum())
     to_draw = {split: getattr(options, split) for split in DRAWN if split not in own}
-    _require_enough(int(kept.sum()), texts, to_draw)
-    wanted = sizes(to_draw, int(kept.sum()))
-    split = draw(remaining, wanted, options.seed, shared)
-    write(texts, kept, split, ("train", *wanted), options.folder, options.languages, lower=lower)
+    fewest = FEWEST if None in to_draw.values() else 1
+    if pairs < fewest:
+        more = f", and drawing needs {fewest}: give --valid and --test" if pairs else ""
+        raise UsageError(f"{pairs} pairs of {texts.source} and {texts.target} are left{more}")
+    share = min(MOST_DRAWN, pairs // LEAST_SHARE)
+    wanted = {split: share if number is None else number for split, number in to_draw.items()}
+    split = draw(Keys(kept, keys.sides), wanted, options.seed, shared)
+    write(texts, kept, split, ("train", *wanted), options)
     for name, files in own.items():
         its = own_keys[name].kept
         if not its.any():
             raise UsageError(f"nothing is left of {files.source} and {files.target}")
-        whole = numpy.zeros(len(its), dtype=numpy.int8)
-        write(files, its, whole, (name,), options.folder, options.languages, lower=lower)
+        write(files, its, numpy.zeros(len(its), dtype=numpy.int8), (name,), options)
     if wanted:
         drawn = " and ".join(f"{number:,} for {split}" for split, number in wanted.items())
         say(
@@ -223,13 +192,6 @@ def make(options: argparse.Namespace) -> None:
         )
     if lower:
         say("all text is in small letters, that of the test too: scores are of small letters")
-
-
-def _require_enough(pairs: int, texts: Texts, to_draw: dict[str, int | None]) -> None:
-    fewest = FEWEST if None in to_draw.values() else 1
-    if pairs < fewest:
-        more = f", and drawing needs {fewest}: give --valid and --test" if pairs else ""
-        raise UsageError(f"{pairs} pairs of {texts.source} and {texts.target} are left{more}")
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -249,8 +211,6 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--max-characters", type=int, default=1500)
     parser.add_argument("--max-ratio", type=float, default=10.0)
     options = parser.parse_args(arguments)
-    if options.trainpref is None and None in (options.source, options.target):
-        parser.error("give --source and --target, or --trainpref")
     with one_sentence():
         make(options)
 

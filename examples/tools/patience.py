@@ -16,31 +16,19 @@ from typing import Any
 from training_logs import read_course
 
 
-def counted(log: Path, updates: int) -> tuple[float, int] | None:
-    """The lowest validation loss so far, and how many validations there were since without a lower one.
+def go_on_counting(should_stop_early: Callable[..., bool], log: Path, updates: int) -> None:
+    """Set fairseq's counter, which it keeps as attributes of a function.
 
-    Args:
-        log: of the training.
-        updates: at which it goes on; what is behind them was lost.
-
-    Returns:
-        None where there was no validation before.
+    `updates` are those at which the training goes on; what the log has behind them was lost.
     """
     try:
         epochs = read_course(log).epochs
     except (OSError, ValueError):
-        return None
+        return  # there was no validation
     losses = [epoch.valid_loss for epoch in epochs if epoch.updates <= updates]
-    if not losses:
-        return None
-    return min(losses), len(losses) - 1 - losses.index(min(losses))
-
-
-def go_on_counting(should_stop_early: Callable[..., bool], log: Path, updates: int) -> None:
-    """Set fairseq's counter, which it keeps as attributes of a function."""
-    before = counted(log, updates)
-    if before is not None:
-        vars(should_stop_early).update(best=before[0], num_runs=before[1])
+    if losses:
+        since = len(losses) - 1 - losses.index(min(losses))
+        vars(should_stop_early).update(best=min(losses), num_runs=since)
 
 
 def main() -> None:

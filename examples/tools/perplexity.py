@@ -18,59 +18,45 @@ import argparse
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import asdict, dataclass
-from itertools import compress
+from collections.abc import Iterable, Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from batches import sizes
-from messages import UsageError, one_sentence
+from messages import one_sentence, write_whole
+from translations import lines_of
 
-from fairseq_entmax.files import write_together
+from fairseq_entmax.text_table import text_table
 
 # A line of the log: the number of a block, then its subwords, with tabs between them
 BLOCK = re.compile(r"fairseq_cli\.eval_lm(?: \| |:)[0-9]+ (?=\S+ \[)(.*\])")
 UNKNOWN = "<unk>"
-OF_SUBWORDS = ("subword ppl", "subwords")  # of a text whose words are not cut, they say nothing new
-COLUMNS = ("evaluation", "word ppl", "subword ppl", "bits/character", "words", "lines", "subwords")
+COLUMNS = {
+    "word ppl": ("word_perplexity", ".2f"),
+    "subword ppl": ("subword_perplexity", ".2f"),
+    "bits/character": ("bits_per_character", ".4f"),
+    "words": ("words", ""),
+    "lines": ("lines", ""),
+    "subwords": ("subwords", ""),
+}
 
 
-@dataclass(frozen=True)
-class Text:
-    """A text, in what its perplexity is counted.
-
-    Attributes:
-        words: what stands between spaces.
-        lines: of which each has an end.
-        characters: those of the lines and one for the end of each.
-    """
+class Text(NamedTuple):
+    """A text, in what its perplexity is counted: characters with one for the end of each line."""
 
     words: int
     lines: int
     characters: int
 
-
-def unit(subwords: int, text: Text) -> str:
-    """What fairseq predicts: words where none is cut, else subwords.
-
-    Args:
-        subwords: of the text, with the ends of its lines.
-    """
-    return "words" if subwords == text.words + text.lines else "subwords"
+    def unit(self, subwords: int) -> str:
+        """What fairseq predicts of it, of so many pieces: words where none is cut, else subwords."""
+        return "words" if subwords == self.words + self.lines else "subwords"
 
 
-def count(lines: Iterable[str]) -> Text:
-    """Count a text.
-
-    Args:
-        lines: without their ends.
-    """
-    words = number = characters = 0
-    for line in lines:
-        words += len(line.split())
-        number += 1
-        characters += len(line) + 1
-    return Text(words, number, characters)
+def count(lines: list[str]) -> Text:
+    """Count a text; its lines are without their ends."""
+    words = sum(len(line.split()) for line in lines)
+    return Text(words, len(lines), sum(len(line) + 1 for line in lines))
 
 
 def log_probs(log: Iterable[str]) -> Iterator[tuple[str, float]]:
@@ -82,52 +68,20 @@ def log_probs(log: Iterable[str]) -> Iterator[tuple[str, float]]:
             yield subword, float(score.removesuffix("]"))
 
 
-@dataclass(frozen=True)
-class Perplexity:
-    """What a model is worth on a text.
-
-    Attributes:
-        word_perplexity: exp(nats / (words + lines)).
-        subword_perplexity: exp(nats / subwords).
-        bits_per_character: nats / ln 2 / characters.
-        nats: of all subwords, the ends of lines among them.
-        subwords: with the ends of lines.
-        unknown: subwords that stand for any text, <unk>. Where there are some, what they stand
-            for is not paid for, and the perplexity is of the text with <unk> in it.
-        words: of the text.
-        lines: of the text.
-    """
-
-    word_perplexity: float
-    subword_perplexity: float
-    bits_per_character: float
-    nats: float
-    subwords: int
-    unknown: int
-    words: int
-    lines: int
-
-
 def measure(
     scores: Iterable[tuple[str, float]], text: Text, subwords: int, name: str
-) -> Perplexity:
-    """Measure a model by the log-probabilities of all subwords of a text.
+) -> dict[str, float]:
+    """Measure a model by the log-probabilities of all `subwords` of a text, the ends of lines too.
 
-    Args:
-        scores: subwords and the natural logarithms of their probabilities.
-        text: as it was before it was cut.
-        subwords: of the text, with the ends of its lines.
-        name: of the log, for a message.
-
-    Raises:
-        ValueError: these are not all subwords, or one has no probability.
+    Where some are <unk> (``unknown``), what they stand for is not paid for, and the perplexity is of
+    the text with <unk> in it. The log's name is for messages.
     """
     nats, found, unknown = 0.0, 0, 0
     for subword, score in scores:
         nats -= score
         found += 1
         unknown += subword == UNKNOWN
-    units = unit(subwords, text)
+    units = text.unit(subwords)
     if found != subwords:
         raise ValueError(
             f"{name} has the probabilities of {found} of the {subwords} {units}: fairseq-eval-lm "
@@ -138,57 +92,26 @@ def measure(
         raise ValueError(
             f"{name} has a probability that is 0 or no number: no perplexity is finite"
         )
-    return Perplexity(
-        word_perplexity=math.exp(nats / (text.words + text.lines)),
-        subword_perplexity=math.exp(nats / subwords),
-        bits_per_character=nats / math.log(2) / text.characters,
-        nats=nats,
-        subwords=subwords,
-        unknown=unknown,
-        words=text.words,
-        lines=text.lines,
-    )
+    return {
+        "word_perplexity": math.exp(nats / (text.words + text.lines)),
+        "subword_perplexity": math.exp(nats / subwords),
+        "bits_per_character": nats / math.log(2) / text.characters,
+        "nats": nats,
+        "subwords": subwords,
+        "unknown": unknown,
+        "words": text.words,
+        "lines": text.lines,
+    }
 
 
-def table(measured: dict[str, Perplexity], units: str = "subwords") -> list[list[str]]:
-    """The rows of a table, the names of its columns first.
-
-    Args:
-        units: as `unit` says; of words, there are no columns of subwords.
-    """
-    rows = [
-        list(COLUMNS),
-        *(
-            [
-                name,
-                f"{found.word_perplexity:.2f}",
-                f"{found.subword_perplexity:.2f}",
-                f"{found.bits_per_character:.4f}",
-                *(f"{number}" for number in (found.words, found.lines, found.subwords)),
-            ]
-            for name, found in measured.items()
-        ),
-    ]
-    shown = [units == "subwords" or name not in OF_SUBWORDS for name in COLUMNS]
-    return [list(compress(row, shown)) for row in rows]
-
-
-def aligned(rows: Sequence[Sequence[str]]) -> str:
-    """Rows as lines with columns of one width, the first to the left."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return "".join(
-        f"{row[0]:<{widths[0]}}"
-        + "".join(f"  {cell:>{width}}" for cell, width in zip(row[1:], widths[1:], strict=True))
-        + "\n"
-        for row in rows
-    )
-
-
-def lines_of(path: Path) -> Iterator[str]:
-    """Yield the lines of a UTF-8 text without their ends, split at "\\n" alone."""
-    with path.open(encoding="utf-8", newline="\n") as lines:
-        for line in lines:
-            yield line.removesuffix("\n")
+def table(measured: dict[str, dict[str, float]], units: str) -> list[list[str]]:
+    """The rows of a table, the names of its columns first; of words, none is of subwords."""
+    columns = [name for name in COLUMNS if units == "subwords" or "subword" not in name]
+    rows = [["evaluation", *columns]]
+    for name, found in measured.items():
+        cells = (format(found[key], form) for key, form in (COLUMNS[title] for title in columns))
+        rows.append([name, *cells])
+    return rows
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -202,16 +125,12 @@ def main(arguments: list[str] | None = None) -> None:
         text = count(lines_of(options.text))
         subwords = int(sizes(options.data / "test.idx").sum())
         measured = {}
-        for given in options.logs:
-            name, mark, log = given.partition("=")
-            if not mark:
-                raise UsageError(f"the log '{given}' has no name: write NAME=LOG")
+        for name, _, log in (given.partition("=") for given in options.logs):
             measured[name] = measure(log_probs(lines_of(Path(log))), text, subwords, log)
-        document = {name: asdict(found) for name, found in measured.items()}
-        write_together({options.json: f"{json.dumps(document, indent=2)}\n".encode()})
-        units = unit(subwords, text)
-        print(aligned(table(measured, units)), end="")
-        unknown = next(iter(measured.values())).unknown
+        write_whole(options.json, f"{json.dumps(measured, indent=2)}\n".encode())
+        units = text.unit(subwords)
+        print(text_table(table(measured, units)))
+        unknown = next(iter(measured.values()))["unknown"]
         if unknown:
             print(f"{unknown} of the {units} are {UNKNOWN}, as the text has them or instead of it")
 

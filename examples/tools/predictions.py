@@ -27,36 +27,19 @@ END = "</s>"
 TEXT_OF = {"premise": 0, "hypothesis": 1}  # which text of a pair an attention reads, by its name
 
 
-def read_texts(prefix: str, inputs: Sequence[str]) -> list[Any]:
-    """The texts of a split, or its pairs of texts.
-
-    Args:
-        prefix: of the files.
-        inputs: their ends, one or two.
-    """
-    sides = [lines_of(Path(f"{prefix}.{name}")) for name in inputs]
-    return sides[0] if len(sides) == 1 else list(zip(*sides, strict=True))
+def read_texts(prefix: str, inputs: Sequence[str]) -> list[tuple[str, ...]]:
+    """The text, or the pair of texts, of each example of a split, whose files end with the inputs."""
+    return list(zip(*(lines_of(Path(f"{prefix}.{name}")) for name in inputs), strict=True))
 
 
-def words_of(text: Any) -> list[str]:
-    """The words of a text or a pair, as the model reads them; an unknown one as it is written."""
-    texts = [text] if isinstance(text, str) else text
+def words_of(texts: tuple[str, ...]) -> list[str]:
+    """The words of an example, as the model reads them; an unknown one as it is written."""
     return [word for one in texts for word in [*one.split(), END]]
 
 
-def row_of(prediction: Any, text: Any) -> dict[str, Any]:
-    """What is written of an example.
-
-    Args:
-        prediction: of fairseq_entmax's classifiers.
-        text: the example.
-
-    Raises:
-        ValueError: the model has read something else.
-    """
-    words = words_of(text)
-    if len(words) != len(prediction.tokens):
-        raise ValueError(f"the model reads {len(prediction.tokens)} words in '{text}'")
+def row_of(prediction: Any, texts: tuple[str, ...]) -> dict[str, Any]:
+    """What is written of an example, of which fairseq_entmax's classifier made this prediction."""
+    words = words_of(texts)
     selected = {
         name: [
             [word, round(weight, 4)]
@@ -65,7 +48,6 @@ def row_of(prediction: Any, text: Any) -> dict[str, Any]:
         ]
         for name, weights in prediction.pooling.items()
     }
-    texts = [text] if isinstance(text, str) else text
     sizes = [len(one.split()) for one in texts]
     return {
         "predicted": prediction.label,
@@ -77,13 +59,10 @@ def row_of(prediction: Any, text: Any) -> dict[str, Any]:
     }
 
 
-def predicted(checkpoint: Path, data: Path, texts: Sequence[Any], device: str) -> Iterator[Any]:
-    """Yield the rows of texts in their order.
-
-    Args:
-        data: the folder with the dictionaries.
-        device: cpu or gpu.
-    """
+def predicted(
+    checkpoint: Path, data: Path, texts: Sequence[tuple[str, ...]], device: str
+) -> Iterator[dict[str, Any]]:
+    """Yield the rows of examples in their order; the dictionaries are in the folder of data."""
     from fairseq_entmax.models.classifier import EntmaxClassifierModel
 
     classifier = EntmaxClassifierModel.from_pretrained(
@@ -93,24 +72,17 @@ def predicted(checkpoint: Path, data: Path, texts: Sequence[Any], device: str) -
         classifier = classifier.cuda()
     # Examples of one length side by side are less work
     order = sorted(range(len(texts)), key=lambda number: len(words_of(texts[number])))
-    said = classifier.predict([texts[number] for number in order], batch_size=BATCH)
+    examples: list[Any] = [texts[number] for number in order]
+    if len(texts[0]) == 1:
+        examples = [text for (text,) in examples]
+    said = classifier.predict(examples, batch_size=BATCH)
     place = dict(zip(order, said, strict=True))
-    for number, text in enumerate(texts):
-        yield row_of(place[number], text)
+    for number, own in enumerate(texts):
+        yield row_of(place[number], own)
 
 
 def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
-    """How many words each attention selects, and which ones, for each true label.
-
-    Args:
-        rows: of all examples, from `row_of`.
-        labels: of all examples.
-
-    Raises:
-        ValueError: there are not as many.
-    """
-    if len(rows) != len(labels):
-        raise ValueError(f"there are {len(rows)} predictions for {len(labels)} labels: remove them")
+    """How many words each attention selects, and which ones, for each true label of the rows."""
     lines = []
     for name in rows[0]["pooling"]:
         words = sum(row["words"][name] for row in rows)
@@ -127,7 +99,7 @@ def told(rows: Sequence[dict[str, Any]], labels: Sequence[str]) -> str:
             most = weights[label].most_common(SHOWN)
             shown = ", ".join(f"{word} {weight / total:.1%}" for word, weight in most)
             lines.append(f"  {label}: {shown}")
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -144,13 +116,13 @@ def main(arguments: list[str] | None = None) -> None:
     words.add_argument("labels", type=Path)
     options = parser.parse_args(arguments)
     with one_sentence():
-        if options.command == "write":
-            texts = read_texts(options.prefix, options.inputs)
-            for row in predicted(options.checkpoint, options.data, texts, options.device):
-                print(json.dumps(row, ensure_ascii=False))
-        else:
+        if options.command == "words":
             rows = [json.loads(line) for line in lines_of(options.predictions)]
-            print(told(rows, lines_of(options.labels)), end="")
+            print(told(rows, lines_of(options.labels)))
+            return
+        texts = read_texts(options.prefix, options.inputs)
+        for row in predicted(options.checkpoint, options.data, texts, options.device):
+            print(json.dumps(row, ensure_ascii=False))
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import re
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 
 from archives import unpack
@@ -26,13 +26,11 @@ def sentences(file: Path, name: str) -> Iterator[bytes]:
         if name.endswith((".sgm", ".xml")):
             for line in lines:
                 found = SEGMENT.search(line)
-                if found:
-                    text = found[1]
-                    if name.endswith(".xml"):
-                        text = html.unescape(text.decode("utf-8", "surrogateescape")).encode(
-                            "utf-8", "surrogateescape"
-                        )
-                    yield text
+                if found and name.endswith(".xml"):
+                    text = html.unescape(found[1].decode("utf-8", "surrogateescape"))
+                    yield text.encode("utf-8", "surrogateescape")
+                elif found:
+                    yield found[1]
         elif "train.tags." in name:
             yield from (line for line in lines if not line.lstrip().startswith(b"<"))
         else:
@@ -49,12 +47,8 @@ def clean(text: bytes) -> str | None:
 
 def read_pairs(
     files: list[Path], names: list[str], separator: str | None, languages: Sequence[str]
-) -> Iterator[list[bytes]]:
-    """Yield pairs; from one file with a separator, in the order of its languages.
-
-    Raises:
-        ValueError: the two files have different numbers of sentences.
-    """
+) -> Iterator[Sequence[bytes]]:
+    """Yield pairs; from one file with a separator, in the order of its languages."""
     if separator is not None:
         mark, _, order = separator.partition(" ")
         places = [order.split(",").index(language) for language in languages]
@@ -65,82 +59,53 @@ def read_pairs(
                     yield [sides[place] for place in places]
         return
     streams = [sentences(file, name) for file, name in zip(files, names, strict=True)]
-    number = 0
-    while True:
-        pair = [next(stream, None) for stream in streams]
-        source, target = pair
-        if source is None and target is None:
-            return
-        if source is None or target is None:
-            counts = [
-                number + (side is not None) + sum(1 for _ in stream)
-                for side, stream in zip(pair, streams, strict=True)
-            ]
-            raise ValueError(
-                f"{names[0]} and {names[1]} have {counts[0]} and {counts[1]} sentences"
-            )
-        number += 1
-        yield [source, target]
+    counts = [0, 0]
+    for pair in zip_longest(*streams):
+        counts = [n + (side is not None) for n, side in zip(counts, pair, strict=True)]
+        if counts[0] == counts[1]:
+            yield pair
+    if counts[0] != counts[1]:
+        raise ValueError(f"{' and '.join(names)} have {counts[0]} and {counts[1]} sentences")
 
 
-@dataclass(frozen=True)
-class Corpus:
-    """A pair of texts inside an archive.
-
-    Attributes:
-        member: name of the two files in the archive, with ``{lang}`` for the language and
-            ``{role}`` for src or ref; ``inner.tgz!file`` is a file of an archive inside.
-        languages: source and target.
-        separator: where one file has both, what stands between them and their order in it,
-            such as ``||| ru,en``.
-    """
-
-    archive: Path
-    member: str
-    languages: tuple[str, str]
-    separator: str | None = None
-
-    def members(self) -> list[str]:
-        """The names of the files, or of the one file, in the archive."""
-        names = [
-            self.member.replace("{lang}", language).replace("{role}", role)
-            for language, role in zip(self.languages, ("src", "ref"), strict=True)
-        ]
-        return names if self.separator is None else names[:1]
-
-
-def write_pairs(corpus: Corpus, prefix: Path, *, keep_empty: bool = False) -> str:
+def write_pairs(
+    archive: Path, member: str, prefix: Path, languages: Sequence[str], separator: str | None = None,
+    *, keep_empty: bool = False,
+) -> str:  # fmt: skip
     """Append the pairs of a corpus to PREFIX.source and PREFIX.target; say how many.
 
     Args:
+        member: name of the two files in the archive, with ``{lang}`` for the language and
+            ``{role}`` for src or ref.
+        languages: source and target.
+        separator: where one file has both, what stands between them and their order in it,
+            such as ``||| ru,en``.
         keep_empty: leave nothing out, as in a test set; else a pair with an empty side, or
             with bytes that are no UTF-8, is left out and counted.
-
-    Raises:
-        ValueError: the archive is damaged or another one, the sides have different numbers of
-            sentences, or one that must stay is no UTF-8.
     """
-    names = corpus.members()
+    names = [
+        member.replace("{lang}", language).replace("{role}", role)
+        for language, role in zip(languages, ("src", "ref"), strict=True)
+    ][: 2 if separator is None else 1]
     written = empty = wrong = 0
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=prefix.parent)))
-        files = unpack(corpus.archive, names, folder)
+        files = unpack(archive, names, folder)
         outs = [
             stack.enter_context(open(f"{prefix}.{language}", "a", encoding="utf-8", newline="\n"))
-            for language in corpus.languages
+            for language in languages
         ]
-        for pair in read_pairs(files, names, corpus.separator, corpus.languages):
+        for pair in read_pairs(files, names, separator, languages):
             texts = [clean(side) for side in pair]
+            if None in texts and keep_empty:
+                raise ValueError(f"sentence {written + 1} of {names[0]} is no UTF-8")
             if None in texts:
                 wrong += 1
-                if keep_empty:
-                    raise ValueError(f"sentence {written + 1} of {names[0]} is no UTF-8")
-                continue
-            if not all(texts) and not keep_empty:
+            elif not all(texts) and not keep_empty:
                 empty += 1
-                continue
-            for out, text in zip(outs, texts, strict=True):
-                out.write(f"{text}\n")
-            written += 1
+            else:
+                written += 1
+                for out, text in zip(outs, texts, strict=True):
+                    out.write(f"{text}\n")
     left_out = f"; left out {empty} with an empty side, {wrong} that are no UTF-8"
-    return f"{corpus.archive.name}: {written} pairs{left_out if empty or wrong else ''}"
+    return f"{archive.name}: {written} pairs{left_out if empty or wrong else ''}"

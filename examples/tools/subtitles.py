@@ -10,8 +10,8 @@ from array import array
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from archives import DAMAGED, unpack
 from sentences import clean
@@ -20,16 +20,29 @@ GROUP = re.compile(rb"<linkGrp\b.*")
 LINK = re.compile(rb"<link\b.*")
 ATTRIBUTE = re.compile(rb'(\w+)\s*=\s*"([^"]*)"')
 SPLITS = ("train", "valid", "test")
+Links = dict[bytes, float]
 
 
-def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes, float]]]:
+class Draw(NamedTuple):
+    """Pairs of each split (of training, fewer where there are not as many), and of which.
+
+    The overlap in time of source and target is at least this, from 0 to 1.
+    """
+
+    train: int
+    valid: int
+    test: int
+    overlap: float = 0.9
+    seed: int = 1
+
+
+def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], Links]]:
     """Yield, for each pair of subtitle files, the relative overlap in time of its links.
 
-    Args:
-        alignment: OPUS's gzipped XCES file, whose links name sentences as ``"1 2;3"``.
+    OPUS's gzipped XCES file names sentences as ``"1 2;3"``.
     """
     documents: tuple[bytes, bytes] | None = None
-    links: dict[bytes, float] = {}
+    links: Links = {}
     with gzip.open(alignment) as lines:
         for line in lines:
             if GROUP.search(line):
@@ -48,69 +61,35 @@ def overlaps(alignment: Path) -> Iterator[tuple[tuple[bytes, bytes], dict[bytes,
 def aligned_in_time(ids: Path, alignment: Path, least: float) -> Iterator[tuple[int, int]]:
     """Yield (line, number of its film) of the pairs that overlap enough.
 
-    A film may have several files of subtitles: ``en/<year>/<film>/<subtitles>.xml.gz``.
-
-    Args:
-        ids: OPUS's file beside the sentences: documents and numbers of sentences of each line.
-        least: the smallest relative overlap in time of source and target, 0 to 1.
-
-    Raises:
-        ValueError: the two files are not of one corpus.
+    OPUS's file of ids has documents and numbers of sentences of each line. A film may have several
+    files of subtitles: ``en/<year>/<film>/<subtitles>.xml.gz``.
     """
     groups = overlaps(alignment)
     documents: tuple[bytes, bytes] | None = None
-    links: dict[bytes, float] = {}
+    links: Links = {}
     films: dict[bytes, int] = {}
     with ids.open("rb") as lines:
         for number, line in enumerate(lines):
-            fields = line.rstrip(b"\n").split(b"\t")
-            if len(fields) != 4:
-                raise ValueError(f"line {number + 1} of the .ids file has not four fields")
-            wanted = (fields[0], fields[1])
-            while documents != wanted:
+            source, target, left, right = line.rstrip(b"\n").split(b"\t")
+            while documents != (source, target):
                 documents, links = next(groups, (None, {}))
                 if documents is None:
                     raise ValueError(
                         f"the alignment {alignment.name} does not have the documents "
-                        f"{wanted[0].decode()} and {wanted[1].decode()}, or not in this order"
+                        f"{source.decode()} and {target.decode()}, or not in this order"
                     )
-            if links.get(fields[2] + b";" + fields[3], 0.0) >= least:
-                film = wanted[0].rpartition(b"/")[0]
+            if links.get(left + b";" + right, 0.0) >= least:
+                film = source.rpartition(b"/")[0]
                 yield number, films.setdefault(film, len(films))
 
 
-@dataclass(frozen=True)
-class Draw:
-    """How many pairs each split gets, and of which.
-
-    Attributes:
-        train, valid, test: pairs; of training pairs, fewer where there are not as many.
-        overlap: the smallest relative overlap in time of source and target, 0 to 1.
-        seed: of the draw.
-    """
-
-    train: int
-    valid: int
-    test: int
-    overlap: float = 0.9
-    seed: int = 1
-
-
 def write_subtitles(
-    archives: tuple[Path, Path], languages: tuple[str, str], folder: Path, draw: Draw
+    archives: tuple[Path, Path], languages: Sequence[str], folder: Path, draw: Draw
 ) -> list[str]:
     """Write `folder`/{train,valid,test}.*, validation and test from films of their own.
 
-    Args:
-        archives: OPUS's zip with the sentences and their .ids, and the alignment with the
-            overlap in time of each link.
-        languages: source and target.
-
-    Returns:
-        What was done, in lines.
-
-    Raises:
-        ValueError: an archive is damaged, they are not of one corpus, or it is too small.
+    The archives are OPUS's zip with the sentences and their .ids, and the alignment with the
+    overlap in time of each link. Returns what was done, in lines.
     """
     moses, alignment = archives
     stem = f"OpenSubtitles.{'-'.join(sorted(languages))}"
@@ -133,14 +112,7 @@ def write_subtitles(
 
 
 def held_out(films: Sequence[int], draw: Draw, source: random.Random) -> dict[int, str]:
-    """Films for validation and test, each with as many pairs as are drawn, or more.
-
-    Args:
-        films: the film of each pair.
-
-    Raises:
-        ValueError: there are too few.
-    """
+    """Films for validation and test, each with as many pairs as are drawn, or more."""
     sizes = Counter(films)
     order = list(sizes)
     source.shuffle(order)
@@ -159,9 +131,7 @@ def held_out(films: Sequence[int], draw: Draw, source: random.Random) -> dict[in
 def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, str]:
     """Say which line goes to which split, by the seed alone.
 
-    Args:
-        lines: the number of each pair's line.
-        films: the film of each pair. Those of validation and test lend no pair to another split.
+    Films of validation and test lend no pair to another split.
     """
     source = random.Random(draw.seed)
     held = held_out(films, draw, source)
@@ -184,14 +154,13 @@ def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, 
 def distribute(text: Path, chosen: dict[int, str], folder: Path, language: str) -> None:
     """Write the chosen lines of one language to their splits."""
     with ExitStack() as stack:
+        lines = stack.enter_context(text.open("rb"))
         outs = {
             split: stack.enter_context(
                 (folder / f"{split}.{language}").open("w", encoding="utf-8", newline="\n")
             )
             for split in SPLITS
         }
-        with text.open("rb") as lines:
-            for number, line in enumerate(lines):
-                split = chosen.get(number)
-                if split is not None:
-                    outs[split].write(f"{clean(line) or ''}\n")
+        for number, line in enumerate(lines):
+            if number in chosen:
+                outs[chosen[number]].write(f"{clean(line) or ''}\n")

@@ -1,6 +1,6 @@
 """The course of a training, from what fairseq-train logged.
 
-training_logs.py updates runs/a/train.log runs/b/train.log     # how many they made, together
+training_logs.py runs/a/train.log runs/b/train.log     # how many updates they made, together
 
 A training that was stopped and went on logs some epochs twice, or part of them: of what the log says
 twice, the last holds.
@@ -8,11 +8,11 @@ twice, the last holds.
 
 from __future__ import annotations
 
-import argparse
 import re
+import sys
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
+from typing import NamedTuple
 
 from messages import one_sentence
 
@@ -22,20 +22,13 @@ BEGINS = re.compile(r"\| begin training epoch \d+")
 # Behind some updates, on a line of its own kind, "loss=1.5, num_updates=50" in place of "loss 1.5 | ..."
 INNER = re.compile(r"\| train_inner \| .*?(\w+=.*)$")
 HEADS_OPEN = "heads_open_"
-LAST_PART = 3 / 4  # of a training: how much its loss fell since tells how far it was from its end
 PATIENCE_RAN_OUT = "early stop since valid performance hasn't improved"
 
 
-@dataclass(frozen=True)
-class Epoch:
-    """One validation of a training, and the training before it.
+class Epoch(NamedTuple):
+    """One validation of a training: epochs from 1, updates until then, losses in bits.
 
-    Attributes:
-        epoch: from 1.
-        updates: of the training until then.
-        valid_loss: of the criterion, in bits, smoothed where the criterion smooths.
-        valid_nll_loss: in bits a token.
-        train_loss: as `valid_loss`; None where the epoch has no end in the log.
+    The loss of training is None where the epoch has no end in the log.
     """
 
     epoch: int
@@ -47,12 +40,7 @@ class Epoch:
 
 @dataclass(frozen=True)
 class Course:
-    """A training from its begin to its end.
-
-    Attributes:
-        epochs: in their order.
-        by_patience: whether it ended as the validation loss no longer fell.
-    """
+    """A training from its begin to its end, and whether patience ended it."""
 
     epochs: tuple[Epoch, ...]
     by_patience: bool
@@ -61,20 +49,6 @@ class Course:
     def updates(self) -> int:
         return self.epochs[-1].updates
 
-    @property
-    def last_fall(self) -> float | None:
-        """By how much the validation loss fell in the last quarter of the updates, in bits.
-
-        Between two validations it is taken to fall evenly. None where the first is in that quarter.
-        """
-        begin = self.updates * LAST_PART
-        for one, other in pairwise(self.epochs):
-            if one.updates <= begin <= other.updates:
-                part = (begin - one.updates) / (other.updates - one.updates)
-                loss = one.valid_loss + part * (other.valid_loss - one.valid_loss)
-                return loss - self.epochs[-1].valid_loss
-        return None
-
 
 def _values(text: str) -> dict[str, str]:
     found = (VALUE.search(part) for part in text.split(" | "))
@@ -82,14 +56,9 @@ def _values(text: str) -> dict[str, str]:
 
 
 def read_course(path: Path) -> Course:
-    """Read a log.
-
-    Raises:
-        ValueError: it has no validation.
-        OSError: it cannot be read.
-    """
+    """Read a log; one without a validation is a ``ValueError``."""
     valid: dict[int, tuple[int, dict[str, str]]] = {}  # number of updates to epoch and values
-    train: dict[int, dict[str, str]] = {}
+    train: dict[int, float] = {}
     by_patience = False
     for line in path.read_text("utf-8", "replace").splitlines():
         if PATIENCE_RAN_OUT in line:
@@ -102,50 +71,26 @@ def read_course(path: Path) -> Course:
             continue
         updates = int(values["num_updates"])
         if match[1] == "train":
-            train[updates] = values
+            train[updates] = float(values["loss"])
             continue
         # A training that goes on from an earlier point makes anew all that was behind it
         valid = {number: entry for number, entry in valid.items() if number < updates}
         valid[updates] = (int(match[2]), values)
     if not valid:
         raise ValueError(f"{path} has no validation of a training: remove its folder and run again")
-    epochs = [
-        Epoch(
-            epoch,
-            updates,
-            float(values["loss"]),
-            float(values.get("nll_loss", values["loss"])),
-            float(train[updates]["loss"]) if updates in train else None,
-        )
-        for updates, (epoch, values) in sorted(valid.items())
-    ]
+    epochs = []
+    for updates, (epoch, values) in sorted(valid.items()):
+        losses = float(values["loss"]), float(values.get("nll_loss", values["loss"]))
+        epochs.append(Epoch(epoch, updates, *losses, train.get(updates)))
     return Course(tuple(epochs), by_patience)
 
 
-@dataclass(frozen=True)
-class OpenHeads:
-    """How many heads a search for heads to take out has open.
+def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
+    """How many heads of each attention a search had open after how many updates.
 
-    Attributes:
-        updates: of the search until then.
-        open: of each attention with gates, such as encoder-self, the heads of all its layers.
+    Of more than `most` points those at equal distances are kept, with the first and the last.
     """
-
-    updates: int
-    open: dict[str, float]
-
-
-def read_search(path: Path, most: int) -> list[OpenHeads]:
-    """Read of a search's log how many heads were open in its course.
-
-    Args:
-        most: points that are kept, at equal distances, with the first and the last; 2 or more.
-
-    Raises:
-        ValueError: it says nothing of heads.
-        OSError: it cannot be read.
-    """
-    found: dict[int, OpenHeads] = {}
+    found: dict[int, dict[str, float]] = {}
     for line in path.read_text("utf-8", "replace").splitlines():
         values = _logged(line)
         heads = {
@@ -156,8 +101,8 @@ def read_search(path: Path, most: int) -> list[OpenHeads]:
         if heads and values.get("num_updates", "").isdigit():
             updates = int(values["num_updates"])
             found = {number: one for number, one in found.items() if number < updates}
-            found[updates] = OpenHeads(updates, heads)
-    points = list(found.values())
+            found[updates] = heads
+    points = list(found.items())
     if not points:
         raise ValueError(f"{path} has no number of open heads: remove its folder and run again")
     if len(points) <= most:
@@ -174,15 +119,6 @@ def _logged(line: str) -> dict[str, str]:
     return _values(summary[3]) if summary and summary[1] == "valid" else {}
 
 
-def main(arguments: list[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    commands = parser.add_subparsers(dest="command", required=True)
-    updates = commands.add_parser("updates", help="print how many trainings made, together")
-    updates.add_argument("logs", type=Path, nargs="+")
-    options = parser.parse_args(arguments)
-    with one_sentence():
-        print(sum(read_course(path).updates for path in options.logs))
-
-
 if __name__ == "__main__":
-    main()
+    with one_sentence():
+        print(sum(read_course(Path(path)).updates for path in sys.argv[1:]))

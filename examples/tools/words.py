@@ -16,11 +16,13 @@ import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from importlib.metadata import version
 from itertools import islice
 from multiprocessing import Pool
 from pathlib import Path
+from typing import NamedTuple
+
+from messages import one_sentence
 
 Chunk = list[tuple[str, ...]]
 CHUNK = 2000  # sentences that a worker takes at a time
@@ -28,10 +30,7 @@ SUDACHI_MOST_BYTES = 30_000  # of a sentence; SudachiPy takes up to 49,149
 
 
 def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
-    """A function from a sentence to its words with spaces between them.
-
-    Args:
-        keep: texts that stay whole, such as ``<t>``; not of Japanese.
+    """A function from a sentence to its words with spaces between them; texts to `keep` stay whole.
 
     Japanese is cut into short units by SudachiPy (mode A), every other language by the
     tokeniser of Moses as sacremoses has it. Punctuation stays as it is: what a model is trained
@@ -41,12 +40,12 @@ def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
         from sudachipy import dictionary, tokenizer
 
         sudachi = dictionary.Dictionary(dict="core").tokenizer(tokenizer.Tokenizer.SplitMode.A)
+        step = SUDACHI_MOST_BYTES // 4
 
         def cut(text: str) -> str:
-            words = []
-            for part in _parts(text):
-                words += [word for m in sudachi.tokenize(part) if (word := m.surface().strip())]
-            return " ".join(words)
+            parts = (text[start : start + step] for start in range(0, len(text), step))
+            words = (m.surface().strip() for part in parts for m in sudachi.tokenize(part))
+            return " ".join(word for word in words if word)
 
         return cut
     from sacremoses import MosesTokenizer
@@ -56,26 +55,16 @@ def cutter(language: str, keep: Sequence[str] = ()) -> Callable[[str], str]:
     return lambda text: tokenize(text, escape=False, return_str=True, protected_patterns=kept)
 
 
-def _parts(text: str) -> Iterator[str]:
-    step = SUDACHI_MOST_BYTES // 4
-    for start in range(0, len(text), step):
-        yield text[start : start + step]
-
-
 @functools.cache
 def _cutters(languages: tuple[str, ...], keep: tuple[str, ...]) -> list[Callable[[str], str]]:
     return [cutter(language, keep) for language in languages]
 
 
-@dataclass(frozen=True)
-class Cut:
+class Cut(NamedTuple):
     """How the sides of a pair become words.
 
-    Attributes:
-        languages: of each side.
-        keep: texts that stay whole.
-        first: words of each side that are taken, the rest is left away; empty takes all.
-        lower: in small letters; the text is not, as its capitals tell where a sentence begins.
+    `first` are the words of each side that are taken, all where it is empty; `lower` is of words
+    alone, as the capitals of the text tell where a sentence begins.
     """
 
     languages: tuple[str, ...]
@@ -83,7 +72,8 @@ class Cut:
     first: tuple[int, ...] = ()
     lower: bool = False
 
-    def __call__(self, chunk: Chunk) -> Chunk:
+    def words(self, chunk: Chunk) -> Chunk:
+        """The words of each side of some pairs."""
         cutters = _cutters(self.languages, self.keep)
         return [
             tuple(self._words(number, cutters[number](side)) for number, side in enumerate(pair))
@@ -96,58 +86,37 @@ class Cut:
         return " ".join(text.split()[: self.first[number]]) if self.first else text
 
 
-def pairs_of(prefix: str, languages: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """Yield the lines of PREFIX.language, those of the same number together."""
+def chunks(prefix: str, sides: tuple[str, ...], size: int) -> Iterator[Chunk]:
+    """Yield the lines of PREFIX.side, those of the same number together."""
     with ExitStack() as stack:
         files = [
-            stack.enter_context(open(f"{prefix}.{language}", encoding="utf-8", newline="\n"))
-            for language in languages
+            stack.enter_context(open(f"{prefix}.{side}", encoding="utf-8", newline="\n"))
+            for side in sides
         ]
-        for lines in zip(*files, strict=True):
-            yield tuple(line.rstrip("\n") for line in lines)
-
-
-def chunks(pairs: Iterator[tuple[str, ...]]) -> Iterator[Chunk]:
-    while chunk := list(islice(pairs, CHUNK)):
-        yield chunk
-
-
-def _by_workers(
-    work: Callable[[Chunk], Chunk], todo: Iterator[Chunk], workers: int
-) -> Iterator[Chunk]:
-    """Like map; a few chunks a worker at a time, so a large corpus is never in memory."""
-    with Pool(workers) as pool:
-        while some := list(islice(todo, 4 * workers)):
-            yield from pool.map(work, some, chunksize=1)
+        pairs = zip(*files, strict=True)
+        while chunk := list(islice(pairs, size)):
+            yield [tuple(line.rstrip("\n") for line in lines) for lines in chunk]
 
 
 def cut_files(
-    source: str,
-    target: str,
-    sides: tuple[str, ...],
-    most: int | None,
-    workers: int,
-    cut: Cut | None = None,
+    source: str, target: str, sides: tuple[str, ...], cut: Cut, most: int | None, workers: int
 ) -> tuple[int, int]:
-    """Cut SOURCE.* into TARGET.*; return how many pairs were written and left out.
+    """Cut SOURCE.side into TARGET.side; return how many pairs were written and left out.
 
-    Args:
-        sides: the languages, by which the files' names end.
-        most: words at most on a side of a pair; longer pairs, and those with an empty side,
-            are left out. None leaves nothing out.
-        cut: how; None takes the names of the sides for their languages.
+    Pairs with more words on a side than `most`, and those with an empty side, are left out; None
+    leaves nothing out.
     """
     written = left_out = 0
     with ExitStack() as stack:
         outs = [
-            stack.enter_context(open(f"{target}.{language}", "w", encoding="utf-8", newline="\n"))
-            for language in sides
+            stack.enter_context(open(f"{target}.{side}", "w", encoding="utf-8", newline="\n"))
+            for side in sides
         ]
-        work = cut or Cut(sides)
-        todo = chunks(pairs_of(source, sides))
-        done = map(work, todo) if workers == 1 else _by_workers(work, todo, workers)
-        for chunk in done:
-            for pair in chunk:
+        pool = stack.enter_context(Pool(workers))
+        # A few chunks a worker at a time, so a large corpus is never in memory
+        todo = chunks(source, sides, CHUNK)
+        while some := list(islice(todo, 4 * workers)):
+            for pair in (pair for chunk in pool.map(cut.words, some, 1) for pair in chunk):
                 lengths = [len(side.split()) for side in pair]
                 if most is not None and not all(0 < length <= most for length in lengths):
                     left_out += 1
@@ -175,28 +144,25 @@ def main(arguments: list[str] | None = None) -> None:
     join.add_argument("language")
     versions = commands.add_parser("versions", help="print the packages that cut the languages")
     versions.add_argument("languages", nargs="+")
-    options = parser.parse_args(arguments)
-    if options.command == "cut":
-        sides = tuple(options.languages)
-        languages = (options.speech,) * len(sides) if options.speech else sides
-        how = Cut(languages, tuple(options.keep), tuple(options.first or ()), options.lower)
-        try:
-            written, left_out = cut_files(
-                options.source, options.target, sides, options.max_words, options.workers, how
-            )
-        except OSError as error:
-            sys.exit(f"{error.strerror}: {error.filename or options.target}")
-        rest = f"; left out {left_out} that are empty or longer than {options.max_words} words"
-        print(f"{Path(options.source).name}: {written} pairs{rest if left_out else ''}")
-    elif options.command == "versions":
-        packages = ["sacremoses"] if set(options.languages) != {"ja"} else []
-        if "ja" in options.languages:
+    given = parser.parse_args(arguments)
+    if given.command == "cut":
+        sides = tuple(given.languages)
+        languages = (given.speech,) * len(sides) if given.speech else sides
+        how = Cut(languages, tuple(given.keep), tuple(given.first or ()), given.lower)
+        files = given.source, given.target, sides
+        with one_sentence():
+            written, left_out = cut_files(*files, how, given.max_words, given.workers)
+        rest = f"; left out {left_out} that are empty or longer than {given.max_words} words"
+        print(f"{Path(given.source).name}: {written} pairs{rest if left_out else ''}")
+    elif given.command == "versions":
+        packages = ["sacremoses"] if set(given.languages) != {"ja"} else []
+        if "ja" in given.languages:
             packages += ["sudachipy", "sudachidict_core"]
         print(", ".join(f"{package} {version(package)}" for package in packages))
     else:
         from sacremoses import MosesDetokenizer
 
-        detokenize = MosesDetokenizer(lang=options.language).detokenize
+        detokenize = MosesDetokenizer(lang=given.language).detokenize
         for stream in (sys.stdin, sys.stdout):
             assert isinstance(stream, io.TextIOWrapper)
             stream.reconfigure(encoding="utf-8", newline="\n")

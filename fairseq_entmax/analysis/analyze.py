@@ -21,7 +21,6 @@ from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     GENERATED,
     MAPS,
-    REFERENCE,
     add_analyze_options,
     check_counts,
     chosen_measures,
@@ -100,11 +99,6 @@ class Study(NamedTuple):
         is_generated: bool = self.args.of == GENERATED
         return is_generated
 
-    def shown(self, sentences: Sequence[int]) -> list[int]:
-        """The first of some sentences, as many as a report can show maps of."""
-        networks = [one.model for one in self.models]
-        return shown_at_most(self.kind, self.datasets, networks, sentences)
-
 
 class Recorded(NamedTuple):
     """What one pass over the data gives: one collector a model, and whose maps to keep, and why."""
@@ -121,7 +115,7 @@ def analyse(
     task: Any = None,
     models: Sequence[LoadedModel] | None = None,
 ) -> dict[str, Any]:
-    """Load what the options name, look at it, and put together the document."""
+    """Load what the options name and is not at hand, look at it, and put together the document."""
     task = loading.setup_task(args) if task is None else task
     if models is None:
         models = load_models(args, task, None if args.names is None else args.names.split(","))
@@ -132,13 +126,6 @@ def analyse(
     if args.sentences is not None:
         sentences = _sentences(args.sentences, len(dataset))
         loading.check_lengths(task, dataset, networks, sentences)
-        shown = shown_at_most(kind, [dataset] * len(models), networks, sentences)
-        # Of what is generated nobody knows yet how long it is
-        if len(shown) < len(sentences) and args.of == REFERENCE:
-            raise ValueError(
-                f"--sentences got {args.sentences!r}, whose maps are more than a report can show: "
-                f"the first {len(shown)} are not, give fewer or shorter ones"
-            )
     costly = [_costly(loaded, wanted, args.measures is not None) for loaded in models]
     annotations = None
     if args.conllu is not None:
@@ -187,12 +174,11 @@ def record(study: Study) -> Recorded:
     if not counts.ids:
         raise ValueError(f"--gen-subset got {args.gen_subset!r}, of which no sentence is left")
     wanted = (study.sentences or []) if chosen is None else chosen.sentences()
-    sentences = study.shown(wanted)
+    sentences = shown_at_most(kind, study.datasets, networks, wanted)
     if len(sentences) < len(wanted):
         logger.warning(
-            "of the %d sentences %s, maps of %d are kept: more would be more than a report can show",
+            "of %d sentences maps of %d are kept: more would be more than a report can show",
             len(wanted),
-            "to show" if chosen is not None else "of --sentences",
             len(sentences),
         )
     how = {"by": ASKED} if chosen is None else chosen.how()
@@ -202,9 +188,7 @@ def record(study: Study) -> Recorded:
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
     """For each model, what heads matter by the measures that take passes of their own.
 
-    Args:
-        study: what is looked at.
-        seen: the numbers of the sentences that were recorded, ascending.
+    Of the sentences that were recorded, by their numbers, ascending.
     """
     each = zip(study.models, study.datasets, study.costly, strict=True)
     return [

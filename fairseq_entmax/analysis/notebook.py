@@ -64,14 +64,13 @@ def measure(
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
     if annotations is not None and sample is None:
         raise ValueError("annotations need the sample that they are of, and its task")
-    _check_weights(attention)
+    _check_names(attention)
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths, has_end)
-    _check_shapes(attention, batch)
-    _check_padding(attention, batch)
+    _check_weights(attention, batch)
     wide = {
         name: {
             n: one.to(torch.promote_types(one.dtype, torch.float32)) for n, one in layers.items()
@@ -86,7 +85,7 @@ def measure(
     }
 
 
-def _check_weights(attention: Attention) -> None:
+def _check_names(attention: Attention) -> None:
     if not any(attention.values()):
         raise ValueError("there is no attention to measure: the dictionary is empty")
     for name, layers in attention.items():
@@ -99,6 +98,25 @@ def _check_weights(attention: Attention) -> None:
                     f"and are {weights.dtype}: they must be (batch, heads, queries, keys) of "
                     f"floating point"
                 )
+
+
+def _check_weights(attention: Attention, batch: Batch) -> None:
+    """Refuse what is no attention between these sentences."""
+    for name, layers in attention.items():
+        queries, keys = batch.sides(name)
+        wanted = (*queries.tokens.shape, keys.tokens.size(1))
+        # (batch, 1, queries, keys)
+        hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
+        if name == DECODER_SELF:
+            hidden = hidden | torch.ones_like(hidden).triu(1)
+        for layer, weights in layers.items():
+            shape = tuple(weights.shape)
+            if (shape[0], *shape[2:]) != wanted:
+                raise ValueError(
+                    f"the weights of {name}, layer {layer}, have the shape {shape}: they must be "
+                    f"(batch, heads, queries, keys) with {wanted[0]} sentences, {wanted[1]} queries "
+                    f"and {wanted[2]} keys"
+                )
             totals = weights.float().sum(dim=-1)
             # Zero at padding; half precision rounds every weight
             is_row = (totals - 1).abs() < 0.02
@@ -107,16 +125,6 @@ def _check_weights(attention: Attention) -> None:
                     f"the weights of {name}, layer {layer}, are no probabilities: each query's "
                     f"must be 0 or more and add up to 1"
                 )
-
-
-def _check_padding(attention: Attention, batch: Batch) -> None:
-    for name, layers in attention.items():
-        queries, keys = batch.sides(name)
-        # (batch, 1, queries, keys)
-        hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
-        if name == DECODER_SELF:
-            hidden = hidden | torch.ones_like(hidden).triu(1)
-        for layer, weights in layers.items():
             wrong = (weights.ne(0) & hidden).flatten(1).any(dim=1)
             if bool(wrong.any()):
                 unread = ", or on tokens that a decoder has not read," * (name == DECODER_SELF)
@@ -157,17 +165,3 @@ def _batch_of(
         sides.append(Side.of(tokens, _PAD, _END, None))
     source_side, target_side = sides
     return Batch(source_side, target_side)
-
-
-def _check_shapes(attention: Attention, batch: Batch) -> None:
-    for name, layers in attention.items():
-        queries, keys = batch.sides(name)
-        wanted = (*queries.tokens.shape, keys.tokens.size(1))
-        for layer, weights in layers.items():
-            shape = tuple(weights.shape)
-            if (shape[0], *shape[2:]) != wanted:
-                raise ValueError(
-                    f"the weights of {name}, layer {layer}, have the shape {shape}: they must be "
-                    f"(batch, heads, queries, keys) with {wanted[0]} sentences, {wanted[1]} queries "
-                    f"and {wanted[2]} keys"
-                )

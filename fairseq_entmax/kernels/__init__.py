@@ -24,15 +24,14 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import torch_losses, torch_ops, torch_structured
-from fairseq_entmax.kernels.backends import Losses, Rows, StructuredRows
+from fairseq_entmax.kernels import torch_losses, torch_structured
+from fairseq_entmax.kernels.backends import Losses, Rows
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.kernels.native import decoding as native_decoding
 from fairseq_entmax.kernels.native import library as native_library
 from fairseq_entmax.kernels.native import losses as native_losses
 from fairseq_entmax.kernels.native import rows as native_rows
-from fairseq_entmax.kernels.native import structured as native_structured
-from fairseq_entmax.kernels.structure import Structure
+from fairseq_entmax.kernels.structure import PLAIN
 
 logger = logging.getLogger(__name__)
 
@@ -40,19 +39,16 @@ VARIABLE = "FAIRSEQ_ENTMAX_KERNEL"
 AUTO, TORCH, NATIVE, TRITON = "auto", "torch", "native", "triton"
 CHOICES = (AUTO, TORCH, NATIVE, TRITON)
 # The modules of a package of kernels, and what they offer
-ROWS, STRUCTURED, ATTENTION, LOSSES = "rows", "structured", "attention", "losses"
-DECODING = "decoding"
+ROWS, ATTENTION, LOSSES, DECODING = "rows", "attention", "losses", "decoding"
 NATIVE_PARTS: dict[str, Any] = {
     ROWS: native_rows,
-    STRUCTURED: native_structured,
     ATTENTION: native_attention,
     LOSSES: native_losses,
     DECODING: native_decoding,
 }
 TRITON_PARTS = (ROWS, ATTENTION)
 
-WITHOUT_KERNEL = "alpha-entmax runs on torch's own operations for %s, which no kernel is for"
-WITHOUT_STRUCTURED = "the mapping with structure %s runs on torch's own operations for %s on %s, which no kernel is for"
+WITHOUT_KERNEL = "the mapping%s runs on torch's own operations for %s on %s, which no kernel is for"
 INSTEAD_OF = {
     NATIVE: "alpha-entmax runs on torch's own operations on this CPU, which is several times "
     "slower than the native kernel: %s",
@@ -97,54 +93,31 @@ def chosen() -> str:
     return name
 
 
-def backend_for(scores: Tensor, epsilon: float | Tensor) -> Rows:
+def backend_for(scores: Tensor, epsilon: float | Tensor, kind: str = PLAIN) -> Rows:
     """The backend for a tensor of scores; the first choice of a process is logged.
 
     Args:
         scores: what will be mapped, keys last.
-        epsilon: alpha - 1. At the number 0 torch has its own fast kernel, whatever is asked for.
+        epsilon, kind: of :mod:`fairseq_entmax.kernels.structure`. At the number 0 without structure
+            torch has its own fast kernel, whatever is asked for.
 
     Raises:
         UnknownKernelError: the environment asks for an unknown backend.
         NoKernelError: it asks for one that cannot be had here.
     """
-    is_softmax = isinstance(epsilon, float) and epsilon == 0.0
-    if is_softmax:
-        return torch_ops
-    backend: Rows | None = _kernel(ROWS, scores)
-    return torch_ops if backend is None else backend
-
-
-def structured_for(
-    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
-) -> StructuredRows:
-    """The backend for a mapping with structure, as :func:`backend_for`.
-
-    Args:
-        scores: what will be mapped, keys last.
-        kind, epsilon, strength: as of :class:`fairseq_entmax.kernels.structure.Structure`.
-
-    Raises:
-        UnknownKernelError, NoKernelError: as :func:`backend_for`.
-    """
-    backend: StructuredRows | None = _kernel(STRUCTURED, scores, kind)
+    is_softmax = not kind and isinstance(epsilon, float) and epsilon == 0.0
+    backend: Rows | None = None if is_softmax else _kernel(ROWS, scores, kind)
     return torch_structured if backend is None else backend
 
 
 def losses_for(scores: Tensor, epsilon: float) -> Losses:
     """The backend for the loss of a target, as :func:`backend_for`."""
-    if epsilon == 0.0:
-        return torch_losses
-    backend: Losses | None = _kernel(LOSSES, scores)
+    backend: Losses | None = None if epsilon == 0.0 else _kernel(LOSSES, scores)
     return torch_losses if backend is None else backend
 
 
 def attention_for(
-    query: Tensor,
-    dtype: torch.dtype,
-    head_dim: int,
-    formula: FusedEntmax | Structure,
-    drops: bool = False,
+    query: Tensor, dtype: torch.dtype, head_dim: int, formula: FusedEntmax
 ) -> Callable[..., Tensor] | None:
     """The whole of attention as one function, where there is a kernel.
 
@@ -153,7 +126,6 @@ def attention_for(
         dtype: what it will be computed in.
         head_dim: size of a head.
         formula: from scores to weights; parameters are numbers, or tensors ``(heads,)`` or ``(1,)``.
-        drops: whether it will be given a dropout.
 
     Returns:
         :func:`fairseq_entmax.kernels.attention.attention` of query, key, value and settings, or
@@ -162,12 +134,9 @@ def attention_for(
     Raises:
         UnknownKernelError, NoKernelError: as :func:`backend_for`.
     """
-    name = "structured_attention" if isinstance(formula, Structure) else "attention"
     example = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=query.device)
     backend = _kernel(ATTENTION, example)
-    if not hasattr(backend, name) or (drops and name not in backend.WITH_DROPOUT):
-        return None
-    return functools.partial(getattr(backend, name), **formula._asdict())
+    return None if backend is None else functools.partial(backend.attention, **formula._asdict())
 
 
 def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
@@ -188,28 +157,21 @@ def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | Non
     return None if backend is None else backend.step
 
 
-def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
-    """The module of kernels for a part of the work on such a tensor; None for torch's operations.
-
-    Args:
-        part: :data:`ROWS`, :data:`STRUCTURED`, :data:`ATTENTION`, :data:`LOSSES` or :data:`DECODING`, a module of
-            a package of kernels.
-        tensor: what the kernels will be given, or another of its kind.
-        *kind: of structure, where the part has some.
-    """
+def _kernel(part: str, tensor: Tensor, kind: str = PLAIN) -> Any:
+    """The module for a part of the work on such a tensor; None for torch's operations."""
     asked = chosen()
     if asked == TORCH:
         _say("alpha-entmax runs on torch's own operations, as %s says", VARIABLE)
         return None
     name = asked if asked != AUTO else TRITON if tensor.is_cuda else NATIVE
-    is_for = NATIVE_PARTS[part].takes(tensor, *kind) if name == NATIVE else part in TRITON_PARTS
+    is_native = name == NATIVE
+    is_for = NATIVE_PARTS[part].takes(tensor) if is_native else part in TRITON_PARTS and not kind
     if not is_for:
         if part == ROWS:  # the rows of what attention does not take may yet be for a kernel
-            _say(WITHOUT_KERNEL, f"{tensor.dtype} on {tensor.device.type}")
-        for one in kind:
-            _say(WITHOUT_STRUCTURED, one, tensor.dtype, tensor.device.type)
+            named = f" with structure {kind}" if kind else ""
+            _say(WITHOUT_KERNEL, named, tensor.dtype, tensor.device.type)
         return None
-    missing = _why_no_native() if name == NATIVE else _why_no_triton(tensor.device)
+    missing = _why_no_native() if is_native else _why_no_triton(tensor.device)
     if missing and asked == name:
         raise NoKernelError(
             f"{VARIABLE}={name}: {missing}; or set {VARIABLE}={AUTO}, which does without it"
@@ -217,7 +179,7 @@ def _kernel(part: str, tensor: Tensor, *kind: str) -> Any:
     if missing:
         _say(INSTEAD_OF[name], missing, level=logging.WARNING)
         return None
-    if name == NATIVE:
+    if is_native:
         _say("alpha-entmax runs on the native kernel: %s", native_library.load())
         return NATIVE_PARTS[part]
     kernels = importlib.import_module(f"{__name__}.triton.{part}")
@@ -253,7 +215,7 @@ def _why_no_triton(device: torch.device) -> str:
     probe = torch.zeros(1, 1, device=device)
     try:
         if rows.takes(probe):
-            rows.probabilities(probe, 0.5)
+            rows.probabilities(probe, PLAIN, 0.5)
     except Exception as error:
         # No C compiler for what launches a kernel, a GPU too old for Triton: it has many ways
         # to fail, and none of them is to stop a training that can do without it

@@ -8,13 +8,9 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import dropout, functions, torch_ops, torch_structured
-from fairseq_entmax.kernels.inputs import (
-    ScoreSettings,
-    check_attention,
-    dense_rows,
-    masked_scores,
-)
+from fairseq_entmax.kernels import dropout, functions, torch_structured
+from fairseq_entmax.kernels.inputs import ScoreSettings, check_attention, dense_rows, masked_scores
+from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import refuse_export
 
 
@@ -24,18 +20,14 @@ class Inputs(NamedTuple):
     Attributes:
         query, key, value: ``(batch, heads, positions, head_dim)``, with dense rows.
         epsilon: alpha - 1: a number, or ``(1,)`` or ``(heads,)``.
-        strength: of structure, likewise.
         settings: masks, scale and dropout.
-        kind: of structure; empty for none, which has no strength.
     """
 
     query: Tensor
     key: Tensor
     value: Tensor
     epsilon: float | Tensor
-    strength: float | Tensor
     settings: ScoreSettings
-    kind: str = ""
 
 
 class Backend(NamedTuple):
@@ -45,7 +37,7 @@ class Backend(NamedTuple):
         forward: of :class:`Inputs` and whether a backward pass will follow: the output, and tensors
             that are kept for it.
         backward: of :class:`Inputs`, the output, what was kept, its gradient, and which gradients
-            are wanted: those of query, key, value, epsilon and strength.
+            are wanted: those of query, key, value and epsilon.
         needs_output: whether ``backward`` reads the output.
     """
 
@@ -60,11 +52,9 @@ def attention(
     key: Tensor,
     value: Tensor,
     epsilon: float | Tensor,
-    strength: float | Tensor = 0.0,
-    kind: str = "",
     **settings: Any,
 ) -> Tensor:
-    """``softmax(scale query key^T + masks) value`` with another mapping in the place of softmax.
+    """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
 
     Args:
         backend: what computes.
@@ -72,25 +62,24 @@ def attention(
         key, value: ``(batch, heads, keys, head_dim)``, of the dtype of ``query``.
         epsilon: alpha - 1 in [0, 1]: a number, or a tensor of one for all or ``(heads,)``. The
             values of a tensor are not looked at.
-        strength, kind: of :class:`fairseq_entmax.kernels.structure.Structure`.
         **settings: fields of :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
 
     Returns:
         ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
         (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
         gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
-        their scores. Differentiable in the first five arguments.
+        their scores. Differentiable in the first four arguments.
 
     Raises:
         ValueError: shapes, dtypes or devices do not fit.
     """
     refuse_export()
     given = ScoreSettings(**settings)
-    check_attention(query, key, value, (epsilon, strength), given)
+    check_attention(query, key, value, epsilon, given)
     query, key, value = (dense_rows(tensor) for tensor in (query, key, value))
-    inputs = Inputs(query, key, value, epsilon, strength, given, kind)
+    inputs = Inputs(query, key, value, epsilon, given)
     if torch.is_grad_enabled() and any(
-        isinstance(one, Tensor) and one.requires_grad for one in inputs[:5]
+        isinstance(one, Tensor) and one.requires_grad for one in inputs[:4]
     ):
         output: Tensor = _Attention.apply(backend, *inputs)
         return output
@@ -103,28 +92,26 @@ class _Attention(torch.autograd.Function):
         inputs = Inputs(*arguments)
         output, kept = backend.forward(inputs, True)
         settings = inputs.settings
-        tensors, ctx.numbers = zip(*map(functions.as_tensor, inputs[3:5]), strict=True)
-        ctx.backend, ctx.settings, ctx.kind = backend, settings, inputs.kind
+        epsilon, ctx.number = functions.as_tensor(inputs.epsilon)
+        ctx.backend, ctx.settings = backend, settings
         ctx.save_for_backward(
-            *(*inputs[:3], *tensors, *settings[:2], settings.seed),
+            *(*inputs[:3], epsilon, *settings[:2], settings.seed),
             *(output if backend.needs_output else None, *kept),
         )
         return output
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        query, key, value, epsilon, strength, padding, mask, seed, output, *kept = ctx.saved_tensors
+        query, key, value, epsilon, padding, mask, seed, output, *kept = ctx.saved_tensors
         settings = ctx.settings._replace(key_padding_mask=padding, attn_mask=mask, seed=seed)
-        parameters = zip((epsilon, strength), ctx.numbers, strict=True)
-        epsilon, strength = (number if tensor is None else tensor for tensor, number in parameters)
-        inputs = Inputs(query, key, value, epsilon, strength, settings, ctx.kind)
-        wanted = ctx.needs_input_grad[1:6]
+        inputs = Inputs(query, key, value, ctx.number if epsilon is None else epsilon, settings)
+        wanted = ctx.needs_input_grad[1:5]
         if torch.is_grad_enabled():
             grads = _gradients_with_graph(inputs, grad, wanted)
         else:
             found = ctx.backend.backward(inputs, output, kept, grad, wanted)
             grads = [one if wants else None for one, wants in zip(found, wanted, strict=True)]
-        return None, *grads, None, None
+        return None, *grads, None
 
 
 def _gradients_with_graph(
@@ -132,25 +119,17 @@ def _gradients_with_graph(
 ) -> list[Tensor | None]:
     """The gradients through torch's own operations, of which autograd sees everything."""
     # Views, so that one input is not taken for a function of another
-    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:5]]
-    query, key, value = own[:3]
-    epsilon, strength = (
-        one.float().view(1, -1, 1, 1) if isinstance(one, Tensor) else one for one in own[3:]
-    )
+    own: list[Any] = [x.view_as(x) if isinstance(x, Tensor) else x for x in inputs[:4]]
+    query, key, value, epsilon = own
+    if isinstance(epsilon, Tensor):
+        epsilon = epsilon.float().view(1, -1, 1, 1)
     scores = masked_scores(query, key, inputs.settings)
-    if inputs.kind:
-        parameters = (inputs.kind, epsilon, strength)
-        probs = functions.Structured.apply(torch_structured, scores, *parameters)
-    else:
-        probs = functions.Entmax.apply(torch_ops, scores, epsilon)
+    probs = functions.map_rows(torch_structured, scores, PLAIN, epsilon)
     if inputs.settings.dropout:
         assert inputs.settings.seed is not None
         chances = inputs.settings.dropout, inputs.settings.seed
         probs = probs * dropout.factors(tuple(probs.shape), *chances, probs.device)
     output = (probs @ value.float()).to(query.dtype)
-    places = [place for place, wants in enumerate(wanted) if wants]
-    found = torch.autograd.grad(output, [own[place] for place in places], grad, create_graph=True)
-    grads: list[Tensor | None] = [None] * len(wanted)
-    for place, one in zip(places, found, strict=True):
-        grads[place] = one
-    return grads
+    leaves = [one for one, wants in zip(own, wanted, strict=True) if wants]
+    found = iter(torch.autograd.grad(output, leaves, grad, create_graph=True))
+    return [next(found) if wants else None for wants in wanted]

@@ -1,7 +1,8 @@
-"""What a backend offers. The functions are those of a module: nothing is kept between calls.
+"""What a backend offers, as functions of a module: nothing is kept between calls.
 
-All are written in ``epsilon = alpha - 1`` (see :mod:`fairseq_entmax.kernels.torch_ops`): a number,
-the same for all rows, or a tensor, which may hold NaN.
+All are written in ``epsilon = alpha - 1``, or of ``PNORM`` p - 1 (see
+:mod:`fairseq_entmax.kernels.torch_ops` and :mod:`fairseq_entmax.kernels.structure`). Keys are last;
+``-inf`` marks a masked key.
 """
 
 from __future__ import annotations
@@ -9,6 +10,9 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from torch import Tensor
+
+# Of scores, epsilon and strength; None where it is not wanted
+Gradients = tuple[Tensor | None, Tensor | None, Tensor | None]
 
 
 class LossParts(NamedTuple):
@@ -27,70 +31,17 @@ class LossParts(NamedTuple):
 
 
 class Rows(Protocol):
-    """Alpha-entmax along the last dimension, and its gradients: what every backend has."""
-
-    def takes(self, scores: Tensor) -> bool:
-        """Whether the backend is for scores of this device, dtype and layout."""
-
-    def probabilities(self, scores: Tensor, epsilon: float | Tensor) -> Tensor:
-        """Map scores to probabilities.
-
-        Args:
-            scores: ``(..., keys)``; ``-inf`` marks a masked key.
-            epsilon: number or tensor in [0, 1], or NaN; a tensor broadcasts against the scores,
-                with a last dimension of size 1.
-
-        Returns:
-            ``(..., keys)``. A row with every key masked is all zeros; any other whose epsilon is
-            NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
-        """
-
-    def gradients(
-        self,
-        probs: Tensor,
-        epsilon: float | Tensor,
-        grad: Tensor,
-        for_scores: bool,
-        for_alpha: bool,
-    ) -> tuple[Tensor | None, Tensor | None]:
-        """Gradients with respect to the scores and to alpha.
-
-        Args:
-            probs: ``(..., keys)``, what :meth:`probabilities` returned.
-            epsilon: as given there.
-            grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
-            for_scores, for_alpha: which are wanted.
-
-        Returns:
-            ``(..., keys)``, and ``(..., 1)``, a number for each row, to be summed over the rows
-            that share an alpha; None for what is not wanted.
-        """
-
-
-class StructuredRows(Protocol):
-    """Mappings with structure along the last dimension, and their gradients.
-
-    Parameters are those of :class:`fairseq_entmax.kernels.structure.Structure`. Each may be a
-    number, or a tensor that broadcasts against the scores with a last dimension of size 1.
-    """
-
-    def takes(self, scores: Tensor, kind: str) -> bool:
-        """Whether the backend is for this kind on scores of this device, dtype and layout."""
+    """Alpha-entmax along the last dimension, with structure or without, and its gradients."""
 
     def probabilities(
-        self, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor
+        self, scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
     ) -> Tensor:
-        """Map scores to probabilities.
+        """Map scores ``(..., keys)`` to probabilities.
 
-        Args:
-            scores: ``(..., keys)``; ``-inf`` marks a masked key, which is as if it was not there,
-                but that it parts its neighbours.
-            kind, epsilon, strength: what is computed.
-
-        Returns:
-            ``(..., keys)``; keys of a group have the same number, to the bit. A row with every key
-            masked is all zeros; any other that has a NaN parameter, or NaN or ``+inf`` among its
-            scores, is all NaN.
+        ``kind`` is of :mod:`fairseq_entmax.kernels.structure`. Parameters are numbers, or tensors
+        that broadcast against the scores with a last dimension of size 1. Keys of a group have the
+        same number, to the bit. A row with every key masked is all zeros; any other that has a NaN
+        parameter, or NaN or ``+inf`` among its scores, is all NaN.
         """
 
     def gradients(
@@ -102,46 +53,24 @@ class StructuredRows(Protocol):
         masked: Tensor | None,
         grad: Tensor,
         wanted: tuple[bool, bool, bool],
-    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Gradients with respect to the scores, to epsilon and to the strength.
+    ) -> Gradients:
+        """Gradients ``(..., keys)`` of the scores, and ``(..., 1)`` of epsilon and of the strength.
 
-        Args:
-            probs: ``(..., keys)``, what :meth:`probabilities` returned.
-            kind, epsilon, strength: as given there.
-            masked: ``(..., keys)``, bool, true at masked keys; None where there are none. Only
-                needed where :data:`~fairseq_entmax.kernels.structure.TV` wants the gradient of its
-                strength.
-            grad: ``(..., keys)``, gradient with respect to ``probs``, of the same dtype.
-            wanted: which of the three.
-
-        Returns:
-            ``(..., keys)``, ``(..., 1)`` and ``(..., 1)``: a number for each row, to be summed
-            over the rows that share a parameter. None for what is not wanted.
+        Those of parameters are a number for each row, to be summed over the rows that share one.
+        ``probs`` is what :meth:`probabilities` returned, ``grad`` the gradient with respect to it;
+        ``masked`` is true at masked keys, and needed where ``TV`` wants that of its strength alone.
         """
 
 
 class Losses(Protocol):
-    """The loss of alpha-entmax of a target, and its gradient.
-
-    See :func:`fairseq_entmax.mappings.losses.entmax_loss_parts` for what they are.
-    """
-
-    def takes(self, scores: Tensor) -> bool:
-        """Whether the backend is for scores of this device, dtype and layout."""
+    """The loss of alpha-entmax of a target (:func:`fairseq_entmax.mappings.entmax_loss_parts`)."""
 
     def losses(
         self, scores: Tensor, target: Tensor, epsilon: float, smoothing: float
     ) -> tuple[LossParts, tuple[Tensor, ...]]:
-        """The losses, without a graph.
+        """The losses, without a graph, and what the backward pass needs beside the scores.
 
-        Args:
-            scores: ``(..., keys)``; ``-inf`` marks a masked key.
-            target: ``(...)``, int64, from 0 to keys - 1.
-            epsilon: alpha - 1, in [0, 1]; torch's alone takes 0.
-            smoothing: of the labels, from 0 to below 1.
-
-        Returns:
-            The parts, and what the backward pass of this backend needs beside the scores.
+        An epsilon of 0 is for torch's alone.
         """
 
     def gradients(
@@ -153,10 +82,4 @@ class Losses(Protocol):
         saved: tuple[Tensor, ...],
         grad: Tensor,
     ) -> Tensor:
-        """The gradient of the scores, ``(..., keys)``, for one of the losses, ``(...)``.
-
-        Args:
-            scores, target, epsilon, smoothing: as given to :meth:`losses`.
-            saved: what it returned.
-            grad: ``(...)``, gradient with respect to the losses.
-        """
+        """The gradient of the scores, ``(..., keys)``, by ``grad`` of the losses, ``(...)``."""

@@ -23,14 +23,6 @@ PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(14))
 PHI_SERIES_BELOW = 0.5
 
 
-def gradients(
-    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
-    rows = alpha_gradient(probs, epsilon, grad) if for_alpha else None
-    return scores_gradient(probs, epsilon, grad) if for_scores else None, rows
-
-
 def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
     """As :func:`fairseq_entmax.kernels.torch_ops.scores_gradient`."""
     sensitivity = _sensitivity(probs, epsilon)
@@ -67,16 +59,6 @@ def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tens
     result = mean_weight * moved.sum(-1, keepdim=True)
     result = result - above * (weight * centred).sum(-1, keepdim=True)
     return result / (above + epsilon * epsilon * mean_weight)
-
-
-def alpha_derivative(probs: Tensor, epsilon: float | Tensor) -> Tensor:
-    """How the probabilities move with alpha, ``(..., keys)``; see ``torch_ops.alpha_gradient``."""
-    logs = _logs(probs)
-    weight = logs * logs * _phi(epsilon * logs)
-    above = 1.0 - epsilon * (probs * logs).sum(-1, keepdim=True)
-    mean_weight = (probs * weight).sum(-1, keepdim=True)
-    moved = (1.0 - epsilon * logs) * mean_weight - weight * above
-    return probs * moved / (above + epsilon * epsilon * mean_weight)
 
 
 def _phi(x: Tensor) -> Tensor:

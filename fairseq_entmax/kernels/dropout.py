@@ -33,17 +33,7 @@ def least_kept(dropout: float) -> int:
 def factors(
     sizes: tuple[int, int, int, int], dropout: float, seed: Tensor, device: torch.device
 ) -> Tensor:
-    """What weights are multiplied by: 0, or 1 / (1 - dropout).
-
-    Args:
-        sizes: batch, heads, queries and keys.
-        dropout: the probability of 0, from 0 to below 1.
-        seed: ``(1,)``, int64.
-        device: of the result.
-
-    Returns:
-        ``(batch, heads, queries, keys)``, float32.
-    """
+    """What weights are multiplied by, 0 or 1 / (1 - dropout): float32 of these sizes."""
     numbers = torch.arange(sizes[0] * sizes[1] * sizes[2] * sizes[3], device=device)
     words = first_words(numbers, seed.to(device)).view(sizes)
     return (words >= least_kept(dropout)).to(torch.float32) / (1 - dropout)

@@ -1,4 +1,4 @@
-"""Mappings of rows by a backend, as differentiable functions.
+"""Mappings of rows by a backend, as a differentiable function.
 
 Keys are last, numbers in float32 or float64. Parameters are numbers, or tensors of as many
 dimensions as the scores. First derivatives are the backend's. Where a graph of them is asked for
@@ -14,66 +14,55 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels import derivatives, torch_structured
-from fairseq_entmax.kernels.backends import Rows, StructuredRows
+from fairseq_entmax.kernels import torch_structured
+from fairseq_entmax.kernels.backends import Rows
 from fairseq_entmax.kernels.structure import TV
 
 
-class Entmax(torch.autograd.Function):
-    """Alpha-entmax: of a backend, scores, and epsilon = alpha - 1."""
-
-    @staticmethod
-    def forward(ctx: Any, backend: Rows, scores: Tensor, epsilon: float | Tensor) -> Tensor:
-        probs = backend.probabilities(scores, as_scores(epsilon, scores))
-        tensor, ctx.number = as_tensor(epsilon)
-        ctx.backend = backend
-        ctx.save_for_backward(probs, tensor)
-        return probs
-
-    @staticmethod
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        probs, tensor = ctx.saved_tensors
-        epsilon = as_scores(ctx.number if tensor is None else tensor, probs)
-        gradients = derivatives.gradients if torch.is_grad_enabled() else ctx.backend.gradients
-        for_scores, rows = gradients(probs, epsilon, grad, *ctx.needs_input_grad[1:])
-        return None, for_scores, summed(rows, tensor)
+def map_rows(
+    backend: Rows,
+    scores: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor = 0.0,
+) -> Tensor:
+    """The probabilities, differentiable in scores, epsilon and strength."""
+    probs: Tensor = _Rows.apply(backend, scores, kind, epsilon, strength)
+    return probs
 
 
-class Structured(torch.autograd.Function):
-    """A mapping with structure: of a backend, scores, kind, epsilon and strength."""
-
+class _Rows(torch.autograd.Function):
     @staticmethod
     def forward(
         ctx: Any,
-        backend: StructuredRows,
+        backend: Rows,
         scores: Tensor,
         kind: str,
         epsilon: float | Tensor,
         strength: float | Tensor,
     ) -> Tensor:
-        parameters = as_scores(epsilon, scores), as_scores(strength, scores)
+        parameters = _as(scores, epsilon), _as(scores, strength)
         probs = backend.probabilities(scores, kind, *parameters)
-        masked = None
-        if kind == TV and ctx.needs_input_grad[4]:
-            masked = scores == -math.inf
-        tensors, ctx.numbers = zip(as_tensor(epsilon), as_tensor(strength), strict=True)
-        ctx.backend, ctx.kind = backend, kind
-        ctx.save_for_backward(probs, masked, *tensors)
+        masked = scores == -math.inf if kind == TV and ctx.needs_input_grad[4] else None
+        (first, *numbers), (second, *more) = as_tensor(epsilon), as_tensor(strength)
+        ctx.backend, ctx.kind, ctx.numbers = backend, kind, numbers + more
+        ctx.save_for_backward(probs, masked, first, second)
         return probs
 
     @staticmethod
     def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
         probs, masked, *tensors = ctx.saved_tensors
         epsilon, strength = (
-            as_scores(number if tensor is None else tensor, probs)
+            number if tensor is None else _as(probs, tensor)
             for number, tensor in zip(ctx.numbers, tensors, strict=True)
         )
-        wanted = tuple(ctx.needs_input_grad[place] for place in (1, 3, 4))
+        wants = ctx.needs_input_grad
         followed = torch_structured.followed_gradients
         gradients = followed if torch.is_grad_enabled() else ctx.backend.gradients
-        for_scores, *rows = gradients(probs, ctx.kind, epsilon, strength, masked, grad, wanted)
-        for_parameters = map(summed, rows, tensors)
-        return None, for_scores, None, *for_parameters
+        for_scores, *rows = gradients(
+            *(probs, ctx.kind, epsilon, strength, masked, grad, (wants[1], *wants[3:]))
+        )
+        return None, for_scores, None, *map(_summed, rows, tensors)
 
 
 def as_tensor(parameter: float | Tensor) -> tuple[Tensor | None, float]:
@@ -81,12 +70,11 @@ def as_tensor(parameter: float | Tensor) -> tuple[Tensor | None, float]:
     return (parameter, 0.0) if isinstance(parameter, Tensor) else (None, parameter)
 
 
-def as_scores(parameter: float | Tensor, scores: Tensor) -> float | Tensor:
-    """A parameter in the dtype of the scores, where it is a tensor."""
+def _as(scores: Tensor, parameter: float | Tensor) -> float | Tensor:
     return parameter.to(scores.dtype) if isinstance(parameter, Tensor) else parameter
 
 
-def summed(rows: Tensor | None, parameter: Tensor | None) -> Tensor | None:
+def _summed(rows: Tensor | None, parameter: Tensor | None) -> Tensor | None:
     """The gradient of a parameter, from what each row gives, in float64 where the device has it."""
     if rows is None or parameter is None:
         return None

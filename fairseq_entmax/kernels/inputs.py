@@ -31,11 +31,7 @@ class ScoreSettings(NamedTuple):
 
 
 def check_attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    parameters: tuple[float | Tensor, ...],
-    settings: ScoreSettings,
+    query: Tensor, key: Tensor, value: Tensor, epsilon: float | Tensor, settings: ScoreSettings
 ) -> None:
     """Raise ValueError unless all fit a query: kernels read memory by these sizes."""
     batch, heads, queries, head_dim = query.shape
@@ -44,7 +40,7 @@ def check_attention(
     fits = (
         key.shape == value.shape == (batch, heads, keys, head_dim)
         and key.dtype == value.dtype == query.dtype
-        and all(not isinstance(x, Tensor) or x.numel() in (1, heads) for x in parameters)
+        and (not isinstance(epsilon, Tensor) or epsilon.numel() in (1, heads))
         and (padding is None or (padding.shape == (batch, keys) and padding.dtype == torch.bool))
         and (mask is None or (mask.shape == (queries, keys) and mask.is_floating_point()))
         and (not settings.dropout or (seed is not None and seed.dtype == torch.int64))
@@ -53,7 +49,7 @@ def check_attention(
     if not fits:
         shapes = [
             f"{tuple(x.shape)} in {x.dtype} on {x.device}"
-            for x in (query, key, value, *parameters, padding, mask, seed)
+            for x in (query, key, value, epsilon, padding, mask, seed)
             if isinstance(x, Tensor)
         ]
         raise ValueError(f"inputs of attention do not fit each other: {', '.join(shapes)}")
@@ -88,15 +84,8 @@ def positions_first(like: Tensor) -> Tensor:
     return like.new_empty((positions, batch, heads, head_dim)).permute(1, 2, 0, 3)
 
 
-def epsilon_of_rows(
-    epsilon: float | Tensor, scores: Tensor, dtype: torch.dtype
-) -> tuple[Tensor, int, int]:
-    """Epsilon of each row, without a copy for each row where one alpha is of a head.
-
-    Args:
-        epsilon: number, or tensor that broadcasts to ``(*scores.shape[:-1], 1)``.
-        scores: ``(..., keys)``.
-        dtype: of the values.
+def values_of_rows(parameter: float | Tensor, scores: Tensor) -> tuple[Tensor, int, int]:
+    """A parameter of each row in float32, without a copy for each row where one is of a head.
 
     Returns:
         ``values``, ``inner`` and the number of values, by which kernels find that of a row:
@@ -104,17 +93,16 @@ def epsilon_of_rows(
     """
     inner = 1
     rows = scores.shape[:-1]
-    if not isinstance(epsilon, Tensor):
-        values = scores.new_full((1,), epsilon, dtype=dtype)
-    else:
-        values = epsilon.to(scores.device, dtype)
-        sizes = (1,) * (scores.dim() - values.dim()) + tuple(values.shape)
-        own = [dim for dim, size in enumerate(sizes[:-1]) if size > 1]
-        if own:
-            first, end = own[0], own[-1] + 1
-            if sizes[first:end] == tuple(rows[first:end]):
-                inner = rows[end:].numel()
-            else:  # it varies along several dimensions apart from each other: one for each row
-                values = values.expand(*rows, 1)
-        values = values.reshape(-1).contiguous()
+    if not isinstance(parameter, Tensor):
+        return scores.new_full((1,), parameter, dtype=torch.float32), inner, 1
+    values = parameter.to(scores.device, torch.float32)
+    sizes = (1,) * (scores.dim() - values.dim()) + tuple(values.shape)
+    own = [dim for dim, size in enumerate(sizes[:-1]) if size > 1]
+    if own:
+        first, end = own[0], own[-1] + 1
+        if sizes[first:end] == tuple(rows[first:end]):
+            inner = rows[end:].numel()
+        else:  # it varies along several dimensions apart from each other: one for each row
+            values = values.expand(*rows, 1)
+    values = values.reshape(-1).contiguous()
     return values, inner, values.numel()

@@ -16,14 +16,7 @@ from fairseq_entmax.kernels.torch_ops import MOST_ITERATIONS
 
 
 def softmax_rows(scores: Tensor) -> Tensor:
-    """Softmax along the last dimension; zeros where every key is masked.
-
-    Args:
-        scores: floating point, ``-inf`` at masked keys.
-
-    Returns:
-        The same shape and dtype.
-    """
+    """Softmax along the last dimension; zeros where every key is masked, which is ``-inf``."""
     is_masked = scores.amax(-1, keepdim=True) == -math.inf
     return torch.softmax(scores, -1).masked_fill(is_masked, 0.0)
 
@@ -32,15 +25,8 @@ def entmax_rows(scores: Tensor, epsilon: Tensor, steps: int = MOST_ITERATIONS) -
     """Alpha-entmax along the last dimension, by Newton's method on the threshold.
 
     It is the iteration of :func:`fairseq_entmax.kernels.torch_ops.probabilities`. Traced, it makes
-    all of its steps, as what is traced is for other scores too.
-
-    Args:
-        scores: float32 or float64, one key or more, ``-inf`` at masked keys.
-        epsilon: alpha - 1, above 0, which broadcasts with a last dimension of size 1.
-        steps: the most that are made, 1 or more.
-
-    Returns:
-        The same shape and dtype, zeros where every key is masked.
+    all of its steps, as what is traced is for other scores too. Epsilon, above 0, broadcasts with a
+    last dimension of size 1.
     """
     top = scores.amax(-1, keepdim=True)
     # A row that is masked as a whole has no top to be measured from

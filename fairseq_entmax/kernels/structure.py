@@ -1,8 +1,9 @@
-"""What a mapping with structure computes, as kernels are told it. Needs torch alone.
+"""What a mapping of rows computes, as kernels are told it. Needs torch alone.
 
 Each kind has two parameters for each row, a number for all rows or a tensor that broadcasts against
 the scores with a last dimension of size 1:
 
+* :data:`PLAIN`: alpha-entmax without structure; ``epsilon = alpha - 1``, and no strength.
 * :data:`TV`: the proximal operator of ``strength * sum |z_i+1 - z_i|`` along the keys, then
   alpha-entmax (fusedmax); ``(epsilon, strength)`` with ``epsilon = alpha - 1``.
 * :data:`OSCAR`: that of ``strength * sum_i<j max(p_i, p_j)`` on probabilities, then alpha-entmax
@@ -15,27 +16,11 @@ Source: Niculae and Blondel 2017; compositions with every alpha: ``docs/structur
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import torch
 from torch import Tensor
 
-TV, OSCAR, PNORM = "tv", "oscar", "pnorm"
+PLAIN, TV, OSCAR, PNORM = "", "tv", "oscar", "pnorm"
 KINDS = (TV, OSCAR, PNORM)
-
-
-class Structure(NamedTuple):
-    """A mapping with structure: which one, and its parameters.
-
-    Attributes:
-        kind: one of :data:`KINDS`.
-        epsilon: alpha - 1 in [0, 1], or p - 1 in (0, 1]: number or tensor.
-        strength: 0 or more; of :data:`PNORM` it is gamma, above 0: number or tensor.
-    """
-
-    kind: str
-    epsilon: float | Tensor
-    strength: float | Tensor
 
 
 def like_rows(parameter: float | Tensor, scores: Tensor) -> Tensor:

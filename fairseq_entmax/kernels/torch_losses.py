@@ -26,11 +26,6 @@ NUMBERS_COUNTED = 2**18
 SAFE_DISTANCE, SAFE_SHARE = 1e-5, 1e-6
 
 
-def takes(scores: Tensor) -> bool:
-    """Whether the functions are for such scores: for all in float32 and float64."""
-    return True
-
-
 def losses(
     scores: Tensor, target: Tensor, epsilon: float, smoothing: float
 ) -> tuple[LossParts, tuple[Tensor, ...]]:
@@ -94,11 +89,7 @@ def gradients(
 
 
 def shares(scores: Tensor, smoothing: float) -> tuple[Tensor, Tensor, Tensor]:
-    """What label smoothing wants of each row: ``(…, 1)``, ``(…, 1)`` and ``(…, keys)``.
-
-    Returns:
-        The probability of the target, that of each other key, and which keys are masked.
-    """
+    """What label smoothing wants of the target and of each other key, and which keys are masked."""
     is_masked = scores == -math.inf
     others = scores.size(-1) - 1 - _count(is_masked)[..., None]
     other = smoothing / others.clamp(min=1).to(scores.dtype)

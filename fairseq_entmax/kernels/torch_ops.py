@@ -34,24 +34,14 @@ PHI_COEFFICIENTS = tuple((-1.0) ** k / math.factorial(k + 2) for k in range(8))
 PHI_SERIES_BELOW = 0.1
 
 
-def takes(scores: Tensor) -> bool:
-    """Whether the functions are for such scores: for all in float32 and float64."""
-    return True
-
-
 def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
     """Map scores to alpha-entmax probabilities along the last dimension.
 
     Newton's method on ``(sum_i p_i) ** epsilon - 1``, which is convex and decreasing in
     the threshold: started at the largest score it climbs to the root and never passes it.
 
-    Args:
-        scores: ``(..., keys)``, float32 or float64; ``-inf`` marks a masked key.
-        epsilon: number or tensor in [0, 1], or NaN.
-
-    Returns:
-        ``(..., keys)``, in the dtype of ``scores``. A row with every key masked is all zeros; any
-        other whose epsilon is NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
+    ``-inf`` marks a masked key. A row with every key masked is all zeros; any other whose epsilon
+    is NaN, or that has NaN or ``+inf`` among its scores, is all NaN.
     """
     if scores.numel() == 0:
         return torch.zeros_like(scores)
@@ -121,26 +111,8 @@ def _power(base: Tensor, epsilon: float | Tensor, out: Tensor) -> Tensor:
     return base.sum(-1, keepdim=True).clamp_(min=tiny)
 
 
-def gradients(
-    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
-) -> tuple[Tensor | None, Tensor | None]:
-    """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
-    # The gradient of the scores last: it is not to be held beside what the other takes
-    rows = alpha_gradient(probs, epsilon, grad) if for_alpha else None
-    return scores_gradient(probs, epsilon, grad) if for_scores else None, rows
-
-
 def scores_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tensor:
-    """Gradient with respect to the scores (Correia et al. 2019, eq. 7).
-
-    Args:
-        probs: ``(..., keys)``, what :func:`probabilities` returned.
-        epsilon: as given there.
-        grad: ``(..., keys)``, gradient with respect to ``probs``.
-
-    Returns:
-        ``(..., keys)``; zero outside the support.
-    """
+    """Gradient with respect to the scores (Correia et al. 2019, eq. 7); zero outside the support."""
     sensitivity = _sensitivity(probs, epsilon)
     gradient = sensitivity * grad
     total = sensitivity.sum(-1, keepdim=True).clamp_(min=torch.finfo(probs.dtype).tiny)
@@ -176,14 +148,6 @@ def alpha_gradient(probs: Tensor, epsilon: float | Tensor, grad: Tensor) -> Tens
 
     with ``l_i = log p_i``, ``w_i = l_i**2 phi(epsilon l_i)``, ``H = -sum p_j l_j``,
     ``W = sum p_j w_j`` and ``Z = 1 + epsilon H + epsilon**2 W``.
-
-    Args:
-        probs: ``(..., keys)``, what :func:`probabilities` returned.
-        epsilon: as given there.
-        grad: ``(..., keys)``, gradient with respect to ``probs``.
-
-    Returns:
-        ``(..., 1)``, to be summed over the rows that share an alpha.
     """
     # The derivatives of a row sum to zero: a constant in the gradient only costs digits.
     grad = grad - (probs * grad).sum(-1, keepdim=True)

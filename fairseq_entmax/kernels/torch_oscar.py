@@ -19,13 +19,8 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
     """The projection of ``x_i + strength * i`` to non-increasing numbers, up to a constant of a row.
 
     On the simplex this is all of the penalty of OSCAR, as signs and the number of keys drop out.
-
-    Args:
-        ranked: ``(..., keys)``, in descending order, masked keys last.
-        strength, masked: as for :func:`prox_tv`.
-
-    Returns:
-        As :func:`prox_tv`; the first number of a row is what it would be without the constant.
+    ``ranked`` are in descending order, masked keys last. Returns as
+    :func:`~fairseq_entmax.kernels.torch_tv.prox_tv`.
     """
     fixed = ranked.masked_fill(masked, 0.0)
     level = like_rows(strength, ranked)
@@ -47,19 +42,18 @@ def prox_ranks(ranked: Tensor, strength: float | Tensor, masked: Tensor) -> tupl
     return values.masked_fill(masked, -math.inf), Runs.of(starts)
 
 
-def rank_gradients(
-    values: Tensor, alone: Tensor, moved: Tensor, middle: float | Tensor = 0.0
-) -> tuple[Tensor, Tensor]:
-    """Gradients through the pooling of :func:`prox_ranks`.
+def rank_gradients(probs: Tensor, alone: Tensor, moved: Tensor) -> tuple[Tensor, Tensor]:
+    """Gradients for scores and strength through the pooling of :func:`prox_ranks`.
 
-    Args, Returns: as of :func:`tv_gradients`; values of keys that are alone are not looked at.
-    ``middle`` is the rank that counts nothing.
+    ``moved``, the gradient for the pooled scores, sums to 0.
     """
-    values = values.detach()
-    order = values.argsort(dim=-1, descending=True, stable=True)
-    runs = equal_runs(values.gather(-1, order), alone.expand_as(values).gather(-1, order))
+    probs = probs.detach()
+    order = probs.argsort(dim=-1, descending=True, stable=True)
+    runs = equal_runs(probs.gather(-1, order), alone.gather(-1, order))
     ranked = moved.gather(-1, order)
-    places = torch.arange(values.size(-1), device=values.device, dtype=values.dtype)
-    ranks = runs.mean(places.expand_as(values)) - middle
+    places = torch.arange(probs.size(-1), device=probs.device, dtype=probs.dtype)
+    # About the middle of the support: a thousand ranks would keep the digits of no sum
+    middle = ((probs > 0).sum(-1, keepdim=True) - 1).to(probs.dtype) / 2
+    ranks = runs.mean(places.expand_as(probs)) - middle
     for_strength = (ranks * ranked).sum(-1, keepdim=True)
     return torch.zeros_like(moved).scatter(-1, order, runs.mean(ranked)), for_strength

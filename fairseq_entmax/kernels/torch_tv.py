@@ -22,13 +22,8 @@ def prox_tv(scores: Tensor, strength: float | Tensor, masked: Tensor) -> tuple[T
     steps. A cut is safe, as the message of each key to its neighbour is that of a chain in which
     every difference has the cost of the two sides alone, whatever the levels are.
 
-    Args:
-        scores: ``(..., keys)``, finite where not masked.
-        strength: number or tensor, 0 or more.
-        masked: ``(..., keys)``, bool: keys that are not there, and part their neighbours.
-
-    Returns:
-        z, ``-inf`` at masked keys; and the runs that it is constant on, to the bit.
+    Returns z, ``-inf`` at ``masked`` keys, which are not there and part their neighbours; and the
+    runs that it is constant on, to the bit.
     """
     fixed = scores.masked_fill(masked, 0.0)
     shifts = torch.zeros_like(fixed)  # in units of the strength: what the cuts at a key add
@@ -100,16 +95,10 @@ def _clipped_sums(steps: Tensor, level: Tensor, starts: Tensor) -> Tensor:
 def tv_gradients(
     values: Tensor, alone: Tensor, masked: Tensor | None, moved: Tensor
 ) -> tuple[Tensor, Tensor]:
-    """Gradients through the smoothing, of which a function that keeps order is known.
+    """Gradients for scores and strength through the smoothing.
 
-    Args:
-        values: ``(..., keys)``, equal where the smoothed scores are, and in their order.
-        alone: keys that do not move with neighbours of equal value.
-        masked: keys that are not there; None for none.
-        moved: gradient for the smoothed scores.
-
-    Returns:
-        ``(..., keys)`` for the scores, and ``(..., 1)`` for the strength.
+    ``values`` are equal where the smoothed scores are, and in their order; keys that are ``alone``
+    do not move with neighbours of equal value; ``moved`` is the gradient for the smoothed scores.
     """
     values = values.detach()
     runs = equal_runs(values, alone)

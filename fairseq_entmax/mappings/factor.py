@@ -29,11 +29,7 @@ _SAME = 1e-6
 
 
 def check_lr_factor(value: Any, name: str) -> float:
-    """``value`` as a number from :data:`LEAST_LR_FACTOR` to :data:`MOST_LR_FACTOR`.
-
-    Raises:
-        ValueError: it is not.
-    """
+    """``value`` as a number from 0.001 to 10,000, or ValueError."""
     try:
         number = math.nan if isinstance(value, bool) else float(value)
     except (TypeError, ValueError, OverflowError):
@@ -55,15 +51,8 @@ def value_of(stored: Tensor, factor: float) -> Tensor:
 def convert(state_dict: dict[str, Any], prefix: str, names: Iterable[str], factor: float) -> None:
     """Store what a state dict has of these parameters by this factor, whatever its own is.
 
-    Args:
-        state_dict: gets new tensors for old, and the factor unless it is 1, which is that of a
-            state dict that does not say.
-        prefix: of the names in it, with a dot at the end.
-        names: of the parameters.
-        factor: to store by.
-
-    Raises:
-        ValueError: what should be the state dict's factor is none.
+    It gets new tensors for old, and the factor unless it is 1, which is that of a state dict that
+    does not say. The ``prefix`` of its names has a dot at the end.
     """
     theirs = _factor_of(state_dict.pop(prefix + RATIO, None), prefix + RATIO)
     if not math.isclose(theirs, factor, rel_tol=_SAME):

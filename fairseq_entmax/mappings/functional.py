@@ -28,6 +28,7 @@ from torch import Tensor
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import functions
+from fairseq_entmax.kernels.structure import PLAIN
 from fairseq_entmax.kernels.tracing import is_recorded, outside_graphs, refuse_export
 
 SMALLEST_ALPHA, LARGEST_ALPHA = 1.0, 2.0
@@ -99,9 +100,8 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
     """
 
     def apply(wide: Tensor, alpha: float | Tensor) -> Tensor:
-        backend = kernels.backend_for(wide, alpha - 1.0)
-        probs: Tensor = functions.Entmax.apply(backend, wide, alpha - 1.0)
-        return probs
+        epsilon = alpha - 1.0
+        return functions.map_rows(kernels.backend_for(wide, epsilon), wide, PLAIN, epsilon)
 
     return keys_last(apply, scores, dim, alpha)
 
@@ -128,22 +128,23 @@ def keys_last(
     return function(wide.transpose(dim, -1), *fitted).transpose(dim, -1).to(scores.dtype)
 
 
-def check_alpha(alpha: float | str, name: str = "alpha") -> float:
-    """Return ``alpha`` as a float.
-
-    Raises:
-        ValueError: it is not a number in [1, 2].
-    """
+def number_in(
+    value: float | str, name: str, is_allowed: Callable[[float], bool], allowed: str
+) -> float:
+    """Return ``value`` as a float, or raise ValueError that says what is ``allowed``."""
     try:
-        number = float(alpha)
+        number = float(value)
     except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be a number from 1 (softmax) to 2 (sparsemax), not {alpha!r}"
-        ) from None
-    # a comparison with NaN is false
-    if not SMALLEST_ALPHA <= number <= LARGEST_ALPHA:
-        raise ValueError(f"{name} must be from 1 (softmax) to 2 (sparsemax), not {number}")
+        raise ValueError(f"{name} must be {allowed}, not {value!r}") from None
+    if not is_allowed(number):  # a comparison with NaN is false
+        raise ValueError(f"{name} must be {allowed}, not {number}")
     return number
+
+
+def check_alpha(alpha: float | str, name: str = "alpha") -> float:
+    """Return ``alpha`` as a float, or raise ValueError where it is not a number in [1, 2]."""
+    allowed = "from 1 (softmax) to 2 (sparsemax)"
+    return number_in(alpha, name, lambda x: SMALLEST_ALPHA <= x <= LARGEST_ALPHA, allowed)
 
 
 def check_dim(scores: Tensor, dim: int) -> None:
@@ -165,31 +166,21 @@ def checked(
 ) -> float | Tensor:
     """Return a parameter, a number or a tensor of numbers, that a mapping of ``scores`` can have.
 
-    Args:
-        value: the parameter.
-        check: returns one number as a float, or raises ValueError; what it allows is an interval.
-        name: of the parameter.
-        scores, dim: what it must broadcast against, with size 1 at ``dim``.
-
-    Raises:
-        ValueError: as ``check``; the parameter is a text; a tensor is not floating point, or does not broadcast.
+    ``check`` returns one number as a float, or raises ValueError; what it allows is an interval. A
+    tensor must broadcast against the scores with size 1 at ``dim``.
     """
     if not isinstance(value, Tensor):
-        plain = check(value, name)
         if isinstance(value, str):  # which a check takes, for mappings that are read from a text
-            raise ValueError(
-                f"{name} must be a number or a tensor of numbers, not a text: {value!r}"
-            )
-        return plain
+            raise ValueError(f"{name} must be a number or a tensor, not a text: {value!r}")
+        return check(value, name)
     if not value.is_floating_point():
         raise ValueError(f"{name} must be a floating-point tensor, not {value.dtype}")
     keys_last = list(scores.shape)
     keys_last[dim] = 1
     beside = keys_last[len(keys_last) - value.dim() :]
-    fits = value.dim() <= len(keys_last) and all(
-        size in (1, other) for size, other in zip(value.shape, beside, strict=True)
-    )
-    if not fits:
+    if value.dim() > len(keys_last) or any(
+        size not in (1, other) for size, other in zip(value.shape, beside, strict=True)
+    ):
         raise ValueError(
             f"{name} of shape {tuple(value.shape)} does not broadcast to {tuple(keys_last)}, the "
             f"shape of the scores with size 1 at dim {dim}"

@@ -23,9 +23,6 @@ class HeadsApart(Mapping):
         parts: the mappings, each for as many heads as ``part_of`` says, in the order of heads.
         part_of: for each head the number of its mapping, such as ``(0, 1, 1, 1)``.
 
-    Attributes:
-        parts, part_of: as given.
-
     Raises:
         ValueError: a mapping has no head, or a head no mapping.
     """
@@ -42,27 +39,21 @@ class HeadsApart(Mapping):
         self.register_buffer("_where", torch.zeros(1, dtype=torch.uint8), persistent=False)
 
     def forward(self, scores: Tensor) -> Tensor:
-        runs = self._runs()
-        probs = []
-        for part, own in zip(self.parts, runs, strict=True):
-            pieces = [scores[:, first:end] for first, end in own]
-            probs.append(part(pieces[0] if len(pieces) == 1 else torch.cat(pieces, 1)))
-        return _joined(probs, runs, 1)
+        pieces = zip(self.parts, self._heads(), strict=True)
+        return self._joined([part(scores[:, _slice(heads)]) for part, heads in pieces], 1)
 
     def head_values(self) -> dict[str, Tensor]:
         """``(heads,)`` for each name; NaN at heads whose mapping has no such value."""
-        values, runs = [part.head_values() for part in self._mappings()], self._runs()
-        sizes = [sum(end - first for first, end in own) for own in runs]
+        values = [part.head_values() for part in self._mappings()]
         names = dict.fromkeys(name for own in values for name in own)
         device = self._where.device
         missing = torch.full((1,), torch.nan, dtype=torch.float64, device=device)
         return {
-            name: _joined(
+            name: self._joined(
                 [
-                    own.get(name, missing).to(device, torch.float64).expand(size)
-                    for own, size in zip(values, sizes, strict=True)
+                    own.get(name, missing).to(device, torch.float64).expand(len(heads))
+                    for own, heads in zip(values, self._heads(), strict=True)
                 ],
-                runs,
                 0,
             )
             for name in names
@@ -79,13 +70,9 @@ class HeadsApart(Mapping):
         """Give each part its heads of what one mapping of all heads had learned, under our names.
 
         What no part has a place for is left in the state dict; what only some have, is not.
-
-        Args:
-            state_dict: of a checkpoint.
-            prefix: of the mapping's names in it, with a dot at the end.
         """
         for number, part in enumerate(self._mappings()):
-            heads = [head for head, own in enumerate(self.part_of) if own == number]
+            heads = self._heads()[number]
             for name, own in part.named_parameters():
                 given = state_dict.get(prefix + name, own)
                 if given.shape == (len(self.part_of),) and own.shape == (len(heads),):
@@ -101,7 +88,7 @@ class HeadsApart(Mapping):
         part_of = [self.part_of[head] for head in indices]
         used = list(dict.fromkeys(part_of))
         for number in used:
-            heads = [head for head, part in enumerate(self.part_of) if part == number]
+            heads = self._heads()[number]
             kept = [heads.index(head) for head in indices if self.part_of[head] == number]
             self._mappings()[number].keep_heads(kept)
         self.parts = nn.ModuleList(self.parts[number] for number in used)
@@ -113,17 +100,19 @@ class HeadsApart(Mapping):
 
     def fused(self) -> FusedEntmax | None:
         """Alpha-entmax with an alpha of each head, where all heads have one; 1 is softmax."""
-        epsilons = [_epsilon(part) for part in self._mappings()]
-        runs, rows = self._runs(), []
-        for epsilon, own in zip(epsilons, runs, strict=True):
+        epsilons = []
+        for part, heads in zip(self._mappings(), self._heads(), strict=True):
+            fused = part.fused()
+            epsilon = fused.epsilon if isinstance(fused, FusedEntmax) else None
+            if isinstance(part, Entmax) and part.is_softmax:
+                epsilon = 0.0
             if epsilon is None:
                 return None
-            size = sum(end - first for first, end in own)
             if not isinstance(epsilon, Tensor):
                 # Filled on the device: nothing waits for a copy
                 epsilon = torch.full((1,), epsilon, device=self._where.device)
-            rows.append(epsilon.expand(size))
-        return FusedEntmax(_joined(rows, runs, 0))
+            epsilons.append(epsilon.expand(len(heads)))
+        return FusedEntmax(self._joined(epsilons, 0))
 
     def scriptable(self) -> nn.Module:
         parts = [part.scriptable() for part in self._mappings()]
@@ -144,31 +133,24 @@ class HeadsApart(Mapping):
     def _mappings(self) -> list[Mapping]:
         return [part for part in self.parts if isinstance(part, Mapping)]
 
-    def _runs(self) -> list[list[tuple[int, int]]]:
-        """For each part its runs of adjacent heads, each the first head and the one behind it."""
-        runs: list[list[tuple[int, int]]] = [[] for _ in self.parts]
-        for head, number in enumerate(self.part_of):
-            own = runs[number]
-            if own and own[-1][1] == head:
-                own[-1] = own[-1][0], head + 1
-            else:
-                own.append((head, head + 1))
-        return runs
+    def _heads(self) -> list[list[int]]:
+        """The heads of each part."""
+        return [
+            [head for head, own in enumerate(self.part_of) if own == number]
+            for number in range(len(self.parts))
+        ]
+
+    def _joined(self, pieces: list[Tensor], dim: int) -> Tensor:
+        """What parts give for their heads, along ``dim``, as one in the order of heads."""
+        joined = torch.cat(pieces, dim)
+        order = [head for heads in self._heads() for head in heads]
+        if order == sorted(order):
+            return joined
+        places = sorted(range(len(order)), key=order.__getitem__)
+        return joined.index_select(dim, torch.tensor(places, device=joined.device))
 
 
-def _joined(results: Sequence[Tensor], runs: Sequence[list[tuple[int, int]]], dim: int) -> Tensor:
-    """Results of parts, whose heads lie along ``dim``, as one, in the order of heads."""
-    pieces: dict[int, Tensor] = {}
-    for result, own in zip(results, runs, strict=True):
-        sizes = [end - first for first, end in own]
-        firsts = (first for first, _ in own)
-        pieces.update(zip(firsts, result.split(sizes, dim), strict=True))
-    return torch.cat([pieces[first] for first in sorted(pieces)], dim)
-
-
-def _epsilon(part: Mapping) -> float | Tensor | None:
-    """alpha - 1 of a mapping that is alpha-entmax; None of any other."""
-    if isinstance(part, Entmax) and part.is_softmax:
-        return 0.0
-    fused = part.fused()
-    return fused.epsilon if isinstance(fused, FusedEntmax) else None
+def _slice(heads: list[int]) -> slice | list[int]:
+    """Heads that are adjacent need no copy."""
+    whole = heads[-1] - heads[0] == len(heads) - 1
+    return slice(heads[0], heads[-1] + 1) if whole else heads

@@ -19,6 +19,8 @@ from fairseq_entmax.mappings.heads_apart import HeadsApart
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_LAYER, SHARE_MODEL, Mapping
 from fairseq_entmax.mappings.registry import MappingSpec, parse_mapping
 
+# Of heads or layers in a text: more than any model has, and few enough to be written out
+MOST_REPEATS = 999
 _BRACKETS = re.compile(r"\(([^()]*)\)\s*(?:\*(.*))?", re.DOTALL)
 
 
@@ -42,14 +44,10 @@ class HeadsSpec:
         generator: torch.Generator | None = None,
         defaults: Dictionary[str, str] | None = None,
     ) -> Mapping:
-        """Make the module; heads of the same text have one mapping together.
+        """As :meth:`MappingSpec.build`; heads of the same text have one mapping together.
 
-        Args:
-            num_heads, generator, defaults: as for :meth:`MappingSpec.build`.
-
-        Raises:
-            ValueError: as there; there are not ``num_heads`` heads; what one of them learns is to
-                be shared beyond the layer.
+        ValueError too where there are not ``num_heads`` heads, or what one of them learns is to be
+        shared beyond the layer.
         """
         if num_heads != len(self.heads):
             raise ValueError(
@@ -87,11 +85,7 @@ def parse_mappings(text: str) -> list[LayerSpec]:
 
 
 def names_layers(text: str) -> bool:
-    """Whether a text is a list of layers, and not one for all of them.
-
-    Raises:
-        ValueError: as :func:`parse_mappings`.
-    """
+    """Whether a text is a list of layers, and not one for all of them."""
     items = _items(text)
     return len(items) > 1 or items[0][1] is not None
 
@@ -102,15 +96,15 @@ def mappings_for_layers(text: str, num_layers: int) -> list[LayerSpec]:
     Raises:
         ValueError: as :func:`parse_mappings`; a list whose length is not ``num_layers``.
     """
-    specs = parse_mappings(text)
     if not names_layers(text):
-        return specs * num_layers
-    if len(specs) != num_layers:
+        return parse_mappings(text) * num_layers
+    named = sum(count or 1 for _, count in _items(text))
+    if named != num_layers:
         raise ValueError(
-            f"{text!r} names {len(specs)} layers, the model has {num_layers}; give one mapping "
+            f"{text[:200]!r} names {named} layers, the model has {num_layers}; give one mapping "
             f"for all layers, or one for each"
         )
-    return specs
+    return parse_mappings(text)
 
 
 def layers_text(specs: Iterable[LayerSpec]) -> str:
@@ -148,6 +142,8 @@ def _parse_heads(heads: str, text: str) -> LayerSpec:
         mapping, star, count = item.partition("*")
         spec = parse_mapping(mapping)
         specs += [spec] * (_count(count, "heads", text) if star else 1)
+        if len(specs) > MOST_REPEATS:
+            raise ValueError(f"{text[:200]!r} names more than {MOST_REPEATS} heads of one layer")
     apart = {str(spec): spec for spec in specs}
     for name, spec in apart.items():
         if len(apart) > 1:
@@ -156,10 +152,10 @@ def _parse_heads(heads: str, text: str) -> LayerSpec:
 
 
 def _count(count: str, what: str, text: str) -> int:
-    if not re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", count):
+    if not re.fullmatch(r"\s*0*[1-9][0-9]{0,2}\s*", count):
         raise ValueError(
-            f"the count behind '*' must be a whole number of {what}, 1 to 9999, not "
-            f"{count!r} in {text!r}"
+            f"the count behind '*' must be a whole number of {what}, 1 to {MOST_REPEATS}, not "
+            f"{count!r:.100} in {text[:200]!r}"
         )
     return int(count)
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import torch_losses
@@ -160,31 +159,16 @@ def fenchel_young_loss(
         scores: ``(…, keys)``; -inf at keys that are masked, where both probabilities are 0.
         probs: the same shape, p, alpha-entmax of the scores.
         target: the same shape, q, probabilities.
-        alpha: from 1 to 2, a number or a tensor that broadcasts to ``(…,)``. It gets no
-            gradient: losses of different alpha are not to be compared.
+        alpha: from 1 to 2, a number or a tensor that broadcasts to ``(…,)``, without a gradient.
 
     Returns:
         ``(…,)``, 0 or more, with gradients of ``scores`` alone.
     """
-    loss: Tensor = _FenchelYoung.apply(scores, probs.detach(), target.detach(), alpha)
-    return loss
-
-
-class _FenchelYoung(torch.autograd.Function):
-    @staticmethod
-    def forward(
-        ctx: Any, scores: Tensor, probs: Tensor, target: Tensor, alpha: float | Tensor
-    ) -> Tensor:
-        difference = probs - target
-        ctx.save_for_backward(difference)
-        linear = (difference * scores.masked_fill(difference == 0, 0.0)).sum(-1)
-        return (linear + _entropy(probs, alpha) - _entropy(target, alpha)).clamp(min=0)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, grad: Tensor) -> tuple[Tensor | None, ...]:
-        (difference,) = ctx.saved_tensors
-        return grad[..., None] * difference, None, None, None
+    probs, target = probs.detach(), target.detach()
+    alpha = alpha.detach() if isinstance(alpha, Tensor) else alpha
+    difference = probs - target
+    linear = (difference * scores.masked_fill(difference == 0, 0.0)).sum(-1)
+    return (linear + _entropy(probs, alpha) - _entropy(target, alpha)).clamp(min=0)
 
 
 def _entropy(probs: Tensor, alpha: float | Tensor) -> Tensor:

@@ -8,6 +8,7 @@ subclasses :class:`Mapping` and gets one line in ``registry.py``.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
@@ -15,19 +16,22 @@ import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.kernels import FusedEntmax
-from fairseq_entmax.kernels.structure import OSCAR, TV, Structure
+from fairseq_entmax.kernels.structure import OSCAR, TV
 from fairseq_entmax.mappings import factor as factors
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, RATIO, check_lr_factor, value_of
-from fairseq_entmax.mappings.functional import check_alpha, logit_of_alpha, map_scores
+from fairseq_entmax.mappings.functional import (
+    check_alpha,
+    logit_of_alpha,
+    map_scores,
+    number_in,
+)
 from fairseq_entmax.mappings.scripting import ScriptableEntmax, ScriptableSoftmax, refusal
 from fairseq_entmax.mappings.strengths import (
     LEARNED,
     OSCAR_INIT,
     TV_INIT,
-    check_starts,
     check_strength_init,
     for_scores,
-    kept,
     learned_strength,
     number_or_learned,
     raw_strength,
@@ -118,7 +122,7 @@ class Mapping(nn.Module):
             indices: heads from 0, at least one.
         """
 
-    def fused(self) -> FusedEntmax | Structure | None:
+    def fused(self) -> FusedEntmax | None:
         """What a kernel for the whole of attention needs to do what this mapping does.
 
         None where the mapping is to be called itself: that is so unless a class says otherwise.
@@ -140,12 +144,7 @@ class Mapping(nn.Module):
         raise refusal(type(self).__name__)
 
     def convert(self, state_dict: dict[str, Any], prefix: str) -> None:
-        """Store by our own factors what a state dict has of our parameters.
-
-        Args:
-            state_dict: of a checkpoint; gets new tensors for old.
-            prefix: of our names in it, with a dot at the end.
-        """
+        """Store by our own factors what a state dict has of our parameters, under this prefix."""
         for path, part in self.named_modules():
             if isinstance(part, Mapping):
                 part._convert_own(state_dict, f"{prefix}{path}." if path else prefix)
@@ -169,7 +168,72 @@ class Mapping(nn.Module):
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
 
 
-class Entmax(Mapping):
+class OfHeads(Mapping):
+    """A mapping of numbers that are fixed or learned, one for each head or one for all.
+
+    Attributes:
+        parameter_of: the names of the numbers that may be learned to those of their parameters.
+        start_of: text parameters that say where a learned number starts, to the number's name.
+    """
+
+    parameter_of: ClassVar[dict[str, str]] = {}
+    start_of: ClassVar[dict[str, str]] = {}
+
+    def numbers(self) -> dict[str, float | Tensor]:
+        """What is in use: a number, or ``(heads,)`` or ``(1,)`` where it is learned."""
+        raise NotImplementedError
+
+    @classmethod
+    def check_text(cls, parameters: dict[str, str]) -> None:
+        mapping = cls.from_text(parameters, 1, torch.Generator())
+        assert isinstance(mapping, OfHeads)
+        learned, numbers = mapping.learned, mapping.numbers()
+        fixed = {name: f"{name}={numbers[name]:g}" for name in numbers if name not in learned}
+        for start, name in cls.start_of.items():
+            if start in parameters and name not in learned:
+                if name not in fixed:
+                    raise ValueError(f"{start} is for {name}={LEARNED}: write both, or neither")
+                raise ValueError(
+                    f"{start} is for a value of {name} that is learned, and {fixed[name]} is fixed: "
+                    f"leave one out"
+                )
+        for option in ("share", LR_FACTOR):
+            if option in parameters and not learned:
+                texts = [fixed[name] for name in cls.start_of.values() if name in fixed]
+                verb = "is" if len(texts) == 1 else "are"
+                raise ValueError(
+                    f"{option} is for what is learned, and {' and '.join(texts)} {verb} fixed: "
+                    f"leave one out"
+                )
+
+    def head_values(self) -> dict[str, Tensor]:
+        return {
+            name: torch.as_tensor(value, dtype=torch.float64).view(-1)
+            for name, value in self.numbers().items()
+        }
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        names = self.parameter_of.items()
+        return tuple(name for name, own in names if getattr(self, own) is not None)
+
+    def keep_heads(self, indices: Sequence[int]) -> None:
+        for name in self.learned if self.share == SHARE_NONE else ():
+            own = self.parameter_of[name]
+            setattr(self, own, nn.Parameter(getattr(self, own).detach()[list(indices)].clone()))
+
+    def extra_repr(self) -> str:
+        fixed = self.numbers().items()
+        texts = [f"{name}={value}" for name, value in fixed if name not in self.learned]
+        if self.learned:
+            count = sum(parameter.numel() for parameter in self.parameters())
+            texts.append(f"{' and '.join(self.learned)} learned, {count} values")
+        if self.learned and self.lr_factor != NO_FACTOR:
+            texts.append(f"{LR_FACTOR}={self.lr_factor:g}")
+        return ", ".join(texts)
+
+
+class Entmax(OfHeads):
     """Alpha-entmax, with alpha fixed or learned (Correia et al. 2019, section 3), and structure.
 
     A learned alpha is ``1 + sigmoid(a)`` (eq. 10), so that it is in range whatever the
@@ -204,10 +268,12 @@ class Entmax(Mapping):
     """
 
     text_parameters = ("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init")
+    parameter_of: ClassVar = {"alpha": "alpha_logit", TV: "raw_tv", OSCAR: "raw_oscar"}
+    start_of: ClassVar = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
 
     def __init__(
         self,
-        alpha: float | None = None,
+        alpha: float | str | None = None,
         num_alphas: int = 1,
         alpha_init: str | float = NORMAL,
         generator: torch.Generator | None = None,
@@ -225,7 +291,7 @@ class Entmax(Mapping):
             raise ValueError(
                 f"tv={tv} and oscar={oscar} are two penalties, and a mapping has one: leave one out"
             )
-        self._kind = TV if tv is not None else OSCAR if oscar is not None else None
+        self._kind = TV if tv is not None else OSCAR if oscar is not None else ""
         strength = tv if oscar is None else oscar
         self.fixed_strength: float | None = None
         self.raw_tv: nn.Parameter | None = None
@@ -235,43 +301,32 @@ class Entmax(Mapping):
         if self.fixed_alpha is None:
             logits = _initial_logits(num_alphas, alpha_init, generator)
             self.alpha_logit = nn.Parameter(logits / self.lr_factor)
+        if strength is not None:
+            self.fixed_strength = number_or_learned(strength, self._kind, check_strength)
         if strength == LEARNED:
             start = tv_init if self._kind == TV else oscar_init
             start = check_strength_init(start, f"{self._kind}_init")
             setattr(self, f"raw_{self._kind}", raw_strength(start, num_alphas, self.lr_factor))
-        elif self._kind is not None and strength is not None:
-            checked = number_or_learned(strength, self._kind, check_strength)
-            self.fixed_strength = float(checked)
         self._save_factor()
 
     @classmethod
     def from_text(
         cls, parameters: dict[str, str], num_heads: int, generator: torch.Generator | None
     ) -> Entmax:
-        alpha = check_alpha(parameters["alpha"]) if "alpha" in parameters else None
-        check_alpha_init(parameters.get("init", NORMAL), "init")
         share = check_share(parameters.get("share", SHARE_NONE), "share")
         mapping = cls(
-            alpha,
+            parameters.get("alpha"),
             num_heads if share == SHARE_NONE else 1,
             parameters.get("init", NORMAL),
             generator,
             tv=parameters.get(TV),
             oscar=parameters.get(OSCAR),
-            tv_init=check_strength_init(parameters.get("tv_init", TV_INIT), "tv_init"),
-            oscar_init=check_strength_init(parameters.get("oscar_init", OSCAR_INIT), "oscar_init"),
+            tv_init=parameters.get("tv_init", TV_INIT),
+            oscar_init=parameters.get("oscar_init", OSCAR_INIT),
             lr_factor=parameters.get(LR_FACTOR, NO_FACTOR),
         )
         mapping.share = share
         return mapping
-
-    @classmethod
-    def check_text(cls, parameters: dict[str, str]) -> None:
-        super().check_text(parameters)
-        learned = [name for name in (TV, OSCAR) if parameters.get(name) == LEARNED]
-        learned += [] if "alpha" in parameters else ["alpha"]
-        starts = {"init": "alpha", "tv_init": TV, "oscar_init": OSCAR}
-        check_starts(parameters, starts, learned)
 
     @property
     def alpha(self) -> float | Tensor:
@@ -296,87 +351,45 @@ class Entmax(Mapping):
     @property
     def is_structured(self) -> bool:
         """Whether a strength is above 0, or may become so."""
-        return self._kind is not None and self.fixed_strength != 0.0
+        return bool(self._kind) and self.fixed_strength != 0.0
 
     @property
     def needs_words_alone(self) -> bool:  # type: ignore[override]
         return self.is_structured
 
+    def numbers(self) -> dict[str, float | Tensor]:
+        strength = self.strength
+        return {"alpha": self.alpha} | ({} if strength is None else {self._kind: strength})
+
     def forward(self, scores: Tensor) -> Tensor:
         alpha, strength = for_scores(self.alpha, scores), self.strength
-        if self._kind is None or strength is None or not self.is_structured:
+        if strength is None or not self.is_structured:
             return map_scores(scores, alpha)
-        return map_structured(
-            scores, Structure(self._kind, alpha - 1.0, for_scores(strength, scores))
-        )
+        return map_structured(scores, self._kind, alpha - 1.0, for_scores(strength, scores))
 
-    def head_values(self) -> dict[str, Tensor]:
-        values = {"alpha": self.alpha}
-        if self._kind is not None and self.strength is not None:
-            values[self._kind] = self.strength
-        return {
-            name: torch.as_tensor(value, dtype=torch.float64).view(-1)
-            for name, value in values.items()
-        }
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        parameters = {"alpha": self.alpha_logit, TV: self.raw_tv, OSCAR: self.raw_oscar}
-        return tuple(name for name, parameter in parameters.items() if parameter is not None)
-
-    def keep_heads(self, indices: Sequence[int]) -> None:
-        for name in ("alpha_logit", "raw_tv", "raw_oscar"):
-            parameter = getattr(self, name)
-            if parameter is not None and self.share == SHARE_NONE:
-                setattr(self, name, kept(parameter, indices))
-
-    def fused(self) -> FusedEntmax | Structure | None:
-        strength = self.strength
-        if self._kind is not None and strength is not None and self.is_structured:
-            return Structure(self._kind, self.alpha - 1.0, strength)
+    def fused(self) -> FusedEntmax | None:
         # Softmax has torch's own kernels, and is to give fairseq's numbers
-        return None if self.is_softmax else FusedEntmax(self.alpha - 1.0)
+        has_kernel = not (self.is_softmax or self.is_structured)
+        return FusedEntmax(self.alpha - 1.0) if has_kernel else None
 
     def scriptable(self) -> nn.Module:
         if self.is_structured:
             raise refusal({TV: "fusedmax (tv)", OSCAR: "oscarmax (oscar)"}[str(self._kind)])
         return ScriptableSoftmax() if self.is_softmax else ScriptableEntmax(self.alpha)
 
-    def extra_repr(self) -> str:
-        fixed = {"alpha": self.fixed_alpha, self._kind: self.fixed_strength}
-        texts = [f"{name}={value}" for name, value in fixed.items() if value is not None]
-        count = sum(parameter.numel() for parameter in self.parameters())
-        if self.learned:
-            texts.append(f"{' and '.join(self.learned)} learned, {count} values")
-        if self.learned and self.lr_factor != NO_FACTOR:
-            texts.append(f"{LR_FACTOR}={self.lr_factor:g}")
-        return ", ".join(texts)
-
 
 def check_alpha_init(alpha_init: str | float, name: str = "alpha_init") -> str | float:
-    """Return ``alpha_init``, as the text ``normal`` or as a number.
-
-    Raises:
-        ValueError: it is neither ``normal`` nor strictly between 1 and 2.
-    """
+    """Return the text ``normal``, or a number strictly between 1 and 2; else raise ValueError."""
     if alpha_init == NORMAL:
         return NORMAL
-    try:
-        number = float(alpha_init)
-    except (TypeError, ValueError):
-        raise ValueError(
-            f"{name} must be '{NORMAL}' or a number strictly between 1 and 2, not {alpha_init!r}"
-        ) from None
+    allowed = f"'{NORMAL}' or a number strictly between 1 and 2"
+    number = number_in(alpha_init, name, math.isfinite, allowed)
     logit_of_alpha(number, name)
     return number
 
 
 def check_share(share: str, name: str) -> str:
-    """Return ``share``.
-
-    Raises:
-        ValueError: it is none of :data:`SHARING`.
-    """
+    """Return ``share``, or raise ValueError where it is none of :data:`SHARING`."""
     if share not in SHARING:
         raise ValueError(f"{name} must be one of {', '.join(SHARING)}, not {share!r}")
     return share

@@ -3,29 +3,26 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor, nn
 
-from fairseq_entmax.kernels.structure import PNORM, Structure
+from fairseq_entmax.kernels.structure import PNORM
 from fairseq_entmax.mappings.factor import LR_FACTOR, NO_FACTOR, check_lr_factor, value_of
-from fairseq_entmax.mappings.modules import SHARE_NONE, Mapping, check_share
+from fairseq_entmax.mappings.modules import SHARE_NONE, OfHeads, check_share
 from fairseq_entmax.mappings.scripting import refusal
 from fairseq_entmax.mappings.strengths import (
     GAMMA,
-    LEARNED,
     P_INIT,
     check_p_init,
-    check_starts,
     for_scores,
-    kept,
     number_or_learned,
 )
 from fairseq_entmax.mappings.structured import check_gamma, check_p, map_structured
 
 
-class SqPNormMax(Mapping):
+class SqPNormMax(OfHeads):
     """sq-pnorm-max (Niculae and Blondel 2017), with p fixed or learned.
 
     A learned p is ``1 + sigmoid(b)``, so that it is in range whatever the optimiser does.
@@ -45,6 +42,8 @@ class SqPNormMax(Mapping):
     """
 
     text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR)
+    parameter_of: ClassVar = {"p": "p_logit"}
+    start_of: ClassVar = {"p_init": "p"}
     needs_words_alone = True
 
     def __init__(
@@ -58,8 +57,7 @@ class SqPNormMax(Mapping):
         super().__init__()
         self.lr_factor = check_lr_factor(lr_factor, LR_FACTOR)
         self.gamma = check_gamma(gamma)
-        checked = number_or_learned(p, "p", check_p)
-        self.fixed_p = None if isinstance(checked, str) else checked
+        self.fixed_p = number_or_learned(p, "p", check_p)
         self.p_logit: nn.Parameter | None = None
         if self.fixed_p is None:
             if num_ps < 1:
@@ -77,18 +75,12 @@ class SqPNormMax(Mapping):
         mapping = cls(
             parameters.get("p", P_INIT),
             num_heads if share == SHARE_NONE else 1,
-            check_p_init(parameters.get("p_init", P_INIT), "p_init"),
+            parameters.get("p_init", P_INIT),
             parameters.get("gamma", GAMMA),
             parameters.get(LR_FACTOR, NO_FACTOR),
         )
         mapping.share = share
         return mapping
-
-    @classmethod
-    def check_text(cls, parameters: dict[str, str]) -> None:
-        super().check_text(parameters)
-        written = {"p": f"{P_INIT:g}", **parameters}
-        check_starts(written, {"p_init": "p"}, ["p"] if written["p"] == LEARNED else [])
 
     @property
     def p(self) -> float | Tensor:
@@ -104,36 +96,11 @@ class SqPNormMax(Mapping):
             return self.fixed_p - 1.0
         return torch.sigmoid(value_of(self.p_logit, self.lr_factor))
 
+    def numbers(self) -> dict[str, float | Tensor]:
+        return {"p": self.p, "gamma": self.gamma}
+
     def forward(self, scores: Tensor) -> Tensor:
-        return map_structured(
-            scores, Structure(PNORM, for_scores(self._epsilon, scores), self.gamma)
-        )
-
-    def head_values(self) -> dict[str, Tensor]:
-        values = {"p": self.p, "gamma": self.gamma}
-        return {
-            name: torch.as_tensor(value, dtype=torch.float64).view(-1)
-            for name, value in values.items()
-        }
-
-    @property
-    def learned(self) -> tuple[str, ...]:
-        return () if self.p_logit is None else ("p",)
-
-    def keep_heads(self, indices: Sequence[int]) -> None:
-        if self.p_logit is not None and self.share == SHARE_NONE:
-            self.p_logit = kept(self.p_logit, indices)
-
-    def fused(self) -> Structure:
-        return Structure(PNORM, self._epsilon, self.gamma)
+        return map_structured(scores, PNORM, for_scores(self._epsilon, scores), self.gamma)
 
     def scriptable(self) -> nn.Module:
         raise refusal("sqpnormmax")
-
-    def extra_repr(self) -> str:
-        p = f"p={self.fixed_p}"
-        if self.p_logit is not None:
-            p = f"p learned, {self.p_logit.numel()} values"
-            if self.lr_factor != NO_FACTOR:
-                p += f", {LR_FACTOR}={self.lr_factor:g}"
-        return f"{p}, gamma={self.gamma}"

@@ -20,13 +20,7 @@ from fairseq_entmax.mappings.pnorm import SqPNormMax
 
 @dataclass(frozen=True)
 class NamedMapping:
-    """What a name stands for.
-
-    Attributes:
-        mapping: the class.
-        takes: the parameters that the text form takes.
-        parameters: those that the name itself stands for, names to values, as text.
-    """
+    """A class, the parameters that its text takes, and those that the name itself stands for."""
 
     mapping: type[Mapping]
     takes: tuple[str, ...]
@@ -48,14 +42,8 @@ def register_mapping(
         **parameters: those that the name stands for, such as ``alpha="2"``.
 
     Raises:
-        ValueError: the name is in use, or is not to be told from other text; the mapping's
-            parameters are a text instead of names.
+        ValueError: the name is in use, or is not to be told from other text.
     """
-    if isinstance(mapping.text_parameters, str):
-        raise ValueError(
-            f"text_parameters of {mapping.__name__} must be a tuple of names, such as "
-            f"({mapping.text_parameters!r},), not the text {mapping.text_parameters!r}"
-        )
     if name in MAPPINGS or not re.fullmatch(r"[A-Za-z_][\w.-]*", name):
         raise ValueError(f"a mapping cannot be named {name!r}: it must be a word, not yet in use")
     MAPPINGS[name] = NamedMapping(

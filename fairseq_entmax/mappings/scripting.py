@@ -21,11 +21,7 @@ class ScriptableSoftmax(nn.Module):
 
 
 class ScriptableEntmax(nn.Module):
-    """Alpha-entmax, whose alphas are constants.
-
-    Args:
-        alpha: a number from 1 to 2, or ``(heads,)``, or ``(1,)`` for all heads.
-    """
+    """Alpha-entmax of constants: a number from 1 to 2, or ``(heads,)``, or ``(1,)`` for all."""
 
     epsilon: Tensor
 
@@ -41,12 +37,7 @@ class ScriptableEntmax(nn.Module):
 
 
 class ScriptableHeadsApart(nn.Module):
-    """Heads of one layer, each with the mapping of its part.
-
-    Args:
-        parts: scriptable, each for as many heads as ``part_of`` says.
-        part_of: for each head the number of its part.
-    """
+    """Heads of one layer, each with the mapping of the part whose number ``part_of`` has."""
 
     heads: Tensor
     places: Tensor

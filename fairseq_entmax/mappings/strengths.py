@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Collection
-from collections.abc import Mapping as Dictionary
+from collections.abc import Callable
 
 import torch
 from torch import Tensor, nn
@@ -21,14 +20,10 @@ TV_INIT, OSCAR_INIT, P_INIT, GAMMA = 0.1, 0.01, 1.5, 1.0
 
 def number_or_learned(
     value: float | str, name: str, check: Callable[[float | str, str], float]
-) -> float | str:
-    """A number that ``check`` takes, or :data:`LEARNED`.
-
-    Raises:
-        ValueError: it is neither.
-    """
+) -> float | None:
+    """A number that ``check`` takes, or None for :data:`LEARNED`."""
     if value == LEARNED:
-        return LEARNED
+        return None
     try:
         return check(value, name)
     except ValueError as error:
@@ -36,11 +31,7 @@ def number_or_learned(
 
 
 def check_strength_init(value: float | str, name: str) -> float:
-    """Return the start of a learned strength as a float.
-
-    Raises:
-        ValueError: it is not a finite number above 0.
-    """
+    """Return the start of a learned strength as a float, or raise ValueError: above 0."""
     number = check_strength(value, name)
     if number == 0.0:
         raise ValueError(
@@ -51,11 +42,7 @@ def check_strength_init(value: float | str, name: str) -> float:
 
 
 def check_p_init(value: float | str, name: str) -> float:
-    """Return the start of a learned p as a float.
-
-    Raises:
-        ValueError: it is not strictly between 1 and 2.
-    """
+    """Return the start of a learned p as a float, or raise ValueError: strictly between 1 and 2."""
     number = check_p(value, name)
     if number == 2.0:
         raise ValueError(
@@ -63,37 +50,6 @@ def check_p_init(value: float | str, name: str) -> float:
             f"at an end never leaves it"
         )
     return number
-
-
-def check_starts(
-    parameters: Dictionary[str, str], starts: Dictionary[str, str], learned: Collection[str]
-) -> None:
-    """Refuse in a text what is for learned values alone where they are fixed.
-
-    Args:
-        parameters: of the text, and those that its name stands for.
-        starts: parameters that say where a learned value starts, with the value's name.
-        learned: the names of the values that are learned.
-
-    Raises:
-        ValueError: names what is of no use.
-    """
-    for start, name in starts.items():
-        if start in parameters and name not in learned:
-            if name not in parameters:
-                raise ValueError(f"{start} is for {name}={LEARNED}: write both, or neither")
-            raise ValueError(
-                f"{start} is for a value of {name} that is learned, and {name}={parameters[name]} "
-                f"is fixed: leave one out"
-            )
-    for option in ("share", "lr_factor"):
-        if option in parameters and not learned:
-            fixed = [f"{name}={parameters[name]}" for name in starts.values() if name in parameters]
-            verb = "is" if len(fixed) == 1 else "are"
-            raise ValueError(
-                f"{option} is for what is learned, and {' and '.join(fixed)} {verb} fixed: leave one "
-                f"out"
-            )
 
 
 def raw_strength(strength: float, count: int, lr_factor: float) -> nn.Parameter:
@@ -108,22 +64,13 @@ def learned_strength(raw: Tensor) -> Tensor:
     return functional.softplus(raw)
 
 
-def kept(parameter: nn.Parameter, indices: Collection[int]) -> nn.Parameter:
-    """A parameter ``(heads,)`` without all heads but these."""
-    return nn.Parameter(parameter.detach()[list(indices)].clone())
-
-
 def wide(parameter: Tensor) -> Tensor:
     """Not in half precision, even where the model is: alpha near 1 needs the digits."""
     return parameter if parameter.dtype == torch.float64 else parameter.float()
 
 
 def for_scores(value: float | Tensor, scores: Tensor) -> float | Tensor:
-    """``(heads,)`` or ``(1,)`` as it broadcasts against scores ``(..., heads, queries, keys)``.
-
-    Raises:
-        ValueError: the scores are of another number of heads.
-    """
+    """``(heads,)`` or ``(1,)`` as it broadcasts against scores ``(..., heads, queries, keys)``."""
     if not isinstance(value, Tensor):
         return value
     count = value.size(0)

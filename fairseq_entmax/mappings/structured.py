@@ -16,20 +16,18 @@ right.
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-
 from torch import Tensor
 
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels import functions
-from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV, Structure
+from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
 from fairseq_entmax.mappings.functional import (
     check_alpha,
     check_dim,
     checked,
     keys_last,
     map_scores,
+    number_in,
 )
 
 
@@ -109,25 +107,21 @@ def sq_pnorm_max(
     check_dim(scores, dim)
     p = checked(p, check_p, "p", scores, dim)
     gamma = checked(gamma, check_gamma, "gamma", scores, dim)
-    return map_structured(scores, Structure(PNORM, p - 1.0, gamma), dim)
+    return map_structured(scores, PNORM, p - 1.0, gamma, dim)
 
 
-def map_structured(scores: Tensor, structure: Structure, dim: int = -1) -> Tensor:
+def map_structured(
+    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor, dim: int = -1
+) -> Tensor:
     """A mapping with structure, without a look at the values of its parameters.
 
     For callers whose parameters are in range by construction; outside, the result is undefined.
-
-    Args:
-        scores, dim: as for :func:`fusedmax`.
-        structure: which mapping, and its parameters: numbers, or tensors that broadcast against
-            ``scores`` with size 1 at ``dim``.
+    ``kind`` and its parameters are those of :mod:`fairseq_entmax.kernels.structure`.
     """
-    kind, epsilon, strength = structure
 
     def apply(wide: Tensor, epsilon: float | Tensor, strength: float | Tensor) -> Tensor:
-        backend = kernels.structured_for(wide, kind, epsilon, strength)
-        probs: Tensor = functions.Structured.apply(backend, wide, kind, epsilon, strength)
-        return probs
+        backend = kernels.backend_for(wide, epsilon, kind)
+        return functions.map_rows(backend, wide, kind, epsilon, strength)
 
     return keys_last(apply, scores, dim, epsilon, strength)
 
@@ -137,47 +131,21 @@ LARGEST_STRENGTH, SMALLEST_GAMMA = 1e30, 1e-30
 
 
 def check_strength(value: float | str, name: str = "strength") -> float:
-    """Return the strength of a penalty as a float.
-
-    Raises:
-        ValueError: it is not a number from 0 to :data:`LARGEST_STRENGTH`.
-    """
-    number = _in_range(value, name, lambda one: 0.0 <= one < math.inf, "a number, 0 or more")
-    return _in_range(number, name, lambda one: one <= LARGEST_STRENGTH, "1e30 at the most")
+    """Return the strength of a penalty as a float, or raise ValueError: 0 to 1e30."""
+    allowed = "a number, 0 or more and 1e30 at the most"
+    return number_in(value, name, lambda x: 0.0 <= x <= LARGEST_STRENGTH, allowed)
 
 
 def check_p(value: float | str, name: str = "p") -> float:
-    """Return the p of sq-pnorm-max as a float.
-
-    Raises:
-        ValueError: it is not a number above 1, and 2 at the most.
-    """
+    """Return the p of sq-pnorm-max as a float, or raise ValueError: above 1, to 2."""
     allowed = "a number above 1, and 2 (sparsemax) at the most"
-    return _in_range(value, name, lambda number: 1.0 < number <= 2.0, allowed)
+    return number_in(value, name, lambda x: 1.0 < x <= 2.0, allowed)
 
 
 def check_gamma(value: float | str, name: str = "gamma") -> float:
-    """Return the gamma of sq-pnorm-max as a float.
-
-    Raises:
-        ValueError: it is not a number from :data:`SMALLEST_GAMMA` to :data:`LARGEST_STRENGTH`.
-    """
-    number = _in_range(value, name, lambda one: 0.0 < one < math.inf, "a number above 0")
-    return _in_range(
-        number, name, lambda one: SMALLEST_GAMMA <= one <= LARGEST_STRENGTH, "from 1e-30 to 1e30"
-    )
-
-
-def _in_range(
-    value: float | str, name: str, is_allowed: Callable[[float], bool], allowed: str
-) -> float:
-    try:
-        number = float(value)
-    except (TypeError, ValueError):
-        raise ValueError(f"{name} must be {allowed}, not {value!r}") from None
-    if not is_allowed(number):
-        raise ValueError(f"{name} must be {allowed}, not {number}")
-    return number
+    """Return the gamma of sq-pnorm-max as a float, or raise ValueError: 1e-30 to 1e30."""
+    allowed = "a number above 0, from 1e-30 to 1e30"
+    return number_in(value, name, lambda x: SMALLEST_GAMMA <= x <= LARGEST_STRENGTH, allowed)
 
 
 def _smoothed(
@@ -193,4 +161,4 @@ def _smoothed(
     alpha = checked(alpha, check_alpha, "alpha", scores, dim)
     if isinstance(strength, float) and strength == 0.0:
         return map_scores(scores, alpha, dim)
-    return map_structured(scores, Structure(kind, alpha - 1.0, strength), dim)
+    return map_structured(scores, kind, alpha - 1.0, strength, dim)

@@ -257,8 +257,9 @@ def _layers(args: Any, attention: str) -> tuple[int, list[int]]:
 
 def _of_kept(entries: list[Any], layers: int, kept: list[int]) -> list[Any]:
     """Of a list for all layers, that for the layers kept; a list for these stays."""
-    is_for_all = len(entries) == layers or (layers == len(kept) and len(entries) > max(kept))
-    if not kept or len(entries) == len(kept) or not is_for_all:
+    if not kept or len(entries) == len(kept):
+        return entries
+    if len(entries) != layers and not (layers == len(kept) and len(entries) > max(kept)):
         return entries
     return [entries[layer] for layer in kept]
 

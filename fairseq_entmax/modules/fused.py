@@ -41,7 +41,7 @@ def attend(
         return None
     if key.size(1) != query.size(1) or not masks.is_plain(attn_mask, query, key):
         return None
-    function = _function(attention, query, key_padding_mask, attn_mask, drops)
+    function = _function(attention, query, key_padding_mask, attn_mask)
     if function is None:
         return None
     if attention.self_attention:
@@ -75,7 +75,6 @@ def _function(
     query: Tensor,
     key_padding_mask: Tensor | None,
     attn_mask: Tensor | None,
-    drops: bool,
 ) -> Callable[..., Tensor] | None:
     assert attention.mapping is not None
     if attention.mapping.is_softmax:
@@ -86,7 +85,7 @@ def _function(
     if formula is None:
         return None
     dtype = compat.computing_dtype(query)
-    return kernels.attention_for(query, dtype, attention.head_dim, formula, drops)
+    return kernels.attention_for(query, dtype, attention.head_dim, formula)
 
 
 def _is_changed(dropout: Any) -> bool:

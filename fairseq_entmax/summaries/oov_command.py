@@ -37,16 +37,10 @@ def _parser() -> argparse.ArgumentParser:
         description="Writes the most frequent words of texts, and markers behind them, as a "
         "dictionary for --srcdict and --joined-dictionary of fairseq-preprocess.",
     )
-    vocabulary.add_argument(
-        "--text",
-        nargs="+",
-        required=True,
-        metavar="FILE",
-        help="texts with a sentence a line, words apart by spaces; often source and target of "
-        "the training data",
-    )
-    vocabulary.add_argument("--words", type=int, required=True, metavar="N", help="words to keep")
-    vocabulary.add_argument(
+    add = vocabulary.add_argument
+    add("--text", nargs="+", required=True, metavar="FILE", help="a sentence a line, spaces apart")
+    add("--words", type=int, required=True, metavar="N", help="words to keep")
+    add(
         "--markers",
         type=int,
         required=True,
@@ -54,7 +48,7 @@ def _parser() -> argparse.ArgumentParser:
         help="markers to add: how many different unknown words of a source can be copied; as "
         "--source-position-markers of the model. 0 makes a dictionary without",
     )
-    vocabulary.add_argument("--output", required=True, metavar="FILE", help="to write")
+    add("--output", required=True, metavar="FILE", help="to write")
     vocabulary.set_defaults(run=_vocabulary)
 
     mark = commands.add_parser(
@@ -64,11 +58,12 @@ def _parser() -> argparse.ArgumentParser:
         "occurrence, and puts markers with these numbers in their place, in the source and in "
         "its target.",
     )
-    mark.add_argument("--source", required=True, metavar="FILE", help="a sentence a line")
-    mark.add_argument("--target", metavar="FILE", help="the target of each, in the same order")
-    mark.add_argument("--output-source", required=True, metavar="FILE", help="to write")
-    mark.add_argument("--output-target", metavar="FILE", help="to write, with --target")
-    mark.add_argument("--cut-target", type=int, metavar="N", help="keep N words of each target")
+    add = mark.add_argument
+    add("--source", required=True, metavar="FILE", help="a sentence a line")
+    add("--target", metavar="FILE", help="the target of each, in the same order")
+    add("--output-source", required=True, metavar="FILE", help="to write")
+    add("--output-target", metavar="FILE", help="to write, with --target")
+    add("--cut-target", type=int, metavar="N", help="keep N words of each target")
     mark.set_defaults(run=_mark)
 
     restore = commands.add_parser(
@@ -77,18 +72,15 @@ def _parser() -> argparse.ArgumentParser:
         description="Writes what fairseq-generate printed with the words of each source in place "
         "of the markers that were generated for it.",
     )
-    restore.add_argument("generated", metavar="GENERATED", help="what fairseq-generate printed")
-    restore.add_argument(
-        "--source", required=True, metavar="FILE", help="the source before it was marked"
-    )
-    restore.add_argument("--output", required=True, metavar="FILE", help="to write")
+    add = restore.add_argument
+    add("generated", metavar="GENERATED", help="what fairseq-generate printed")
+    add("--source", required=True, metavar="FILE", help="the source before it was marked")
+    add("--output", required=True, metavar="FILE", help="to write")
     restore.set_defaults(run=_restore)
 
-    for command in (mark, restore):
-        command.add_argument(
-            "--vocab", required=True, metavar="FILE", help="the dictionary, with its markers"
-        )
-        command.add_argument(
+    for add in (mark.add_argument, restore.add_argument):
+        add("--vocab", required=True, metavar="FILE", help="the dictionary, with its markers")
+        add(
             "--cut-source",
             type=int,
             metavar="N",

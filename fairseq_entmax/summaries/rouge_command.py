@@ -1,19 +1,18 @@
 """The command ``fairseq-entmax rouge``: ROUGE of summaries, with intervals and comparison.
 
-``--json`` prints, with scores in percent and the ends ``low`` and ``high`` of the intervals::
+``--json`` prints, with scores in percent::
 
     {"documents": 1951,
      "settings": {"stem": true, "bytes": null, "sentences": null, "statistic": "f1",
                   "bootstrap": 1000, "seed": 1},
-     "rouge1": {"precision": {"value": 36.1, "low": 35.6, "high": 36.7},
-                "recall": {…}, "f1": {…}},
+     "rouge1": {"precision": {"value": 36.1, "low": 35.6, "high": 36.7}, "recall": {…}, "f1": {…}},
      "rouge2": {…}, "rougeL": {…},
      "compared": {"rouge1": {"value": 35.0, "change": -0.4, "low": -0.9, "high": 0.1,
                              "p_bootstrap": 0.12}, …},
      "generated": "…", "references": ["…"], "compared_with": "…", "empty_summaries": 0}
 
-``compared``, null without ``--compare``, is of the ``statistic`` of the other system, and what it
-has more than the first.
+``low`` and ``high`` are the ends of the interval. ``compared`` is of the ``statistic`` of the other
+system, and what it has more than the first; null without ``--compare``.
 """
 
 from __future__ import annotations
@@ -26,17 +25,10 @@ from typing import TYPE_CHECKING, Any
 
 from fairseq_entmax.files import check_target, refuse_inputs, write_together
 from fairseq_entmax.progress import watched
+from fairseq_entmax.summaries import rouge as rouge_scores
 from fairseq_entmax.summaries.generated import hypotheses, read_lines
 from fairseq_entmax.summaries.oov import MARKER
-from fairseq_entmax.summaries.rouge import (
-    F1,
-    NAMES,
-    STATISTICS,
-    TYPES,
-    Rouge,
-    RougeOptions,
-    score_documents,
-)
+from fairseq_entmax.summaries.rouge import F1, NAMES, STATISTICS, TYPES, Rouge, RougeOptions
 from fairseq_entmax.text_table import text_table
 
 if TYPE_CHECKING:
@@ -72,13 +64,13 @@ def _parser() -> argparse.ArgumentParser:
         "intervals of the bootstrap over documents. Needs the extra 'summaries'.",
         allow_abbrev=False,
     )
-    parser.add_argument(
+    add = parser.add_argument
+    add(
         "generated",
         metavar="GENERATED",
-        help="what fairseq-generate printed: its lines D-n, or H-n, are scored against line n, "
-        "from 0, of each reference",
+        help="what fairseq-generate printed: line n, from 0, of each reference is for its D-n or H-n",
     )
-    parser.add_argument(
+    add(
         "--reference",
         action="append",
         required=True,
@@ -86,45 +78,31 @@ def _parser() -> argparse.ArgumentParser:
         help="a text with a summary a line; given again, more references of the same documents, "
         "over which matches and lengths are summed (-f A of ROUGE-1.5.5)",
     )
-    parser.add_argument(
-        "--text", action="store_true", help="GENERATED is a text with a summary a line"
-    )
-    parser.add_argument(
+    add("--text", action="store_true", help="GENERATED is a text with a summary a line")
+    add(
         "--bytes",
         type=int,
         metavar="N",
-        help="cut summaries and references after N bytes, and compare by recall: 75 for DUC "
-        "2004 (-b of ROUGE-1.5.5)",
+        help="cut summaries and references after N bytes, and compare by recall: 75 for DUC 2004",
     )
-    parser.add_argument(
+    add(
         "--stem",
         action=argparse.BooleanOptionalAction,
         default=True,
         help="Porter's stemmer for words of more than three letters (default: yes)",
     )
-    parser.add_argument(
+    add(
         "--sentences",
         metavar="SEP",
         help="what stands after or between sentences, such as '</t>', whose counterpart '<t>' is "
         "left out, too: ROUGE-L is then over sentences (rougeLsum), as in ROUGE-1.5.5",
     )
-    parser.add_argument(
-        "--compare",
-        metavar="OTHER",
-        help="another system's output in the same form: what it has more or less, with the "
-        "paired bootstrap over documents",
-    )
-    parser.add_argument(
-        "--bootstrap",
-        type=int,
-        default=1000,
-        metavar="N",
-        help="resamples of the documents (default: %(default)s)",
-    )
-    parser.add_argument("--seed", type=int, default=1, help="of these (default: %(default)s)")
-    parser.add_argument("--json", action="store_true", help="print JSON instead of a table")
-    parser.add_argument("--output", metavar="FILE", help="write the JSON there, too")
-    parser.add_argument("--overwrite", action="store_true", help="replace that file")
+    add("--compare", metavar="OTHER", help="another system's output, in the same form")
+    add("--bootstrap", type=int, default=1000, metavar="N", help="resamples (default: 1000)")
+    add("--seed", type=int, default=1, help="of these (default: 1)")
+    add("--json", action="store_true", help="print JSON instead of a table")
+    add("--output", metavar="FILE", help="write the JSON there, too")
+    add("--overwrite", action="store_true", help="replace that file")
     return parser
 
 
@@ -151,7 +129,7 @@ def _scored(options: argparse.Namespace) -> dict[str, Any]:
     means = iter(intervals(scores[0], options.bootstrap, options.seed))
     for kind in TYPES:
         document[kind] = {
-            name: dict(zip(("value", "low", "high"), next(means)[:3], strict=True))
+            name: dict(zip(("value", "low", "high"), next(means), strict=False))
             for name in STATISTICS
         }
     document["compared"] = None
@@ -206,7 +184,7 @@ def _scores(rouge: Rouge, summaries: Sequence[str], references: Sequence[Sequenc
     """``(documents, types · statistics)``."""
     import numpy
 
-    documents = score_documents(rouge, summaries, references)
+    documents = rouge_scores.score_documents(rouge, summaries, references)
     return numpy.array([[x for kind in TYPES for x in each[kind]] for each in documents])
 
 

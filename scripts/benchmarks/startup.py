@@ -1,10 +1,9 @@
-"""How long the commands and imports take before they do anything, and what they import.
+"""How long the commands and imports take before they do anything.
 
     python scripts/benchmarks/startup.py [--rounds 5]
 
 Each command runs in a process of its own; the contenders take turns, several rounds. The table has
-medians of seconds, the modules of torch and fairseq that were imported, and how many lines were
-printed to standard error.
+medians of seconds.
 """
 
 from __future__ import annotations
@@ -33,31 +32,16 @@ CONTENDERS = {
     "fairseq-entmax prune, wrong option": ["prune", "--nonsense"],
     "fairseq-entmax alpha, no such file": ["alpha", "absent.pt"],
 }
-COUNT = """
-import atexit, sys
-def count():
-    names = [name.partition(".")[0] for name in sys.modules]
-    print("@", names.count("torch"), names.count("fairseq"))
-atexit.register(count)
-"""
 
 
-def measure(name: str, turn: int) -> tuple[float, list[str], int]:
-    """Seconds, modules of torch and of fairseq, and lines on standard error."""
+def seconds(name: str, _: int) -> float:
     contender = CONTENDERS[name]
     code, words = (contender, []) if isinstance(contender, str) else (COMMAND, contender)
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    command = [sys.executable, "-c", code, *words]
     start = time.perf_counter()
-    result = subprocess.run(
-        [sys.executable, "-c", COUNT + code, *words],
-        env=environment,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    seconds = time.perf_counter() - start
-    modules = result.stdout.rpartition("@")[2].split()
-    return seconds, modules, len(result.stderr.splitlines())
+    subprocess.run(command, env=environment, capture_output=True, check=False)
+    return time.perf_counter() - start
 
 
 def main() -> None:
@@ -65,23 +49,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--rounds", type=positive, default=5, metavar="N")
-    rows = []
-    for name, rounds in in_turns([*CONTENDERS], parser.parse_args().rounds, measure).items():
-        (torch, fairseq), lines = rounds[0][1:]
-        seconds = statistics.median(one[0] for one in rounds)
-        rows.append({"": name, "s": seconds, "torch": torch, "fairseq": fairseq, "lines": lines})
-    print(
-        table(
-            rows,
-            {
-                "": ("", ""),
-                "seconds": ("s", ".2f"),
-                "torch": ("torch", ""),
-                "fairseq": ("fairseq", ""),
-                "lines on stderr": ("lines", ""),
-            },
-        )
-    )
+    times = in_turns([*CONTENDERS], parser.parse_args().rounds, seconds)
+    rows = [{"name": name, "seconds": statistics.median(own)} for name, own in times.items()]
+    print(table(rows, {"": ("name", ""), "seconds": ("seconds", ".2f")}))
 
 
 if __name__ == "__main__":

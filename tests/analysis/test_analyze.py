@@ -150,26 +150,6 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
                 assert empty - {"positional", "rare_word"} == gone - {"positional", "rare_word"}
 
 
-def test_softmax_is_dense_and_the_others_are_not(analysis):
-    densities = {
-        model["name"]: [d for layer in model["attentions"] for d in layer["density_sorted"]]
-        for model in analysis["models"]
-    }
-    assert set(densities["softmax"]) == {1.0}
-    assert min(densities["entmax15"]) < 0.9
-    for model in analysis["models"]:
-        for layer in model["attentions"]:
-            assert layer["density_sorted"] == sorted(head["density"] for head in layer["heads"])
-
-
-def test_importance_is_shared_among_the_heads_of_a_layer(analysis):
-    for model in analysis["models"]:
-        for layer in model["attentions"]:
-            for name in ("relevance", "gradient"):
-                values = [head[name] for head in layer["heads"]]
-                assert not values or sum(values) == pytest.approx(1, abs=1e-4)
-
-
 def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
     loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
@@ -373,18 +353,6 @@ def test_a_damaged_record_of_alpha_is_left_out_with_a_warning(data, models, tmp_
     found = json.loads((tmp_path / "a" / "analysis.json").read_text())
     assert found["models"][0]["records"] == {}
     assert "no record of alpha for this model" in caplog.text
-
-
-def test_measures_without_a_rule_are_refused_before_the_pass(data, task, tmp_path, caplog, capsys):
-    extra = {"share_all_embeddings": True, "cross_self_attention": True}
-    extra |= {"max_source_positions": 999, "max_target_positions": 999}
-    model = _build(task, "entmax_transformer", extra)
-    path = save(tmp_path / "m.pt", model, "entmax_transformer", ("es", "en"), **extra)
-    assert analyze(data, path, tmp_path / "a", "--measures=density,relevance") == 1
-    error = capsys.readouterr().err
-    assert "--measures: " in error
-    assert "--cross-self-attention" in error
-    assert not (tmp_path / "a").exists()
 
 
 def test_missing_options_are_named(data, capsys):

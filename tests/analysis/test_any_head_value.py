@@ -74,35 +74,6 @@ def test_a_known_value_out_of_its_range_is_refused_and_an_unknown_one_is_not():
         document.validate(analysis, "a.json")
 
 
-def without_first_heads():
-    """A document in which no first head of a layer has an alpha, as where heads are apart."""
-    analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=0)
-    model = analysis["models"][2]
-    for layer in model["attentions"]:
-        layer["mapping"] = "sqpnormmax|entmax*2"
-        layer["heads"][0]["values"]["alpha"] = None
-    for line in model["records"]["alpha"]:
-        for layers in line["values"].values():
-            for row in layers.values():
-                row[0] = None
-    return analysis
-
-
-def test_heads_without_a_value_that_others_have_are_left_out_of_figures_and_means():
-    analysis = without_first_heads()
-    document.validate(analysis, "a.json")
-    drawn = {figure.name: figure.for_page() for figure in figures(analysis)}
-    (lines,) = drawn["alpha_trajectories"]["datasets"].values()
-    assert {row["name"].rpartition("head ")[2] for row in lines} == {"1", "2"}
-    (bars,) = drawn["alpha_histogram"]["datasets"].values()
-    assert sum(row["heads"] for row in bars) == 3 * 2 * 2
-    page = embedded(render_page(analysis, figures(analysis)))
-    heads = next(row for row in page["layers"] if row["model"] == 2)["heads"]
-    assert [head["values"]["alpha"] is None for head in heads] == [True, False, False]
-    summed = summary.as_table(analysis).splitlines()[-1]
-    assert "nan" not in summed.lower()
-
-
 def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
     assert not may_leave_out({"values": {"alpha": 1.0}})
     assert may_leave_out({"values": {"alpha": 1.01}})

@@ -1,6 +1,5 @@
 """``analyze`` of models that copy words, on the reference and on what they generate."""
 
-import json
 import math
 import shutil
 
@@ -247,20 +246,6 @@ def test_the_gradient_is_that_of_the_mixture():
             assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
 
 
-def test_an_older_document_without_the_new_measures_is_read(folder, tmp_path):
-    assert analyze(folder, tmp_path, ["plain.pt"], "--sentences=") == 0
-    analysis = json.loads((tmp_path / "analysis.json").read_text())
-    gone = {"copy_agreement", "copy_chance", "relative_position", "pos_shares"}
-    for one in analysis["models"][0]["attentions"]:
-        for entry in (one, *one["heads"]):
-            for name in gone & set(entry):
-                del entry[name]
-    analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in gone]
-    document.validate(analysis, "a.json")
-    head = analysis["models"][0]["attentions"][0]["heads"][0]
-    assert head["copy_agreement"] is head["pos_shares"] is None
-
-
 def test_options_on_search_need_generated_text(folder, tmp_path, capsys):
     assert analyze(folder, tmp_path / "x", ["copy.pt"], "--beam=3") != 0
     assert "--beam got 3, which has no part here: give --of generated" in (capsys.readouterr().err)
@@ -279,27 +264,6 @@ def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, t
 def test_another_task_is_refused_with_those_that_are_not(folder, tmp_path, capsys):
     assert analyze(folder, tmp_path / "x", ["copy.pt"], "--task=translation_lev") != 0
     assert "the tasks translation and entmax_summarization" in capsys.readouterr().err
-
-
-def test_the_report_of_generated_text_says_so_and_marks_copy_heads(folder, generated, tmp_path):
-    (tmp_path / "analysis.json").write_text(json.dumps(generated))
-    page = tmp_path / "r.html"
-    assert cli.main(["report", str(tmp_path / "analysis.json"), f"--output={page}"]) == 0
-    text = page.read_text(encoding="utf-8")
-    data = json.loads(text.split('id="report-data">')[1].split("</script>")[0])
-    assert "beam 2" in data["search"]
-    marked = [
-        (one["layer"], head["head"])
-        for one in data["layers"]
-        for head in one["heads"]
-        if head["copies"]
-    ]
-    assert marked == [(0, 1), (0, 3)]
-    assert all(
-        ("copy head" in head["roles"]) == head["copies"]
-        for one in data["layers"]
-        for head in one["heads"]
-    )
 
 
 def test_the_hypotheses_leave_no_file(folder, tmp_path, monkeypatch):

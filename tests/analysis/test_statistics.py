@@ -307,13 +307,6 @@ def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
     assert positional_role(nothing) is None
 
 
-def test_uniform_attention_has_no_role_in_short_sentences_either():
-    # All maxima are leftmost, so at offset -4 for the one query that has a key there
-    head = measured(torch.full((1, 1, 5, 5), 0.2), one_sentence(5)).results()["heads"][0]
-    assert head["offsets"]["share"]["-4"] == 1
-    assert head["positional"] is None
-
-
 def test_a_model_without_heads_has_no_sums():
     statistics = ModelStatistics()
     assert statistics.update({}, one_sentence(4)).tolist() == [0]

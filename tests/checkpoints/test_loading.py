@@ -80,7 +80,7 @@ def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged
     for _, _, module in attention_modules(model):
         torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.7))
     assert "6 learned parameters" in caplog.text
-    assert "--alpha-init 1.7" in caplog.text
+    assert "start as in a new model" in caplog.text
     assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 

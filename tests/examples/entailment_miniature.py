@@ -13,11 +13,6 @@ from typing import NamedTuple
 from tests.examples import miniatures
 
 TRAIN, DEV, TEST = 120, 18, 24
-COLUMNS = (
-    *("gold_label", "sentence1_binary_parse", "sentence2_binary_parse", "sentence1_parse"),
-    *("sentence2_parse", "sentence1", "sentence2", "captionID", "pairID"),
-    *("label1", "label2", "label3", "label4", "label5"),
-)
 PEOPLE = ("girl", "boy", "baker", "sailor", "nurse", "farmer")
 DOINGS = ("paints a door", "rides a mule", "peels apples", "repairs a kite", "sings")
 PLACES = ("at the harbour", "in a barn", "by the river")
@@ -86,15 +81,6 @@ def as_jsonl(lines: list[dict[str, str | list[str]]]) -> bytes:
     return "".join(f"{json.dumps(line)}\n" for line in lines).encode()
 
 
-def as_txt(lines: list[dict[str, str | list[str]]]) -> bytes:
-    table = ["\t".join(COLUMNS)]
-    for line in lines:
-        labels = [*line["annotator_labels"], "", "", "", "", ""][:5]
-        given = {**line, **{f"label{n}": label for n, label in enumerate(labels, 1)}}
-        table.append("\t".join(str(given[name]) for name in COLUMNS))
-    return ("\n".join(table) + "\n").encode()
-
-
 def splits() -> dict[str, list[dict[str, str | list[str]]]]:
     """The lines of each split, by its name in the archive."""
     return {
@@ -115,14 +101,12 @@ PAIRS = "/".join(
 )
 
 
-def write(folder: Path, forms: tuple[str, ...] = ("jsonl", "txt")) -> Path:
+def write(folder: Path) -> Path:
     """Write the archive to a folder; the table of archives, with its true checksum."""
     folder.mkdir(parents=True, exist_ok=True)
     members = {"snli_1.0/README.txt": b"A miniature\n", "__MACOSX/._snli_1.0": b"\x00\x05"}
     for split, lines in splits().items():
-        for form in forms:
-            content = as_jsonl(lines) if form == "jsonl" else as_txt(lines)
-            members[f"snli_1.0/snli_1.0_{split}.{form}"] = content
+        members[f"snli_1.0/snli_1.0_{split}.jsonl"] = as_jsonl(lines)
     archive = folder / "snli_1.0.zip"
     miniatures.write_zip(archive, members)
     return miniatures.write_table(folder, [archive])

@@ -22,12 +22,12 @@ from tests import preloaded
 
 SCRIPT = Path(__file__).parents[2] / "examples" / "bible_es_en" / "claims.sh"
 PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-CHOSEN = ("--quick", "--models", "softmax,entmax,entmax15", "--sizes", "large", "--cpu")
+CHOSEN = ("--quick", "--models", "softmax,entmax", "--sizes", "large", "--cpu")
 PATIENCE = 600  # seconds
-BASELINES = ["softmax-large-seed1", "entmax-large-seed1", "entmax15-large-seed1"]
+BASELINE = "softmax-large-seed1"
 PRUNED, SCRATCH = (f"softmax-large-seed1-all24-{role}" for role in ("pruned", "scratch"))
-CONTINUED, EQUAL = "softmax-large-seed1-continued", "entmax-large-seed1-equaltime"
-RUNS = {*BASELINES, PRUNED, SCRATCH, CONTINUED, EQUAL}
+CONTINUED = "softmax-large-seed1-continued"
+RUNS = {BASELINE, "entmax-large-seed1", PRUNED, SCRATCH, CONTINUED}
 SEARCHED, RECOVERED, TRAINED = 8, 6, 14  # updates of a trial
 
 pytestmark = pytest.mark.slow
@@ -84,7 +84,7 @@ def test_the_record_has_each_run_once_without_paths_of_the_machine(made: Path) -
 def test_the_verdicts_are_of_this_record(made: Path) -> None:
     text = (made / "claims.md").read_text("utf-8")
     assert "This was a quick run" in text
-    assert "bible_es_en (7 runs, seeds 1)" in text
+    assert "bible_es_en (5 runs, seeds 1)" in text
     rows = re.findall(
         r"(?m)^\| .* \| (?:not decidable here|not measured|holds|does not hold) \| – \|$", text
     )
@@ -92,7 +92,7 @@ def test_the_verdicts_are_of_this_record(made: Path) -> None:
 
 
 def test_no_update_is_lost_or_counted_twice(made: Path) -> None:
-    baseline, pruned, scratch = (record(made, run) for run in (BASELINES[0], PRUNED, SCRATCH))
+    baseline, pruned, scratch = (record(made, run) for run in (BASELINE, PRUNED, SCRATCH))
     assert baseline["updates"] == baseline["own_updates"] == TRAINED
     assert pruned["own_updates"] == pruned["curve"][-1]["updates"] == SEARCHED + RECOVERED
     assert pruned["updates"] == TRAINED + SEARCHED + RECOVERED
@@ -100,15 +100,6 @@ def test_no_update_is_lost_or_counted_twice(made: Path) -> None:
     for run in RUNS:
         updates = [point["updates"] for point in record(made, run)["curve"]]
         assert updates == sorted(set(updates))
-
-
-def test_learned_alpha_has_also_as_many_updates_as_another_takes_time_for(made: Path) -> None:
-    speed = json.loads((made / "record/bible_es_en/speed.json").read_text())
-    timed = {model["run"]: model["updates_per_second_rounds"][0] for model in speed["models"]}
-    assert set(timed) == {*BASELINES, PRUNED}
-    # There is a single round
-    expected = TRAINED * timed["entmax-large-seed1"] / timed["entmax15-large-seed1"]
-    assert record(made, EQUAL)["updates"] == max(1, round(expected))
 
 
 def test_the_heads_of_a_pruned_model_are_those_kept_and_those_trained_from_scratch(
@@ -135,7 +126,7 @@ def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
     assert printed is not None
     assert run["translation"]["bleu"] == pytest.approx(float(printed[1]), abs=0.006)
     assert len(run["ablation"]["removals"]) == 2
-    assert record(made, "entmax15-large-seed1")["ablation"] is None
+    assert record(made, BASELINE)["ablation"] is None
 
 
 def test_run_again_it_has_nothing_to_do_and_the_runs_keep_their_bytes(made: Path) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
@@ -55,18 +52,6 @@ def test_no_source_package_and_no_body_is_in_two_splits(text: Path) -> None:
         assert len(set.union(*of.values())) == sum(map(len, of.values()))
 
 
-def test_every_package_is_in_one_split_with_its_own_text(text: Path) -> None:
-    found = {}
-    for split in ("train", "valid", "test"):
-        columns = (lines(text, f"{split}.{c}") for c in ("package", "source", "target"))
-        for package, body, title in zip(*columns, strict=True):
-            found[package.split("\t")[0]] = (body, title)
-    made = {entry.name: entry.title for entry in debian.entries(100)}
-    assert {name: title for name, (_, title) in found.items()} == made
-    for name, (body, _) in found.items():
-        assert f"https://example.org/{name.removeprefix('lib').removesuffix('-dev')}" in body
-
-
 def test_the_split_of_a_package_depends_on_no_other(text: Path, tmp_path: Path) -> None:
     debian.write(tmp_path / "lists", [e for e in debian.entries(100) if "1" in e.name])
     run(tmp_path / "lists", tmp_path / "text")
@@ -75,14 +60,6 @@ def test_the_split_of_a_package_depends_on_no_other(text: Path, tmp_path: Path) 
         assert lines(tmp_path / "text", f"{split}.package") == [
             line for line in before if "1" in line.split("\t")[0]
         ]
-
-
-def test_the_hash_is_of_the_name_alone_and_fills_the_shares() -> None:
-    names = [f"package{i}" for i in range(20000)]
-    of = [debian.lists.split_of(name, 35, 35) for name in names]
-    assert of == [debian.lists.split_of(name, 35, 35) for name in names]
-    for split in ("valid", "test"):
-        assert of.count(split) == pytest.approx(700, abs=4 * 700**0.5)
 
 
 def source_in(split: str, start: str) -> str:
@@ -128,16 +105,6 @@ def test_a_description_becomes_one_line_without_bullets_and_marks_of_paragraphs(
     assert package.title == "a title"
 
 
-def test_text_is_composed_unicode_without_line_breaks_of_its_own() -> None:
-    (package,) = packages(Entry("a", "Cafe\u0301 menu", "one\u2028two\u0085three\x0bfour"))
-    assert (package.title, package.body) == ("Café menu", "one two three four")
-
-
-def test_capitals_stay() -> None:
-    (package,) = packages(Entry("a", "GNU Emacs", "The GNU Emacs"))
-    assert (package.title, package.body) == ("GNU Emacs", "The GNU Emacs")
-
-
 @pytest.mark.parametrize(
     ("body", "title", "usable"),
     [(15, 3, True), (200, 20, True), (14, 3, False), (201, 3, False), (15, 2, False), (15, 21, 0)],
@@ -152,11 +119,6 @@ def test_bodies_of_15_to_200_words_and_titles_of_3_to_20_are_usable(
 def test_a_source_package_is_named_without_its_version_and_is_the_package_where_none_is() -> None:
     made = packages(Entry("a-dev", "t", "b", source="a (1.2-3)"), Entry("b", "t", "b"))
     assert [package.source for package in made] == ["a", "b"]
-
-
-def test_a_package_without_a_known_source_is_left_out() -> None:
-    entry = Entry("elsewhere", "t", "b")
-    assert list(descriptions.read_packages([entry.translation()], {})) == []
 
 
 def test_a_package_of_two_lists_is_taken_once() -> None:
@@ -177,14 +139,6 @@ def test_the_overlap_is_the_share_of_title_words_in_the_body() -> None:
     assert descriptions.overlap(made) == pytest.approx(2 / 4)
 
 
-def test_the_facts_count_what_is_in_the_files(text: Path) -> None:
-    facts = (text / "facts.txt").read_text(encoding="utf-8")
-    assert facts.startswith("150 packages with a description, 150 of usable length; 150 pairs")
-    for split in ("train", "valid", "test"):
-        pairs = len(lines(text, f"{split}.source"))
-        assert re.search(rf"^{split}: {pairs} pairs of ", facts, re.MULTILINE)
-
-
 # --- packed lists and what is refused -----------------------------------------------------
 
 
@@ -198,39 +152,6 @@ def test_a_packed_list_is_the_same_list(pack: str, text: Path, tmp_path: Path) -
         assert (tmp_path / "text" / name).read_bytes() == (text / name).read_bytes()
 
 
-@pytest.mark.skipif(
-    not (debian.lists.APT_HELPER.exists() and shutil.which("lz4")), reason="no apt, or no lz4"
-)
-def test_apt_unpacks_what_python_cannot(text: Path, tmp_path: Path) -> None:
-    debian.write(tmp_path / "lists", debian.entries(100))
-    for path in list((tmp_path / "lists").iterdir()):
-        subprocess.run(["lz4", "-q", "--rm", path, f"{path}.lz4"], check=True)
-    run(tmp_path / "lists", tmp_path / "text")
-    assert lines(tmp_path / "text", "test.source") == lines(text, "test.source")
-
-
-def test_without_apt_its_packing_is_refused_with_the_remedy(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(debian.lists, "APT_HELPER", tmp_path / "none")
-    debian.write(tmp_path / "lists", debian.entries(4))
-    for path in list((tmp_path / "lists").iterdir()):
-        path.rename(f"{path}.lz4")
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    assert ".lz4 is read by apt, which is not here: unpack the file" in capsys.readouterr().err
-
-
-def test_a_damaged_list_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    debian.write(tmp_path / "lists", debian.entries(20), ".xz")
-    (path,) = (tmp_path / "lists").glob("*Translation-en*")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    assert str(path) in capsys.readouterr().err
-    assert not (tmp_path / "text").exists()
-
-
 @pytest.mark.parametrize("kind", ["Translation-en", "Packages"])
 def test_a_missing_list_is_named_with_the_remedy(
     kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
@@ -242,15 +163,6 @@ def test_a_missing_list_is_named_with_the_remedy(
     error = capsys.readouterr().err
     assert f"has no list *{kind}*" in error
     assert "name it in RAW_DIR" in error
-
-
-@pytest.mark.parametrize("share", [0, 251])
-def test_a_share_out_of_range_is_refused(
-    share: int, text: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    with pytest.raises(SystemExit):
-        run(text.parent / "lists", text.parent / "refused", valid=share)
-    assert f"--valid got {share}: give a number from 1 to 250" in capsys.readouterr().err
 
 
 def test_lists_with_too_few_descriptions_are_refused(

@@ -78,17 +78,6 @@ def test_one_command_ends_with_scores_side_by_side_and_a_report(walked):
 
 
 @pytest.mark.slow
-def test_the_time_of_every_step_is_printed(walked):
-    printed, _, _ = walked
-    table = printed.split("==> time of each step, and since the start\n")[1]
-    steps = ["text", *(f"{step} {name}" for name in ("stock", "softmax", "entmax")
-                       for step in ("train", "evaluate")), "scores and report"]  # fmt: skip
-    rows = [re.fullmatch(r"(.+?) +(\d+:\d\d:\d\d) +(\d+:\d\d:\d\d)", x) for x in table.splitlines()]
-    assert [row[1] for row in rows if row] == steps
-    assert "the first BLEU was there after " in printed
-
-
-@pytest.mark.slow
 def test_options_reach_the_text_the_model_and_the_training(walked):
     _, out, _ = walked
     assert len(lines(out / "text" / "valid.en")) == len(lines(out / "text" / "test.es")) == 12
@@ -115,37 +104,6 @@ def test_run_again_it_has_nothing_to_do(walked):
     assert again.count("done before") == 3 + 3 * 3 + 2 + 2
     assert "| INFO |" not in again
     assert (out / "scores.tsv").read_bytes() == table
-
-
-@pytest.mark.slow
-def test_the_alpha_of_each_head_is_printed_with_its_file(walked):
-    printed, out, _ = walked
-    file = out / "runs" / "entmax-2updates" / "alpha.txt"
-    assert f"==> alpha of each head of entmax ({file})\n{file.read_text('utf-8')}" in printed
-    assert "alpha of each head of stock" not in printed
-
-
-@pytest.mark.slow
-def test_a_step_finds_the_languages_in_what_was_prepared(walked):
-    _, out, _ = walked
-    options = ["--output", out, "--updates", 2, "--cpu"]
-    shown = run("evaluate.sh", *options, *SEARCH, "entmax").stdout
-    assert shown.count("done before") == 3
-    assert "BLEU|nrefs:1" in shown
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("kind", ["subword-nmt", "none"])
-def test_other_subwords_are_trained_with_and_translated_from(kind, texts, tmp_path):
-    """The words that Moses' tokeniser cut are put together again in the translations."""
-    size = ["--bpe-size", 100] if kind == "subword-nmt" else []
-    run("prepare.sh", *texts, "--bpe", kind, *size, "--output", tmp_path, "--workers", 1)
-    options = ["--output", tmp_path, "--updates", 1, "--cpu"]
-    run("train.sh", *options, *TINY, "entmax15")
-    run("evaluate.sh", *options, *SEARCH, "entmax15")
-    translated = (tmp_path / "runs" / "entmax15-1updates" / "test.hyp").read_text("utf-8")
-    assert translated.count("\n") == 12
-    assert "@@" not in translated
 
 
 @pytest.mark.slow
@@ -208,14 +166,6 @@ def test_the_command_of_before_brings_the_earlier_results_back(prepared_with_res
     assert not (out / "replaced-1").exists()
 
 
-def test_another_text_is_said_also_where_nothing_was_trained(texts, tmp_path):
-    command = ["prepare.sh", *texts, "--output", tmp_path, "--workers", 1, "--bpe-size", 300]
-    run(*command)
-    said = run(*command, "--lower").stdout
-    assert f"==> text: {tmp_path}/text is of another text or other options" in said
-    assert not (tmp_path / "replaced-1").exists()
-
-
 # --- wrong options: nothing is begun ------------------------------------------
 
 
@@ -223,7 +173,7 @@ def test_another_text_is_said_also_where_nothing_was_trained(texts, tmp_path):
     ("arguments", "message"),
     [
         (["--mappings", "stock,,entmax"], "--mappings got 'stock,,entmax': put one comma"),
-        (["--mappings", "stock, entmax"], "no spaces, such as stock,entmax15,entmax"),
+        (["--mappings", "stock, entmax"], "no spaces, such as stock,entmax"),
         (["--mappings", "entmax,entmax"], "option --mappings has 'entmax' twice"),
         (["--mappings", "sparsemax*5,softmax"], "give a list of layers by --mapping, whole"),
         (["--source", "/dev/null"], "'/dev/null' is no file that can be read twice: write the text"),
@@ -262,31 +212,10 @@ def test_a_wrong_option_is_refused_in_one_sentence_before_anything_is_done(
     assert not (tmp_path / "out").exists()
 
 
-def test_without_texts_it_says_how_to_name_them(tmp_path):
-    refused = run("run.sh", "--output", tmp_path / "out", check=False)
-    assert refused.returncode == 2
-    assert "--source FILE --target FILE, or by --trainpref PREFIX" in refused.stderr
-
-
 def test_the_same_file_twice_leaves_nothing_behind(texts, tmp_path):
     twice = ["--source", texts[1], "--target", texts[1], "--output", tmp_path]
     refused = run("prepare.sh", *twice, check=False)
     assert refused.returncode == 2
-    assert "prepare.sh: error: options --source and --target name the same file" in refused.stderr
+    assert "prepare.sh: error: source and target name the same file" in refused.stderr
     assert refused.stderr.count("\n") == 1
     assert [path.name for path in tmp_path.iterdir()] == [".lock"]
-
-
-@pytest.mark.parametrize("script", ["run", "prepare", "train", "evaluate", "report"])
-def test_help_names_the_options_of_the_step_with_their_defaults(script):
-    shown = run(f"{script}.sh", "--help").stdout
-    options = {
-        "prepare": ["--source FILE", "--validpref", "--bpe-size", "(default: 4000)", "--lower"],
-        "train": ["--epochs N or --updates N", "--learning-rate R 0.005", "--warmup", "--size"],
-        "evaluate": ["--beam N", "(default: 5)", "--length-penalty", "--max-len-a"],
-        "report": ["--mappings LIST", "(default: stock,entmax)"],
-    }
-    for step, texts_of_step in options.items():
-        if script in (step, "run"):
-            for text in texts_of_step:
-                assert text in shown, text

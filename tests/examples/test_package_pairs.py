@@ -94,17 +94,6 @@ def test_of_unequally_many_items_the_paragraph_is_the_pair() -> None:
     assert parts(english, german)[1:] == [("It can: read write", "Es kann lesen und schreiben")]
 
 
-def test_lines_of_an_item_that_is_not_indented_stay_with_it() -> None:
-    assert pairs.items([" - reads", " files", " - writes"]) == ["reads files", "writes"]
-
-
-def test_a_part_is_named() -> None:
-    named = [
-        part for *_, part in pairs.paired_parts("t\n A:\n  * b\n .\n C", "t\n A:\n  * b\n .\n C")
-    ]
-    assert named == ["line", "paragraph 1, item 1", "paragraph 1, item 2", "paragraph 2"]
-
-
 # --- pairs --------------------------------------------------------------------------------
 
 
@@ -123,11 +112,6 @@ def test_a_translation_of_a_description_that_is_gone_is_left_out() -> None:
     entry = Entry("a", "a title", "Text.", german="ein Titel\nText.")
     now = replace(entry, title="another title")
     assert pairs.read_pairs([now.translation()], [entry.translation("de")], {"a": "a"}) == (0, [])
-
-
-def test_a_package_without_a_known_source_is_left_out() -> None:
-    entry = Entry("a", "a title", "Text.", german="ein Titel\nText.")
-    assert pairs.read_pairs([entry.translation()], [entry.translation("de")], {}) == (0, [])
 
 
 def test_a_translation_of_two_lists_is_taken_once() -> None:
@@ -262,25 +246,6 @@ def test_a_text_of_a_pair_that_is_left_out_of_validation_is_not_in_the_test() ->
     assert split_of(*made) == {"train": ["the same text"], "valid": [], "test": []}
 
 
-def test_the_same_lists_make_the_same_files(text: Path, lists: Path, tmp_path: Path) -> None:
-    run(lists, tmp_path)
-    assert [p.read_bytes() for p in sorted(tmp_path.iterdir())] == [
-        p.read_bytes() for p in sorted(text.iterdir())
-    ]
-
-
-def test_another_seed_makes_other_splits(text: Path, lists: Path, tmp_path: Path) -> None:
-    run(lists, tmp_path, "--seed", "2")
-    sources = {line.split("\t")[1] for line in lines(text, "test.package")}
-    assert {line.split("\t")[1] for line in lines(tmp_path, "test.package")} != sources
-
-
-def test_the_shares_of_the_splits_are_those_asked_for() -> None:
-    of = [debian.lists.split_of(f"package{i}", 50, 50, 1) for i in range(20000)]
-    for split in ("valid", "test"):
-        assert of.count(split) == pytest.approx(1000, abs=4 * 1000**0.5)
-
-
 # --- facts --------------------------------------------------------------------------------
 
 
@@ -300,13 +265,6 @@ def test_the_facts_count_what_is_in_the_files(text: Path) -> None:
 # --- packed lists and what is refused -----------------------------------------------------
 
 
-@pytest.mark.parametrize("pack", [ending for ending in debian.PACK if ending])
-def test_a_packed_list_is_the_same_list(pack: str, text: Path, tmp_path: Path) -> None:
-    debian.write(tmp_path / "lists", debian.german(debian.entries(100)), pack)
-    run(tmp_path / "lists", tmp_path / "text")
-    assert lines(tmp_path / "text", "train.de") == lines(text, "train.de")
-
-
 @pytest.mark.skipif(
     not (debian.lists.APT_HELPER.exists() and shutil.which("lz4")), reason="no apt, or no lz4"
 )
@@ -316,29 +274,6 @@ def test_apt_unpacks_what_python_cannot(text: Path, lists: Path, tmp_path: Path)
         subprocess.run(["lz4", "-q", "--rm", path, f"{path}.lz4"], check=True)
     run(tmp_path / "lists", tmp_path / "text")
     assert lines(tmp_path / "text", "test.de") == lines(text, "test.de")
-
-
-@pytest.mark.parametrize("kind", ["Translation-de", "Translation-en", "Packages"])
-def test_a_missing_list_is_named_with_the_remedy(
-    kind: str, lists: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    shutil.copytree(lists, tmp_path / "lists")
-    next((tmp_path / "lists").glob(f"*{kind}*")).unlink()
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    error = capsys.readouterr().err
-    assert f"has no list *{kind}*: take main/i18n/Translation-de.bz2, main/i18n/" in error
-    assert "name it in RAW_DIR" in error
-    assert not (tmp_path / "text").exists()
-
-
-def test_a_damaged_list_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    debian.write(tmp_path / "lists", debian.german(debian.entries(20)), ".xz")
-    (path,) = (tmp_path / "lists").glob("*Translation-de*")
-    path.write_bytes(path.read_bytes()[:-100])
-    with pytest.raises(SystemExit):
-        run(tmp_path / "lists", tmp_path / "text")
-    assert str(path) in capsys.readouterr().err
 
 
 def test_lists_of_two_releases_are_refused_with_the_remedy(

@@ -12,7 +12,7 @@ import torch
 from fairseq_entmax.kernels import functions, torch_ops, torch_structured
 from fairseq_entmax.kernels.dropout import factors
 from fairseq_entmax.kernels.inputs import ScoreSettings
-from fairseq_entmax.kernels.structure import OSCAR, PNORM, TV
+from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
 
 INF, NAN = math.inf, math.nan
 LENGTHS = (1, 2, 3, 5, 8, 17, 31, 64, 100, 161, 513, 1100)
@@ -88,21 +88,23 @@ def check_rows(backend, made, number=None, device="cpu"):
     own = epsilon if number is None else number
     wide = epsilon.double() if number is None else number
     before = scores.clone()
-    probs = backend.probabilities(scores, own)
+    probs = backend.probabilities(scores, PLAIN, own)
     assert torch.equal(before.nan_to_num(7), scores.nan_to_num(7))
     truth = torch_ops.probabilities(scores.double(), wide)
     assert_rows(probs.cpu(), truth.cpu(), 1e-6, given)
     rows = truth.isfinite().all(-1)
     assert (probs[rows][scores[rows] == -INF] == 0).all()
     # Of the same probabilities, so that a key on the edge is in the support of both or of none
-    for_scores, for_alpha = backend.gradients(probs, own, grad, True, True)
-    expected = torch_ops.gradients(probs.double(), wide, grad.double(), True, True)
-    assert_rows(for_scores.cpu(), expected[0].cpu(), 2e-6, given, 2e-5)
-    assert_rows(for_alpha.cpu(), expected[1].cpu(), 1e-5, given, 2e-5)
-    alone = backend.gradients(probs, own, grad, False, True)
+    both = (True, True, False)
+    found = backend.gradients(probs, PLAIN, own, 0.0, None, grad, both)
+    truth = torch_structured.gradients(probs.double(), PLAIN, wide, 0.0, None, grad.double(), both)
+    assert_rows(found[0].cpu(), truth[0].cpu(), 2e-6, given, 2e-5)
+    assert_rows(found[1].cpu(), truth[1].cpu(), 1e-5, given, 2e-5)
+    alone = backend.gradients(probs, PLAIN, own, 0.0, None, grad, (False, True, False))
     assert alone[0] is None
-    assert torch.equal(alone[1].nan_to_num(7), for_alpha.nan_to_num(7))
-    assert backend.gradients(probs, own, grad, True, False)[1] is None
+    assert torch.equal(alone[1].nan_to_num(7), found[1].nan_to_num(7))
+    alone = backend.gradients(probs, PLAIN, own, 0.0, None, grad, (True, False, False))
+    assert alone[1] is None
 
 
 STRENGTHS = {
@@ -185,20 +187,15 @@ def tensors_of(case, seed=0):
     return made, ScoreSettings(padding, mask, case.causal, 0.7, case.dropout, seed)
 
 
-def in_float64(made, epsilon, strength, kind, settings):
+def in_float64(made, epsilon, settings):
     """The output, differentiable, all computed apart."""
     query, key, value = made
     mask = settings.attn_mask
     settings = settings._replace(attn_mask=None if mask is None else mask.double())
     scores = masked_scores_in_float64(query, key, settings)
-    epsilon, strength = (
-        one.view(1, -1, 1, 1) if isinstance(one, torch.Tensor) else one
-        for one in (epsilon, strength)
-    )
-    if kind:
-        probs = functions.Structured.apply(torch_structured, scores, kind, epsilon, strength)
-    else:
-        probs = functions.Entmax.apply(torch_ops, scores, epsilon)
+    if isinstance(epsilon, torch.Tensor):
+        epsilon = epsilon.view(1, -1, 1, 1)
+    probs = functions.map_rows(torch_structured, scores, PLAIN, epsilon)
     if settings.dropout:
         probs = probs * factors(tuple(probs.shape), settings.dropout, settings.seed, probs.device)
     # What no weight reaches has no part, whatever it is
@@ -222,36 +219,25 @@ def masked_scores_in_float64(query, key, settings):
     return scores.masked_fill(hidden, -INF)
 
 
-def check_attention(
-    attention, case, epsilon, strength=0.0, kind="", atol=2e-5, dtype=torch.float32, device="cpu"
-):
+def check_attention(attention, case, epsilon, atol=2e-5, dtype=torch.float32, device="cpu"):
     """Output and all gradients of attention."""
     made, settings = tensors_of(case)
-    made = [tensor.to(dtype) for tensor in made]
-    *inputs, grad = made
-
-    def leaves(wide):
-        def leaf(one, to):
-            if not isinstance(one, torch.Tensor):
-                return one
-            one = one.detach().clone()
-            return (one.double() if wide else one.to(**to)).requires_grad_()
-
-        at = {"device": device}
-        return [
-            *(leaf(one, {**at, "dtype": dtype}) for one in inputs),
-            leaf(epsilon, at),
-            leaf(strength, at),
-        ]
-
-    true_leaves, own_leaves = leaves(True), leaves(False)
-    truth = in_float64(true_leaves[:3], *true_leaves[3:], kind, settings)
+    *inputs, grad = (tensor.to(dtype) for tensor in made)
     options = {
         name: one.to(device) if isinstance(one, torch.Tensor) and name != "seed" else one
         for name, one in settings._asdict().items()
     }
-    more = {"strength": own_leaves[4], "kind": kind} if kind else {}
-    output = attention(*own_leaves[:3], own_leaves[3], **more, **options)
+
+    def leaf(one, **to):
+        return one.detach().clone().to(**to).requires_grad_()
+
+    true_leaves = [leaf(one, dtype=torch.float64) for one in inputs]
+    leaves = [leaf(one, device=device) for one in inputs]
+    if isinstance(epsilon, torch.Tensor):
+        true_leaves.append(leaf(epsilon, dtype=torch.float64))
+        leaves.append(leaf(epsilon, device=device))
+    truth = in_float64(true_leaves[:3], (*true_leaves, epsilon)[3], settings)
+    output = attention(*leaves[:3], (*leaves, epsilon)[3], **options)
     assert output.dtype == dtype
     given = {"epsilon": torch.as_tensor(epsilon).view(1, -1)}
     assert_rows(output.detach().cpu(), truth.detach(), atol, given, atol)
@@ -259,10 +245,8 @@ def check_attention(
         return
     truth.backward(grad.double())
     output.backward(grad.to(device))
-    for ours, other in zip(own_leaves, true_leaves, strict=True):
-        if isinstance(ours, torch.Tensor):
-            found, expected = ours.grad.cpu().double(), other.grad
-            found, expected = (
-                one if one.dim() > 1 else one.view(1, -1) for one in (found, expected)
-            )
-            assert_rows(found, expected, atol, given, 10 * atol)
+    for ours, other in zip(leaves, true_leaves, strict=True):
+        found, expected = (
+            one if one.dim() > 1 else one.view(1, -1) for one in (ours.grad.cpu(), other.grad)
+        )
+        assert_rows(found, expected, atol, given, 10 * atol)

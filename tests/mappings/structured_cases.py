@@ -21,8 +21,6 @@ class Case(NamedTuple):
     kind: str
     function: Callable[..., torch.Tensor]  # scores, shape, strength, dim
     truth: Callable[..., torch.Tensor]  # scores, shape, strength
-    shape_name: str
-    strength_name: str
     shapes: tuple[float, ...]
     strengths: tuple[float, ...]
     shape: float  # one of each that is away from the ends
@@ -34,8 +32,6 @@ CASES = {
         TV,
         lambda scores, alpha, tv, dim=-1: fusedmax(scores, tv, alpha, dim),
         lambda scores, alpha, tv: fusedmax_rows(scores, tv, alpha),
-        "alpha",
-        "tv",
         (1.0, 1.01, 1.33, 1.5, 1.75, 2.0),
         (0.0, 0.01, 0.1, 0.7, 10.0, 1e6),
         1.4,
@@ -45,8 +41,6 @@ CASES = {
         OSCAR,
         lambda scores, alpha, oscar, dim=-1: oscarmax(scores, oscar, alpha, dim),
         lambda scores, alpha, oscar: oscarmax_rows(scores, oscar, alpha),
-        "alpha",
-        "oscar",
         (1.0, 1.01, 1.33, 1.5, 1.75, 2.0),
         (0.0, 0.001, 0.01, 0.1, 1.0, 1e6),
         1.4,
@@ -56,8 +50,6 @@ CASES = {
         PNORM,
         lambda scores, p, gamma, dim=-1: sq_pnorm_max(scores, p, gamma, dim),
         pnorm_rows,
-        "p",
-        "gamma",
         (1.01, 1.1, 1.33, 1.5, 1.75, 2.0),
         (1e-3, 0.1, 1.0, 5.0, 1e3, 1e6),
         1.6,

@@ -1,9 +1,8 @@
 """Independent references for the mappings with structure: definitions, solved slowly in float64.
 
 Nothing here is shared with the package. The proximal operator of total variation is found by
-Condat's sequential algorithm in exact fractions, and by bounded least squares on its dual;
-OSCAR by scipy's isotonic regression; sq-pnorm-max by bisection. What they are composed to is
-held to the optimality conditions of the problem that it is to solve.
+Condat's sequential algorithm in exact fractions; by scipy's isotonic regression; sq-pnorm-max by bisection. What they are composed to is
+held to the objective that it is to be the best for.
 """
 
 import functools
@@ -13,7 +12,7 @@ from fractions import Fraction
 
 import numpy as np
 import torch
-from scipy.optimize import isotonic_regression, lsq_linear
+from scipy.optimize import isotonic_regression
 
 from tests.mappings.reference import bisection
 
@@ -65,18 +64,6 @@ def tv_condat(row, strength):
                 low, low_sum, low_end = low + (low_sum - strength) / count, strength, here
             if high_sum <= -strength:
                 high, high_sum, high_end = high + (high_sum + strength) / count, -strength, here
-
-
-def tv_least_squares(row, strength):
-    """The same by its dual: ``min |x - D' u|`` over ``|u_i| <= strength``, and ``z = x - D' u``."""
-    row = np.asarray(row, dtype=np.float64)
-    if strength == 0.0 or len(row) == 1:
-        return row
-    differences = np.diff(np.eye(len(row)), axis=0)
-    dual = lsq_linear(
-        differences.T, row, (-strength, strength), method="bvls", tol=1e-15, max_iter=1000
-    )
-    return row - differences.T @ dual.x
 
 
 # -- OSCAR -----------------------------------------------------------------------------------
@@ -207,73 +194,6 @@ def entropy_term(probs, alpha):
     if alpha == 1.0:
         return torch.special.entr(probs).sum(-1).neg()
     return (probs**alpha).sum(-1) / (alpha * (alpha - 1.0))
-
-
-def slope(probs, alpha):
-    """Its derivative in each probability, up to a constant."""
-    return probs.log() if alpha == 1.0 else probs ** (alpha - 1.0) / (alpha - 1.0)
-
-
-def fused_residual(scores, probs, tv, alpha):
-    """How far a row of probabilities is from the optimality conditions of fusedmax.
-
-    There are to be a threshold and dual variables u, at most ``tv`` in size and ``tv`` times the
-    sign of the step where there is one, with ``x - slope + diff(u)`` equal to the threshold on the
-    support and at most that outside. The values that each u can have are an interval, narrowed
-    from left to right.
-    """
-    support = probs > 0
-    steps = probs.diff().sign()
-    force = torch.where(support, scores - slope(probs.clamp(min=1e-300), alpha), scores)
-    bound = torch.cat([torch.zeros(1), tv * steps, torch.zeros(1)]).double()
-    inner = support.double()
-    # Inside a group the unknown u cancel: the bounds are 0 there and known at its ends
-    threshold = ((force + bound.diff()) * inner).sum() / inner.sum()
-    low = high = worst = 0.0
-    for key in range(len(scores)):
-        room = (threshold - force[key]).item()
-        high = high + room
-        low = low + room if support[key] else -math.inf
-        step = 0.0 if key == len(scores) - 1 else steps[key].item()
-        known = step != 0.0 or key == len(scores) - 1
-        floor, ceiling = (tv * step, tv * step) if known else (-tv, tv)
-        worst = max(worst, floor - high, low - ceiling)
-        low, high = max(low, floor), min(high, ceiling)
-        if low > high:
-            low = high = min(max((low + high) / 2, floor), ceiling)
-    return worst
-
-
-def oscar_residual(scores, probs, oscar, alpha):
-    """How far a row is from the optimality conditions of oscarmax.
-
-    In a group of equal weights, what is left of the scores is to be majorised by the weights of
-    the group's ranks; of those without weight, only the sums are to be no larger.
-    """
-    support = probs > 0
-    left = torch.where(support, scores - slope(probs.clamp(min=1e-300), alpha), scores)
-    ranks = oscar * torch.arange(len(scores) - 1, -1, -1, dtype=torch.float64)
-    count = int(support.sum())
-    threshold = (left[support].sum() - ranks[:count].sum()) / count
-    worst, start = 0.0, 0
-    for value in probs.unique().flip(0):
-        group = (left[probs == value] - threshold).sort(descending=True).values
-        excess = (group - ranks[start : start + len(group)]).cumsum(0)
-        worst = max(worst, excess.max().item())
-        if value > 0:
-            worst = max(worst, abs(excess[-1].item()))
-        start += len(group)
-    return worst
-
-
-def pnorm_residual(scores, probs, p, gamma):
-    """How far rows are from the optimality conditions of sq-pnorm-max."""
-    norm = (probs**p).sum(-1, keepdim=True) ** ((2.0 - p) / p)
-    force = scores - gamma * norm * probs ** (p - 1.0)
-    support = probs > 0
-    threshold = torch.where(support, force, 0.0).sum(-1, keepdim=True) / support.sum(-1, True)
-    off = torch.where(support, (force - threshold).abs(), (force - threshold).clamp(min=0.0))
-    return off.max().item()
 
 
 # -- derivatives -----------------------------------------------------------------------------------

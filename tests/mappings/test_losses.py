@@ -83,16 +83,6 @@ def test_it_is_the_loss_of_the_entmax_package_and_at_one_the_cross_entropy():
             torch.testing.assert_close(ours, theirs(scores, target), atol=1e-9, rtol=0)
 
 
-def test_at_one_it_is_fairseqs_label_smoothed_cross_entropy():
-    from fairseq.criterions.label_smoothed_cross_entropy import label_smoothed_nll_loss
-
-    scores, target = case()
-    log_probs = scores.log_softmax(-1)
-    expected, _ = label_smoothed_nll_loss(log_probs, target[:, None], 0.1, reduce=False)
-    loss = entmax_loss_parts(scores, target, 1.0, 0.1).loss
-    torch.testing.assert_close(loss, expected.view(-1), atol=1e-12, rtol=0)
-
-
 @pytest.mark.parametrize("alpha", [1.2, 1.33, 1.5, 2.0])
 def test_it_is_zero_exactly_where_the_target_is_ahead_by_the_margin(alpha):
     margin = 1 / (alpha - 1)

@@ -1,11 +1,8 @@
 """fusedmax, oscarmax and sq-pnorm-max: against references, what is optimal, and their gradients."""
 
-import numpy as np
 import pytest
 import torch
-from scipy.optimize import minimize
 
-from fairseq_entmax.kernels.structure import Structure
 from fairseq_entmax.mappings import entmax, fusedmax, oscarmax, sparsemax, sq_pnorm_max
 from fairseq_entmax.mappings.structured import map_structured
 from tests.mappings.reference import random_rows
@@ -26,23 +23,18 @@ from tests.mappings.structured_reference import (
     change,
     entropy_term,
     exact_tv_row,
-    fused_residual,
     oscar_penalty,
     oscar_prox,
-    oscar_residual,
-    pnorm_residual,
     smooth_change,
     total_variation,
 )
 
 ALPHAS = (1.0, 1.1, 1.33, 1.5, 1.75, 2.0)
 PENALISED = {
-    "fusedmax": (fusedmax, total_variation, fused_residual),
-    "oscarmax": (oscarmax, oscar_penalty, oscar_residual),
+    "fusedmax": (fusedmax, total_variation),
+    "oscarmax": (oscarmax, oscar_penalty),
 }
-with_penalty = pytest.mark.parametrize(
-    ("function", "penalty", "residual"), PENALISED.values(), ids=PENALISED
-)
+with_penalty = pytest.mark.parametrize(("function", "penalty"), PENALISED.values(), ids=PENALISED)
 every_alpha = pytest.mark.parametrize("alpha", ALPHAS)
 
 
@@ -133,7 +125,7 @@ def test_a_gap_parts_neighbours_and_a_strength_without_bound_makes_chains_consta
 
 @with_penalty
 @every_alpha
-def test_no_feasible_step_improves_the_objective(function, penalty, residual, alpha):
+def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
     scores = random_rows(6, 7, 2.0, seed=4)
     for strength in (0.01, 0.5):
         best = function(scores, strength, alpha)
@@ -149,52 +141,6 @@ def test_no_feasible_step_improves_the_objective(function, penalty, residual, al
             for far in (1.0, 0.1, 1e-3):
                 moved = (1 - far) * best + far * toward
                 assert (objective(moved) <= objective(best) + 1e-14).all()
-
-
-@with_penalty
-@every_alpha
-def test_the_optimality_conditions_hold(function, penalty, residual, alpha):
-    for keys, scale in ((2, 1.0), (9, 2.0), (30, 1.0)):
-        for strength in (0.003, 0.05, 3.0):
-            scores = random_rows(3, keys, scale, seed=keys)
-            for row, probs in zip(scores, function(scores, strength, alpha), strict=True):
-                assert residual(row, probs, strength, alpha) <= 1e-11 * size_of(scores)
-    row = random_rows(1, 8, 0.5, seed=2)[0]
-    assert residual(row, entmax(row, alpha), 0.05, alpha) > 1e-3  # which it tells apart
-
-
-@pytest.mark.parametrize("gamma", [0.05, 1.0, 20.0])
-@pytest.mark.parametrize("p", [1.05, 1.5, 2.0])
-def test_the_optimality_conditions_of_sq_pnorm_max_hold(p, gamma):
-    for keys, scale in ((2, 1.0), (9, 2.0), (64, 0.2)):
-        scores = random_rows(5, keys, scale, seed=keys)
-        assert pnorm_residual(scores, sq_pnorm_max(scores, p, gamma), p, gamma) <= 1e-11
-
-
-@pytest.mark.parametrize("name", PENALISED)
-def test_a_quadratic_programme_finds_the_same(name):
-    row, strength = 0.5 * random_rows(1, 5, 1.0, seed=1)[0].numpy(), 0.08
-    first, second = np.triu_indices(5, 1)
-
-    def bounds_of(probs):
-        if name == "oscarmax":
-            return np.stack([probs[first], probs[second]])
-        return np.stack([np.diff(probs), -np.diff(probs)])
-
-    bounds = bounds_of(row).shape[-1]
-    found = minimize(
-        lambda v: 0.5 * ((v[:5] - row) ** 2).sum() + strength * v[5:].sum(),
-        np.concatenate([np.full(5, 0.2), np.full(bounds, 0.5)]),
-        method="SLSQP",
-        bounds=[(0.0, None)] * (5 + bounds),
-        constraints=[
-            {"type": "eq", "fun": lambda v: v[:5].sum() - 1.0},
-            {"type": "ineq", "fun": lambda v: (v[5:] - bounds_of(v[:5])).ravel()},
-        ],
-        options={"maxiter": 500, "ftol": 1e-15},
-    )
-    ours = PENALISED[name][0](torch.tensor(row), strength)
-    assert largest_error(ours, torch.tensor(found.x[:5])) <= 1e-6
 
 
 def test_proposition_2_of_the_paper_is_not_what_oscarmax_solves():
@@ -213,42 +159,6 @@ def test_proposition_2_of_the_paper_is_not_what_oscarmax_solves():
             return 0.5 * probs.square().sum() + 0.1 * oscar_penalty(probs) - (row * probs).sum()
 
         assert objective(ours) < objective(literal) - 5e-4
-
-
-# What torchsparseattn 0.2 (its Cython, compiled for float64) returns: scores, incoming gradient,
-# then for fusedmax at 0.1 and oscarmax at 0.02 the probabilities and the gradient of the scores.
-# The scores are large enough that its OSCAR clips nothing at zero.
-TORCHSPARSEATTN = [
-    (
-        [2.0, 2.09, 2.08, 2.27, 2.14],
-        [-0.99, 0.06, 1.34, -0.49, -0.62],
-        [0.174, 0.174, 0.174, 0.239, 0.239],
-        [0.83 / 3, 0.83 / 3, 0.83 / 3, -0.415, -0.415],
-        [0.124, 0.179, 0.179, 0.314, 0.204],
-        [-0.85, 0.84, 0.84, -0.35, -0.48],
-    ),
-    (
-        [2.15, 2.11, 2.03, 2.28, 2.01, 2.21, 2.4],
-        [-0.46, -1.9, -1.29, -1.84, -0.24, -1.27, 0.27],
-        [0.72 / 7, 0.72 / 7, 0.72 / 7, 0.825 / 7, 0.825 / 7, 1.28 / 7, 1.91 / 7],
-        [-5.36 / 21] * 3 + [-0.55 / 7] * 2 + [-2.16 / 7, 8.62 / 7],
-        [0.86 / 7, 0.72 / 7, 0.3 / 7, 1.49 / 7, 0.3 / 7, 1.14 / 7, 2.19 / 7],
-        [3.51 / 7, -6.57 / 7, 1.375 / 7, -6.15 / 7, 1.375 / 7, -2.16 / 7, 8.62 / 7],
-    ),
-]
-
-
-@pytest.mark.parametrize("row", TORCHSPARSEATTN, ids=["5 keys", "7 keys"])
-def test_torchsparseattn_gives_the_same_where_no_score_is_negative(row):
-    scores, grad, *expected = (torch.tensor(numbers, dtype=torch.float64) for numbers in row)
-    for name, strength, probs, gradient in (
-        ("fusedmax", 0.1, *expected[:2]),
-        ("oscarmax", 0.02, *expected[2:]),
-    ):
-        function = CASES[name].function
-        assert largest_error(function(scores, 2.0, strength), probs) <= 1e-12
-        (ours,) = gradients_of(lambda z, f=function, s=strength: f(z, 2.0, s), grad, scores)
-        assert largest_error(ours, gradient) <= 1e-12
 
 
 # -- gradients ----------------------------------------------------------------------------------------
@@ -307,33 +217,7 @@ def test_the_gradient_of_a_strength_of_zero_is_one_sided_with_masks_and_ties_too
         assert largest_error(ours[:, 0], truth) <= 2e-5 * truth.abs().max()
 
 
-@every_case
-def test_gradients_sum_to_zero_and_leave_masked_keys_out(case):
-    for scores in (*tied_rows(40).values(), gapped_rows()):
-        grad = random_rows(*scores.shape, 1.0, seed=2)
-        for strength in case.strengths[1:]:
-            (ours,) = gradients_of(
-                lambda z, s=strength: case.function(z, case.shape, s), grad, scores
-            )
-            assert ours.isfinite().all()
-            assert (ours[scores == -INF] == 0).all()
-            assert ours.sum(-1).abs().max().item() <= 1e-11 * (1.0 + ours.abs().max().item())
-
-
-# -- what is no number, dtypes, dimensions, errors ------------------------------------------------------
-
-
-@every_case
-@pytest.mark.parametrize("bad", [NAN, INF])
-def test_a_score_that_is_no_number_makes_its_row_nan_and_no_other(case, bad):
-    scores = gapped_rows()
-    scores[2, 7] = bad
-    scores.requires_grad_()
-    probs = case.function(scores, case.shape, case.strength)
-    probs.backward(random_rows(6, 12, 1.0))
-    for tensor in (probs, scores.grad):
-        assert tensor[2].isnan().all()
-        assert tensor[[0, 1, 3, 4, 5]].isfinite().all()
+# -- what is no number, dimensions, errors --------------------------------------------------------------
 
 
 @every_case
@@ -343,7 +227,7 @@ def test_a_parameter_that_is_nan_shows_in_its_rows_alone(case, harmed):
     values = [torch.full((6, 1), x).double() for x in (case.shape - 1.0, case.strength)]
     values[harmed - 1][1] = NAN
     results = gradients_of(
-        lambda z, e, s: map_structured(z, Structure(case.kind, e, s)),
+        lambda z, e, s: map_structured(z, case.kind, e, s),
         random_rows(6, 12, 1.0),
         *(scores, *values),
     )
@@ -354,34 +238,27 @@ def test_a_parameter_that_is_nan_shows_in_its_rows_alone(case, harmed):
 
 
 @every_case
-def test_half_precision_is_computed_in_float32_and_every_dimension_can_hold_the_keys(case):
-    for dtype in (torch.float16, torch.bfloat16):
-        scores = random_rows(20, 64, 1.0, dtype=dtype)
-        full = case.function(scores.float(), case.shape, case.strength)
-        assert torch.equal(case.function(scores, case.shape, case.strength), full.to(dtype))
+def test_parameters_follow_the_dimension_of_the_keys(case):
     scores = random_rows(2 * 3, 5, 1.0).view(2, 3, 5)
     share = torch.rand(2, 1, 5, dtype=torch.float64)
     values = (1.1 + 0.8 * share, 0.05 + share)
     moved = [value.movedim(1, -1) for value in (scores, *values)]
     truth = case.truth(*moved).movedim(-1, 1)
     assert largest_error(case.function(scores, *values, 1), truth) <= 1e-12
-    for shape in ((0,), (0, 4), (3, 0)):
-        assert case.function(torch.empty(shape), case.shape, case.strength).shape == shape
-    assert case.function(torch.full((2, 1), 7.5), case.shape, case.strength).tolist() == [[1.0]] * 2
 
 
 @pytest.mark.parametrize(
     ("function", "message"),
     [
-        (lambda z: fusedmax(z, -1.0), "tv must be a number, 0 or more, not -1.0"),
-        (lambda z: fusedmax(z, INF), "tv must be a number, 0 or more, not inf"),
-        (lambda z: oscarmax(z, NAN), "oscar must be a number, 0 or more, not nan"),
+        (lambda z: fusedmax(z, -1.0), "tv must be a number, 0 or more .*, not -1.0"),
+        (lambda z: fusedmax(z, INF), "tv must be a number, 0 or more .*, not inf"),
+        (lambda z: oscarmax(z, NAN), "oscar must be a number, 0 or more .*, not nan"),
         (lambda z: oscarmax(z, 0.1, 2.5), "alpha must be from 1 .* not 2.5"),
         (lambda z: sq_pnorm_max(z, 1.0), "p must be a number above 1, and 2 .* not 1.0"),
-        (lambda z: sq_pnorm_max(z, 1.5, 0.0), "gamma must be a number above 0, not 0.0"),
+        (lambda z: sq_pnorm_max(z, 1.5, 0.0), "gamma must be a number above 0, .* not 0.0"),
         (lambda z: fusedmax(z, torch.tensor([[0.1], [-2.0]])), "tv must be .* not -2.0"),
         (lambda z: fusedmax(z, torch.ones(3, 1)), r"tv of shape \(3, 1\) does not broadcast"),
-        (lambda z: fusedmax(z, "high"), "tv must be a number, 0 or more, not 'high'"),
+        (lambda z: fusedmax(z, "high"), "tv must be a number or a tensor, not a text"),
         (lambda z: fusedmax(z, dim=3), "dim must be from -2 to 1"),
     ],
 )

@@ -1,5 +1,7 @@
 """scripts/soak.sh: kills, and what it says of what differs; on a kind of job that takes no time."""
 
+import json
+import lzma
 import subprocess
 import sys
 
@@ -34,6 +36,8 @@ def test_what_is_missing_other_or_left_over_is_told(soak, tmp_path):
     for folder in (expected, found):
         folder.mkdir()
         (folder / "same").write_text(f"in {folder}")
+        record = json.dumps({"path": str(folder), "seconds": len(str(folder))})
+        (folder / "record.json.xz").write_bytes(lzma.compress(record.encode()))
         (folder / "other").write_text(folder.name)
         (folder / "train.log").write_text(folder.name)
     (expected / "gone").touch()

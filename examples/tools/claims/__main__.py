@@ -15,10 +15,9 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from messages import PROGRAM, one_sentence
+from messages import PROGRAM, one_sentence, write_whole
 
 from claims.record import PACKED, read_object, read_record
-from fairseq_entmax.files import write_together
 
 TABLE, ANALYSIS = "claims.md", "analysis.json"
 
@@ -37,8 +36,8 @@ def write_kept(record: Path, names: Sequence[str], folder: Path) -> list[Path]:
         if one.get("ablation"):
             contents[folder / f"{one['run']}.ablation.json"] = one["ablation"]
     folder.mkdir(parents=True, exist_ok=True)
-    texts = {path: json.dumps(content, ensure_ascii=False) for path, content in contents.items()}
-    write_together({path: f"{text}\n".encode() for path, text in texts.items()})
+    for path, content in contents.items():
+        write_whole(path, f"{json.dumps(content, ensure_ascii=False)}\n".encode())
     return list(contents)
 
 
@@ -53,8 +52,7 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument(
         "--runs",
         metavar="LIST",
-        help="in the place of verdicts the analysis of these runs, CORPUS/RUN with commas between them, "
-        "as analysis.json in the folder of --output, which fairseq-entmax report draws",
+        help="write no verdicts, but analysis.json of these runs, CORPUS/RUN with commas between them",
     )
     options = parser.parse_args(arguments)
     folder = options.output or options.record
@@ -62,15 +60,13 @@ def main(arguments: list[str] | None = None) -> None:
         if options.runs:
             print(*write_kept(options.record, options.runs.split(","), folder), sep="\n")
             return
-        try:
-            from claims.table import markdown
-        except ModuleNotFoundError as error:
-            raise ValueError(f"{error}: run pip install 'fairseq-entmax[analysis]'") from error
+        # Needs scipy, of the extra analysis
+        from claims.table import markdown
 
         text, path = markdown(*read_record(options.record)), folder / TABLE
         if not options.check:
             folder.mkdir(parents=True, exist_ok=True)
-            write_together({path: text.encode()})
+            write_whole(path, text.encode())
         elif path.read_text(encoding="utf-8") != text:
             raise ValueError(f"{path} is not what the record says: write it again without --check")
         print(path)

@@ -99,12 +99,10 @@ class Run:
 
     @property
     def analyzed(self) -> Mapping[str, Any]:
-        """The one model of the analysis."""
         return self.analysis["models"][0]
 
     @property
     def bleu(self) -> float:
-        """Of the test set, in percent."""
         return float(self.translation["bleu"])
 
     @property
@@ -174,8 +172,7 @@ def read_object(path: Path) -> Any:
 
 def run_of(document: Mapping[str, Any]) -> Run:
     """A run from its document."""
-    known: dict[str, Any] = {field.name: document.get(field.name) for field in fields(Run)}
-    return Run(**known)
+    return Run(**{field.name: document.get(field.name) for field in fields(Run)})
 
 
 def read_record(folder: Path) -> tuple[Mapping[str, Any], list[Corpus]]:

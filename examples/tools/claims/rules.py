@@ -125,28 +125,28 @@ def more_than(
     return Decision(UNDECIDED, f"the interval has {against} and differences that matter")
 
 
-def within(differences: Sequence[float], bootstrap: Bootstrap, limit: float) -> Decision:
-    """Decide whether A and B are within a limit of each other, by seeds and by sentences."""
-    return _within(differences, bootstrap, limit, -limit, "differences")
-
-
-def loses_at_most(differences: Sequence[float], bootstrap: Bootstrap, limit: float) -> Decision:
-    """As :func:`within`, of one side: to gain is no loss."""
-    return _within(differences, bootstrap, math.inf, -limit, "losses")
-
-
-def _within(
-    differences: Sequence[float], bootstrap: Bootstrap, most: float, least: float, what: str
+def within(
+    differences: Sequence[float],
+    bootstrap: Bootstrap,
+    limit: float,
+    most: float | None = None,
+    what: str = "differences",
 ) -> Decision:
+    """Decide whether A and B are within a limit of each other, by seeds and by sentences."""
     if len(differences) < 2:
         return ONE_SEED
+    most = limit if most is None else most
     lows, highs = zip(seed_interval(differences), (bootstrap.low, bootstrap.high), strict=True)
-    if min(lows) >= least and max(highs) <= most:
-        return Decision(HOLDS, f"all {what} that are likely are at most {-least:g}")
-    if min(lows) > most or max(highs) < least:
-        return Decision(FAILS, f"all {what} that are likely are more than {-least:g}")
-    why = f"of seeds or of sentences, {what} below and above {-least:g} are likely"
+    if min(lows) >= -limit and max(highs) <= most:
+        return Decision(HOLDS, f"all {what} that are likely are at most {limit:g}")
+    if min(lows) > most or max(highs) < -limit:
+        return Decision(FAILS, f"all {what} that are likely are more than {limit:g}")
+    why = f"of seeds or of sentences, {what} below and above {limit:g} are likely"
     return Decision(UNDECIDED, why)
+
+
+# Of one side: to gain is no loss
+loses_at_most = partial(within, most=math.inf, what="losses")
 
 
 def in_each(seeds: Sequence[object], what: str) -> Decision:

@@ -23,8 +23,6 @@ from typing import NamedTuple
 
 from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT
 
-_AROUND = 3  # words that an error shows on either side of a difference
-
 UNKNOWN = None
 NO_WORD = -1
 
@@ -59,25 +57,7 @@ def align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
 
 
 class DifferentTextError(ValueError):
-    """Subwords and words are not of the same text.
-
-    Attributes:
-        subword: the index of the first subword that does not fit.
-        word: the index of the word there.
-    """
-
-    def __init__(self, subword: int, word: int) -> None:
-        super().__init__(f"subword {subword} does not fit word {word}")
-        self.subword = subword
-        self.word = word
-
-
-def around(items: Sequence[str], index: int) -> str:
-    """The items around one, shortened, for an error."""
-    first, last = max(0, index - _AROUND), index + _AROUND + 1
-    shown = " ".join(items[first:last])
-    end = " …" if last < len(items) else " [end]" if index >= len(items) else ""
-    return ("… " if first > 0 else "") + shown + end
+    """Subwords and words are not of the same text."""
 
 
 def _fold(text: str) -> str:
@@ -92,9 +72,9 @@ def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     segments = _segments(subwords)
     if len(segments) == 1:  # all subwords are known
         if segments[0].text != text:
-            raise _difference(segments[0], text, 0, word_at)
+            raise DifferentTextError
         return [word_at[min(start, len(text) - 1)] for start in segments[0].starts]
-    earliest, latest = _places(segments, text, word_at)
+    earliest, latest = _places(segments, text)
     numbers: list[int] = []
     for index, segment in enumerate(segments):
         if segment.unknown:
@@ -117,13 +97,11 @@ class _Segment(NamedTuple):
         unknown: how many unknown ones there are; 0 only in the first segment.
         text: the letters of the known ones.
         starts: where in ``text`` each of them begins.
-        subword: the index of the first subword.
     """
 
     unknown: int
     text: str
     starts: list[int]
-    subword: int
 
 
 def _segments(subwords: Sequence[str | None]) -> list[_Segment]:
@@ -140,11 +118,11 @@ def _segments(subwords: Sequence[str | None]) -> list[_Segment]:
             known.append(subword)
             index += 1
         starts = list(accumulate(map(len, known), initial=0))[:-1]
-        segments.append(_Segment(unknown, "".join(known), starts, first))
+        segments.append(_Segment(unknown, "".join(known), starts))
     return segments
 
 
-def _places(segments: list[_Segment], text: str, word_at: list[int]) -> tuple[list[int], list[int]]:
+def _places(segments: list[_Segment], text: str) -> tuple[list[int], list[int]]:
     """Where in the text the known part of each segment begins, at the earliest and the latest.
 
     The first begins at the start of the text and the last ends at its end. Each segment between
@@ -152,7 +130,7 @@ def _places(segments: list[_Segment], text: str, word_at: list[int]) -> tuple[li
     behind it allow. Every other way to match the text has it between the two.
     """
     if not text.startswith(segments[0].text):
-        raise _difference(segments[0], text, 0, word_at)
+        raise DifferentTextError
     final = len(text) - len(segments[-1].text)
     earliest = [0]
     for index, segment in enumerate(segments[1:], start=1):
@@ -162,7 +140,7 @@ def _places(segments: list[_Segment], text: str, word_at: list[int]) -> tuple[li
         else:
             place = text.find(segment.text, begin)
         if place < 0:
-            raise _difference(segment, text, begin, word_at)
+            raise DifferentTextError
         earliest.append(place)
     latest = [final]
     for index in range(len(segments) - 2, 0, -1):
@@ -176,16 +154,3 @@ def _agreed(earliest: int, latest: int, word_at: list[int]) -> int:
     last = len(word_at) - 1
     word = word_at[min(earliest, last)]
     return word if word == word_at[min(latest, last)] else NO_WORD
-
-
-def _difference(segment: _Segment, text: str, begin: int, word_at: list[int]) -> DifferentTextError:
-    """Where a segment that should be in the text from ``begin`` on first differs from it."""
-    same = 0
-    while not segment.unknown and segment.text[same : same + 1] == text[same : same + 1] != "":
-        same += 1
-    known = len(segment.starts)
-    if same < len(segment.text):
-        known = sum(start <= same for start in segment.starts) - 1
-    words = word_at[-1] + 1 if word_at else 0
-    word = word_at[begin + same] if begin + same < len(word_at) else words
-    return DifferentTextError(segment.subword + segment.unknown + known, word)

@@ -161,13 +161,13 @@ class Annotations:
             return alignment.align(
                 [self._letters[token] for token in tokens], [*map(alignment.letters, forms)]
             )
-        except alignment.DifferentTextError as error:
-            symbols = [self._symbols[token] for token in tokens]
+        except alignment.DifferentTextError:
+            symbols = " ".join(self._symbols[token] for token in tokens)
             raise ValueError(
                 f"the --conllu file {self.path} does not match the source text in sentence "
-                f"{number}, from 0: it has {alignment.around(forms, error.word)!r}, the data has "
-                f"{alignment.around(symbols, error.subword)!r}. It must hold a parse of every "
-                f"line of the text that was cut into subwords, in the same order"
+                f"{number}, from 0: it has {' '.join(forms)[:99]!r}, the data has {symbols[:99]!r}. "
+                f"It must hold a parse of every line of the text that was cut into subwords, in "
+                f"the same order"
             ) from None
 
     def _arcs(self, parse: Sentence) -> Iterator[tuple[int, int, int]]:

@@ -113,10 +113,6 @@ class Pairs(Kind):
             yield taken, source.size(1), previous.size(1)
 
 
-def _vocabularies(task: Any) -> tuple[int, int]:
-    return len(task.source_dictionary), len(task.target_dictionary)
-
-
 def check_vocabulary(
     state: dict[str, Any], path: str, side: str, dictionary: Any, markers: int = 0
 ) -> None:

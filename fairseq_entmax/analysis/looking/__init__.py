@@ -2,3 +2,5 @@
 
 Not called ``look``, so that ``fairseq_entmax.analysis.look`` is the function alone.
 """
+
+USAGE = 'fairseq-entmax look CHECKPOINT --text "…" [options]'

@@ -10,10 +10,10 @@ from argparse import Namespace
 from collections.abc import Sequence
 from pathlib import Path
 
+from fairseq_entmax.analysis.looking import USAGE
 from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.files import check_target, refuse_inputs
 
-USAGE = 'fairseq-entmax look CHECKPOINT --text "…" [options]'
 DESCRIPTION = (
     "Shows the attention on sentences of your own: translates each, or goes by the --translation "
     "given, and prints for each word those with the most weight; with --output also the report's "

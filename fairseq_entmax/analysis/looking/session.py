@@ -18,8 +18,7 @@ from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.arguments import GENERATED, add_analyze_options
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.kinds.base import groups_of
-from fairseq_entmax.analysis.looking import texts
-from fairseq_entmax.analysis.looking.command import DESCRIPTION, USAGE
+from fairseq_entmax.analysis.looking import USAGE, texts
 from fairseq_entmax.analysis.looking.segmentation import Segmentation, built
 from fairseq_entmax.analysis.looking.sentence import Item, Look
 from fairseq_entmax.analysis.models import LoadedModel, load_models
@@ -78,7 +77,7 @@ def look(
 
 def fairseq_parser() -> Any:
     """fairseq's options on data, subwords, search and devices, and defaults of an analysis."""
-    parser = loading.data_parser(DESCRIPTION, generation=True)
+    parser = loading.data_parser("", generation=True)
     parser.prog, parser.usage = "fairseq-entmax look", USAGE
     parser.allow_abbrev = False
     add_analyze_options(parser)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from collections.abc import Mapping as Dictionary
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from fairseq_entmax.analysis.measures.base import (
     Fields,
@@ -18,9 +18,6 @@ from fairseq_entmax.analysis.measures.base import (
     object_schema,
 )
 from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums, weight_at
-
-if TYPE_CHECKING:
-    pass
 
 OFFSETS = (-4, -3, -2, -1, 0, 1, 2, 3, 4)
 POSITIONAL_SHARE = 0.9

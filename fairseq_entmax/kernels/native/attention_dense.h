@@ -85,7 +85,7 @@ static double differentiate_lanes(const Shape *shape, long sentence, long head, 
     long number = high > low ? high - low : 0;
     const float *query = matrix(&g->query, sentence, head) + first * g->query.row,
                 *grad = matrix(&g->grad, sentence, head) + first * g->grad.row;
-    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    vec epsilon = epsilon_of(shape, head);
     vec *p = block->array[PROBS], *for_probs = block->array[GRADS], *for_scores = block->array[SENSITIVITIES];
     vec *lanes = (vec *)rows->queries;
     scatter(starts, keys, probs, count, low, number, p);

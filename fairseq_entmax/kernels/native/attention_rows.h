@@ -30,8 +30,6 @@ typedef struct {
     int is_dense;            /* and so are the probabilities, of the keys that are visible */
 } Rows;
 
-static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
-
 static int make_rows(Rows *rows, const Shape *shape, int arrays)
 {
     long keys = up_to_lanes(shape->keys), width = up_to_lanes(shape->size);
@@ -146,13 +144,9 @@ static void mask_row(const Rows *rows, const Shape *shape, long query, long numb
 {
     if (shape->mask) {
         const float *mask = shape->mask + query * shape->keys;
-        if (rows->number == shape->keys) {
-            for (long i = 0; i < number; i++) row[i] = mask[i] == -INFINITY ? -INFINITY : row[i] + mask[i];
-        } else {
-            for (long i = 0; i < number; i++) {
-                float added = mask[rows->visible[i]];
-                row[i] = added == -INFINITY ? -INFINITY : row[i] + added;
-            }
+        for (long i = 0; i < number; i++) {
+            float added = mask[rows->visible[i]];
+            row[i] = added == -INFINITY ? -INFINITY : row[i] + added;
         }
     }
     if (shape->causal) {
@@ -160,27 +154,6 @@ static void mask_row(const Rows *rows, const Shape *shape, long query, long numb
         while (end > 0 && rows->visible[end - 1] > last) row[--end] = -INFINITY;
     }
     for (long i = number; i < up_to_lanes(number); i++) row[i] = -INFINITY;
-}
-
-/* The largest of each part of a row of whole vectors; infinity where the row has that, or NaN */
-static inline vec tops_of_row(const float *row, long number)
-{
-    vec top[4];
-    unsigned broken = 0;
-    long i = 0;
-    for (int t = 0; t < 4; t++) top[t] = all(-INFINITY);
-    for (; i + 4 * LANES <= number; i += 4 * LANES)
-        for (int t = 0; t < 4; t++) {
-            vec x = *(const vec *)(row + i + t * LANES);
-            broken |= bits_unlike(x, x);
-            top[t] = greater(x, top[t]);
-        }
-    for (; i < number; i += LANES) {
-        vec x = *(const vec *)(row + i);
-        broken |= bits_unlike(x, x);
-        top[0] = greater(x, top[0]);
-    }
-    return broken ? all(INFINITY) : greater(greater(top[0], top[1]), greater(top[2], top[3]));
 }
 
 /* --- which keys can have a probability ------------------------------------------------------ */
@@ -258,16 +231,6 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
     return broken;
 }
 
-static void lanes_to_rows(const Rows *rows, int array, float *to)
-{
-    for (long first = 0; first < rows->block.length; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = rows->block.array[array][first + k];
-        turn(square);
-        for (int k = 0; k < LANES; k++) *(vec *)(to + k * rows->row + first) = square[k];
-    }
-}
-
 /* --- forward ------------------------------------------------------------------------------- */
 
 /* The weights of a block of queries whose support has the probabilities `probs`, after dropout; `grads`, if not
@@ -283,27 +246,29 @@ static void drop_rows(const Rows *rows, const Shape *shape, long sentence, long 
     drop(&shape->dropout, first_number, rows->places, number, probs, weights, grads);
 }
 
-/* out = the sum of weights[i] y[keys[i]], rows of `size` numbers */
-static inline void mix_row(const float *weights, const int32_t *keys, long number, const float *y, long stride,
-                           long size, float *restrict out)
+/* out = the weighted sum of VECTORS vectors of the rows from number c on */
+#define MIX(VECTORS)                                                                                       \
+    for (; c + VECTORS * LANES <= size; c += VECTORS * LANES) {                                            \
+        vec sum[VECTORS] = {{0}};                                                                          \
+        for (long i = 0; i < number; i++) {                                                                \
+            const float *row = y + (offsets ? offsets[keys[i]] : keys[i] * stride) + c;                    \
+            for (int t = 0; t < VECTORS; t++) sum[t] += weights[i] * vec_at(row + t * LANES);              \
+        }                                                                                                  \
+        for (int t = 0; t < VECTORS; t++) *(given_vec *)(out + c + t * LANES) = sum[t];                    \
+    }
+
+/* out = the sum of weights[i] times the row of `size` numbers of keys[i]: at its offset in y, or at so many strides */
+static inline __attribute__((always_inline)) void mix_row(const float *weights, const int32_t *keys, long number,
+                                                          const float *y, long stride, const long *offsets, long size,
+                                                          float *restrict out)
 {
     long c = 0;
-    for (; c + 4 * LANES <= size; c += 4 * LANES) {
-        vec sum[4] = {{0}};
-        for (long i = 0; i < number; i++) {
-            const float *row = y + keys[i] * stride + c;
-            for (int t = 0; t < 4; t++) sum[t] += weights[i] * vec_at(row + t * LANES);
-        }
-        for (int t = 0; t < 4; t++) *(given_vec *)(out + c + t * LANES) = sum[t];
-    }
-    for (; c + LANES <= size; c += LANES) {
-        vec sum = {0};
-        for (long i = 0; i < number; i++) sum += weights[i] * vec_at(y + keys[i] * stride + c);
-        *(given_vec *)(out + c) = sum;
-    }
+    MIX(4)
+    MIX(2)
+    MIX(1)
     for (; c < size; c++) {
         float sum = 0;
-        for (long i = 0; i < number; i++) sum += weights[i] * y[keys[i] * stride + c];
+        for (long i = 0; i < number; i++) sum += weights[i] * y[(offsets ? offsets[keys[i]] : keys[i] * stride) + c];
         out[c] = sum;
     }
 }
@@ -358,8 +323,8 @@ static long find_support(Rows *rows, const Shape *shape, const float *keys, long
     }
     broken |= without & has_keys(&rows->block);
     if (!rows->is_dense) to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
-    solve(&rows->block, epsilon);
-    lanes_to_rows(rows, POWERS, rows->rows);
+    solve(&rows->block, epsilon, (ivec){0});
+    lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
     for (long i = 0; rows->is_dense && any(broken) && i < number; i++)
         rows->block.array[POWERS][i] = WHERE(broken, all(NAN), rows->block.array[POWERS][i]);
     for (int k = 0; k < count; k++) {
@@ -399,7 +364,7 @@ static long attend_rows(const Shape *shape, long sentence, long head, long first
                         Matrices *value, Matrices *output, int32_t *numbers, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
-    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    vec epsilon = epsilon_of(shape, head);
     const float *values = matrix(value, sentence, head);
     float *out = matrix(output, sentence, head);
     if (rows->packed_one != sentence * shape->heads + head) {
@@ -424,19 +389,17 @@ static long attend_rows(const Shape *shape, long sentence, long head, long first
     if (!rows->is_dense || shape->dropout.factor ||
         mix_lanes(rows, count, values, value->row, shape->size, out + first * output->row, output->row))
         for (long k = 0, start = 0; k < count; start += numbers[k], k++)
-            mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, shape->size,
+            mix_row(weights + start, rows->keys + start, numbers[k], values, value->row, 0, shape->size,
                     out + (first + k) * output->row);
     return found;
 }
 
-/* A support in memory of its own, which `kept` gets. Returns 1 where there is none. */
-static int store_support(const Rows *rows, long found, void **kept)
+/* The keys and probabilities of a support to a place in memory. Returns the place behind them. */
+static int64_t store_support(const Rows *rows, long found, int32_t *keys, float *probs, int64_t place)
 {
-    *kept = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)));
-    if (!*kept) return 1;
-    memcpy(*kept, rows->keys, found * sizeof(int32_t));
-    memcpy((int32_t *)*kept + found, rows->probs, found * sizeof(float));
-    return 0;
+    memcpy(keys + place, rows->keys, found * sizeof(int32_t));
+    memcpy(probs + place, rows->probs, found * sizeof(float));
+    return place + found;
 }
 
 /* --- backward ------------------------------------------------------------------------------ */
@@ -464,84 +427,18 @@ static inline void dot_pairs(const float *rows, long width, const int32_t *of, c
     }
 }
 
-/* Lists of numbers in arrays of a block, one behind another, the part of a list that is in a vector */
-static inline vec part_of(const Block *block, int array, long first, ivec inside)
+/* Lanes of an array to lists of as many numbers as `counts`, one behind another, times `scale` */
+static inline void lanes_to_lists(const Block *block, int array, float scale, float *list)
 {
-    return ZERO_UNLESS(inside, vec_at((const float *)block->array[array] + first));
-}
-
-static Means means_of_lists(const Block *block, const int32_t *numbers, int logs)
-{
-    vec squares[5][LANES];
-    long first = 0;
-    for (int k = 0; k < LANES; first += numbers[k], k++) {
-        Means sums = {{0}, {0}, {0}, {0}, {0}};
-        for (long i = 0; i < numbers[k]; i += LANES) {
-            ivec inside = lanes_below(numbers[k] - i);
-            vec p = part_of(block, PROBS, first + i, inside), grad = part_of(block, GRADS, first + i, inside);
-            vec s = part_of(block, SENSITIVITIES, first + i, inside);
-            sums.weight += s;
-            sums.weighted += s * grad;
-            sums.mean += p * grad;
-            if (!logs) continue;
-            sums.entropy -= p * part_of(block, LOGS, first + i, inside);
-            sums.curvature += part_of(block, WEIGHTS, first + i, inside);
-        }
-        squares[0][k] = sums.weight;
-        squares[1][k] = sums.weighted;
-        squares[2][k] = sums.mean;
-        squares[3][k] = sums.entropy;
-        squares[4][k] = sums.curvature;
+    float *of[LANES];
+    for (int k = 0; k < LANES; list += block->counts[k], k++) of[k] = list;
+    for (long first = 0; first < block->length; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = block->array[array][first + k] * scale;
+        turn(square);
+        for (int k = 0; k < LANES; k++)
+            if (first < block->counts[k]) store_part(square[k], of[k] + first, block->counts[k] - first);
     }
-    Means sums = {sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2]), {0}, {0}};
-    if (logs) sums.entropy = sum_across(squares[3]), sums.curvature = sum_across(squares[4]);
-    return sums;
-}
-
-static Products products_of_lists(const Block *block, const int32_t *numbers, vec mean)
-{
-    vec squares[3][LANES];
-    float means[LANES];
-    long first = 0;
-    memcpy(means, &mean, sizeof means);
-    for (int k = 0; k < LANES; first += numbers[k], k++) {
-        Products sums = {{0}, {0}, {0}};
-        for (long i = 0; i < numbers[k]; i += LANES) {
-            ivec inside = lanes_below(numbers[k] - i);
-            vec centred = part_of(block, GRADS, first + i, inside) - means[k];
-            vec moved = part_of(block, PROBS, first + i, inside) * centred;
-            sums.weight += part_of(block, WEIGHTS, first + i, inside) * centred;
-            sums.mean += moved;
-            sums.log += moved * part_of(block, LOGS, first + i, inside);
-        }
-        squares[0][k] = sums.weight;
-        squares[1][k] = sums.mean;
-        squares[2][k] = sums.log;
-    }
-    return (Products){sum_across(squares[0]), sum_across(squares[1]), sum_across(squares[2])};
-}
-
-/* differentiate() of lists of so many numbers, one for each lane, all of the same epsilon: what is computed of each
- * probability alone is computed of all of them, as dense as they are. The gradients of the scores, times `scale`,
- * go to for_scores. */
-static vec differentiate_lists(Block *block, const int32_t *numbers, vec epsilon, float scale, int for_alpha,
-                               float *for_scores)
-{
-    int is_half = epsilon[0] == 0.5f, is_one = epsilon[0] == 1.0f;
-    if (!for_alpha && (is_half || is_one)) sqrt_or_support(block, is_half);
-    else derive(block, 0, block->length, epsilon, for_alpha);
-    Means sums = means_of_lists(block, numbers, for_alpha);
-    float middle[LANES];
-    vec middles = sums.weighted / WHERE(sums.weight == 0.0f, all(1.0f), sums.weight);
-    memcpy(middle, &middles, sizeof middle);
-    const float *s = (const float *)block->array[SENSITIVITIES], *grad = (const float *)block->array[GRADS];
-    for (long k = 0, first = 0; k < LANES; first += numbers[k], k++)
-        for (long i = 0; i < numbers[k]; i += LANES)
-            store_part(vec_at(s + first + i) * (vec_at(grad + first + i) - middle[k]) * scale,
-                       for_scores + first + i, numbers[k] - i);
-    if (!for_alpha) return all(0.0f);
-    Products total = products_of_lists(block, numbers, sums.mean);
-    return alpha_gradient(&sums, &total, epsilon);
 }
 
 /* The gradients of a block of queries: those of their scores, times the scale, into for_scores, and their own;
@@ -552,63 +449,30 @@ static double differentiate_rows(const Shape *shape, long sentence, long head, l
                                  float *weights, Rows *rows)
 {
     int count = smaller(shape->queries - first, LANES);
-    vec epsilon = all(shape->epsilon[head] < LEAST_EPSILON ? LEAST_EPSILON : shape->epsilon[head]);
+    vec epsilon = epsilon_of(shape, head);
     Block *block = &rows->block;
     const float *values = matrix(&g->value, sentence, head), *all_keys = matrix(&g->key, sentence, head);
-    float *for_query = matrix(&g->for_query, sentence, head), *listed = (float *)block->array[PROBS];
+    float *for_query = matrix(&g->for_query, sentence, head);
     copy_rows(matrix(&g->grad, sentence, head) + first * g->grad.row, g->grad.row, count, shape->size, 1.0f,
               rows->queries, rows->width);
     long number = 0;
-    for (int k = 0; k < count; k++)
+    for (int k = 0; k < LANES; k++) {
+        block->counts[k] = numbers[k];
         for (long end = number + numbers[k]; number < end; number++) rows->keys[number] = k;
-    if (number) memcpy(listed, probs, number * sizeof(float));
-    *(given_vec *)(listed + number) = all(0.0f);
-    block->length = up_to_lanes(number) / LANES;
-    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size,
-              (float *)block->array[GRADS]);
-    if (weights)
-        drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, (float *)block->array[GRADS]);
-    vec for_epsilon = differentiate_lists(block, numbers, epsilon, shape->scale, g->for_alpha != 0, for_scores);
+    }
+    dot_pairs(rows->queries, rows->width, rows->keys, values, g->value.row, keys, number, shape->size, rows->rows);
+    if (weights) drop_rows(rows, shape, sentence, head, first, count, numbers, keys, probs, weights, rows->rows);
+    to_lanes(block, probs, 0, 0.0f, PROBS);
+    to_lanes(block, rows->rows, 0, 0.0f, GRADS);
+    vec for_epsilon = differentiate(block, epsilon, g->for_alpha != 0);
+    lanes_to_lists(block, SENSITIVITIES, shape->scale, for_scores);
     double sum = 0;
     for (long k = 0, start = 0; k < count; start += numbers[k], k++) {
-        mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, shape->size,
+        mix_row(for_scores + start, keys + start, numbers[k], all_keys, g->key.row, 0, shape->size,
                 for_query + (first + k) * g->for_query.row);
         sum += for_epsilon[k];
     }
     return sum;
-}
-
-/* The support of a range of keys: of each, the queries that see it in their order, from starts[key - low] on */
-typedef struct {
-    int64_t *starts;  /* (keys + 2,) */
-    int32_t *queries; /* (room,) */
-    float *probs, *for_scores;
-    int64_t room;
-} Columns;
-
-static int make_columns(Columns *columns, const Shape *shape)
-{
-    *columns = (Columns){.starts = malloc((shape->keys + 2) * sizeof(int64_t))};
-    return !columns->starts;
-}
-
-static void free_columns(Columns *columns)
-{
-    free(columns->starts);
-    free(columns->queries);
-}
-
-/* Returns 1 where there is no memory */
-static int make_room(Columns *columns, int64_t number)
-{
-    if (number <= columns->room) return 0;
-    free(columns->queries);
-    columns->room = number + number / 2;
-    columns->queries = malloc(columns->room * (sizeof(int32_t) + 2 * sizeof(float)));
-    columns->probs = (float *)(columns->queries + columns->room);
-    columns->for_scores = columns->probs + columns->room;
-    if (!columns->queries) columns->room = 0;
-    return !columns->queries;
 }
 
 /* Where in a query's part of the list, whose keys rise, those from `low` on begin */
@@ -622,47 +486,44 @@ static inline int64_t find_key(const int32_t *keys, int64_t first, int64_t end, 
     return first;
 }
 
-/* The support of a head, by keys from `low` to before `high`. Returns 1 where there is no memory. */
-static int sort_by_keys(Columns *columns, long low, long high, long queries, const int64_t *starts,
-                        const int32_t *keys, const float *probs, const float *for_scores)
-{
-    /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
-    int64_t *places = columns->starts - low;
-    memset(columns->starts, 0, (high - low + 2) * sizeof(int64_t));
-    for (long query = 0; query < queries; query++)
-        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
-             i < starts[query + 1] && keys[i] < high; i++)
-            places[keys[i] + 2]++;
-    for (long j = low; j < high; j++) places[j + 2] += places[j + 1];
-    if (make_room(columns, places[high + 1])) return 1;
-    for (long query = 0; query < queries; query++)
-        for (int64_t i = find_key(keys, starts[query], starts[query + 1], low);
-             i < starts[query + 1] && keys[i] < high; i++) {
-            int64_t to = places[keys[i] + 1]++;
-            columns->queries[to] = query;
-            columns->probs[to] = probs[i];
-            columns->for_scores[to] = for_scores[i];
-        }
-    return 0;
-}
+/* For each place in the support of a head that is of a key from `low` to before `high` */
+#define EACH_PLACE(i)                                                                                             \
+    for (long one = 0; one < shape->queries; one++)                                                               \
+        for (int64_t i = find_key(keys, starts[one], starts[one + 1], low); i < starts[one + 1] && keys[i] < high; i++)
 
-/* The gradients of the keys and values from `low` to before `high` of a head. starts: where the support of each
- * query begins, and where that of the last ends. Returns 1 where there is no memory. */
+/* The gradients of the keys and values from `low` to before `high` of a head: of each, the queries that see it, in
+ * their order, side by side. starts: where the support of each query begins, and where that of the last ends. Returns
+ * 1 where there is no memory. */
 static int gather_gradients(const Shape *shape, long sentence, long head, long low, long high, const Gradients *g,
-                            const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores,
-                            Columns *columns)
+                            const int64_t *starts, const int32_t *keys, const float *weights, const float *for_scores)
 {
     const float *queries = matrix(&g->query, sentence, head), *grads = matrix(&g->grad, sentence, head);
     float *for_key = matrix(&g->for_key, sentence, head), *for_value = matrix(&g->for_value, sentence, head);
-    if (sort_by_keys(columns, low, high, shape->queries, starts, keys, weights, for_scores)) return 1;
-    for (long j = low; j < high; j++) {
-        int64_t start = columns->starts[j - low];
-        long number = columns->starts[j - low + 1] - start;
-        const int32_t *of = columns->queries + start;
-        mix_row(columns->for_scores + start, of, number, queries, g->query.row, shape->size,
-                for_key + j * g->for_key.row);
-        mix_row(columns->probs + start, of, number, grads, g->grad.row, shape->size,
-                for_value + j * g->for_value.row);
+    /* A key's number is counted two places on: summed and then moved by what is written, it is where it ends */
+    int64_t *counts = calloc(high - low + 2, sizeof(int64_t)), *places = counts - low;
+    if (!counts) return 1;
+    EACH_PLACE(i) places[keys[i] + 2]++;
+    for (long j = low; j < high; j++) places[j + 2] += places[j + 1];
+    int64_t number = places[high + 1];
+    int32_t *of = malloc((number + 1) * (sizeof(int32_t) + 2 * sizeof(float)));
+    float *own_weights = (float *)(of + number), *own_scores = own_weights + number;
+    if (of) {
+        EACH_PLACE(i)
+        {
+            int64_t to = places[keys[i] + 1]++;
+            of[to] = one;
+            own_weights[to] = weights[i];
+            own_scores[to] = for_scores[i];
+        }
+        for (long j = low; j < high; j++) {
+            int64_t start = places[j], own = places[j + 1] - start;
+            mix_row(own_scores + start, of + start, own, queries, g->query.row, 0, shape->size,
+                    for_key + j * g->for_key.row);
+            mix_row(own_weights + start, of + start, own, grads, g->grad.row, 0, shape->size,
+                    for_value + j * g->for_value.row);
+        }
     }
-    return 0;
+    free(counts);
+    free(of);
+    return !of;
 }

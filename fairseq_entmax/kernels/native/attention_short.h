@@ -11,61 +11,6 @@
 #define MOST_PASSES 3
 #define WORTH 8
 
-/* Number c of LANES rows into vector c, missing rows 0 */
-static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
-{
-    long first = 0;
-    for (; count == LANES && first + LANES <= size; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = vec_at(rows + k * stride + first) * scale;
-        turn(square);
-        for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
-    }
-    for (; first < size; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++)
-            square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);
-        turn(square);
-        for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
-    }
-}
-
-/* `number` vectors to rows of LANES and more numbers, up to whole vectors */
-static inline void lanes_into_rows(const vec *lanes, long number, float *rows, long stride)
-{
-    for (long first = 0; first < number; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
-        turn(square);
-        for (int k = 0; k < LANES; k++) *(given_vec *)(rows + k * stride + first) = square[k];
-    }
-}
-
-/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
-static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
-{
-    for (long first = 0; first < size; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
-        turn(square);
-        for (int k = 0; k < count; k++) store_part(square[k], rows + k * stride + first, size - first);
-    }
-}
-
-static inline ivec lanes_below(long number)
-{
-    ivec lane;
-    for (int k = 0; k < LANES; k++) lane[k] = k;
-    return lane < (int32_t)smaller(number, LANES);
-}
-
-static inline float sum_of(vec numbers)
-{
-    float sum = 0;
-    for (int k = 0; k < LANES; k++) sum += numbers[k];
-    return sum;
-}
-
 /* No threshold is below that of any m keys at which the mean of their u is m^-epsilon (power means): what no
  * distance of a key with a probability is below, from the sums of m distances. A little lower, for rounding: that of
  * a sum of many equal numbers grows with how many there are in a lane, and in short rows a lane has all of them. */
@@ -82,20 +27,13 @@ static inline vec bound_of(vec sum, vec m, vec epsilon)
  * have a row. Returns which of these have NaN or infinity. */
 static ivec keep_lanes(Block *block, long number, ivec there, vec epsilon)
 {
-    vec *x = block->array[DISTANCES], top = all(-INFINITY), least = -1.0f / epsilon, sum = {0};
-    ivec broken = {0}, counts = {0};
+    vec *x = block->array[DISTANCES], least = -1.0f / epsilon, sum = {0};
+    ivec broken = subtract_tops(x, number, there) & there, counts = {0};
     for (long i = 0; i < number; i++) {
-        broken |= x[i] != x[i];
-        top = greater(x[i], top);
-    }
-    broken = (broken | (top == INFINITY)) & there;
-    there &= ~broken;
-    for (long i = 0; i < number; i++) {
-        vec distance = x[i] - top; /* NaN in a row without keys */
-        ivec can = (distance > least) & there;
+        ivec can = x[i] > least;
         counts -= can;
-        sum += ZERO_UNLESS(can, distance);
-        x[i] = WHERE(can, distance, all(-INFINITY));
+        sum += ZERO_UNLESS(can, x[i]);
+        x[i] = WHERE(can, x[i], all(-INFINITY));
     }
     float before = 0, left = sum_of(__builtin_convertvector(counts, vec));
     for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {

@@ -1,5 +1,5 @@
 /* Alpha-entmax in float32 on as many rows as a vector has lanes, one in each: no sum goes across lanes, and no
- * row has a tail that is shorter than a vector. The formulas are those of mappings.threshold.
+ * row has a tail that is shorter than a vector. The formulas are those of kernels/torch_ops.py.
  */
 
 /* Below, epsilon changes no digit of softmax */
@@ -25,7 +25,6 @@ typedef struct {
     ivec *places;
     int32_t counts[LANES];
     long length;
-    int is_whole; /* all n numbers of each row stand where they stood */
 } Block;
 
 typedef struct {
@@ -54,48 +53,24 @@ static inline ivec has_keys(const Block *block)
 #define LEAST_BASE 0.01f
 
 /* Into q p / u, where u = [1 + epsilon distance - tau]_+ and p = u^(1 / epsilon), and the sums, for the keys from
- * first on */
-static inline Sums powers(const vec *restrict distances, vec *restrict q, long first, long end,
-                          vec epsilon, vec tau, vec exponent)
+ * first on. Where epsilon is 1 nothing is curved. */
+static inline __attribute__((always_inline)) Sums powers(const Block *block, long first, long end, vec epsilon,
+                                                         vec tau, int is_half, int is_one)
 {
+    const vec *restrict distances = block->array[DISTANCES];
+    vec *restrict q = block->array[POWERS], exponent = 1.0f / epsilon - 1.0f;
     Sums sums = {{0}, {0}, {0}};
     for (long i = first; i < end; i++) {
         vec base = distances[i] * epsilon - tau;
         ivec inside = base > -1.0f;
-        vec u = ZERO_UNLESS(inside, 1.0f + base);
-        q[i] = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
+        vec u = ZERO_UNLESS(inside, 1.0f + base), one = ZERO_UNLESS(inside, all(1.0f));
+        if (is_one) q[i] = one;
+        else if (is_half) q[i] = u;
+        else q[i] = ZERO_UNLESS(inside, exp2_of(log2_of(u, base) * exponent));
         sums.slope += q[i];
         sums.total += q[i] * u;
-        sums.curve += q[i] * about_inverse(greater(u, all(LEAST_BASE)));
-    }
-    return sums;
-}
-
-/* The same for epsilon = 1/2 */
-static inline Sums squares(const vec *restrict distances, vec *restrict q, long first, long end, vec tau)
-{
-    Sums sums = {{0}, {0}, {0}};
-    for (long i = first; i < end; i++) {
-        vec u = 1.0f + (distances[i] * 0.5f - tau);
-        ivec inside = u > 0.0f;
-        q[i] = u = ZERO_UNLESS(inside, u);
-        sums.slope += u;
-        sums.total += u * u;
-        sums.curve += ZERO_UNLESS(inside, all(1.0f));
-    }
-    return sums;
-}
-
-/* The same for epsilon = 1, where nothing is curved */
-static inline Sums clipped(const vec *restrict distances, vec *restrict q, long first, long end, vec tau)
-{
-    Sums sums = {{0}, {0}, {0}};
-    for (long i = first; i < end; i++) {
-        vec u = 1.0f + (distances[i] - tau);
-        ivec inside = u > 0.0f;
-        q[i] = ZERO_UNLESS(inside, all(1.0f));
-        sums.slope += q[i];
-        sums.total += ZERO_UNLESS(inside, u);
+        if (is_half) sums.curve += one;
+        else if (!is_one) sums.curve += q[i] * about_inverse(greater(u, all(LEAST_BASE)));
     }
     return sums;
 }
@@ -103,13 +78,12 @@ static inline Sums clipped(const vec *restrict distances, vec *restrict q, long 
 static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int is_one)
 {
     Sums sums = {{0}, {0}, {0}};
-    vec exponent = 1.0f / epsilon - 1.0f;
     for (long first = 0; first < block->length; first += CHUNK) {
         long end = smaller(first + CHUNK, block->length);
         Sums part;
-        if (is_half) part = squares(block->array[DISTANCES], block->array[POWERS], first, end, tau);
-        else if (is_one) part = clipped(block->array[DISTANCES], block->array[POWERS], first, end, tau);
-        else part = powers(block->array[DISTANCES], block->array[POWERS], first, end, epsilon, tau, exponent);
+        if (is_half) part = powers(block, first, end, epsilon, tau, 1, 0);
+        else if (is_one) part = powers(block, first, end, epsilon, tau, 0, 1);
+        else part = powers(block, first, end, epsilon, tau, 0, 0);
         sums.total += part.total;
         sums.slope += part.slope;
         sums.curve += part.curve;
@@ -208,7 +182,7 @@ static inline void finish(const Block *block, vec epsilon, vec tau, Sums sums)
 
 /* `length` distances from the largest score in each lane, of which `counts` can have a probability, to
  * probabilities. */
-static inline void solve_to(const Block *block, vec epsilon, const ivec *has_ties)
+static inline void solve(const Block *block, vec epsilon, ivec has_ties)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
     vec most, tau = first_tau(block, epsilon, &most);
@@ -225,13 +199,7 @@ static inline void solve_to(const Block *block, vec epsilon, const ivec *has_tie
         tau = WHERE(far, moved, tau);
     }
     finish(block, epsilon, tau, sums);
-    if (has_ties) balance(block, epsilon, *has_ties, sums.slope, is_half, is_one);
-}
-
-static inline void solve(const Block *block, vec epsilon) { solve_to(block, epsilon, 0); }
-static inline void solve_with_ties(const Block *block, vec epsilon, ivec where)
-{
-    solve_to(block, epsilon, &where);
+    if (any(has_ties)) balance(block, epsilon, has_ties, sums.slope, is_half, is_one);
 }
 
 /* --- backward ------------------------------------------------------------------------------ */
@@ -252,7 +220,7 @@ static inline vec phi_series(vec x)
     return y * x + 0.5f;
 }
 
-/* s = p^(1 - epsilon); with `logs` also log p, and the p w of mappings.threshold.alpha_gradient.
+/* s = p^(1 - epsilon); with `logs` also log p, and the p w of torch_ops.alpha_gradient.
  * One exponential makes them all: p^-epsilon. A p of 0, and one that is NaN, stays so in each. */
 static inline void derive(const Block *block, long first, long end, vec epsilon, int logs)
 {
@@ -311,7 +279,7 @@ static inline Products products(const Block *block, long first, long end, vec me
     return sums;
 }
 
-/* As mappings.threshold.alpha_gradient */
+/* As torch_ops.alpha_gradient */
 static inline vec alpha_gradient(const Means *sums, const Products *total, vec epsilon)
 {
     vec above = 1.0f + epsilon * sums->entropy;

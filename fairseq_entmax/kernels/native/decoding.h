@@ -8,7 +8,7 @@
 typedef struct {
     long hypotheses, heads, keys, size; /* keys: those of earlier steps and the new one, if there is one */
     float scale;                        /* of the scores */
-    const float *epsilon;               /* (heads,); null for softmax */
+    const float *epsilon;               /* (heads,) */
     const float *query;                 /* (hypotheses, heads, size), as output, new_key and new_value */
     const float *new_key, *new_value;   /* to be written behind the others; or null */
     float *output;
@@ -122,45 +122,6 @@ static inline void score_step(const Step *step, const float *query, const float 
     for (long i = step->keys; i < up_to_lanes(step->keys); i++) scores[i] = -INFINITY;
 }
 
-/* Scores, of which the largest is `top`, to probabilities of softmax */
-static inline void exponentials(float *scores, long number, float top)
-{
-    vec sums = {0};
-    for (long i = 0; i < number; i += LANES) {
-        vec p = exp2_of((*(vec *)(scores + i) - top) * LOG2_E);
-        *(vec *)(scores + i) = p;
-        sums += p;
-    }
-    vec inverse = all(1.0f / sum_of(sums));
-    for (long i = 0; i < number; i += LANES) *(vec *)(scores + i) *= inverse;
-}
-
-/* out = the weighted sum of VECTORS vectors of the values from number c on */
-#define MIX(VECTORS)                                                                                       \
-    for (; c + VECTORS * LANES <= size; c += VECTORS * LANES) {                                            \
-        vec sum[VECTORS] = {{0}};                                                                          \
-        for (long i = 0; i < number; i++) {                                                                \
-            const float *value = values + offsets[positions[i]] + c;                                       \
-            for (int t = 0; t < VECTORS; t++) sum[t] += weights[i] * vec_at(value + t * LANES);            \
-        }                                                                                                  \
-        for (int t = 0; t < VECTORS; t++) *(given_vec *)(out + c + t * LANES) = sum[t];                    \
-    }
-
-/* out = the sum of weights[i] times the value at offsets[positions[i]] */
-static inline void mix_step(const float *values, const long *offsets, const float *weights, const int32_t *positions,
-                            long number, long size, float *restrict out)
-{
-    long c = 0;
-    MIX(4)
-    MIX(2)
-    MIX(1)
-    for (; c < size; c++) {
-        float sum = 0;
-        for (long i = 0; i < number; i++) sum += weights[i] * values[offsets[positions[i]] + c];
-        out[c] = sum;
-    }
-}
-
 /* The output of one row, from its weights at positions; NaN where it has NaN or infinity among its scores */
 static inline void put_step(StepWork *work, const Step *step, StepRow of, const float *weights,
                             const int32_t *positions, long number, int is_broken)
@@ -171,8 +132,8 @@ static inline void put_step(StepWork *work, const Step *step, StepRow of, const 
         for (long i = 0; i < step->keys && probs; i++) probs[i] = NAN;
         return;
     }
-    mix_step(step->value + of.head * step->head, offsets_of(work, step, of.hypothesis), weights, positions, number,
-             step->size, out);
+    mix_row(weights, positions, number, step->value + of.head * step->head, 0, offsets_of(work, step, of.hypothesis),
+            step->size, out);
     if (!probs) return;
     memset(probs, 0, step->keys * sizeof(float));
     for (long i = 0; i < number; i++) probs[positions[i]] = weights[i];
@@ -196,17 +157,16 @@ static inline void begin_step(StepWork *work, const Step *step, StepRow of, floa
         if (padding[i] != 0) scores[i] = -INFINITY;
 }
 
-/* The scores of a row to distances of the keys that can have a probability, or for softmax to probabilities;
- * returns whether there is NaN or infinity among them */
+/* The scores of a row to distances of the keys that can have a probability; returns whether there is NaN or infinity
+ * among them */
 static inline int keep_step(const Step *step, float *row, float epsilon, int32_t *positions, int32_t *count)
 {
     vec tops = tops_of_row(row, up_to_lanes(step->keys)), sum = {0};
-    float top = -INFINITY, least = step->epsilon ? -1.0f / epsilon : 0.0f;
+    float top = -INFINITY;
     for (int k = 0; k < LANES; k++) top = tops[k] > top ? tops[k] : top;
     *count = 0;
     if (top == INFINITY || top == -INFINITY) return top == INFINITY;
-    if (!step->epsilon) exponentials(row, up_to_lanes(step->keys), top);
-    *count = keep_places(row, 0, step->keys, step->epsilon ? top : 0.0f, least, row, positions, &sum);
+    *count = keep_places(row, 0, step->keys, top, -1.0f / epsilon, row, positions, &sum);
     *(given_vec *)(row + *count) = all(-INFINITY); /* what lanes of shorter rows have */
     return 0;
 }
@@ -221,7 +181,7 @@ static void attend_step(const Step *step, long first, int count, StepWork *work)
     for (int k = 0; k < LANES; k++) rows->block.counts[k] = 0;
     for (int k = 0; k < count; k++) {
         of[k] = step_row(step, first + k);
-        float *row = rows->rows + k * rows->row, of_head = step->epsilon ? step->epsilon[of[k].head] : 0;
+        float *row = rows->rows + k * rows->row, of_head = step->epsilon[of[k].head];
         int32_t *positions = rows->places + k * rows->row;
         if (of_head != of_head) without[k] = -1; /* solved for any epsilon, and then NaN */
         else epsilon[k] = of_head < LEAST_EPSILON ? LEAST_EPSILON : of_head;
@@ -230,18 +190,15 @@ static void attend_step(const Step *step, long first, int count, StepWork *work)
         broken[k] = -keep_step(step, row, epsilon[k], positions, rows->block.counts + k);
         fetch_values(work, step, of[k], positions, rows->block.counts[k]);
     }
-    if (step->epsilon) {
-        broken |= without & has_keys(&rows->block);
-        to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
-        solve(&rows->block, epsilon);
-        lanes_to_rows(rows, POWERS, rows->rows);
-    }
+    broken |= without & has_keys(&rows->block);
+    to_lanes(&rows->block, rows->rows, rows->row, -INFINITY, DISTANCES);
+    solve(&rows->block, epsilon, (ivec){0});
+    lanes_into_rows(rows->block.array[POWERS], rows->block.length, rows->rows, rows->row);
     for (int k = 0; k < count; k++) {
         float *row = rows->rows + k * rows->row;
         vec sum = {0};
         int32_t *positions = rows->places + k * rows->row;
-        long number = rows->block.counts[k];
-        if (step->epsilon) number = keep_places(row, positions, number, 0.0f, 0.0f, row, positions, &sum);
+        long number = keep_places(row, positions, rows->block.counts[k], 0.0f, 0.0f, row, positions, &sum);
         put_step(work, step, of[k], row, positions, number, broken[k]);
     }
 }

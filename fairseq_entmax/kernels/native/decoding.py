@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels.native import library
-from fairseq_entmax.kernels.native.arguments import takes
+from fairseq_entmax.kernels.native.attention import takes
 
 __all__ = ["Cached", "step", "takes"]
 
@@ -60,7 +60,7 @@ class _Step(ctypes.Structure):
 def step(
     query: Tensor,
     cached: Cached,
-    epsilon: Tensor | None,
+    epsilon: Tensor,
     scale: float,
     new: tuple[Tensor, Tensor] | None = None,
     wants_probs: bool = False,
@@ -70,7 +70,7 @@ def step(
     Args:
         query: ``(hypotheses, heads * head_dim)``, float32 on a CPU, as all tensors here.
         cached: what is attended to.
-        epsilon: ``(heads,)``, dense, alpha - 1 in [0, 1]; None for softmax.
+        epsilon: ``(heads,)``, dense, alpha - 1 in [0, 1].
         scale: what scores are multiplied by.
         new: key and value of the last position, shaped as ``query``, which are written to the place
             of the hypothesis; needs the origins of positions. None where all are there.

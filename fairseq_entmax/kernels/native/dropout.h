@@ -14,12 +14,8 @@ typedef uint64_t words __attribute__((vector_size(4 * LANES)));
 typedef uint32_t word_vec __attribute__((vector_size(4 * LANES)));
 
 /* The products of the lower halves, whatever stands in the upper ones */
-#if LANES == 16 && defined(__AVX512F__)
-static inline words times(words a, words b) { return (words)_mm512_mul_epu32((__m512i)a, (__m512i)b); }
-#elif LANES == 8 && defined(__AVX2__)
-static inline words times(words a, words b) { return (words)_mm256_mul_epu32((__m256i)a, (__m256i)b); }
-#elif LANES == 4 && defined(__SSE2__)
-static inline words times(words a, words b) { return (words)_mm_mul_epu32((__m128i)a, (__m128i)b); }
+#ifdef X86
+static inline words times(words a, words b) { return (words)X86(mul_epu32)((x86_ivec)a, (x86_ivec)b); }
 #else
 static inline words times(words a, words b) { return (a & 0xffffffffu) * (b & 0xffffffffu); }
 #endif
@@ -61,16 +57,9 @@ static void drop(const Dropout *dropout, int64_t first, const int32_t *offsets, 
 {
     for (long i = 0; i < number; i += LANES) {
         ivec some = {0};
-        if (i + LANES <= number) {
-            memcpy(&some, offsets + i, sizeof some);
-            vec factors = dropout_factors(dropout, first, some);
-            *(given_vec *)(weights + i) = *(const given_vec *)(probs + i) * factors;
-            if (grads) *(given_vec *)(grads + i) = *(const given_vec *)(grads + i) * factors;
-            continue;
-        }
-        for (long k = 0; k < number - i; k++) some[k] = offsets[i + k];
+        memcpy(&some, offsets + i, smaller(number - i, LANES) * sizeof *offsets);
         vec factors = dropout_factors(dropout, first, some);
-        for (long k = 0; k < number - i; k++) weights[i + k] = probs[i + k] * factors[k];
-        for (long k = 0; k < number - i && grads; k++) grads[i + k] *= factors[k];
+        store_part(load_part(probs + i, number - i, 0.0f) * factors, weights + i, number - i);
+        if (grads) store_part(load_part(grads + i, number - i, 0.0f) * factors, grads + i, number - i);
     }
 }

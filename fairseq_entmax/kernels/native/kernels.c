@@ -1,9 +1,8 @@
 /* Alpha-entmax, forward and backward, for fairseq_entmax.kernels.native.
  *
- * All is in float32. Rows are computed LANES at a time (block.h, sieve.h, rows_f32.h). There are also mappings
- * with structure (structured.h, rows_structured.h; their mathematics: prox.h, pnorm.h), the whole of attention
- * with all of these (attention.h), without structure with dropout of weights (dropout.h), that of one query a
- * hypothesis (decoding.h), and the loss of alpha-entmax, one row at a time (losses.h).
+ * All is in float32, on rows LANES at a time (block.h, sieve.h, rows_f32.h): mappings, with structure too (structured.h;
+ * their mathematics: prox.h, pnorm.h), the whole of attention (attention.h) with dropout of weights (dropout.h), that of
+ * one query a hypothesis (decoding.h), and the loss of alpha-entmax, one row at a time (losses.h).
  *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
@@ -22,7 +21,6 @@
 #include "structured.h"
 #include "sieve.h"
 #include "rows_f32.h"
-#include "rows_structured.h"
 #include "losses.h"
 #include "dropout.h"
 #include "attention.h"
@@ -35,101 +33,51 @@
  *
  * Each function returns 0, or 1 where there is no memory.
  *
- * The mapping. scores, probs, grad: (rows, n); grad_alpha: (rows,). Row r has epsilon[(r / inner) mod
- * count]. A null grad_scores or grad_alpha is not wanted.
+ * Mappings of rows, with structure or without. scores, probs, grad: (rows, n); masked: the same, or null where no key
+ * is; grad_epsilon, grad_strength: (rows,). What is null of the gradients is not wanted.
  */
 
-int entmax_forward_f32(const float *scores, const float *epsilon, long inner, long count, float *probs, long rows,
-                       long n, int threads)
+#define OF_ROWS                                                                                                    \
+    int kind, const float *epsilon, long inner, long count, const float *strength, long strength_inner, long strength_count
+#define OF_ROWS_GIVEN {epsilon, inner, count, strength, strength_inner, strength_count, kind}
+
+int entmax_rows_forward(const float *scores, OF_ROWS, float *probs, long rows, long n, int threads)
 {
+    const OfRows of = OF_ROWS_GIVEN;
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
-        Block block = make_block(n, FORWARD_ARRAYS);
-        failed = !block.memory;
-#pragma omp for schedule(static)
-        for (long row = 0; row < rows; row += LANES)
-            if (!failed)
-                forward_block(scores + row * n, load_epsilon(epsilon, row, inner, count), probs + row * n,
-                              smaller(rows - row, LANES), n, &block);
-        free(block.memory);
-    }
-    return failed;
-}
-
-int entmax_backward_f32(const float *probs, const float *epsilon, long inner, long count, const float *grad,
-                        float *grad_scores, float *grad_alpha, long rows, long n, int threads)
-{
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Block block = make_block(n, BACKWARD_ARRAYS);
-        failed = !block.memory;
-#pragma omp for schedule(static)
-        for (long row = 0; row < rows; row += LANES)
-            if (!failed)
-                backward_block(probs + row * n, load_epsilon(epsilon, row, inner, count), grad + row * n,
-                               grad_scores ? grad_scores + row * n : 0, grad_alpha ? grad_alpha + row : 0,
-                               smaller(rows - row, LANES), n, &block);
-        free(block.memory);
-    }
-    return failed;
-}
-
-/* Mappings with structure, in float32, as above. kind: of structured.h; strength has its own inner and count.
- * masked: (rows, n), or null where no key is masked. */
-
-typedef struct {
-    const float *epsilon;
-    long inner, count;
-    const float *strength;
-    long strength_inner, strength_count;
-    int kind;
-} OfRows;
-
-static inline Structure load_structure(const OfRows *of, long row)
-{
-    return make_structure(of->kind, load_numbers(of->epsilon, row, of->inner, of->count),
-                          load_numbers(of->strength, row, of->strength_inner, of->strength_count));
-}
-
-int entmax_structured_forward(const float *scores, const OfRows *of, float *probs, long rows, long n, int threads)
-{
-    int failed = 0;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Block block = make_block(n, STRUCTURED_ARRAYS);
+        Block block = make_block(n, of.kind ? STRUCTURED_ARRAYS : FORWARD_ARRAYS);
         failed = !block.memory;
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row += LANES) {
             if (failed) continue;
-            Structure structure = load_structure(of, row);
-            structured_forward_block(scores + row * n, &structure, probs + row * n, smaller(rows - row, LANES), n,
-                                     &block);
+            Structure structure = load_structure(&of, row);
+            forward_block(scores + row * n, &structure, probs + row * n, smaller(rows - row, LANES), n, &block);
         }
         free(block.memory);
     }
     return failed;
 }
 
-int entmax_structured_backward(const float *probs, const OfRows *of, const uint8_t *masked, const float *grad,
-                               float *grad_scores, float *grad_epsilon, float *grad_strength, long rows, long n,
-                               int threads)
+int entmax_rows_backward(const float *probs, OF_ROWS, const uint8_t *masked, const float *grad, float *grad_scores,
+                         float *grad_epsilon, float *grad_strength, long rows, long n, int threads)
 {
+    const OfRows of = OF_ROWS_GIVEN;
     int failed = 0;
 #pragma omp parallel num_threads(threads) reduction(| : failed)
     {
         Block block = make_block(n, BACKWARD_ARRAYS);
-        ivec *seen = aligned_alloc(sizeof(ivec), (n + 2) * sizeof(ivec));
-        failed = !block.memory || !seen;
+        int sees = of.kind == TV && grad_strength;
+        ivec *seen = sees ? aligned_alloc(sizeof(ivec), n * sizeof(ivec)) : 0;
+        failed = !block.memory || (sees && !seen);
 #pragma omp for schedule(static)
         for (long row = 0; row < rows; row += LANES) {
             if (failed) continue;
-            Structure structure = load_structure(of, row);
-            structured_backward_block(probs + row * n, &structure, masked ? masked + row * n : 0, grad + row * n,
-                                      grad_scores ? grad_scores + row * n : 0, grad_epsilon ? grad_epsilon + row : 0,
-                                      grad_strength ? grad_strength + row : 0, smaller(rows - row, LANES), n, seen,
-                                      &block);
+            Structure structure = load_structure(&of, row);
+            backward_block(probs + row * n, &structure, masked ? masked + row * n : 0, grad + row * n,
+                           grad_scores ? grad_scores + row * n : 0, grad_epsilon ? grad_epsilon + row : 0,
+                           grad_strength ? grad_strength + row : 0, smaller(rows - row, LANES), n, seen, &block);
         }
         free(block.memory);
         free(seen);
@@ -172,11 +120,11 @@ int entmax_loss_backward(const float *scores, const int64_t *target, double epsi
 
 /* Attention. Matrices are (data, sentence, head, row) with strides in numbers: query, key, value and output.
  *
- * Without structure the work of the forward pass is cut into blocks of LANES queries, of one head after the other.
- * starts: (sentences, heads, queries up to a multiple of LANES) and one more, where the support of each query starts
- * and that of the last ends. The keys of the support, int32, and their probabilities go to keys and probs, if these are
- * not null and as long as all can be; else kept, one for each block and null before, gets memory with those of its
- * queries, which entmax_attention_take frees. All are null if there is no backward pass. */
+ * The work of the forward pass is cut into blocks of LANES queries, of one head after the other. starts: (sentences,
+ * heads, queries up to a multiple of LANES) and one more, where the support of each query starts and that of the last
+ * ends; null if there is no backward pass. The keys of the support, int32, and their probabilities go to keys and
+ * probs, if these are not null and as long as all can be; else kept, one for each block and null before, gets memory
+ * with those of its queries, which entmax_attention_take frees. */
 int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value, Matrices *output,
                              int64_t *starts, void **kept, int32_t *keys, float *probs, int threads)
 {
@@ -196,21 +144,16 @@ int entmax_attention_forward(const Shape *shape, Matrices *query, Matrices *key,
             if (!failed)
                 found = attend_rows(shape, head / shape->heads, head % shape->heads, one % blocks * LANES, query, key,
                                     value, output, numbers, &rows);
-            if (keys) {
-                /* What a thread finds is one piece, which begins where it is if all before has all keys */
-                if (place < 0) place = (int64_t)one * LANES * shape->keys;
-                memcpy(keys + place, rows.keys, found * sizeof(int32_t));
-                memcpy(probs + place, rows.probs, found * sizeof(float));
-                places[one] = place;
-                place += found;
-            } else if (kept && !failed) {
-                failed = store_support(&rows, found, kept + one);
-            }
+            /* What a thread finds is one piece, which begins where it is if all before has all keys */
+            if (keys && place < 0) place = (int64_t)one * LANES * shape->keys;
+            if (keys) places[one] = place, place = store_support(&rows, found, keys, probs, place);
+            else if (kept && (kept[one] = malloc((found + 1) * (sizeof(int32_t) + sizeof(float)))))
+                store_support(&rows, found, kept[one], (float *)kept[one] + found, 0);
+            else failed |= kept != 0;
             for (int k = 0; k < LANES && starts; k++) starts[one * LANES + k + 1] = numbers[k];
         }
         free_rows(&rows);
     }
-    if (starts) starts[0] = 0;
     for (long query = 0; query < all_blocks * LANES && starts; query++) starts[query + 1] += starts[query];
     for (long one = 0; one < all_blocks && keys; one++) {
         int64_t number = starts[(one + 1) * LANES] - starts[one * LANES];
@@ -235,7 +178,6 @@ int entmax_attention_take(void **kept, const int64_t *starts, long blocks, int32
             memcpy(probs + start, (int32_t *)kept[one] + number, number * sizeof(float));
         }
         free(kept[one]);
-        kept[one] = 0;
     }
     return 0;
 }
@@ -276,18 +218,14 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
                                                     &rows);
         }
         free_rows(&rows);
-        Columns columns;
-        failed |= make_columns(&columns, shape);
 #pragma omp for schedule(static)
         for (long one = 0; one < heads * ranges; one++) {
             long head = one / ranges, range = one % ranges;
             if (!failed && !dense[head])
                 failed = gather_gradients(shape, head / shape->heads, head % shape->heads, shape->keys * range / ranges,
                                           shape->keys * (range + 1) / ranges, gradients,
-                                          starts + head * blocks * LANES, keys, weights ? weights : probs, for_scores,
-                                          &columns);
+                                          starts + head * blocks * LANES, keys, weights ? weights : probs, for_scores);
         }
-        free_columns(&columns);
     }
     for (long head = 0; head < heads && gradients->for_alpha; head++) {
         double sum = 0;
@@ -295,44 +233,6 @@ int entmax_attention_backward(const Shape *shape, Gradients *gradients, const in
         gradients->for_alpha[head] = sum;
     }
     free(for_alpha);
-    return failed;
-}
-
-/* Attention with structure. probs: (sentences, heads, blocks of LANES queries, keys, LANES), null if there is no
- * backward pass. */
-int entmax_structured_attention_forward(const Shape *shape, Matrices *query, Matrices *key, Matrices *value,
-                                        Matrices *output, float *probs, int threads)
-{
-    int failed = 0;
-    long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Work work;
-        failed = make_work(&work, shape, STRUCTURED_ARRAYS);
-#pragma omp for schedule(static)
-        for (long one = 0; one < shape->sentences * shape->heads; one++)
-            if (!failed)
-                attend_forward(shape, one / shape->heads, one % shape->heads, query, key, value, output,
-                               probs ? probs + one * size : 0, &work);
-        free_work(&work);
-    }
-    return failed;
-}
-
-int entmax_structured_attention_backward(const Shape *shape, Gradients *gradients, const float *probs, int threads)
-{
-    int failed = 0;
-    long size = (shape->queries + LANES - 1) / LANES * shape->keys * LANES;
-#pragma omp parallel num_threads(threads) reduction(| : failed)
-    {
-        Work work;
-        failed = make_work(&work, shape, BACKWARD_ARRAYS);
-#pragma omp for schedule(static)
-        for (long one = 0; one < shape->sentences * shape->heads; one++)
-            if (!failed)
-                attend_backward(shape, one / shape->heads, one % shape->heads, gradients, probs + one * size, &work);
-        free_work(&work);
-    }
     return failed;
 }
 

@@ -126,14 +126,7 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _compiler() -> list[str]:
     """The command of the compiler."""
-    named = os.environ.get("CC", "")
-    try:
-        command = shlex.split(named)
-    except ValueError as error:
-        raise CannotBuild(
-            f"CC got {named!r}, which a shell could not read ({str(error).lower()}): name a compiler "
-            f"in it, such as CC='gcc -O2'"
-        ) from None
+    command = shlex.split(os.environ.get("CC", ""))
     found = command or [path for path in map(shutil.which, COMPILERS) if path][:1]
     if not found:
         raise CannotBuild("there is no C compiler: install gcc or clang, or name one in CC")
@@ -192,23 +185,20 @@ def with_types(path: Path) -> ctypes.CDLL:
         AttributeError: it lacks a function.
     """
     loaded = ctypes.CDLL(str(path))
-    pointer, number, real, threads = ctypes.c_void_p, ctypes.c_long, ctypes.c_double, ctypes.c_int
-    sizes = [number] * 2 + [threads]
-    epsilon = [pointer, number, number]
+    pointer, real = ctypes.c_void_p, ctypes.c_double
+    sizes = [ctypes.c_long] * 2 + [ctypes.c_int]
+    values = [pointer, *[ctypes.c_long] * 2]
+    rows = [pointer, ctypes.c_int, *values, *values]
     losses = [pointer] * 2 + [real] * 2 + [pointer] * 4 + sizes
     types = {
-        "forward_f32": [pointer, *epsilon, pointer, *sizes],
-        "backward_f32": [pointer, *epsilon, *[pointer] * 3, *sizes],
+        "rows_forward": [*rows, pointer, *sizes],
+        "rows_backward": [*rows, *[pointer] * 5, *sizes],
         "loss_forward": losses,
         "loss_backward": losses,
-        "structured_forward": [pointer] * 3 + sizes,
-        "structured_backward": [pointer] * 7 + sizes,
-        "attention_forward": [pointer] * 9 + [threads],
-        "attention_take": [pointer, pointer, number, pointer, pointer],
-        "attention_backward": [pointer] * 7 + [threads],
-        "structured_attention_forward": [pointer] * 6 + [threads],
-        "structured_attention_backward": [pointer] * 3 + [threads],
-        "attention_step": [pointer, threads],
+        "attention_forward": [pointer] * 9 + [ctypes.c_int],
+        "attention_take": [pointer, pointer, ctypes.c_long, pointer, pointer],
+        "attention_backward": [pointer] * 7 + [ctypes.c_int],
+        "attention_step": [pointer, ctypes.c_int],
         "lanes": [],
     }
     for name, arguments in types.items():

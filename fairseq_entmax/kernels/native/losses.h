@@ -7,7 +7,6 @@
  * the row, so that nothing of the size of the scores is written but the gradient.
  */
 
-#define PARTS 4
 /* The array of a block behind DISTANCES and POWERS: scores that were kept */
 enum { KEPT = FORWARD_ARRAYS, LOSS_ARRAYS };
 /* So few keys are solved in float64, at any alpha: the loss is the smaller the fewer they are, and what
@@ -45,55 +44,18 @@ static inline double across(vec sums)
     return sum;
 }
 
-/* A vector of scores, -inf behind the end of the row */
-static inline vec load_scores(const float *row, long first, long n)
-{
-    if (first + LANES <= n) return *(const given_vec *)(row + first);
-    vec scores = all(-INFINITY);
-    for (long i = first; i < n; i++) scores[i - first] = row[i];
-    return scores;
-}
-
-/* The largest score of each of PARTS * LANES parts of a row. Returns whether NaN is in it. */
-static inline int tops_of_parts(const float *restrict row, long n, vec *restrict tops)
-{
-    ivec has_nan = {0};
-    for (int part = 0; part < PARTS; part++) tops[part] = all(-INFINITY);
-    long first = 0;
-    for (; first + PARTS * LANES <= n; first += PARTS * LANES)
-        for (int part = 0; part < PARTS; part++) {
-            vec scores = *(const given_vec *)(row + first + part * LANES);
-            tops[part] = greater(scores, tops[part]);
-            has_nan |= scores != scores;
-        }
-    for (int part = 0; first < n; first += LANES, part++) {
-        vec scores = load_scores(row, first, n);
-        tops[part] = greater(scores, tops[part]);
-        has_nan |= scores != scores;
-    }
-    return any(has_nan);
-}
-
 /* The scores above `least`, and -inf up to a whole vector; there is to be place for two more. Returns how many. */
 static inline long keep_above(const float *restrict row, long n, float least, float *restrict kept)
 {
     long count = 0;
     for (long first = 0; first < n; first += LANES) {
-        vec scores = load_scores(row, first, n);
-#if LANES == 16 && defined(__AVX512F__)
-        __mmask16 above = _mm512_cmp_ps_mask((__m512)scores, _mm512_set1_ps(least), _CMP_GT_OQ);
-        if (!above) continue;
-        _mm512_storeu_ps(kept + count, _mm512_maskz_compress_ps(above, (__m512)scores));
-        count += __builtin_popcount(above);
-#else
-        if (!any(scores > least)) continue;
-        for (int k = 0; k < LANES; k++) {
-            kept[count] = scores[k];
-            count += scores[k] > least;
-        }
-#endif
+        vec scores = load_part(row + first, n - first, -INFINITY);
+        unsigned bits = bits_above(scores, all(least));
+        if (!bits) continue;
+        squeeze(scores, bits, kept + count);
+        count += __builtin_popcount(bits);
     }
-    for (int k = 0; k < LANES; k++) kept[count + k] = -INFINITY;
+    *(given_vec *)(kept + count) = all(-INFINITY);
     return count;
 }
 
@@ -196,7 +158,7 @@ static inline long seen_keys(const float *restrict row, long n, float top, doubl
         vec part = {0};
         ivec count = {0};
         for (long i = first; i < smaller(first + CHUNK * LANES, n); i += LANES) {
-            vec scores = load_scores(row, i, n);
+            vec scores = load_part(row + i, n - i, -INFINITY);
             ivec is_seen = scores > -INFINITY;
             part += ZERO_UNLESS(is_seen, scores - top);
             count -= is_seen;
@@ -267,7 +229,7 @@ static void loss_gradient_row(const float *restrict scores, long n, long target,
     float least = least_of(loss, row->top, row->tau);
     vec exponent = all(1.0f / loss->epsilon), other = all(row->other);
     for (long first = 0; first < n; first += LANES) {
-        vec seen = load_scores(scores, first, n), result = {0};
+        vec seen = load_part(scores + first, n - first, -INFINITY), result = {0};
         if (any(seen > least)) {
             vec scaled = (seen - row->top) * loss->epsilon, base = scaled - row->tau, u = scaled + row->rest;
             ivec inside = u > 0.0f;
@@ -278,9 +240,7 @@ static void loss_gradient_row(const float *restrict scores, long n, long target,
         }
         if (row->other > 0) result -= ZERO_UNLESS(seen > -INFINITY, other);
         result *= grad;
-        if (first + LANES <= n) *(given_vec *)(grad_scores + first) = result;
-        else
-            for (long i = first; i < n; i++) grad_scores[i] = result[i - first];
+        store_part(result, grad_scores + first, n - first);
     }
     grad_scores[target] = grad * (target_prob - own);
 }

@@ -6,16 +6,13 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.kernels.backends import LossParts
-from fairseq_entmax.kernels.native import rows as native_rows
 from fairseq_entmax.kernels.native.library import address, check, library, threads_for
+from fairseq_entmax.kernels.native.rows import takes
+
+__all__ = ["gradients", "losses", "takes"]
 
 # Numbers that the backward pass needs of each row: LossRow of losses.h
 NUMBERS_OF_ROW = 4
-
-
-def takes(scores: Tensor) -> bool:
-    """Whether the kernel is for such scores: float32 on a CPU."""
-    return native_rows.takes(scores)
 
 
 def losses(

@@ -19,12 +19,6 @@ typedef float half_vec __attribute__((vector_size(2 * LANES), aligned(4)));
 #define LESSER lesser
 #define GREATER greater
 #include "prox_tv.h"
-#undef V
-#undef M
-#undef REAL
-#undef NAME
-#undef LESSER
-#undef GREATER
 #define V wide_vec
 #define M wide_ivec
 #define REAL double
@@ -32,12 +26,6 @@ typedef float half_vec __attribute__((vector_size(2 * LANES), aligned(4)));
 #define LESSER(a, b) PICK((a) < (b), a, b)
 #define GREATER(a, b) PICK((a) > (b), a, b)
 #include "prox_tv.h"
-#undef V
-#undef M
-#undef REAL
-#undef NAME
-#undef LESSER
-#undef GREATER
 
 /* Behind the arrays of the forward pass, numbers in float64 for half of the lanes, in four arrays */
 enum { SCRATCH = FORWARD_ARRAYS, STRUCTURED_ARRAYS = FORWARD_ARRAYS + 4 };
@@ -47,14 +35,14 @@ enum { SCRATCH = FORWARD_ARRAYS, STRUCTURED_ARRAYS = FORWARD_ARRAYS + 4 };
 /* Of what is 0, where nothing changes and nothing is to be cut */
 #define NEVER_CUT FLT_MAX
 
-static inline void prox_tv_narrow(Block *block, vec strength, const int32_t *listed)
+static inline void prox_tv_narrow(Block *block, vec strength)
 {
     long n = block->length;
     vec *x = block->array[DISTANCES], *flux = block->array[POWERS], *enter = block->array[SCRATCH],
         *means = block->array[SCRATCH + 1], mean = {0};
     ivec as_it_was = strength == 0.0f;
     strength = WHERE(as_it_was, all(NEVER_CUT), strength);
-    find_chains(x, enter, means, listed, n);
+    find_chains(x, enter, means, n);
     do flow(x, enter, means, flux, strength, n);
     while (any(cut(x, enter, means, flux, strength, n)));
     for (long i = 0; i < n; i++) {
@@ -70,7 +58,7 @@ static int any_wide(wide_ivec mask)
     return found != 0;
 }
 
-static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
+static void prox_tv_wide(Block *block, vec strength)
 {
     long n = block->length;
     wide_vec *x = (wide_vec *)block->array[SCRATCH], *flux = (wide_vec *)block->array[SCRATCH + 1],
@@ -83,7 +71,7 @@ static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
         }
         float *cells = (float *)block->array[DISTANCES] + first;
         for (long i = 0; i < n; i++) x[i] = __builtin_convertvector(*(half_vec *)(cells + i * LANES), wide_vec);
-        find_chains_wide(x, enter, means, listed, n);
+        find_chains_wide(x, enter, means, n);
         do flow_wide(x, enter, means, flux, bound, n);
         while (any_wide(cut_wide(x, enter, means, flux, bound, n)));
         for (long i = 0; i < n; i++) {
@@ -99,8 +87,7 @@ static void prox_tv_wide(Block *block, vec strength, const int32_t *listed)
 /* Further below no key is in the support, and sums over a segment are to stay finite: the root of FLT_MAX */
 #define LEAST_DISTANCE -1.8446743e19f
 
-/* Keys that follow each other in `listed`, if it is not null, are neighbours only if their numbers do */
-static void prox_tv(Block *block, vec strength, const int32_t *listed)
+static void prox_tv(Block *block, vec strength)
 {
     long n = block->length;
     vec least = {0}, *x = block->array[DISTANCES];
@@ -111,8 +98,8 @@ static void prox_tv(Block *block, vec strength, const int32_t *listed)
     }
     /* Above the latter, nothing is cut */
     ivec loses = (strength > -MOST_NARROW_STRENGTH * least) & (strength < (float)-n * least);
-    if (n > MOST_NARROW_KEYS || any(loses)) prox_tv_wide(block, strength, listed);
-    else prox_tv_narrow(block, strength, listed);
+    if (n > MOST_NARROW_KEYS || any(loses)) prox_tv_wide(block, strength);
+    else prox_tv_narrow(block, strength);
 }
 
 /* --- OSCAR ---------------------------------------------------------------------------------- */

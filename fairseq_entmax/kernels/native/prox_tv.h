@@ -13,14 +13,13 @@
 
 /* The flux into each key where a chain starts, NaN where none does; the mean of each chain, where it starts */
 static inline void NAME(find_chains)(const V *restrict x, V *restrict enter, V *restrict means,
-                                     const int32_t *listed, long n)
+                                     long n)
 {
     V none = (V){0}, total = none, count = none;
     M masked_next = (M)none - 1;
     enter[n] = none;
     for (long i = n - 1; i >= 0; i--) {
         M masked = x[i] == -INFINITY, ends = masked | masked_next;
-        if (listed && i + 1 < n && listed[i + 1] != listed[i] + 1) ends |= -1;
         if (i + 1 < n) {
             enter[i + 1] = PICK(ends, none, none + (REAL)NAN);
             means[i + 1] = total / count;
@@ -73,3 +72,9 @@ static inline M NAME(cut)(const V *restrict x, V *restrict enter, V *restrict me
     return cuts;
 }
 #undef PICK
+#undef V
+#undef M
+#undef REAL
+#undef NAME
+#undef LESSER
+#undef GREATER

@@ -1,12 +1,17 @@
-"""The mapping in C, on rows of float32 on a CPU."""
+"""Mappings in C, with structure or without, on rows of float32 on a CPU: ``rows_f32.h``."""
 
 from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-from fairseq_entmax.kernels.inputs import epsilon_of_rows
+from fairseq_entmax.kernels.backends import Gradients
+from fairseq_entmax.kernels.inputs import values_of_rows
 from fairseq_entmax.kernels.native.library import address, check, lanes, library, threads_for
+from fairseq_entmax.kernels.structure import OSCAR, PLAIN, PNORM, TV
+
+# As in structured.h
+NUMBERS = {PLAIN: 0, TV: 1, OSCAR: 2, PNORM: 3}
 
 
 def takes(scores: Tensor) -> bool:
@@ -19,39 +24,61 @@ def takes(scores: Tensor) -> bool:
     )
 
 
-def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
+def probabilities(
+    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+) -> Tensor:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`."""
     scores = scores.contiguous()
     probs = torch.empty_like(scores)
-    _run("forward", scores, epsilon, probs)
+    _run("forward", scores, kind, (epsilon, strength), probs)
     return probs
 
 
 def gradients(
-    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
-) -> tuple[Tensor | None, Tensor | None]:
+    probs: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor,
+    masked: Tensor | None,
+    grad: Tensor,
+    wanted: tuple[bool, bool, bool],
+) -> Gradients:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.resolve_neg().contiguous()
     probs = probs.contiguous()
-    grad_scores = torch.empty_like(probs) if for_scores else None
-    grad_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if for_alpha else None
-    _run("backward", probs, epsilon, grad, grad_scores, grad_alpha)
-    return grad_scores, grad_alpha
+    if masked is not None:
+        masked = masked.expand(probs.shape).contiguous()
+    for_scores = torch.empty_like(probs) if wanted[0] else None
+    for_epsilon, for_strength = (
+        probs.new_zeros((*probs.shape[:-1], 1)) if is_wanted else None for is_wanted in wanted[1:]
+    )
+    others = (masked, grad, for_scores, for_epsilon, for_strength)
+    _run("backward", probs, kind, (epsilon, strength), *others)
+    return for_scores, for_epsilon, for_strength
 
 
-def _run(direction: str, rows: Tensor, epsilon: float | Tensor, *others: Tensor | None) -> None:
+def _run(
+    direction: str,
+    scores: Tensor,
+    kind: str,
+    parameters: tuple[float | Tensor, float | Tensor],
+    *others: Tensor | None,
+) -> None:
     """Call the function of the library for a direction, which takes ``others`` too."""
-    keys = rows.size(-1)
-    number = rows.numel() // keys if keys else 0
-    if number:
-        function = getattr(library(), f"entmax_{direction}_f32")
-        values, inner, entries = epsilon_of_rows(epsilon, rows, rows.dtype)
-        failed = function(
-            *(address(rows), address(values), inner, entries),
-            *(address(tensor) for tensor in others),
-            *(number, keys, _threads(number, keys)),
-        )
-        check(failed)
+    keys = scores.size(-1)
+    number = scores.numel() // keys if keys else 0
+    if not number:
+        return
+    # Alive until the call is over
+    epsilon, *of_epsilon = values_of_rows(parameters[0], scores)
+    strength, *of_strength = values_of_rows(parameters[1], scores) if kind else (None, 0, 0)
+    failed = getattr(library(), f"entmax_rows_{direction}")(
+        *(address(scores), NUMBERS[kind]),
+        *(address(epsilon), *of_epsilon, address(strength), *of_strength),
+        *(address(tensor) for tensor in others),
+        *(number, keys, _threads(number, keys)),
+    )
+    check(failed)
 
 
 def _threads(rows: int, keys: int) -> int:

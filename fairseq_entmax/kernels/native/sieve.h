@@ -3,10 +3,6 @@
  * as the row, and is put back without a look at where it was.
  */
 
-#if LANES == 16 && defined(__AVX512F__)
-#define HAS_COMPRESSION
-#endif
-
 static inline vec vec_at(const float *numbers) { return *(const given_vec *)numbers; }
 
 /* The first numbers of n, with `nothing` behind them */
@@ -113,48 +109,116 @@ static inline long stride_of(long n) { return (n + LANES - 1) / LANES * LANES + 
 static inline uint16_t *bits_in(const Block *block) { return (uint16_t *)block->places; }
 static inline long words_of(long n) { return (n + LANES - 1) / LANES; }
 
-/* Rows that are as long as `counts`, with `nothing` behind up to a whole vector, to lanes of an array */
-static inline void to_lanes(Block *block, const float *rows, long stride, float nothing, int array)
+/* The last square of a row overlaps the one before it */
+static inline long next_square(long first, long n)
 {
-    block->length = 0;
-    for (int k = 0; k < LANES; k++)
-        if (block->counts[k] > block->length) block->length = block->counts[k];
-    for (long first = 0; first < block->length; first += LANES) {
-        vec square[LANES];
-        for (int k = 0; k < LANES; k++)
-            square[k] = first < block->counts[k] ? vec_at(rows + k * stride + first) : all(nothing);
+    long next = first + LANES;
+    return next < n && next + LANES > n ? n - LANES : next;
+}
+
+/* Number c of LANES rows into vector c, missing rows 0. Writes up to whole squares. */
+static inline void rows_into_lanes(const float *rows, long stride, int count, long size, float scale, vec *lanes)
+{
+    vec square[LANES];
+    for (long first = 0; first < size;) {
+        int is_whole = count == LANES && first + LANES <= size;
+        for (int k = 0; k < LANES && is_whole; k++) square[k] = vec_at(rows + k * stride + first) * scale;
+        for (int k = 0; k < LANES && !is_whole; k++)
+            square[k] = k < count ? load_part(rows + k * stride + first, size - first, 0.0f) * scale : all(0.0f);
         turn(square);
-        for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
+        for (int k = 0; k < LANES; k++) lanes[first + k] = square[k];
+        first = is_whole ? next_square(first, size) : first + LANES;
     }
 }
 
-static inline void to_rows(Block *block, int array, int to, long stride)
+/* `number` vectors to rows of LANES and more numbers, up to whole vectors */
+static inline void lanes_into_rows(const vec *lanes, long number, float *rows, long stride)
 {
-    float *rows = (float *)block->array[to];
-    for (long first = 0; first < block->length; first += LANES) {
+    for (long first = 0; first < number; first += LANES) {
         vec square[LANES];
-        for (int k = 0; k < LANES; k++) square[k] = block->array[array][first + k];
+        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
         turn(square);
         for (int k = 0; k < LANES; k++) *(given_vec *)(rows + k * stride + first) = square[k];
     }
 }
 
-/* The largest score of each row; infinity where the row has that, or NaN; -infinity in lanes without a row */
-static inline vec tops_of(const float *scores, int count, long n)
+/* `size` vectors, number c of LANES rows each, to the first `count` of them. Reads up to whole squares. */
+static inline void lanes_to_given(const vec *lanes, int count, long size, float *rows, long stride)
 {
-    vec square[LANES];
-    for (int k = 0; k < LANES; k++) square[k] = all(-INFINITY);
-    for (int k = 0; k < count; k++) {
-        vec top = all(-INFINITY);
-        unsigned broken = 0;
-        for (long i = 0; i < n; i += LANES) {
-            vec x = load_part(scores + k * n + i, n - i, -INFINITY);
-            broken |= bits_unlike(x, x);
-            top = greater(x, top);
-        }
-        square[k] = broken ? all(INFINITY) : top;
+    for (long first = 0; first < size; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) square[k] = lanes[first + k];
+        turn(square);
+        for (int k = 0; k < count; k++) store_part(square[k], rows + k * stride + first, size - first);
     }
-    return top_across(square);
+}
+
+/* Rows that are as long as `counts` to lanes of an array: `stride` apart and with `nothing` behind up to a whole
+ * vector, or lists one behind another if that is 0 */
+static inline void to_lanes(Block *block, const float *rows, long stride, float nothing, int array)
+{
+    const float *row[LANES];
+    block->length = 0;
+    for (int k = 0; k < LANES; rows += stride ? stride : block->counts[k], k++) {
+        row[k] = rows;
+        if (block->counts[k] > block->length) block->length = block->counts[k];
+    }
+    for (long first = 0; first < block->length; first += LANES) {
+        vec square[LANES];
+        for (int k = 0; k < LANES; k++) {
+            if (first >= block->counts[k]) square[k] = all(nothing);
+            else if (stride) square[k] = vec_at(row[k] + first);
+            else square[k] = load_part(row[k] + first, block->counts[k] - first, nothing);
+        }
+        turn(square);
+        for (int k = 0; k < LANES; k++) block->array[array][first + k] = square[k];
+    }
+}
+
+/* Scores of rows that are `there` to distances from the largest; of rows with NaN or infinity, which are returned, and
+ * of missing ones to -infinity */
+static inline ivec subtract_tops(vec *scores, long number, ivec there)
+{
+    ivec broken = {0};
+    vec top = all(-INFINITY);
+    for (long i = 0; i < number; i++) {
+        broken |= scores[i] != scores[i];
+        top = greater(scores[i], top);
+    }
+    broken |= top == INFINITY;
+    there &= ~broken;
+    top = WHERE(top == -INFINITY, all(0.0f), top);
+    for (long i = 0; i < number; i++) scores[i] = WHERE(there, scores[i] - top, all(-INFINITY));
+    return broken;
+}
+
+/* The largest number of each of PARTS * LANES parts of a row. Returns whether NaN is in it. */
+#define PARTS 4
+static inline int tops_of_parts(const float *restrict row, long n, vec *restrict tops)
+{
+    unsigned broken = 0;
+    long first = 0;
+    for (int part = 0; part < PARTS; part++) tops[part] = all(-INFINITY);
+    for (; first + PARTS * LANES <= n; first += PARTS * LANES)
+        for (int part = 0; part < PARTS; part++) {
+            vec x = vec_at(row + first + part * LANES);
+            broken |= bits_unlike(x, x);
+            tops[part] = greater(x, tops[part]);
+        }
+    for (int part = 0; first < n; first += LANES, part++) {
+        vec x = load_part(row + first, n - first, -INFINITY);
+        broken |= bits_unlike(x, x);
+        tops[part] = greater(x, tops[part]);
+    }
+    return broken != 0;
+}
+
+/* The largest of each part of a row; infinity where the row has that, or NaN */
+static inline vec tops_of_row(const float *row, long n)
+{
+    vec tops[PARTS];
+    int broken = tops_of_parts(row, n, tops);
+    return broken ? all(INFINITY) : greater(greater(tops[0], tops[1]), greater(tops[2], tops[3]));
 }
 
 /* The distances of the scores from the largest of their row, of keys that can have a probability, in lanes.
@@ -162,7 +226,9 @@ static inline vec tops_of(const float *scores, int count, long n)
 static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Block *block)
 {
     long stride = stride_of(n), words = words_of(n);
-    vec top = tops_of(scores, count, n), least = -1.0f / epsilon;
+    vec square[LANES], least = -1.0f / epsilon;
+    for (int k = 0; k < LANES; k++) square[k] = k < count ? tops_of_row(scores + k * n, n) : all(-INFINITY);
+    vec top = top_across(square);
     ivec broken = top == INFINITY;
     float *rows = (float *)block->array[POWERS];
     /* As arrays: a lane whose number is found at run time goes through memory */
@@ -194,7 +260,7 @@ static ivec sift_scores(const float *scores, int count, long n, vec epsilon, Blo
 static void put_where_kept(Block *block, int array, int scratch, float *rows, int count, long n)
 {
     long stride = stride_of(n), words = words_of(n);
-    to_rows(block, array, scratch, stride);
+    lanes_into_rows(block->array[array], block->length, (float *)block->array[scratch], stride);
     for (int k = 0; k < count; k++) {
         const float *from = (const float *)block->array[scratch] + k * stride;
         const uint16_t *bits = bits_in(block) + k * words;

@@ -4,7 +4,7 @@
  * gradient of a key's score is the mean over its group of what it is for alpha-entmax alone.
  */
 
-/* As in structured.py */
+/* As in rows.py */
 enum { NO_STRUCTURE, TV, OSCAR, PNORM };
 
 /* Keys below the bound by so little are kept: it has been rounded */
@@ -29,6 +29,7 @@ static inline Structure make_structure(int kind, vec epsilon, vec strength)
 /* The epsilon of an entmax that drops no key of n which can have a probability */
 static inline vec epsilon_to_keep(const Structure *structure, long n)
 {
+    if (!structure->kind) return structure->epsilon;
     if (structure->kind == PNORM) return 1.0f / (SLACK * structure->strength);
     return 1.0f / (SLACK * (1.0f / structure->epsilon + structure->strength * (float)(n - 1)));
 }
@@ -47,21 +48,31 @@ static inline void recentre(Block *block, vec epsilon)
     memcpy(block->counts, &counts, sizeof counts);
 }
 
+/* Distances in lanes to probabilities */
+static inline void map_block(Block *block, const Structure *structure)
+{
+    if (structure->kind == TV) prox_tv(block, structure->strength);
+    if (structure->kind == OSCAR) prox_oscar(block, structure->epsilon, structure->strength);
+    if (structure->kind == PNORM) {
+        solve_pnorm(block, structure->epsilon, structure->strength);
+        return;
+    }
+    if (structure->kind) recentre(block, structure->epsilon);
+    solve(block, structure->epsilon, structure->kind ? structure->strength > 0.0f : (ivec){0});
+}
+
 /* --- gradients of groups --------------------------------------------------------------------- */
 
-/* What follows each other in `listed`, if it is not null, are neighbours only if their numbers do */
-static inline int are_apart(const int32_t *listed, long i) { return listed && listed[i] != listed[i - 1] + 1; }
-
-/* Means over the runs of each lane, in place of the sensitivities; not in lanes without a strength */
-static void mean_of_runs(const Block *block, vec strength, const int32_t *listed)
+/* Means over the runs of each lane, in place of the sensitivities */
+static void mean_of_runs(const Block *block)
 {
     const vec *restrict p = block->array[PROBS];
     vec *restrict grad = block->array[SENSITIVITIES], *restrict totals = block->array[LOGS],
         *restrict counts = block->array[WEIGHTS], total = {0}, count = {0}, mean = {0};
-    ivec single = strength == 0.0f, ends = all(0.0f) == 0.0f;
+    ivec ends = all(0.0f) == 0.0f;
     for (long i = 0; i < block->length; i++) {
-        ivec starts = single | (p[i] == 0.0f);
-        if (i == 0 || are_apart(listed, i)) starts |= -1;
+        ivec starts = p[i] == 0.0f;
+        if (i == 0) starts |= -1;
         else starts |= p[i] != p[i - 1];
         totals[i] = total = grad[i] + ZERO_UNLESS(~starts, total);
         counts[i] = count = 1.0f + ZERO_UNLESS(~starts, count);
@@ -73,22 +84,16 @@ static void mean_of_runs(const Block *block, vec strength, const int32_t *listed
     }
 }
 
-/* The gradient of TV's strength from the means over runs; `seen` says from 1 on which keys there are, with 0
- * before the first and behind the last. Keys that are not listed have no probability. */
-static vec strength_of_runs(const Block *block, const ivec *seen, const int32_t *listed)
+/* The gradient of TV's strength from the means over runs; `seen` says which keys there are */
+static vec strength_of_runs(const Block *block, const ivec *seen)
 {
     const vec *restrict p = block->array[PROBS], *restrict mean = block->array[SENSITIVITIES];
     vec sum = {0};
-    for (long i = 0; i < block->length; i++) {
-        const ivec *here = seen + 1 + (listed ? listed[i] : i);
-        sum += mean[i] * 0.0f; /* NaN stays */
-        int starts = i == 0 || are_apart(listed, i), ends = i + 1 == block->length || are_apart(listed, i + 1);
-        if (starts) sum -= ZERO_UNLESS(here[-1] & (p[i] > 0.0f), mean[i]);
-        if (ends) sum -= ZERO_UNLESS(here[1] & (p[i] > 0.0f), mean[i]);
-        if (starts) continue;
+    for (long i = 0; i < block->length; i++) sum += mean[i] * 0.0f; /* NaN stays */
+    for (long i = 1; i < block->length; i++) {
         vec change = mean[i] - mean[i - 1];
         change = WHERE(p[i - 1] > p[i], change, ZERO_UNLESS(p[i - 1] < p[i], -change));
-        sum += ZERO_UNLESS(here[-1] & *here, change);
+        sum += ZERO_UNLESS(seen[i - 1] & seen[i], change);
     }
     return sum;
 }
@@ -125,25 +130,22 @@ static vec mean_of_all_clusters(const Block *block, vec strength)
 /* The gradients of a block's probabilities: of the scores in the place of the sensitivities. `seen` as
  * above: null where TV's strength gets no gradient. */
 static OfParameters differentiate_structure(const Block *block, const Structure *structure, const ivec *seen,
-                                            const int32_t *listed, int for_epsilon)
+                                            int for_epsilon)
 {
     OfParameters result = {{0}, {0}};
     if (structure->kind == PNORM) return differentiate_pnorm(block, structure->epsilon, structure->strength);
     result.for_epsilon = differentiate(block, structure->epsilon, for_epsilon);
+    if (!structure->kind) return result;
     if (structure->kind == OSCAR) {
         result.for_strength = mean_of_all_clusters(block, structure->strength);
-        return result;
-    }
-    if (!seen) {
-        mean_of_runs(block, structure->strength, listed);
         return result;
     }
     /* A strength that is 0 and begins to grow moves what is equal together; the scores move alone */
     ivec single = structure->strength == 0.0f;
     vec *restrict grad = block->array[SENSITIVITIES], *restrict own = block->array[GRADS];
     if (any(single)) memcpy(own, grad, block->length * sizeof(vec));
-    mean_of_runs(block, all(1.0f), listed);
-    result.for_strength = strength_of_runs(block, seen, listed);
+    mean_of_runs(block);
+    if (seen) result.for_strength = strength_of_runs(block, seen);
     if (any(single))
         for (long i = 0; i < block->length; i++) grad[i] = WHERE(single, own[i], grad[i]);
     return result;

@@ -24,57 +24,44 @@ typedef int32_t (*Places)[LANES];
 
 static inline vec all(float x) { return x - (vec){0}; }
 
-/* The lesser and the greater of two; b where one is NaN. Compilers do not find these instructions. */
-#if LANES == 16 && defined(__AVX512F__)
-static inline vec lesser(vec a, vec b) { return (vec)_mm512_min_ps((__m512)a, (__m512)b); }
-static inline vec greater(vec a, vec b) { return (vec)_mm512_max_ps((__m512)a, (__m512)b); }
+/* Instructions that compilers do not find, or not each time. The lesser and the greater of two are b where one is
+ * NaN; about_inverse is 1 / x with a relative error of up to 4e-4; bits_of has a bit for each lane in which a mask is
+ * set. */
+#if LANES == 16 && defined(__AVX512F__) && defined(__AVX512DQ__)
+#define HAS_COMPRESSION
+#define X86(name) _mm512_##name
+#define X86_INVERSE _mm512_rcp14_ps
+typedef __m512 x86_vec;
+typedef __m512i x86_ivec;
+static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i)mask); }
 #elif LANES == 8 && defined(__AVX2__)
-static inline vec lesser(vec a, vec b) { return (vec)_mm256_min_ps((__m256)a, (__m256)b); }
-static inline vec greater(vec a, vec b) { return (vec)_mm256_max_ps((__m256)a, (__m256)b); }
+#define X86(name) _mm256_##name
+#define X86_INVERSE _mm256_rcp_ps
+typedef __m256 x86_vec;
+typedef __m256i x86_ivec;
+static inline unsigned bits_of(ivec mask) { return _mm256_movemask_ps((__m256)mask); }
 #elif LANES == 4 && defined(__SSE2__)
-static inline vec lesser(vec a, vec b) { return (vec)_mm_min_ps((__m128)a, (__m128)b); }
-static inline vec greater(vec a, vec b) { return (vec)_mm_max_ps((__m128)a, (__m128)b); }
+#define X86(name) _mm_##name
+#define X86_INVERSE _mm_rcp_ps
+typedef __m128 x86_vec;
+typedef __m128i x86_ivec;
+static inline unsigned bits_of(ivec mask) { return _mm_movemask_ps((__m128)mask); }
+#endif
+
+#ifdef X86
+static inline vec lesser(vec a, vec b) { return (vec)X86(min_ps)((x86_vec)a, (x86_vec)b); }
+static inline vec greater(vec a, vec b) { return (vec)X86(max_ps)((x86_vec)a, (x86_vec)b); }
+static inline vec root_of(vec x) { return (vec)X86(sqrt_ps)((x86_vec)x); }
+static inline vec about_inverse(vec x) { return (vec)X86_INVERSE((x86_vec)x); }
 #else
 static inline vec lesser(vec a, vec b) { return WHERE(a < b, a, b); }
 static inline vec greater(vec a, vec b) { return WHERE(a > b, a, b); }
-#endif
-
+static inline vec about_inverse(vec x) { return 1.0f / x; }
 static inline vec root_of(vec x)
 {
-#if LANES == 16 && defined(__AVX512F__)
-    return (vec)_mm512_sqrt_ps((__m512)x);
-#elif LANES == 8 && defined(__AVX2__)
-    return (vec)_mm256_sqrt_ps((__m256)x);
-#elif LANES == 4 && defined(__SSE2__)
-    return (vec)_mm_sqrt_ps((__m128)x);
-#else
     for (int k = 0; k < LANES; k++) x[k] = sqrtf(x[k]);
     return x;
-#endif
 }
-
-/* 1 / x with a relative error of up to 4e-4, where that is faster */
-static inline vec about_inverse(vec x)
-{
-#if LANES == 16 && defined(__AVX512F__)
-    return (vec)_mm512_rcp14_ps((__m512)x);
-#elif LANES == 8 && defined(__AVX2__)
-    return (vec)_mm256_rcp_ps((__m256)x);
-#elif LANES == 4 && defined(__SSE2__)
-    return (vec)_mm_rcp_ps((__m128)x);
-#else
-    return 1.0f / x;
-#endif
-}
-
-/* A bit for each lane in which the mask is set */
-#if LANES == 16 && defined(__AVX512DQ__)
-static inline unsigned bits_of(ivec mask) { return _mm512_movepi32_mask((__m512i)mask); }
-#elif LANES == 8 && defined(__AVX2__)
-static inline unsigned bits_of(ivec mask) { return _mm256_movemask_ps((__m256)mask); }
-#elif LANES == 4 && defined(__SSE2__)
-static inline unsigned bits_of(ivec mask) { return _mm_movemask_ps((__m128)mask); }
-#else
 static inline unsigned bits_of(ivec mask)
 {
     unsigned bits = 0;
@@ -86,34 +73,24 @@ static inline unsigned bits_of(ivec mask)
 static inline int any(ivec mask) { return bits_of(mask) != 0; }
 
 /* A bit for each lane in which a is above b; in which they are not the same, as NaN is never */
-static inline unsigned bits_above(vec a, vec b)
-{
-#if LANES == 16 && defined(__AVX512F__)
-    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_GT_OQ);
+#ifdef HAS_COMPRESSION
+static inline unsigned bits_above(vec a, vec b) { return X86(cmp_ps_mask)((x86_vec)a, (x86_vec)b, _CMP_GT_OQ); }
+static inline unsigned bits_unlike(vec a, vec b) { return X86(cmp_ps_mask)((x86_vec)a, (x86_vec)b, _CMP_NEQ_UQ); }
 #else
-    return bits_of(a > b);
+static inline unsigned bits_above(vec a, vec b) { return bits_of(a > b); }
+static inline unsigned bits_unlike(vec a, vec b) { return bits_of(a != b); }
 #endif
-}
-
-static inline unsigned bits_unlike(vec a, vec b)
-{
-#if LANES == 16 && defined(__AVX512F__)
-    return _mm512_cmp_ps_mask((__m512)a, (__m512)b, _CMP_NEQ_UQ);
-#else
-    return bits_of(a != b);
-#endif
-}
 
 /* Halves of two vectors in one: UPPER takes lanes of the first where a bit of the lane is not set, and before those
  * of the second, LOWER those behind. Written out, as compilers make constants of no loop. */
 #define UPPER(k, half) ((k) & (half) ? LANES + (k) - (half) : (k))
 #define LOWER(k, half) ((k) & (half) ? LANES + (k) : (k) + (half))
 #define FOUR(which, k, half) which(k, half), which(k + 1, half), which(k + 2, half), which(k + 3, half)
+#define EIGHT(which, k, half) FOUR(which, k, half), FOUR(which, k + 4, half)
 #if LANES == 16
-#define PLACES(which, half) \
-    FOUR(which, 0, half), FOUR(which, 4, half), FOUR(which, 8, half), FOUR(which, 12, half)
+#define PLACES(which, half) EIGHT(which, 0, half), EIGHT(which, 8, half)
 #elif LANES == 8
-#define PLACES(which, half) FOUR(which, 0, half), FOUR(which, 4, half)
+#define PLACES(which, half) EIGHT(which, 0, half)
 #else
 #define PLACES(which, half) FOUR(which, 0, half)
 #endif
@@ -178,3 +155,18 @@ static inline vec one_minus_exp(vec x)
 }
 
 static inline long smaller(long a, long b) { return a < b ? a : b; }
+static inline long up_to_lanes(long n) { return (n + LANES - 1) / LANES * LANES; }
+
+static inline ivec lanes_below(long number)
+{
+    ivec lane;
+    for (int k = 0; k < LANES; k++) lane[k] = k;
+    return lane < (int32_t)smaller(number, LANES);
+}
+
+static inline float sum_of(vec numbers)
+{
+    float sum = 0;
+    for (int k = 0; k < LANES; k++) sum += numbers[k];
+    return sum;
+}

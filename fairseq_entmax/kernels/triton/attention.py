@@ -41,9 +41,6 @@ from fairseq_entmax.kernels.triton.attention_support import units
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows import DTYPES, INTERPRETED, on_device
 
-# Functions that take a dropout
-WITH_DROPOUT = frozenset({"attention"})
-
 
 def takes(query: Tensor) -> bool:
     """Whether :func:`attention` is for queries of this device, dtype and shape."""
@@ -65,7 +62,12 @@ def _forward(inputs: Inputs, keeps: bool) -> tuple[Tensor, Sequence[Tensor]]:
     padding, mask = _masks(inputs.settings)
     values = _epsilon_of_heads(inputs.epsilon, query)
     output = positions_first(query)
-    statistics, support = _room(query, key) if keeps else (None, None)
+    statistics = support = None
+    if keeps:
+        shape = (*query.shape[:2], 2, query.size(2))
+        statistics = query.new_empty(shape, dtype=torch.float32)
+        shape = (*query.shape[:2], units(query.size(2)), units(key.size(2)))
+        support = query.new_empty(shape, dtype=torch.uint8)
     if output.numel() and key.size(2):
         tile = tiles.forward_tile(*_sizes(query, key))
         if support is not None and inputs.settings.causal:
@@ -127,15 +129,7 @@ def _backward(
                 )
     else:
         grads = [tensor.zero_() for tensor in grads]
-    return *grads, None if rows is None else _sum_to(rows, inputs.epsilon), None
-
-
-def _room(query: Tensor, key: Tensor) -> tuple[Tensor, Tensor]:
-    """Room for the statistics of rows, and for where they have support."""
-    batch, heads, queries, _ = query.shape
-    shape = batch, heads, units(queries), units(key.size(2))
-    statistics = query.new_empty((batch, heads, 2, queries), dtype=torch.float32)
-    return statistics, query.new_empty(shape, dtype=torch.uint8)
+    return *grads, None if rows is None else _sum_to(rows, inputs.epsilon)
 
 
 def _sum_to(rows: Tensor, epsilon: float | Tensor) -> Tensor | None:

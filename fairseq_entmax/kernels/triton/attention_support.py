@@ -65,12 +65,9 @@ def support_of_blocks(
 ):  # fmt: skip
     """Which of the next blocks have support together with a block: a bit for each, lowest first.
 
-    One more is set above those, so that 1 is left once all have been shifted out.
-
-    Args:
-        first, length, step: where the block begins, how many queries (or keys) there are of which
-            it is a part, and how many bytes apart the flags of two units of them are.
-        start, others, other_step: the same of the first of the 16 blocks of the others.
+    One more is set above those, so that 1 is left once all have been shifted out. ``first``,
+    ``length`` and ``step`` say where the block begins, of how many queries (or keys) it is a part,
+    and how many bytes apart flags of units are; the others the same of the first of 16 blocks.
     """
     EACH: tl.constexpr = BLOCK_OTHER // UNIT
     unit = first // UNIT + tl.arange(0, BLOCK // UNIT)

@@ -151,10 +151,8 @@ def power_at(tau, distance, epsilon, inverse, KIND: tl.constexpr):
 def newton_step(tau, total, slope, epsilon, KIND: tl.constexpr):
     """The next threshold of each row, and 1 if a row still moves, else 0.
 
-    Args:
-        tau: ``(rows,)``, epsilon times (threshold - largest score).
-        total, slope: ``(rows,)``, the sums of both results of :func:`power` at ``tau``.
-        epsilon: ``(rows,)``, used where ``KIND`` is :data:`ANY`.
+    ``tau`` is epsilon times (threshold - largest score), ``total`` and ``slope`` the sums of what
+    :func:`power` gives there.
     """
     # A row with every key masked sums to 0 and stays
     excess = tl.maximum(total, 1.0)
@@ -177,17 +175,9 @@ def solve(distance, epsilon, inverse, KIND: tl.constexpr):
     """Find the thresholds of whole rows.
 
     Newton's iteration started at the largest score climbs to the threshold and never passes
-    it (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). It stops once no row of
-    the tile moves.
-
-    Args:
-        distance: a tile (see :func:`sum_keys`), score - largest score of the row, ``-inf`` where
-            there is no key. No NaN.
-        epsilon, inverse: ``(rows,)``, for :func:`newton_step` and :func:`power`.
-
-    Returns:
-        ``tau`` ``(rows,)``, ``p``, of the shape of the tile, and its sums ``(rows,)``, which are
-        1 but for rounding, or 0.
+    it (see :func:`fairseq_entmax.kernels.torch_ops.probabilities`). ``distance`` is that of the
+    scores to the largest of their row, ``-inf`` where there is no key, never NaN. Returns ``tau``,
+    the tile of probabilities, and its sums, which are 1 but for rounding, or 0.
     """
     tau = tl.zeros_like(epsilon)
     total = tl.zeros_like(epsilon)
@@ -222,11 +212,8 @@ def phi(x, exp_minus_x):
 def alpha_sums(p, logs, exp_minus_x, centred, epsilon):
     """The five sums of :func:`alpha_gradient`, over the keys of a tile.
 
-    Args:
-        p, logs: a tile of probabilities and their logarithms, 0 outside the support.
-        exp_minus_x: ``p ** -epsilon``, finite outside the support.
-        centred: the incoming gradient less its mean under p.
-        epsilon: ``(rows,)``.
+    ``logs`` are those of p, 0 outside the support; ``exp_minus_x`` is ``p ** -epsilon``, finite
+    there; ``centred`` is the incoming gradient less its mean under p.
     """
     epsilon = of_rows(epsilon, p)
     weight = logs * logs * phi(epsilon * logs, exp_minus_x) * p

@@ -14,7 +14,8 @@ import torch
 import triton
 from torch import Tensor
 
-from fairseq_entmax.kernels.inputs import epsilon_of_rows
+from fairseq_entmax.kernels.backends import Gradients
+from fairseq_entmax.kernels.inputs import values_of_rows
 from fairseq_entmax.kernels.triton.math import kind_of
 from fairseq_entmax.kernels.triton.rows_kernels import backward_kernel, forward_kernel
 
@@ -64,8 +65,13 @@ def takes(scores: Tensor) -> bool:
     )
 
 
-def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
-    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype."""
+def probabilities(
+    scores: Tensor, kind: str, epsilon: float | Tensor, strength: float | Tensor = 0.0
+) -> Tensor:
+    """As :meth:`fairseq_entmax.kernels.backends.Rows.probabilities`, in float32 for any dtype.
+
+    There are kernels for the kind :data:`~fairseq_entmax.kernels.structure.PLAIN` alone.
+    """
     scores = scores.contiguous()
     probs = torch.empty_like(scores, dtype=torch.float32)
     if scores.numel():
@@ -74,16 +80,22 @@ def probabilities(scores: Tensor, epsilon: float | Tensor) -> Tensor:
 
 
 def gradients(
-    probs: Tensor, epsilon: float | Tensor, grad: Tensor, for_scores: bool, for_alpha: bool
-) -> tuple[Tensor | None, Tensor | None]:
+    probs: Tensor,
+    kind: str,
+    epsilon: float | Tensor,
+    strength: float | Tensor,
+    masked: Tensor | None,
+    grad: Tensor,
+    wanted: tuple[bool, bool, bool],
+) -> Gradients:
     """As :meth:`fairseq_entmax.kernels.backends.Rows.gradients`."""
     grad = grad.contiguous()
-    grad_scores = torch.empty_like(probs) if for_scores else None
-    grad_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if for_alpha else None
-    if probs.numel() and (for_scores or for_alpha):
-        wanted = {"FOR_SCORES": for_scores, "FOR_ALPHA": for_alpha}
-        _launch(backward_kernel, probs, epsilon, grad, grad_scores, grad_alpha, **wanted)
-    return grad_scores, grad_alpha
+    for_scores = torch.empty_like(probs) if wanted[0] else None
+    for_alpha = probs.new_zeros((*probs.shape[:-1], 1)) if wanted[1] else None
+    if probs.numel() and any(wanted[:2]):
+        asked = {"FOR_SCORES": wanted[0], "FOR_ALPHA": wanted[1]}
+        _launch(backward_kernel, probs, epsilon, grad, for_scores, for_alpha, **asked)
+    return for_scores, for_alpha, None
 
 
 def _launch(
@@ -92,7 +104,7 @@ def _launch(
     """Run a kernel, which takes ``others`` too, on all rows of a tensor."""
     keys = rows.size(-1)
     tile, number = tile_of(keys), rows.numel() // keys
-    values, inner, entries = epsilon_of_rows(epsilon, rows, torch.float32)
+    values, inner, entries = values_of_rows(epsilon, rows)
     with on_device(rows):
         kernel[(triton.cdiv(number, tile.rows),)](
             *(rows, values, *others, number, keys, inner, entries),

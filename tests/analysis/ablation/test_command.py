@@ -346,13 +346,6 @@ def test_another_checkpoint_or_other_data_in_the_same_folder_is_refused(
         ablate(tmp_path, finished)
 
 
-def test_a_folder_can_be_overwritten(source, tmp_path):
-    out = tmp_path / "out"
-    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
-    ablate(source, out, "--scores=loss", "--heads=cross:0.2", "--batch-size=3", "--overwrite")
-    assert [removal["heads"] for removal in document(out)["removals"]] == [["cross:0.2"]]
-
-
 def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_path, monkeypatch):
     out = tmp_path / "out"
     ablate(source, out, "--scores=loss", "--heads=cross:0.1")

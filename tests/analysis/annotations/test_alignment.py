@@ -119,21 +119,3 @@ def test_a_text_that_no_way_matches_is_refused() -> None:
         with pytest.raises(DifferentTextError):
             align(pieces, words)
     assert 300 < refused < 490
-
-
-@pytest.mark.parametrize(
-    ("subwords", "words", "subword", "word"),
-    [
-        ("▁a ▁bx ▁c", "a by c", 1, 1),
-        ("▁a ▁b ▁c", "a b", 2, 2),
-        ("▁a", "a b", 1, 1),
-        ("<unk> ▁b ▁c", "a x c", 1, 1),
-        ("▁a <unk> ▁b", "a x", 2, 2),
-    ],
-)
-def test_a_difference_is_found_where_it_is(
-    subwords: str, words: str, subword: int, word: int
-) -> None:
-    with pytest.raises(DifferentTextError) as error:
-        aligned(subwords, words)
-    assert (error.value.subword, error.value.word) == (subword, word)

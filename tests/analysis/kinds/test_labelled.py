@@ -1,10 +1,8 @@
 """Classifiers: accuracy, what pools, and the words that it selects."""
 
-import copy
 import json
 import math
 from collections import defaultdict
-from types import SimpleNamespace
 
 import pytest
 import torch
@@ -18,7 +16,7 @@ from fairseq_entmax.analysis import (
     load_samples,
     load_task,
 )
-from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS, label_names
+from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.kinds import made
 from tests.analysis.kinds.made import CLASSES
@@ -293,15 +291,3 @@ def test_a_language_model_is_said_to_be_one_with_the_task_to_give(
     message = capsys.readouterr().err
     assert "entmax15.pt has the architecture entmax_transformer_lm, of language models" in message
     assert "give --task language_modeling" in message
-
-
-def test_words_that_fill_the_labels_up_name_no_class(labelled):
-    task = task_of(labelled)
-    labels = copy.deepcopy(task.label_dictionary)
-    assert labels.symbols.pop() == "<mask>"  # the task's
-    del labels.indices["<mask>"], labels.count[-1]
-    labels.pad_to_multiple_(8)
-    labels.add_symbol("<mask>")
-    config = SimpleNamespace(num_classes=5)
-    found = label_names(SimpleNamespace(label_dictionary=labels, cfg=config))
-    assert found == [*made.LABELS, "2", "3", "4"]

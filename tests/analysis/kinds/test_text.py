@@ -18,7 +18,6 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.kinds.text import MAP_TOKENS
-from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.tokens import rarest_so_far
 from fairseq_entmax.mappings import entmax_loss
 from tests.analysis.kinds import made
@@ -178,15 +177,6 @@ def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
             known = sorted({rank for rank in ranks_of_row[:end] if rank >= 0}, reverse=True)
             expected = (known or [-1])[0], (known + known[:1] or [-1, -1])[1]
             assert (first[row, end - 1], second[row, end - 1]) == expected
-
-
-def test_the_page_speaks_of_a_text_and_shows_no_languages(of_texts):
-    page = render_page(of_texts)
-    assert "<title>Attention heads of softmax, entmax15, pruned, sparse, adaptive on valid" in page
-    data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
-    assert data["data"]["kind"] == "text"
-    assert data["sentences"][0]["source"] == []
-    assert data["models"][3]["output"]["unreachable"] > 0
 
 
 def test_a_removed_head_is_scored_by_the_loss(texts, of_texts, tmp_path):

@@ -165,53 +165,6 @@ def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
     assert "introspection" in summary.as_table(analysis).splitlines()[0]
 
 
-OWN_FOLDER = '''
-from fairseq_entmax.analysis.measures import WeightMeasure, register_measure
-
-
-class FirstKey(WeightMeasure):
-    """The weight on the first token of a sentence."""
-
-    name, title = "first_key", "First token"
-    meaning = "mean weight of a query on the first token of the sentence"
-
-    def update(self, weights, sums):
-        rows = weights.weights
-        first = weights.keys.start[:, None, None, None].expand(-1, rows.size(1), rows.size(2), 1)
-        sums.add_mean("first_key", rows.gather(3, first).squeeze(3), weights.queries.real)
-
-
-register_measure(FirstKey())
-'''
-
-
-def test_a_folder_of_ones_own_brings_its_measure_to_the_command(data, tmp_path):
-    (tmp_path / "own_measures").mkdir()
-    (tmp_path / "own_measures" / "__init__.py").write_text(OWN_FOLDER)
-    extra = {"max_source_positions": 1024, "max_target_positions": 1024}
-    extra |= {"share_all_embeddings": True, "attn_mapping": "softmax"}
-    task = setup_task(parse(parser(), [f"{data}/bin", "--path=x", "--cpu"]))
-    model = build(task, "entmax_transformer", extra)
-    path = save(tmp_path / "m.pt", model, "entmax_transformer", ("es", "en"), **extra)
-    command = [sys.executable, "-m", "fairseq_entmax.cli", "analyze", f"{data}/bin"]
-    command += [f"--path={path}", "--cpu", "--sentences=", f"--output={tmp_path / 'a'}"]
-    command += [f"--user-dir={tmp_path / 'own_measures'}", "--num-workers=0"]
-    subprocess.run([*command, "--measures=first_key"], check=True)
-    analysis = document.read(tmp_path / "a" / "analysis.json")
-    heads = [
-        head
-        for layer in analysis["models"][0]["attentions"]
-        for head in layer["heads"]
-        if layer["attention"] == "decoder-self"
-    ]
-    # The first query has but this key, the others a part of it
-    assert heads
-    assert all(0 < head["first_key"] < 1 for head in heads)
-    wrong = subprocess.run([*command, "--measures=mood"], capture_output=True, text=True)
-    assert "--measures got 'mood': choose from density" in wrong.stderr
-    assert wrong.returncode == 1
-
-
 def without_it():
     """A document of who had only the measures of the package."""
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)

@@ -2,7 +2,7 @@
 
 import numpy
 import pytest
-from batches import HEADER, MAGIC, Share, block_lengths, left_out, longest_sides, main, share
+from batches import HEADER, MAGIC, block_lengths, left_out, longest_sides, main, share
 from messages import UsageError
 
 
@@ -14,34 +14,34 @@ def write_index(path, lengths):
 
 @pytest.mark.parametrize("batch", [1250, 8192, 16000])
 @pytest.mark.parametrize("most", [40, 625, 4096, 16000])
-@pytest.mark.parametrize("processes", [1, 2, 7])
-@pytest.mark.parametrize("nodes", [1, 3])
-def test_processes_take_almost_the_batch_in_as_few_turns_as_fit(batch, most, processes, nodes):
-    part = share(batch, most, processes, nodes)
-    assert part.world == processes * nodes
-    assert 0 < part.max_tokens <= most
-    turns = part.world * part.update_freq
-    assert batch - turns < turns * part.max_tokens <= batch
-    assert (part.update_freq - 1) * part.world * most < batch
+@pytest.mark.parametrize("world", [1, 2, 7, 21])
+def test_processes_take_almost_the_batch_in_as_few_turns_as_fit(batch, most, world):
+    update_freq, max_tokens = share(batch, most, world)
+    assert 0 < max_tokens <= most
+    turns = world * update_freq
+    assert batch - turns < turns * max_tokens <= batch
+    assert (update_freq - 1) * world * most < batch
 
 
 def test_a_batch_with_less_than_a_token_for_each_process_is_refused():
-    with pytest.raises(UsageError, match="--processes got '9': a batch of 8 tokens has not one"):
+    with pytest.raises(
+        UsageError, match="--processes makes 9 processes: a batch of 8 tokens has not one"
+    ):
         share(8, 100, 9)
 
 
 def test_too_long_pairs_are_left_out_up_to_one_in_a_hundred():
     lengths = numpy.full(200, 10)
-    part = Share(world=2, update_freq=1, max_tokens=50)
-    assert left_out(part, lengths, 50) is None
+    of_two = (2, 50, lengths, 50, "training pairs")
+    assert left_out(*of_two) is None
     lengths[:2] = 51
-    assert left_out(part, lengths, 50) == (
+    assert left_out(*of_two) == (
         "2 process(es) take 50 tokens at a time, and 2 of 200 training pairs are longer: "
         "they are left out"
     )
     lengths[2] = 51
     with pytest.raises(UsageError, match="3 of 200 training pairs are longer: use fewer"):
-        left_out(part, lengths, 50)
+        left_out(*of_two)
 
 
 def test_the_longer_side_of_a_pair_counts(tmp_path):

@@ -3,7 +3,7 @@
 import zipfile
 
 import pytest
-from checkpoints import CANNOT_WRITE, copy, is_whole, main, mend, newest
+from checkpoints import CANNOT_WRITE, is_whole, main, mend, newest
 
 
 def write(path, content):
@@ -40,8 +40,6 @@ def test_a_copy_that_cannot_be_written_is_told_from_a_damaged_run(tmp_path, monk
 
     write(tmp_path / "checkpoint_best.pt", "a")
     monkeypatch.setattr("checkpoints.shutil.copyfile", full)
-    with pytest.raises(ValueError, match="cannot write"):
-        copy(tmp_path / "checkpoint_best.pt", tmp_path / "checkpoint_last.pt")
     with pytest.raises(SystemExit) as end:
         main(["mend", str(tmp_path)])
     assert end.value.code == CANNOT_WRITE

@@ -1,16 +1,10 @@
 """SNLI's pairs out of its archive: which are taken, their words, and what is refused."""
 
 import pytest
-from entailment import LABELS, form_in, main, words_of, write_splits
+from entailment import LABELS, main, words_of, write_splits
 
 from tests.examples import entailment_miniature as miniature
 from tests.examples import miniatures
-
-FILES = [
-    f"{split}.{name}"
-    for split in ("train", "valid", "test")
-    for name in ("input0", "input1", "label", "group")
-]
 
 
 def lines(path):
@@ -40,18 +34,6 @@ def test_pairs_without_a_label_are_left_out_and_the_others_stay_in_order(archive
     assert lines(text / "train.label") == [pair.label for pair in expected]
     assert lines(text / "train.group") == [pair.caption.removesuffix("#0") for pair in expected]
     assert set(lines(text / "test.label")) == set(LABELS)
-
-
-def test_both_forms_of_the_archive_have_the_same_pairs(archive, tmp_path):
-    for form in ("jsonl", "txt"):
-        miniature.write(tmp_path / form, (form,))
-        assert form_in(tmp_path / form / "snli_1.0.zip") == form
-        write_splits(tmp_path / form / "snli_1.0.zip", tmp_path / form / "text")
-    assert form_in(archive) == "jsonl"
-    for name in FILES:
-        both = [(tmp_path / form / "text" / name).read_bytes() for form in ("jsonl", "txt")]
-        assert both[0] == both[1]
-        assert both[0]
 
 
 def test_other_numbers_of_pairs_than_expected_are_named(archive, tmp_path, capsys):
@@ -87,7 +69,7 @@ def test_a_line_of_another_form_is_named(line, message, tmp_path):
 
 def test_another_archive_is_refused(tmp_path):
     miniatures.write_zip(tmp_path / "other.zip", {"README": b"x"})
-    with pytest.raises(ValueError, match=r"has no snli_1.0/snli_1.0_train.jsonl"):
+    with pytest.raises(ValueError, match=r"has no file snli_1.0/snli_1.0_train.jsonl"):
         write_splits(tmp_path / "other.zip", tmp_path / "text")
     (tmp_path / "cut.zip").write_bytes(b"PK\x03\x04")
     with pytest.raises(ValueError, match="cut short or damaged"):

@@ -108,5 +108,5 @@ def test_a_packed_file_that_is_cut_short_is_named(unpacked, tmp_path):
 def test_bytes_that_are_no_utf_8_are_named_with_their_line(unpacked, tmp_path):
     path = unpacked / "Giga" / "input.txt"
     path.write_bytes(b"\xff\n" + path.read_bytes().split(b"\n", 1)[1])
-    with pytest.raises(ValueError, match=r"line 1 of Giga/input\.txt and .* is no UTF-8"):
+    with pytest.raises(ValueError, match=r"Giga/input\.txt and .*: a line is no UTF-8"):
         list(write_splits(unpacked, tmp_path, 8))

@@ -160,13 +160,6 @@ def test_other_marks_of_a_line_end_stay_within_their_line(tmp_path):
     assert ("eins zwei drei vier", "one two three four") in together(splits)
 
 
-def test_a_last_line_without_an_end_counts(tmp_path):
-    corpus(tmp_path, plain(range(60)))
-    path = tmp_path / "corpus.de"
-    path.write_bytes(path.read_bytes().rstrip(b"\n"))
-    assert len(together(split(tmp_path))) == 60
-
-
 def test_small_letters_are_of_all_splits_and_it_is_said_what_scores_are_then(tmp_path, capsys):
     corpus(tmp_path, [(f"ÄBC {n} x", f"Abc {n} X") for n in range(60)])
     splits = split(tmp_path, "--lower")
@@ -192,13 +185,6 @@ def test_files_of_different_numbers_of_lines_are_refused_with_both(tmp_path, cap
     message = refusal(capsys, tmp_path)
     assert f"{tmp_path}/corpus.de has 60 lines and {tmp_path}/corpus.en 61" in message
     assert "line N of one has to be the translation of line N of the other" in message
-
-
-def test_empty_lines_at_the_end_of_one_file_are_recognised(tmp_path, capsys):
-    corpus(tmp_path, plain(range(60)))
-    with (tmp_path / "corpus.en").open("a") as file:
-        file.write("\n \n")
-    assert "the last 2 of" in refusal(capsys, tmp_path)
 
 
 def test_one_file_twice_is_refused(tmp_path, capsys):
@@ -228,23 +214,12 @@ def test_a_file_that_is_no_text_is_refused_with_the_remedy(content, message, tmp
     assert message in refusal(capsys, tmp_path)
 
 
-def test_a_file_that_is_not_there_is_named(tmp_path, capsys):
-    message = refusal(capsys, tmp_path)
-    assert f"option --trainpref got '{tmp_path}/corpus.de': there is no such file" in message
-
-
 def test_too_few_pairs_to_draw_from_are_refused(tmp_path, capsys):
     corpus(tmp_path, plain(range(39)))
     assert "39 pairs of" in refusal(capsys, tmp_path)
     message = refusal(capsys, tmp_path, "--valid", "20", "--test", "19")
     assert "--valid 20 and --test 19 need more than 39 pairs" in message
     assert "there are 39 of them" in message
-
-
-def test_a_training_text_that_is_the_test_is_refused(tmp_path, capsys):
-    corpus(tmp_path, plain(range(60)))
-    message = refusal(capsys, tmp_path, "--testpref", str(tmp_path / "corpus"))
-    assert "0 pairs of" in message
 
 
 def test_a_test_line_that_no_model_takes_is_refused_by_its_number(tmp_path, capsys):

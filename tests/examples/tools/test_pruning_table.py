@@ -3,7 +3,7 @@
 import json
 
 import pytest
-from pruning_table import COLUMNS, aligned, heads_in_words, measured, score_in, table
+from pruning_table import heads_in_words, measured, score_in, table
 
 HEADS = "--encoder-self-attn-heads 0,2,0 --decoder-self-attn-heads 8,5,1 --cross-attn-heads 3,3,3\n"
 
@@ -32,7 +32,8 @@ def test_a_row_has_heads_score_and_speed_of_its_own_model(tmp_path, speed):
     scores.write_text("BLEU|nrefs:1 = 24.50 55.1/30.2\n", encoding="utf-8")
     runs = [("entmax", "all6-pruned", "b.pt", str(scores), str(speed))]
     header, row = table(runs, heads_of=lambda _: HEADS)
-    assert header == list(COLUMNS)
+    attentions = ["encoder-self", "decoder-self", "cross"]
+    assert header == ["mapping", "model", *attentions, "BLEU", "parameters", "sentences/s", "speed"]
     assert row == [
         *("entmax", "all6-pruned", "2 (0,2,0)", "14 (8,5,1)", "9 (3,3,3)"),
         *("24.50", "90", "20.0", "1.62"),
@@ -52,8 +53,6 @@ def test_without_speed_a_row_ends_with_the_scores_that_are_asked_for(tmp_path):
     rows = table(runs, heads_of=lambda _: HEADS, metrics=["ROUGE-1", "ROUGE-L"])
     assert rows[0][5:] == ["ROUGE-1", "ROUGE-L"]
     assert rows[1][5:] == ["38.76", "36.00"]
-    first, second = aligned(rows).splitlines()
-    assert len(first) == len(second)
 
 
 def test_a_language_model_has_one_attention_and_its_perplexity_of_a_word(tmp_path):
@@ -70,14 +69,6 @@ def test_a_language_model_has_one_attention_and_its_perplexity_of_a_word(tmp_pat
 
 def test_options_that_are_no_numbers_of_heads_are_not_counted():
     assert heads_in_words(f"--cross-attn-mapping softmax,entmax {HEADS}") == heads_in_words(HEADS)
-
-
-def test_columns_for_people_stand_under_each_other():
-    rows = [list(COLUMNS), ["softmax", "baseline", "24 (8,8,8)", "x", "y", "1.0", "2", "3", "4"]]
-    first, second = aligned(rows).splitlines()
-    assert len(first) == len(second)
-    assert first.index("model") == second.index("baseline")
-    assert first.index("BLEU") + len("BLEU") == second.index("1.0") + len("1.0")
 
 
 def test_accuracy_is_read_from_what_accuracy_py_wrote(tmp_path):

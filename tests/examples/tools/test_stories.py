@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from messages import UsageError
-from stories import names_of, parse_numbers, parse_story, write_splits
+from stories import main, names_of, parse_story, write_splits
 
 from tests.examples import miniatures
 
@@ -35,24 +34,19 @@ def sha1(text):
 
 
 def test_paragraphs_are_the_article_and_what_follows_a_highlight_the_summary():
-    story = parse_story(f"One  here.\n\nTwo.\n\n{TWO}")
-    assert story.article == "One here. Two."
-    assert story.highlights == ("A first .", "A second!")
-    assert story.summary == "<t> A first . </t> <t> A second! </t>"
+    article, summary = parse_story(f"One  here.\n\nTwo.\n\n{TWO}")
+    assert article == "One here. Two."
+    assert summary == "<t> A first . </t> <t> A second! </t>"
 
 
 @pytest.mark.parametrize("end", [".", "!", "?", "...", "'", "`", '"', "\u2019", "\u201d", ")"])
 def test_a_line_with_an_end_keeps_it(end):
-    assert parse_story(f"words{end}\n").article == f"words{end}"
+    assert parse_story(f"words{end}\n")[0] == f"words{end}"
 
 
 @pytest.mark.parametrize("end", ["", ",", ":", "-", "]"])
 def test_a_line_without_its_full_stop_gets_one(end):
-    assert parse_story(f"A caption{end}\nB.\n").article == f"A caption{end} . B."
-
-
-def test_a_line_with_the_word_highlight_in_it_gets_no_full_stop():
-    assert parse_story("see @highlight here\n").article == "see @highlight here"
+    assert parse_story(f"A caption{end}\nB.\n")[0] == f"A caption{end} . B."
 
 
 def test_a_story_is_named_by_the_sha1_of_its_address(tmp_path):
@@ -81,7 +75,7 @@ def test_stories_without_an_article_or_highlights_are_left_out_and_counted(tmp_p
     stories = {sha1("u1"): TWO, sha1("u2"): f"B.\n\n{TWO}", sha1("u3"): "C.\n"}
     said = list(
         write_splits(
-            tmp_path, [archive(tmp_path, stories)], {"train": urls(tmp_path, "u1", "u2", "u3")}
+            tmp_path, [archive(tmp_path, stories)], {"train": urls(tmp_path, "u1", "u2", "u3")}, [1]
         )
     )
     assert said == ["train: 1 pairs; left out 2 without an article or a summary"]
@@ -95,7 +89,7 @@ def test_a_story_that_no_archive_has_is_named(tmp_path):
         "cnn_stories.tgz: these are other archives"
     )
     with pytest.raises(ValueError, match=message):
-        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "u1", "u2")}))
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "u1", "u2")}, [2]))
 
 
 def test_another_number_of_pairs_than_expected_is_refused(tmp_path):
@@ -108,15 +102,12 @@ def test_an_archive_that_is_cut_short_is_named(tmp_path):
     found = archive(tmp_path, {sha1(str(n)): f"{sha1(str(n))}.\n\n{TWO}" for n in range(50)})
     found.write_bytes(found.read_bytes()[: found.stat().st_size // 2])
     with pytest.raises(ValueError, match=r"cnn_stories\.tgz is cut short or damaged"):
-        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "1")}))
+        list(write_splits(tmp_path, [found], {"train": urls(tmp_path, "1")}, [1]))
 
 
 @pytest.mark.parametrize("text", ["1/2", "1/2/3/4", "a/b/c", "1/2/-3"])
-def test_numbers_of_pairs_that_are_none_are_refused(text):
-    with pytest.raises(UsageError, match=f"PAIRS is '{text}': give 3 numbers"):
-        parse_numbers(text, 3)
-
-
-def test_numbers_of_pairs_are_one_for_each_split():
-    assert parse_numbers("287113/13368/11490", 3) == [287113, 13368, 11490]
-    assert parse_numbers("", 3) == []
+def test_numbers_of_pairs_that_are_none_are_refused(text, capsys):
+    lists = ["train=a", "valid=b", "test=c"]
+    with pytest.raises(SystemExit):
+        main(["text", "--archives", "x", "--lists", *lists, "--expect", text])
+    assert f"PAIRS is '{text}': give 3 numbers" in capsys.readouterr().err

@@ -39,14 +39,6 @@ def test_a_name_that_is_none_is_refused_with_those_there_are(word):
         canonical(word, "sparsemax")
 
 
-def test_the_baseline_is_softmax_everywhere():
-    options = pairs(options_of("baseline", 4, 0))
-    assert options["--arch"] == "entmax_copy_transformer_opennmt"
-    assert options["--criterion"] == "copy_cross_entropy"
-    assert options["--attn-mapping"] == "softmax"
-    assert "--source-position-markers" not in options
-
-
 @pytest.mark.parametrize(
     ("model", "mappings"),
     [
@@ -76,14 +68,6 @@ def test_a_decoder_of_one_layer_has_only_its_top():
     assert pairs(options_of("sparse-tl:entmax", 1, 0))["--cross-attn-mapping"] == "softmax"
 
 
-def test_a_model_that_does_not_copy_has_its_mapping_in_the_cross_attention():
-    options = pairs(options_of("cross:oscarmax", 4, 0))
-    assert options["--arch"] == "entmax_transformer"
-    assert options["--criterion"] == "label_smoothed_cross_entropy"
-    assert options["--attn-mapping"] == "softmax"
-    assert options["--cross-attn-mapping"] == "oscarmax"
-
-
 def test_numbers_for_words_go_to_models_that_copy_alone():
     assert pairs(options_of("sparse-ch:entmax", 4, 200))["--source-position-markers"] == "200"
     with pytest.raises(UsageError, match="'cross:softmax', which does not copy, and the data"):
@@ -91,7 +75,7 @@ def test_numbers_for_words_go_to_models_that_copy_alone():
 
 
 def test_the_shell_reads_an_option_a_line(capsys):
-    main(["options", "baseline", "--layers", "2", "--markers", "0"])
+    main(["options", "baseline", "2", "0"])
     assert tuple(capsys.readouterr().out.split("\n")[:-1]) == options_of("baseline", 2, 0)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from training_logs import main, read_course, read_search
+from training_logs import read_course, read_search
 
 STAMP = "2030-01-01 00:00:00 | INFO |"
 
@@ -72,26 +72,9 @@ def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
     assert not read_course(path).by_patience
 
 
-def test_the_fall_of_the_loss_in_the_last_quarter_tells_of_convergence(tmp_path: Path) -> None:
-    losses = [6.0, 5.0, 4.5, 4.25, 4.125, 4.0625, 4.05, 4.0]
-    lines = [valid(epoch, 100 * epoch, loss) for epoch, loss in enumerate(losses, 1)]
-    assert read_course(log(tmp_path, *lines)).last_fall == pytest.approx(4.0625 - 4.0)
-    assert read_course(log(tmp_path, lines[0])).last_fall is None
-    # After 450 of 600 updates it was half way between the fourth validation and the fifth
-    assert read_course(log(tmp_path, *lines[:6])).last_fall == pytest.approx(4.1875 - 4.0625)
-
-
 def test_a_log_without_a_validation_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no validation of a training: remove its folder"):
         read_course(log(tmp_path, INNER))
-
-
-def test_updates_of_several_trainings_are_added(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    path = log(tmp_path, valid(1, 100, 6.5))
-    main(["updates", str(path), str(path)])
-    assert capsys.readouterr().out == "200\n"
 
 
 # --- heads in a search ----------------------------------------------------------------
@@ -107,8 +90,8 @@ def inner(updates: int, encoder: int, cross: int) -> str:
 
 def opened(path: Path, most: int = 50) -> list[tuple[int, float, float]]:
     points = read_search(path, most)
-    assert all(set(one.open) == {"encoder-self", "cross"} for one in points)
-    return [(one.updates, one.open["encoder-self"], one.open["cross"]) for one in points]
+    assert all(set(heads) == {"encoder-self", "cross"} for _, heads in points)
+    return [(updates, heads["encoder-self"], heads["cross"]) for updates, heads in points]
 
 
 def test_the_heads_that_a_search_has_open_are_those_of_its_course(tmp_path: Path) -> None:

@@ -1,7 +1,7 @@
 """Translations in the order of the test set, and scores out of what sacrebleu prints."""
 
 import pytest
-from translations import main, ordered_hypotheses, score_of
+from translations import main, score_of
 
 GENERATED = (
     "S-10\tzehn\nH-10\t-0.5\tten\nD-10\t-0.5\tTEN\nH-2\t-1\ttwo\ttabs\u2028in it\nH-0\t-9\t\n"
@@ -15,14 +15,10 @@ def generated(tmp_path):
     return path
 
 
-def test_hypotheses_come_in_the_order_of_their_numbers(generated):
-    assert ordered_hypotheses(generated) == ["", "two\ttabs\u2028in it", "ten"]
-
-
 def test_as_many_translations_as_sentences_are_printed(generated, tmp_path, capsysbinary):
     references = tmp_path / "test.en"
     references.write_text("a\nb\nc\n")
-    main(["order", str(generated), str(references)])
+    main([str(generated), str(references)])
     expected = "\ntwo\ttabs\u2028in it\nten\n".encode()
     assert capsysbinary.readouterr().out == expected
 
@@ -31,7 +27,7 @@ def test_a_missing_translation_is_said_with_the_numbers(generated, tmp_path, cap
     references = tmp_path / "test.en"
     references.write_text("a\nb\nc\nd\n")
     with pytest.raises(SystemExit):
-        main(["order", str(generated), str(references)])
+        main([str(generated), str(references)])
     printed = capsys.readouterr()
     assert printed.out == ""
     assert "wrote 3 translations for 4 test sentences: see" in printed.err

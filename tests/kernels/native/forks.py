@@ -1,11 +1,9 @@
-"""A child computes what its parent did on two threads: ``python -m tests.kernels.native.forks WAY``.
+"""A child computes what its parent did on two threads: ``python -m tests.kernels.native.forks``.
 
 Prints what the parent made, and then what each child made.
 """
 
 import hashlib
-import os
-import sys
 
 import torch
 from torch.utils.data import DataLoader, Dataset
@@ -45,11 +43,5 @@ class Digests(Dataset):
 if __name__ == "__main__":
     torch.set_num_threads(2)
     print(digest(), flush=True)
-    if sys.argv[1] == "fork":
-        child = os.fork()
-        if child:
-            sys.exit(os.waitpid(child, 0)[1] != 0)
-        print(digest(), flush=True)
-        os._exit(0)
     for line in DataLoader(Digests(), num_workers=2, batch_size=None):
         print(line)

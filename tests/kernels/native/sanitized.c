@@ -82,13 +82,14 @@ static void rows_in_float32(long rows, long n, int threads)
     float *scores = row_scores(rows, n, n > 3), *grad = numbers(rows * n, 1), *probs = room(rows * n * sizeof(float)),
           *for_scores = room(rows * n * sizeof(float)), *for_alpha = room(rows * sizeof(float)),
           *other = room(rows * n * sizeof(float));
-    check(!entmax_forward_f32(scores, EPSILONS, 1, EPSILON_COUNT, probs, rows, n, threads), "memory");
-    check(!entmax_forward_f32(scores, EPSILONS, 1, EPSILON_COUNT, other, rows, n, 1), "memory");
+    check(!entmax_rows_forward(scores, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, probs, rows, n, threads), "memory");
+    check(!entmax_rows_forward(scores, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, other, rows, n, 1), "memory");
     check(are_equal(probs, other, rows * n * sizeof(float)), "rows on one thread and on several");
     for (long row = 0; row < rows; row++) check(are_probabilities(probs + row * n, n), "rows");
-    check(!entmax_backward_f32(probs, EPSILONS, 1, EPSILON_COUNT, grad, for_scores, for_alpha, rows, n, threads), "");
-    check(!entmax_backward_f32(probs, EPSILONS, 1, EPSILON_COUNT, grad, 0, for_alpha, rows, n, threads), "memory");
-    check(!entmax_backward_f32(probs, EPSILONS, 1, EPSILON_COUNT, grad, for_scores, 0, rows, n, threads), "memory");
+    for (int wanted = 1; wanted < 4; wanted++)
+        check(!entmax_rows_backward(probs, 0, EPSILONS, 1, EPSILON_COUNT, 0, 0, 0, 0, grad, wanted & 1 ? for_scores : 0,
+                                    wanted & 2 ? for_alpha : 0, 0, rows, n, threads),
+              "memory");
     for (long row = 0; row < rows; row++) {
         double sum = 0;
         for (long i = 0; i < n; i++) sum += for_scores[row * n + i];
@@ -105,16 +106,15 @@ static void broken_rows(long n, int threads)
     float *scores = numbers(rows * n, 1), *grad = numbers(rows * n, 1), *probs = room(bytes), *for_scores = room(bytes);
     for (int row = 0; row < 5; row++)
         for (long i = 0; i < n; i++) scores[row * n + i] = wrong[row];
-    check(!entmax_forward_f32(scores, EPSILONS + 1, 1, 1, probs, rows, n, threads), "memory");
+    check(!entmax_rows_forward(scores, 0, EPSILONS + 1, 1, 1, 0, 0, 0, probs, rows, n, threads), "memory");
     for (long i = 0; i < n; i++) {
         check(probs[i] != probs[i] && probs[n + i] != probs[n + i], "NaN and infinity give NaN");
         check(probs[2 * n + i] == 0, "rows without any key are 0");
     }
     for (int row = 3; row < rows; row++) check(are_probabilities(probs + row * n, n), "rows beside NaN");
-    check(!entmax_backward_f32(probs, EPSILONS + 1, 1, 1, grad, for_scores, 0, rows, n, threads), "memory");
+    check(!entmax_rows_backward(probs, 0, EPSILONS + 1, 1, 1, 0, 0, 0, 0, grad, for_scores, 0, 0, rows, n, threads), "");
     for (int kind = TV; kind <= PNORM; kind++) {
-        OfRows of = {EPSILONS + 1, 1, 1, EPSILONS + 1, 1, 1, kind};
-        check(!entmax_structured_forward(scores, &of, probs, rows, n, threads), "memory");
+        check(!entmax_rows_forward(scores, kind, EPSILONS + 1, 1, 1, EPSILONS + 1, 1, 1, probs, rows, n, threads), "");
         check(are_probabilities(probs + 5 * n, n), "structured rows beside NaN");
     }
     int64_t target[6] = {0}, support[6];
@@ -129,18 +129,17 @@ static void broken_rows(long n, int threads)
 static void structured_rows(int kind, long rows, long n, int threads)
 {
     static const float strengths[] = {0.1f, 2.0f, 0.0f};
-    OfRows of = {EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, kind};
     float *scores = row_scores(rows, n, n > 3), *grad = numbers(rows * n, 1), *probs = room(rows * n * sizeof(float)),
           *for_scores = room(rows * n * sizeof(float)), *for_epsilon = room(rows * sizeof(float)),
           *for_strength = room(rows * sizeof(float));
     uint8_t *masked = room(rows * n);
     for (long i = 0; i < rows * n; i++) masked[i] = scores[i] == -INFINITY;
-    check(!entmax_structured_forward(scores, &of, probs, rows, n, threads), "memory");
+    check(!entmax_rows_forward(scores, kind, EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, probs, rows, n, threads), "");
     for (long row = 0; row < rows; row++) check(are_probabilities(probs + row * n, n), "structured rows");
-    check(!entmax_structured_backward(probs, &of, masked, grad, for_scores, for_epsilon, for_strength, rows, n,
-                                      threads),
-          "memory");
-    check(!entmax_structured_backward(probs, &of, 0, grad, for_scores, 0, 0, rows, n, threads), "memory");
+    for (int all = 0; all < 2; all++)
+        check(!entmax_rows_backward(probs, kind, EPSILONS, 1, EPSILON_COUNT, strengths, 1, 3, all ? masked : 0, grad,
+                                    for_scores, all ? for_epsilon : 0, all ? for_strength : 0, rows, n, threads),
+              "memory");
     free(scores), free(grad), free(probs), free(for_scores), free(for_epsilon), free(for_strength), free(masked);
 }
 
@@ -162,7 +161,7 @@ static void losses(long rows, long n, double epsilon, double smoothing, int thre
 
 #define SENTENCES 2
 #define HEADS 3
-#define ROOM_FROM_THE_START 160 /* as in attention_rows.py */
+#define ROOM_FROM_THE_START 160 /* as in attention.py */
 
 /* (sentences, positions, heads, size), as projections lie in memory */
 static Matrices positions_first(long positions, long size, float spread)
@@ -237,7 +236,7 @@ static void attend(const Case *of, Matrices *inputs, const uint8_t *padding, con
 
     Gradients gradients = {inputs[0], inputs[1], inputs[2], inputs[3], positions_first(of->queries, of->size, 0),
                            positions_first(of->keys, of->size, 0), positions_first(of->keys, of->size, 0),
-                           results->alphas, 0};
+                           results->alphas};
     Shape without_masks = shape_of(of, 0, 0);
     check(!entmax_attention_backward(&without_masks, &gradients, starts, own_keys, own_probs, for_scores, weights,
                                      threads),
@@ -277,34 +276,10 @@ static void attention(const Case *of, int threads)
     free(padding), free(mask);
 }
 
-static void structured_attention(int kind, const Case *of, int threads)
-{
-    static const float strengths[] = {0.1f, 1.0f, 0.5f};
-    Matrices inputs[] = {positions_first(of->queries, of->size, 2), positions_first(of->keys, of->size, 2),
-                         positions_first(of->keys, of->size, 1), positions_first(of->queries, of->size, 1)},
-             output = positions_first(of->queries, of->size, 0);
-    uint8_t *padding = of->padded ? padding_of(of) : 0;
-    float *mask = of->masked ? mask_of(of->keys, up_to_lanes(of->queries)) : 0;
-    Shape shape = shape_of(of, padding, mask);
-    shape.kind = kind;
-    shape.strength = strengths;
-    float *probs = room(SENTENCES * HEADS * up_to_lanes(of->queries) * of->keys * sizeof(float));
-    check(!entmax_structured_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &output, probs, threads), "");
-    double for_alpha[SENTENCES * HEADS], for_strength[SENTENCES * HEADS];
-    Gradients gradients = {inputs[0], inputs[1], inputs[2], inputs[3], positions_first(of->queries, of->size, 0),
-                           positions_first(of->keys, of->size, 0), positions_first(of->keys, of->size, 0),
-                           for_alpha, for_strength};
-    check(!entmax_structured_attention_backward(&shape, &gradients, probs, threads), "memory");
-    check(!entmax_structured_attention_forward(&shape, inputs, inputs + 1, inputs + 2, &output, 0, 1), "memory");
-    for (int i = 0; i < 4; i++) free(inputs[i].data);
-    free(output.data), free(probs), free(padding), free(mask);
-    free(gradients.for_query.data), free(gradients.for_key.data), free(gradients.for_value.data);
-}
-
 /* --- decoding ------------------------------------------------------------------------------------- */
 
 /* A step of a decoder's own attention, whose hypotheses took each other's place before */
-static void step_of_own(long hypotheses, long keys, long size, long beam, const float *epsilon, int threads)
+static void step_of_own(long hypotheses, long keys, long size, long beam, int threads)
 {
     long width = hypotheses * HEADS * size, store = keys + 3, cells = hypotheses * HEADS * store * size;
     float *query = numbers(width, 2), *new_key = numbers(width, 2), *new_value = numbers(width, 1),
@@ -312,7 +287,7 @@ static void step_of_own(long hypotheses, long keys, long size, long beam, const 
           *key = numbers(cells, 2), *value = numbers(cells, 1);
     int32_t *origins = room(hypotheses * store * sizeof(int32_t));
     for (long i = 0; i < hypotheses * store; i++) origins[i] = (int32_t)(uniform() * hypotheses);
-    Step step = {hypotheses, HEADS, keys, size, 0.7f, epsilon, query, new_key, new_value, output, probs, key, value,
+    Step step = {hypotheses, HEADS, keys, size, 0.7f, EPSILONS, query, new_key, new_value, output, probs, key, value,
                  HEADS * store * size, store * size, size, origins, store, beam, 0};
     check(!entmax_attention_step(&step, threads), "memory");
     for (long row = 0; row < hypotheses * HEADS; row++)
@@ -323,7 +298,7 @@ static void step_of_own(long hypotheses, long keys, long size, long beam, const 
 }
 
 /* A step of attention to a source, which hypotheses of a beam share */
-static void step_of_source(long hypotheses, long keys, long size, long beam, const float *epsilon, int threads)
+static void step_of_source(long hypotheses, long keys, long size, long beam, int threads)
 {
     long places = hypotheses / beam, width = hypotheses * HEADS * size, cells = places * HEADS * keys * size;
     float *query = numbers(width, 2), *output = room(width * sizeof(float)),
@@ -332,7 +307,7 @@ static void step_of_source(long hypotheses, long keys, long size, long beam, con
     int32_t *origins = room(hypotheses * sizeof(int32_t));
     for (long i = 0; i < hypotheses; i++) origins[i] = (int32_t)(i / beam);
     for (long i = 0; i < places * keys; i++) padding[i] = i % keys > keys / 2;
-    Step step = {hypotheses, HEADS, keys, size, 0.7f, epsilon, query, 0, 0, output, probs, key, value,
+    Step step = {hypotheses, HEADS, keys, size, 0.7f, EPSILONS, query, 0, 0, output, probs, key, value,
                  keys * HEADS * size, size, HEADS * size, origins, 0, beam, padding};
     check(!entmax_attention_step(&step, threads), "memory");
     for (long row = 0; row < hypotheses * HEADS; row++)
@@ -364,17 +339,10 @@ static void everything(int threads)
             }
         Case few = {2, n, 1, 0, 1, 0, 0.5f};
         attention(&few, threads);
-        for (int kind = TV; kind <= PNORM && n < 129; kind++)
-            for (int masks = 0; masks < 4; masks++) {
-                Case of = {across, n, size, 0, masks & 1, masks >> 1, 0};
-                structured_attention(kind, &of, threads);
-            }
-        for (int softmax = 0; softmax < 2; softmax++) {
-            step_of_own(1, n, size, 1, softmax ? 0 : EPSILONS, threads);
-            step_of_own(6, n, size, 3, softmax ? 0 : EPSILONS, threads);
-            step_of_own(2 * KNOWN + 2, n, size, 2, softmax ? 0 : EPSILONS, threads);
-            step_of_source(6, n, size, 3, softmax ? 0 : EPSILONS, threads);
-        }
+        step_of_own(1, n, size, 1, threads);
+        step_of_own(6, n, size, 3, threads);
+        step_of_own(2 * KNOWN + 2, n, size, 2, threads);
+        step_of_source(6, n, size, 3, threads);
     }
     /* Longer than what is computed in one piece */
     losses(2, 5000, 0.5, 0.1, threads);
@@ -388,11 +356,12 @@ static void plant(const char *what)
     int threads = 2, *shared = calloc(1, sizeof(int));
     if (!strcmp(what, "overrun")) {
         float *scores = numbers(5, 1), *probs = room(4 * sizeof(float));
-        entmax_forward_f32(scores, EPSILONS + 1, 1, 1, probs, 1, 5, 1);
+        entmax_rows_forward(scores, 0, EPSILONS + 1, 1, 1, 0, 0, 0, probs, 1, 5, 1);
     } else if (!strcmp(what, "own-overrun")) {
         Block block = make_block(3, FORWARD_ARRAYS);
         float *scores = numbers(5000, 1e-3f), *probs = room(5000 * sizeof(float));
-        forward_block(scores, all(0.5f), probs, 1, 5000, &block);
+        Structure structure = make_structure(0, all(0.5f), all(0.0f));
+        forward_block(scores, &structure, probs, 1, 5000, &block);
     } else if (!strcmp(what, "leak")) {
         char *volatile lost = malloc(100);
         lost[0] = 1;

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from fairseq_entmax.kernels import torch_losses
-from fairseq_entmax.kernels.native import attention, library, losses, rows, structured
-from fairseq_entmax.kernels.structure import KINDS, PNORM
+from fairseq_entmax.kernels.native import attention, library, losses, rows
+from fairseq_entmax.kernels.structure import KINDS, PLAIN
 from tests.kernels import contract
 from tests.kernels.native.support import needs_compiler
 
@@ -28,8 +28,9 @@ def test_a_gradient_that_is_no_number_leaves_none_in_its_row(bad):
     for keys in contract.FEW_LENGTHS:
         made = contract.batch(keys, broken=False)
         made.grad[3, keys // 2] = bad
-        probs = rows.probabilities(made.scores, made.epsilon)
-        for_scores, for_alpha = rows.gradients(probs, made.epsilon, made.grad, True, True)
+        probs = rows.probabilities(made.scores, PLAIN, made.epsilon)
+        given = (probs, PLAIN, made.epsilon, 0.0, None, made.grad, (True, True, False))
+        for_scores, for_alpha, _ = rows.gradients(*given)
         assert not for_scores[3].isfinite().any()
         assert for_alpha[3].isnan() or keys == 1
         for_scores[3] = for_alpha[3] = 0
@@ -40,7 +41,7 @@ def test_a_gradient_that_is_no_number_leaves_none_in_its_row(bad):
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("keys", [1, 2, 5, 17, 40, 130])
 def test_structured_rows(kind, keys):
-    contract.check_structured(structured, kind, keys)
+    contract.check_structured(rows, kind, keys)
 
 
 @pytest.mark.parametrize("case", contract.CASES, ids=str)
@@ -49,14 +50,6 @@ def test_attention(case, epsilon):
     heads = case.sizes[1]
     given = torch.linspace(0.05, 0.95, heads) if epsilon is None else epsilon
     contract.check_attention(attention.attention, case, given)
-
-
-@pytest.mark.parametrize("case", [case for case in contract.CASES if not case.dropout], ids=str)
-@pytest.mark.parametrize("kind", KINDS)
-def test_structured_attention(case, kind):
-    epsilon = torch.linspace(0.3, 0.8, case.sizes[1])
-    strength = torch.tensor([1.3 if kind == PNORM else 0.05])
-    contract.check_attention(attention.structured_attention, case, epsilon, strength, kind, 1e-4)
 
 
 def test_the_number_of_threads_changes_no_bit(monkeypatch):
@@ -81,7 +74,7 @@ def test_second_derivatives_are_those_of_torchs_operations():
         if to == torch.float32:
             output = attention.attention(*leaves, **settings._asdict())
         else:
-            output = contract.in_float64(leaves[:3], leaves[3], 0.0, "", settings)
+            output = contract.in_float64(leaves[:3], leaves[3], settings)
         first = torch.autograd.grad(output.square().sum(), leaves, create_graph=True)
         found.append(torch.autograd.grad(sum(one.square().sum() for one in first), leaves))
     for ours, truth in zip(*found, strict=True):

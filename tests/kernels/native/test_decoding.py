@@ -65,22 +65,6 @@ def test_output_and_probabilities_of_a_source_are_those_of_float64(shape, epsilo
     torch.testing.assert_close(probs.double(), expected[1], atol=2e-6, rtol=0)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_without_epsilon_it_is_softmax(shape):
-    query, cached = of_source(shape)
-    output, probs = step(query, cached, None, shape[4] ** -0.5, wants_probs=True)
-    own = cached.origins.long()
-    key, value, padding = cached.key[own], cached.value[own], cached.padding[own, None].bool()
-    scores = torch.einsum(
-        "bhd,bhkd->bhk", query.double().view(len(query), *key.shape[1::2]), key.double()
-    )
-    scores = (scores * shape[4] ** -0.5).masked_fill(padding, -torch.inf)
-    expected = scores.softmax(-1).nan_to_num(0)
-    torch.testing.assert_close(probs.double(), expected, atol=1e-6, rtol=0)
-    summed = torch.einsum("bhk,bhkd->bhd", expected, value.double()).flatten(1)
-    torch.testing.assert_close(output.double(), summed, atol=2e-6, rtol=0)
-
-
 @pytest.mark.parametrize("beam", [1, 4])
 def test_a_step_attends_to_the_history_of_each_hypothesis_and_to_its_new_key(beam):
     hypotheses, heads, size, room, number = 8, 3, 20, 24, 19

@@ -10,8 +10,8 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import torch_ops, torch_structured
-from fairseq_entmax.kernels.native import library, rows, structured
+from fairseq_entmax.kernels import torch_structured
+from fairseq_entmax.kernels.native import library, rows
 from fairseq_entmax.mappings import entmax
 from tests.kernels.native.support import can_build, needs_compiler
 
@@ -26,8 +26,8 @@ children = []
 for _ in range(int(sys.argv[1])):
     child = os.fork()
     if not child:
-        right = rows.probabilities(torch.zeros(1, 4), 0.5).tolist() == [[0.25] * 4]
-        os._exit(0 if right else 1)
+        right = rows.probabilities(torch.zeros(1, 4), '', 0.5).tolist() == [[0.25] * 4]
+        os._exit(0 if right and "triton" not in sys.modules else 1)
     children.append(child)
 print([os.waitpid(child, 0)[1] for child in children])
 """
@@ -57,14 +57,18 @@ def runs(tmp_path):
 
 def test_the_switch_forces_a_backend(monkeypatch):
     scores = torch.zeros(3, 4)
-    for name, expected in (("torch", torch_ops), ("native", rows), ("auto", rows), ("", rows)):
+    for name, expected in (
+        ("torch", torch_structured),
+        ("native", rows),
+        ("auto", rows),
+        ("", rows),
+    ):
         monkeypatch.setenv(kernels.VARIABLE, name)
         assert kernels.backend_for(scores, 0.5) is expected
-        assert kernels.backend_for(scores, 0.0) is torch_ops  # softmax is torch's
+        assert kernels.backend_for(scores, 0.0) is torch_structured  # softmax is torch's
     for other in (scores.half(), scores.double()):
-        assert kernels.backend_for(other, 0.5) is torch_ops
-    assert kernels.structured_for(scores, "tv", 0.5, 0.1) is structured
-    assert kernels.structured_for(scores.double(), "tv", 0.5, 0.1) is torch_structured
+        assert kernels.backend_for(other, 0.5) is torch_structured
+    assert kernels.backend_for(scores, 0.0, "tv") is rows
     monkeypatch.setenv(kernels.VARIABLE, "cuda")
     with pytest.raises(ValueError, match="one of auto, torch, native, triton, not 'cuda'"):
         entmax(torch.zeros(3), 1.5)
@@ -96,7 +100,7 @@ def test_another_source_or_compiler_is_another_library(fresh):
 
 
 @pytest.mark.slow
-def test_processes_at_once_compile_once(fresh, tmp_path):
+def test_processes_at_once_compile_once_and_import_no_triton(fresh, tmp_path):
     command = [sys.executable, "-c", AT_ONCE, "6"]
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     assert result.stdout.splitlines() == [str([0] * 6)]
@@ -138,21 +142,13 @@ def test_without_a_compiler_torch_runs_and_the_log_says_why(fresh, caplog, tmp_p
     [
         ("/nowhere/cc", "cannot be run"),
         ("false", "the compiler false failed: no message"),
-        ("gcc '-O2", 'CC got "gcc \'-O2", which a shell could not read'),
+        ("gcc '-O2", "No closing quotation: .* CC a compiler"),
     ],
 )
 def test_a_compiler_that_fails_is_named(fresh, compiler, message):
     fresh.setenv("CC", compiler)
     with pytest.raises(library.CannotBuild, match=message):
         library.load()
-
-
-def test_a_compiler_without_openmp_makes_a_library_all_the_same(fresh, tmp_path):
-    compiler = tmp_path / "cc"
-    text = compiler.read_text().replace("exec", 'case "$*" in *-fopenmp*) exit 1 ;; esac\nexec')
-    compiler.write_text(text)
-    assert rows.probabilities(torch.zeros(1, 4), 0.5).tolist() == [[0.25] * 4]
-    assert runs(tmp_path) == 3
 
 
 def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(fresh, tmp_path):
@@ -164,11 +160,10 @@ def test_a_cache_that_cannot_be_written_is_named_with_the_remedy(fresh, tmp_path
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 @pytest.mark.slow
-@pytest.mark.parametrize("way", ["fork", "data loader"])
-def test_a_child_of_a_process_with_threads_computes_what_its_parent_did(way):
-    command = [sys.executable, "-m", "tests.kernels.native.forks", way]
+def test_a_child_of_a_process_with_threads_computes_what_its_parent_did():
+    command = [sys.executable, "-m", "tests.kernels.native.forks"]
     # A child that hangs does so for ever
     result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
     parent, *children = result.stdout.splitlines()
-    assert children
+    assert len(children) == 2
     assert set(children) == {parent}

@@ -25,8 +25,7 @@ FLAGS = (*("-O0", "-g", "-fopenmp", f"-I{library.FOLDER}"), *library.FLAGS[1:-2]
 NO_RECOVERY = "-fno-sanitize-recover=all"
 BUILDS = {
     "address": ("-fsanitize=address,undefined", NO_RECOVERY, "-DLANES=8", "-march=native"),
-    "few-lanes": ("-fsanitize=address,undefined", NO_RECOVERY, "-DLANES=4"),
-    "thread": ("-fsanitize=thread", "-DLANES=8", "-march=native"),
+    "thread": ("-fsanitize=thread", "-DLANES=4"),
     "guarded": ("-fsanitize=undefined", NO_RECOVERY, "-DGUARDED", "-march=native"),
 }
 # What is done wrong on purpose, and which build has to say or do what
@@ -114,6 +113,6 @@ def test_every_function_of_the_library_is_called():
         for line in (library.FOLDER / "kernels.c").read_text().splitlines()
         if line.startswith("int entmax_")
     }
-    assert len(declared) > 10
+    assert len(declared) > 8
     text = DRIVER.read_text()
     assert {name for name in declared if f"{name}(" not in text} <= {"entmax_lanes"}

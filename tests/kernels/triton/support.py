@@ -41,8 +41,8 @@ for case in json.load(sys.stdin):
         target=GPUTarget("cuda", case.get("architecture", 90), 32),
         options=case["options"],
     )
-    result = [len(made.asm["cubin"]), made.metadata.shared]
-    print(json.dumps(result + [made.asm["ttgir"]] * case.get("in_words", False)))
+    unlooked = [one.name for one in kernel.params if one.do_not_specialize]
+    print(json.dumps([len(made.asm["cubin"]), made.metadata.shared, unlooked]))
 """
 
 
@@ -51,12 +51,12 @@ def compile_for_h100(cases):
 
     Args:
         cases: dicts of ``module``, ``kernel``, the type of its ``pointer`` parameters, other
-            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers
-            that Triton looks at, ``aligned``, and the ``architecture`` if another than an H100's is meant, as 80.
-            With ``in_words`` the result has a third, the program with its layouts.
+            ``types`` by name, ``constants``, ``options``, whether 16 divides all whole numbers that
+            Triton looks at, ``aligned``, and the ``architecture`` if it is no H100's, as 80.
 
     Returns:
-        For each the bytes of its code, and those of shared memory that a program takes.
+        For each the bytes of its code, those of shared memory that a program takes, and the names
+        of parameters whose values Triton does not look at.
     """
     environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
     result = subprocess.run(

@@ -1,8 +1,6 @@
 """The Triton kernels give what torch's operations give in float64: on a GPU, or in the interpreter."""
 
 import logging
-import os
-import subprocess
 import sys
 from types import SimpleNamespace
 
@@ -10,10 +8,9 @@ import pytest
 import torch
 
 from fairseq_entmax import kernels
-from fairseq_entmax.kernels import torch_ops
+from fairseq_entmax.kernels import torch_structured
 from fairseq_entmax.kernels.attention import Inputs
 from fairseq_entmax.kernels.inputs import ScoreSettings
-from fairseq_entmax.mappings import entmax
 from tests.kernels import contract
 from tests.kernels.triton.support import DEVICE
 
@@ -26,8 +23,18 @@ from fairseq_entmax.kernels.triton.attention_support import UNIT
 # The interpreter is a hundred times slower: a GPU runs all
 ON_GPU = DEVICE == "cuda"
 EPSILONS = contract.EPSILONS if ON_GPU else (0.0, 1e-9, 0.1, 0.5, 1.0)
-LENGTHS = contract.LENGTHS if ON_GPU else (1, 5, 17, 65)
-CASES = contract.CASES if ON_GPU else [contract.CASES[place] for place in (0, 4, 6, 7, 9)]
+LENGTHS = contract.LENGTHS if ON_GPU else (1, 17, 40)
+CASES = (
+    contract.CASES
+    if ON_GPU
+    else (
+        contract.Case((1, 2, 5, 7, 8)),
+        contract.Case((2, 2, 19, 21, 8), padding=True, mask=True, causal=True),
+        contract.Case((1, 2, 20, 7, 16), causal=True),  # the first queries see no key
+        contract.Case((1, 2, 17, 19, 8), padding=True, dropout=0.3),
+        contract.Case((1, 2, 12, 20, 8), padding=True, bad=contract.NAN),
+    )
+)
 
 
 @pytest.mark.parametrize("keys", LENGTHS)
@@ -63,14 +70,14 @@ def test_attention(case):
     contract.check_attention(triton_attention.attention, case, epsilon, device=DEVICE)
 
 
-@pytest.mark.parametrize("epsilon", [0.0, 0.5, 1.0, torch.tensor([1e-6])], ids=str)
+@pytest.mark.parametrize("epsilon", [0.0, 0.5, torch.tensor([1e-6])], ids=str)
 def test_attention_of_one_epsilon(epsilon):
-    contract.check_attention(triton_attention.attention, contract.CASES[0], epsilon, device=DEVICE)
+    contract.check_attention(triton_attention.attention, CASES[0], epsilon, device=DEVICE)
 
 
 @pytest.mark.parametrize(("dtype", "atol"), [(torch.float16, 1e-2), (torch.bfloat16, 8e-2)])
 def test_attention_in_half_precision(dtype, atol):
-    given = (contract.CASES[4], torch.tensor([0.2, 0.5, 1.0]))
+    given = (CASES[1], torch.linspace(0.2, 1.0, CASES[1].sizes[1]))
     contract.check_attention(
         triton_attention.attention, *given, atol=atol, dtype=dtype, device=DEVICE
     )
@@ -79,7 +86,7 @@ def test_attention_in_half_precision(dtype, atol):
 # --- tiles without support -----------------------------------------------------------------------
 
 SIDE = UNIT.value
-ALL = (True, True, True, True, False)
+ALL = (True, True, True, True)
 
 
 def local(queries, keys):
@@ -95,19 +102,19 @@ def local(queries, keys):
 
 
 def test_tiles_without_support_are_found_and_skipping_them_changes_no_bit():
-    query, key, value, grad = local(6 * SIDE - 3, 7 * SIDE - 5)
+    query, key, value, grad = local(3 * SIDE - 3, 4 * SIDE - 5)
     epsilon = torch.tensor([0.3, 1.0], device=DEVICE)
-    inputs = Inputs(query, key, value, epsilon, 0.0, ScoreSettings())
+    inputs = Inputs(query, key, value, epsilon, ScoreSettings())
     output, (statistics, support) = triton_attention._forward(inputs, True)
-    expected = torch.eye(6, 7, dtype=torch.uint8, device=DEVICE).expand(1, 2, 6, 7)
+    expected = torch.eye(3, 4, dtype=torch.uint8, device=DEVICE).expand(1, 2, 3, 4)
     assert torch.equal(support, expected)
     results = [
         triton_attention._backward(inputs, output, (statistics, marked), grad, ALL)
         for marked in (support, torch.ones_like(support))
     ]
     for skipped, complete in zip(*results, strict=True):
-        assert skipped is complete is None or torch.equal(skipped, complete)
-    assert all((one != 0).any() for one in results[0][:4])
+        assert torch.equal(skipped, complete)
+    assert all((one != 0).any() for one in results[0])
 
 
 # --- which kernel runs ---------------------------------------------------------------------------
@@ -126,10 +133,10 @@ def test_the_switch_chooses_triton_for_what_it_has(fresh):
     fresh.setenv(kernels.VARIABLE, kernels.TRITON)
     scores = torch.zeros(3, 4, device=DEVICE)
     assert kernels.backend_for(scores, 0.5) is triton_rows
-    assert kernels.backend_for(scores.double(), 0.5) is torch_ops
+    assert kernels.backend_for(scores.double(), 0.5) is torch_structured
     found = kernels.attention_for(scores, torch.float16, 16, kernels.FusedEntmax(0.5))
     assert found.func is triton_attention.attention.func
-    assert kernels.structured_for(scores, "tv", 0.5, 0.1).__name__.endswith("torch_structured")
+    assert kernels.backend_for(scores, 0.5, "tv") is torch_structured
 
 
 def test_without_triton_the_switch_is_refused_with_the_remedy(fresh):
@@ -148,21 +155,6 @@ def test_kernels_that_do_not_run_leave_the_work_to_torch(fresh, caplog):
     fresh.setenv(kernels.VARIABLE, kernels.AUTO)
     with caplog.at_level(logging.INFO):
         on_a_gpu = SimpleNamespace(is_cuda=True, device=torch.device(DEVICE))
-        assert kernels.backend_for(on_a_gpu, 0.5) is torch_ops
+        assert kernels.backend_for(on_a_gpu, 0.5) is torch_structured
     (line,) = [r.getMessage() for r in caplog.records if "alpha-entmax runs" in r.getMessage()]
     assert reason in line
-
-
-def test_triton_is_imported_only_where_it_is_used():
-    code = (
-        "import sys, torch\n"
-        "from fairseq_entmax.mappings import entmax\n"
-        "entmax(torch.zeros(3), 1.5)\n"
-        "print('triton' in sys.modules)\n"
-    )
-    environment = {**os.environ, kernels.VARIABLE: kernels.TORCH}
-    result = subprocess.run(
-        [sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=True
-    )
-    assert result.stdout == "False\n"
-    assert entmax(torch.zeros(3), 1.5).tolist() == pytest.approx([1 / 3] * 3)

@@ -1,0 +1,25 @@
+"""Print a table, whose columns are separated by tabs, for people.
+
+tables.py scores.tsv
+"""
+
+from __future__ import annotations
+
+import csv
+import sys
+from pathlib import Path
+
+from fairseq_entmax.text_table import text_table
+
+
+def shown(path: Path) -> str:
+    """The table with aligned columns, those of numbers to the right."""
+    with path.open(encoding="utf-8", newline="") as file:
+        rows = list(csv.reader(file, delimiter="\t"))
+    columns = enumerate(zip(*rows[1:], strict=True))
+    left = [place for place, cells in columns if not any(x[:1].isdigit() for x in cells)]
+    return text_table(rows, [0, *left])
+
+
+if __name__ == "__main__":
+    print(shown(Path(sys.argv[1])))

@@ -1,0 +1,115 @@
+"""The YAML files for fairseq-hydra-train say what the scripts of their recipes say."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from tests import preloaded
+from tests.examples.dry_runs import EXAMPLES, PATH
+
+ROOT = EXAMPLES.parent
+
+
+def options_of(recipe: str, *arrays: str, given: str = "", **further: str) -> dict[str, Any]:
+    """The options of fairseq-train in some arrays of a dataset.sh; `given` are a user's own."""
+    script = (
+        f"set -eu; REST=({given}); ROOT={ROOT} RECIPE={EXAMPLES / recipe}; "
+        "source $ROOT/examples/lib/common.sh; source $RECIPE/dataset.sh; "
+        "source $ROOT/examples/lib/pruning.sh; "
+        "if declare -F settle_dataset >/dev/null; then settle_dataset /nowhere; fi; "
+        "if declare -F model_options >/dev/null; then model_options entmax; fi; "
+        "if declare -F prune_schedules >/dev/null; then prune_schedules; fi; "
+        'printf "%s\\n" --batch-tokens $BATCH_TOKENS '
+        + " ".join(f'"${{{name}[@]}}"' for name in arrays)
+    )
+    shown = subprocess.run(
+        ["bash", "-c", script],
+        capture_output=True,
+        text=True,
+        check=True,
+        env={**os.environ, **further},
+    )
+    found: dict[str, Any] = {}
+    name = ""
+    for word in shown.stdout.splitlines():
+        if word.startswith("--"):
+            name = word.removeprefix("--").replace("-", "_")
+            found[name] = True
+        else:
+            found[name] = word
+    return found
+
+
+@pytest.mark.parametrize("recipe", ["bible_es_en", "debian_en_de"])
+def test_the_rate_falls_to_0_at_the_end_unless_another_schedule_is_given(recipe: str) -> None:
+    total = int(options_of(recipe, "TRAINING")["total_num_update"])
+    halved = int(options_of(recipe, "TRAINING", BATCH_TOKENS="1250")["total_num_update"])
+    assert halved == pytest.approx(total / 2, rel=0.01)
+    # fairseq takes the option of none of the other schedules
+    for given in ("--lr-scheduler inverse_sqrt", "--lr-scheduler=inverse_sqrt"):
+        assert "total_num_update" not in options_of(recipe, "TRAINING", given=given)
+
+
+def same(option: Any, setting: Any) -> bool:
+    if isinstance(setting, list):
+        return [float(text) for text in option.strip("()").split(",")] == list(map(float, setting))
+    if isinstance(setting, bool) or isinstance(option, bool):
+        return bool(option == setting)
+    return option == str(setting) or float(option) == float(setting)
+
+
+@pytest.mark.parametrize(
+    ("recipe", "name", "arrays"),
+    [
+        ("iwslt17_de_en", "entmax", ["MODEL", "TRAINING"]),
+        ("wmt_en_ru", "prune", ["MODEL", "TRAINING", "searching"]),
+        ("bible_es_en", "entmax", ["MODEL", "TRAINING"]),
+        ("bible_en_lm", "entmax", ["MODEL", "TRAINING", "MODEL_OPTIONS"]),
+    ],
+)
+def test_a_config_says_what_the_scripts_say(recipe: str, name: str, arrays: list[str]) -> None:
+    path = EXAMPLES / recipe / "configs" / f"{name}.yaml"
+    sections = yaml.safe_load(path.read_text(encoding="utf-8"))
+    settings = {key: value for section in sections.values() for key, value in section.items()}
+    options = options_of(recipe, *arrays)
+    tokens = settings["max_tokens"] * settings.get("update_freq", [1])[0]
+    assert options.pop("batch_tokens") == str(tokens)
+    for given in ("arch", "criterion", "optimizer", "lr_scheduler"):
+        options.pop(given)
+    if name == "prune":  # prune.sh switches it off
+        options.pop("patience")
+    assert len(options) > 8
+    assert {k: v for k, v in options.items() if not same(v, settings.get(k, ""))} == {}
+
+
+@pytest.mark.slow
+def test_hydra_trains_from_a_config(data: Path, tmp_path: Path) -> None:
+    sizes = [
+        f"{side}_{part}=32"
+        for side in ("encoder", "decoder")
+        for part in ("embed_dim", "ffn_embed_dim")
+    ]
+    command = [
+        shutil.which("fairseq-hydra-train", path=preloaded.path(PATH)),
+        "--config-dir", EXAMPLES / "wmt_en_ru" / "configs", "--config-name", "prune",
+        f"common.user_dir={ROOT / 'fairseq_entmax'}", "common.cpu=true",
+        f"task.data={data / 'bin'}", "task.source_lang=es", "task.target_lang=en",
+        f"checkpoint.save_dir={tmp_path / 'saved'}", "optimization.max_update=4",
+        "dataset.max_tokens=1000", "dataset.validate_interval_updates=2",
+        "criterion.target_heads='encoder-self=1,decoder-self=2,cross=3'",
+        "criterion.l0_warmup_updates=1", "criterion.decide_heads_at=2", "checkpoint.finetune_from_model=null",
+        *(f"+model.{size}" for size in sizes),
+    ]  # fmt: skip
+    result = subprocess.run(
+        list(map(str, command)), cwd=tmp_path, capture_output=True, text=True, check=False,
+        env={**os.environ, "PATH": PATH, "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    assert (tmp_path / "saved" / "checkpoint_best.pt").exists()

@@ -1,0 +1,471 @@
+"""Every recipe by the commands that it would run, on miniature archives: what it reads, what it asks of fairseq."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from tests.examples import (
+    debian,
+    entailment_miniature,
+    lm_miniatures,
+    miniatures,
+    summary_miniatures,
+)
+from tests.examples.dry_runs import EXAMPLES, DryRun
+
+TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
+STORIES = {**summary_miniatures.STORIES, "train": summary_miniatures.STORIES["train"] - 1}
+PAPERS = list(miniatures.WRITERS)
+EVERY_RECIPE = sorted(path.parent.name for path in EXAMPLES.glob("*/dataset.sh"))
+CORREIA = "--lr 0.0003125 --lr-scheduler inverse_sqrt --warmup-updates 20000 --patience 10"
+VOITA = "--lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000 --patience 20"
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def raw(table: Path) -> dict[str, str]:
+    return {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
+
+
+def called(calls: list[list[str]], command: str) -> list[str]:
+    """The options of each call of a command, in one line."""
+    return [" ".join(words) + " " for name, *words in calls if name == command]
+
+
+class Steps:
+    """A recipe in a folder, with an environment; each step is called twice, and the second does nothing."""
+
+    def __init__(self, recipe: str, folder: Path, **environment: str) -> None:
+        self.recipe, self.out, self.dry = recipe, folder / "out", DryRun(folder / "stubs")
+        self.environment = {**TRIAL, **environment}
+
+    def once(self, script: str, *arguments: object) -> tuple[list[list[str]], str]:
+        command = (self.recipe, script, "--output", self.out, *arguments)
+        said = self.dry(*command, **self.environment)
+        calls = self.dry.calls()
+        again = self.dry(*command, **self.environment)
+        assert "done before" in again
+        work = [call for call in self.dry.calls() if call[0] not in ("python3", "fairseq-entmax")]
+        assert work == []
+        return calls, said
+
+    def prepared(self) -> str:
+        calls, _ = self.once("prepare.sh", "--workers", 1)
+        assert not list(self.out.glob("*.tmp"))
+        return called(calls, "fairseq-preprocess")[0]
+
+    def trained(self, model: str, *arguments: object) -> str:
+        calls, _ = self.once("train.sh", "--cpu", *arguments, model)
+        return called(calls, "fairseq-train")[0]
+
+    def evaluated(self, model: str) -> list[list[str]]:
+        return self.once("evaluate.sh", "--cpu", model)[0]
+
+    def pruned(self, *arguments: object) -> tuple[list[str], list[str]]:
+        """The models of the table, and the calls of fairseq-train."""
+        calls, _ = self.once("prune.sh", "--cpu", *arguments)
+        with (self.out / "pruning.tsv").open(encoding="utf-8", newline="") as file:
+            models = [row["model"] for row in csv.DictReader(file, delimiter="\t")]
+        return models, called(calls, "fairseq-train")
+
+
+# --- translations ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("recipe", PAPERS)
+def test_a_recipe_of_a_paper_translates_what_the_archives_hold(recipe: str, tmp_path: Path) -> None:
+    steps = Steps(recipe, tmp_path, **raw(miniatures.write(recipe, tmp_path / "raw")))
+    source, target = recipe.split("_")[-2:]
+    preprocessed = steps.prepared()
+    assert f"--source-lang {source} --target-lang {target} " in preprocessed
+    of_correia = recipe not in ("wmt_en_ru", "opensubtitles_en_ru")
+    assert ("--joined-dictionary" in preprocessed) == of_correia
+    check_splits(recipe, steps.out, source, target)
+    trained = steps.trained("entmax:alpha=1.33", "--most-tokens", 4000)
+    assert (CORREIA if of_correia else VOITA).rpartition(" --patience")[0] in trained
+    assert "--arch entmax_transformer_wmt_en_de " in trained
+    assert "--attn-mapping entmax:alpha=1.33 " in trained
+    batch = 8192 if of_correia else 16000
+    frequency = -(-batch // 4000)
+    assert f"--max-tokens {batch // frequency} " in trained
+    assert f"--update-freq {frequency} --cpu" in trained
+    assert "--required-batch-size-multiple 1 --update-epoch-batch-itr True --seed 1 " in trained
+    evaluated = steps.evaluated("entmax:alpha=1.33")
+    (generated,) = called(evaluated, "fairseq-generate")
+    beam = "--beam 5" if of_correia else "--beam 4 --lenpen 0.6"
+    assert f"{beam} --max-len-b 20 --remove-bpe subword_nmt " in generated
+    plain, cut = called(evaluated, "sacrebleu")
+    assert ("--metrics bleu chrf" in plain, "--tokenize none --force" in cut) == (True, True)
+    run = steps.out / "runs" / "entmax_alpha=1.33-200000updates"
+    assert len(lines(run / "test.hyp")) == miniatures.TEST
+    assert lines(run / "test.ref") == lines(steps.out / "text" / f"test.{target}")
+
+
+def check_splits(recipe: str, out: Path, source: str, target: str) -> None:
+    texts = miniatures.Texts(source, target)
+    read = {
+        split: list(zip(*(lines(out / "text" / f"{split}.{x}") for x in texts.pair), strict=True))
+        for split in ("train", "valid", "test")
+    }
+    assert (len(read["valid"]), len(read["test"])) == (miniatures.VALID, miniatures.TEST)
+    if recipe == "opensubtitles_en_ru":
+        pairs = texts.train + texts.valid + texts.test
+        good = {pair for number, pair in enumerate(pairs) if number % 5}
+        films = [{pairs.index(pair) // miniatures.FILM for pair in read[x]} for x in read]
+        assert set(read["train"]) | set(read["valid"]) | set(read["test"]) <= good
+        assert not films[0] & (films[1] | films[2])
+        assert not films[1] & films[2]
+        return
+    suffix = {"iwslt17_de_en": " R&D <x>"}.get(recipe, "")
+    assert read["valid"] == [tuple(side + suffix for side in pair) for pair in texts.valid]
+    suffix = " A & B" if recipe.startswith("wmt") else ""
+    assert read["test"] == [tuple(side + suffix for side in pair) for pair in texts.test]
+    expected = texts.train
+    if recipe == "iwslt17_de_en":
+        expected = [pair for number, pair in enumerate(texts.train) if number != 7]
+        expected[8] = tuple(side + " and on" for side in expected[8])
+    assert read["train"] == expected
+    words = [len(line.split()) for x in texts.pair for line in lines(out / "tok" / f"train.{x}")]
+    assert 0 < min(words) <= max(words) <= (40 if recipe == "kftt_ja_en" else 200)
+
+
+def test_pruning_searches_takes_out_recovers_and_compares(tmp_path: Path) -> None:
+    """Of the small recipes, with two budgets."""
+    steps = Steps("bible_es_en", tmp_path, TRIAL_PAIRS="240,16,12", BPE_SIZE="300")
+    steps.prepared()
+    models, trained = steps.pruned("--mapping", "entmax", "--budgets", "all=6,encoder=4")
+    pruned = [
+        f"{budget}-{role}" for budget in ("all6", "encoder4") for role in ("pruned", "scratch")
+    ]
+    assert models == ["baseline", "continued", *pruned]
+    baseline, search, recovery, *_ = trained
+    assert "--encoder-layers 3 --decoder-layers 3 " in baseline
+    assert "--lr 0.003 " in baseline
+    assert "--criterion label_smoothed_cross_entropy_with_head_l0 " in search
+    assert "--head-gates encoder-self,decoder-self,cross --target-heads 6 --patience -1 " in search
+    # An epoch has 1817 updates
+    assert "--l0-warmup-updates 1144 --decide-heads-at 1726 " in search
+    assert "runs/prune-entmax-baseline/checkpoints/checkpoint_best.pt " in search
+    heads = "--encoder-self-attn-heads 2,1 --decoder-self-attn-heads 1,2 --cross-attn-heads 2,2 "
+    assert heads in recovery
+    assert "--finetune-from-model" in recovery
+    assert "prune-entmax-all6-search/pruned.pt " in recovery
+    assert "--end-learning-rate 0 " in recovery
+    scratch = [call for call in trained if "-scratch/" in call]
+    assert all(heads in call and "--finetune-from-model" not in call for call in scratch)
+    # As many updates as the others took together
+    assert all(f"--max-update {10 + 1817 + 2 * 1817} " in call for call in scratch)
+    assert any("--freeze-decoder " in call for call in trained)
+    (continued,) = [call for call in trained if "-continued/" in call]
+    assert f"--max-update {3 * 1817} " in continued
+
+
+# --- summaries ---------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("recipe", "vocabulary", "model", "wanted"),
+    [
+        ("cnn_dm", "joint:300", "sparse-tl", "--cross-attn-mapping sparsemax*3,softmax "),
+        ("cnn_dm", "words:300", "sparse-ch:entmax", "--source-position-markers 200 "),
+        ("gigaword", "joint:300", "cross:fusedmax", "--cross-attn-mapping fusedmax "),
+    ],
+)
+def test_a_recipe_for_summaries_goes_from_archives_to_rouge(
+    recipe: str, vocabulary: str, model: str, wanted: str, tmp_path: Path
+) -> None:
+    pairs = "/".join(map(str, STORIES.values()))
+    table = raw(summary_miniatures.write(recipe, tmp_path / "raw"))
+    steps = Steps(recipe, tmp_path, **table, PAIRS=pairs, VOCABULARY=vocabulary)
+    preprocessed = steps.prepared()
+    assert ("--srcdict" in preprocessed) == vocabulary.startswith("words")
+    trained = steps.trained(model)
+    assert wanted in trained
+    assert "--lr 0.00098821 --lr-scheduler inverse_sqrt --warmup-updates 8000 " in trained
+    evaluated = steps.evaluated(model)
+    generated = called(evaluated, "fairseq-generate")
+    scored = [call for call in called(evaluated, "fairseq-entmax") if call.startswith("rouge")]
+    restored = [call for call in called(evaluated, "fairseq-entmax") if "restore" in call]
+    assert len(restored) == vocabulary.startswith("words")
+    assert all(" --length-penalty wu --lenpen 0.9 " in call for call in generated)
+    if recipe == "gigaword":
+        assert [re.search(r"--gen-subset (\S+)", x)[1] for x in generated] == ["test", "test1"]
+        assert "--bytes 75 " in scored[1]
+        assert scored[1].count("--reference ") == 4
+    else:
+        assert "--sentences </t> " in scored[0]
+        assert lines(steps.out / "data-bin" / "units") == [vocabulary]
+    if vocabulary == "joint:300" and recipe == "cnn_dm":
+        articles, summaries = (
+            lines(steps.out / "tok" / f"test.{x}") for x in ("article", "summary")
+        )
+        assert all(re.fullmatch("<t> .* </t> <t> .* </t>", line) for line in summaries)
+        assert all(line.startswith("( CNN ) ") for line in articles)
+        models, pruned = steps.pruned("--mapping", "baseline", "--budgets", "2/-/3")
+        assert models == ["baseline", "2-x-3-pruned"]
+        assert "--criterion copy_cross_entropy_with_head_l0 " in pruned[1]
+
+
+# --- language models ---------------------------------------------------------
+
+
+def test_wikitext_has_the_settings_of_fairseqs_example(tmp_path: Path) -> None:
+    table = raw(lm_miniatures.write("wikitext103", tmp_path / "raw"))
+    steps = Steps("wikitext103", tmp_path, **table, BLOCK_TOKENS="64", CONTEXT_WINDOW="48")
+    assert "--only-source " in steps.prepared()
+    shutil.unpack_archive(tmp_path / "raw" / "wikitext-103-v1.zip", tmp_path)
+    for split in ("train", "valid", "test"):
+        original = (tmp_path / "wikitext-103" / f"wiki.{split}.tokens").read_bytes()
+        assert (steps.out / "text" / f"{split}.en").read_bytes() == original
+    trained = steps.trained("stock")
+    assert (
+        "--arch transformer_lm_wiki103 --tokens-per-sample 64 --sample-break-mode none " in trained
+    )
+    example = (
+        "--lr 1.0 --t-mult 2 --lr-period-updates 270000 --lr-scheduler cosine --lr-shrink 0.75 "
+        "--warmup-updates 16000 --warmup-init-lr 1e-07 --stop-min-lr 1e-09 --optimizer nag "
+        "--min-lr 0.0001 --clip-norm 0.1 --criterion adaptive_loss --seed 1"
+    )
+    for option in re.findall(r"--\S+ \S+", example):
+        assert f" {option} " in trained
+    assert "--update-freq 24 " in trained
+    evaluated = steps.evaluated("stock")
+    assert (
+        "--sample-break-mode complete --context-window 48 "
+        in called(evaluated, "fairseq-eval-lm")[0]
+    )
+    assert "--sampling --sampling-topk 20 " in called(evaluated, "fairseq-interactive")[0]
+    run = steps.out / "runs" / "stock-286000updates"
+    found = json.loads((run / "perplexity.json").read_text())["window"]
+    assert found["word_perplexity"] == pytest.approx(2.718281828, rel=1e-6)  # 1 nat a word
+    assert len(lines(run / "samples.txt")) == 5
+    assert not (run / "alpha.txt").exists()
+    models, pruned = steps.pruned("--budgets", "all=3")
+    assert models == ["baseline", "all3-pruned"]
+    assert "--criterion adaptive_loss_with_head_l0 --head-gates decoder-self " in pruned[1]
+
+
+# --- classifiers -------------------------------------------------------------
+
+
+def test_snli_is_classified_and_its_models_held_side_by_side(tmp_path: Path) -> None:
+    table = raw(entailment_miniature.write(tmp_path / "raw"))
+    steps = Steps("snli", tmp_path, **table, PAIRS=entailment_miniature.PAIRS)
+    assert f"--destdir {steps.out}/data-bin.tmp/input0 " in steps.prepared()
+    labels = [line.split()[0] for line in lines(steps.out / "data-bin" / "label" / "dict.txt")]
+    assert labels == ["contradiction", "entailment", "neutral"]
+    said = "--num-classes 3 --attn-mapping {0} --pair-attention --pooling-mapping {0} --pair-mapping {1} "
+    for model, mappings in (
+        ("fusedmax", ("softmax", "fusedmax")),
+        ("all:entmax15", ("entmax15",) * 2),
+    ):
+        trained = steps.trained(model)
+        assert said.format(*mappings) in trained
+        assert "--best-checkpoint-metric accuracy --maximize-best-checkpoint-metric " in trained
+        steps.evaluated(model)
+    calls, reported = steps.once("report.sh", "--cpu")
+    assert (
+        "left out, as not scored by evaluate.sh at 10 epochs: softmax,sparsemax,oscarmax"
+        in reported
+    )
+    (analysed,) = [call for call in called(calls, "fairseq-entmax") if call.startswith("analyze")]
+    assert "--task sentence_prediction --num-classes 3 --gen-subset test " in analysed
+    with (steps.out / "accuracy.tsv").open(encoding="utf-8", newline="") as file:
+        rows = [row["model"] for row in csv.DictReader(file, delimiter="\t")]
+    assert rows == ["commonest label", "naive Bayes", "fusedmax"]
+    models, pruned = steps.pruned("--budgets", "all=3")
+    assert models == ["baseline", "all3-pruned"]
+    assert "--criterion sentence_prediction_with_head_l0 --head-gates encoder-self " in pruned[1]
+
+
+def test_verses_become_words_in_small_letters_of_testaments_or_books(tmp_path: Path) -> None:
+    steps = Steps("bible_testaments", tmp_path, EVERY="20")
+    steps.prepared()
+    for split in ("train", "valid", "test"):
+        texts, words = (lines(steps.out / name / f"{split}.input0") for name in ("text", "tok"))
+        for one, cut in zip(texts, words, strict=True):
+            assert "".join(cut.split()) == "".join(one.lower().split())
+    said = "--num-classes 2 --attn-mapping softmax --pooling-mapping sparsemax "
+    assert said in steps.trained("sparsemax")
+    refused = steps.dry(
+        "bible_testaments", "prepare.sh", "--output", steps.out, "--labels", "books", check=False
+    )
+    assert "was prepared with 'testaments': give --output another folder" in refused
+
+
+# --- Debian's packages -------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    folder = tmp_path_factory.mktemp("lists")
+    debian.write(folder, debian.german(debian.entries(60)), ".xz")
+    return {"RAW_DIR": str(folder), "VALID_SOURCES": "150", "TEST_SOURCES": "150"}
+
+
+def test_packages_are_translated_and_models_held_side_by_side(
+    packages: dict[str, str], tmp_path: Path
+) -> None:
+    steps = Steps("debian_en_de", tmp_path, **packages, BPE_SIZE="180")
+    steps.prepared()
+    assert not (steps.out / "raw").exists()  # the lists stay where they are
+    for model in ("softmax", "entmax"):
+        trained = steps.trained(model)
+        assert "--encoder-embed-dim 128 --decoder-embed-dim 128 " in trained
+        assert "--max-epoch 8 " in trained
+        assert "--total-num-update 10864 " in trained
+        steps.evaluated(model)
+    steps.once("report.sh", "--cpu", "--mappings", "softmax,entmax")
+    with (steps.out / "scores.tsv").open(encoding="utf-8", newline="") as file:
+        rows = list(csv.DictReader(file, delimiter="\t"))
+    assert [(row["model"], row["BLEU"]) for row in rows] == [
+        ("softmax", "24.50"),
+        ("entmax", "24.50"),
+    ]
+
+
+@pytest.mark.skipif(shutil.which("apt-get") is None, reason="no apt")
+def test_an_update_brings_german_where_this_machine_has_english_alone(tmp_path: Path) -> None:
+    made, own = debian.german(debian.entries(60)), tmp_path / "lists"
+    debian.write_repository(tmp_path / "mirror" / "dists" / "stable", made)
+    debian.write(own, debian.entries(60))
+    before = sorted(own.iterdir())
+    (tmp_path / "sources.list").write_text(
+        f"deb [trusted=yes] file:{tmp_path}/mirror stable main\n"
+    )
+    (tmp_path / "apt.conf").write_text(
+        f'Dir::State::lists "{own}/";\nDir::Etc::sourcelist "{tmp_path}/sources.list";\n'
+        'Dir::Etc::sourceparts "/dev/null";\nDir::Etc::parts "/dev/null";\n'
+        'Acquire::Languages "none";\nAPT::Architecture "amd64";\n'
+        'APT::Update::Post-Invoke { "false"; };\n'
+    )
+    shares = {"VALID_SOURCES": "150", "TEST_SOURCES": "150", "BPE_SIZE": "180"}
+    steps = Steps("debian_en_de", tmp_path, **shares, APT_CONFIG=str(tmp_path / "apt.conf"))
+    steps.prepared()
+    assert sorted(own.iterdir()) == before  # the machine's own stay as they are
+    assert len(list((steps.out / "raw").glob("*main*"))) == 3
+    # A mirror that has moved on changes nothing
+    shutil.rmtree(tmp_path / "mirror")
+    shutil.rmtree(steps.out / "text")
+    said = steps.dry("debian_en_de", "prepare.sh", "--output", steps.out, **steps.environment)
+    assert "90 translated descriptions" in said
+    assert "lists:" not in said
+
+
+@pytest.mark.parametrize("vocabulary", ["sentencepiece:160", "words:60"])
+def test_titles_are_written_by_models_that_copy(
+    vocabulary: str, packages: dict[str, str], tmp_path: Path
+) -> None:
+    steps = Steps("debian_headlines", tmp_path, **packages, VOCABULARY=vocabulary)
+    steps.prepared()
+    copies = "--arch entmax_copy_transformer --criterion copy_cross_entropy "
+    marked = "--source-position-markers 60 " if vocabulary == "words:60" else ""
+    wanted = {
+        "no-copy": "--arch entmax_transformer --criterion label_smoothed_cross_entropy ",
+        "copy": f"{copies}{marked}--attn-mapping softmax ",
+        "entmax": f"{copies}{marked}--attn-mapping entmax --copy-loss-weight 0.5 ",
+        "fusedmax": f"{copies}{marked}--attn-mapping softmax --cross-attn-mapping fusedmax ",
+        "sparse-copy-head": "--copy-mapping entmax --copy-loss-weight 0.5 ",
+    }
+    for model, said in wanted.items():
+        assert said in steps.trained(model)
+    for model in ("copy", "no-copy"):
+        steps.evaluated(model)
+    calls, _ = steps.once("report.sh", "--cpu")
+    (analysed,) = [call for call in called(calls, "fairseq-entmax") if call.startswith("analyze")]
+    assert "--of generated --task entmax_summarization --beam 5 " in analysed
+    rows = [line.split("\t")[0] for line in lines(steps.out / "rouge.tsv")]
+    assert rows == ["model", "copy", "no-copy"]
+    models, pruned = steps.pruned("--budgets", "all=6")
+    assert models == ["baseline", "all6-pruned"]
+    assert any("--criterion copy_cross_entropy_with_head_l0 " in call for call in pruned)
+    steps.environment["VOCABULARY"] = "sentencepiece:8"
+    command = ("debian_headlines", "train.sh", "--output", steps.out, "--cpu", "copy")
+    said = steps.dry(*command, check=False, **steps.environment)
+    assert f"were prepared with VOCABULARY={vocabulary}: say so here, too" in said
+
+
+# --- the papers' claims ------------------------------------------------------
+
+
+def test_a_trial_of_the_claims_makes_every_run_that_they_need(tmp_path: Path) -> None:
+    dry, out = DryRun(tmp_path / "stubs"), tmp_path / "out"
+    command = ("bible_es_en", "claims.sh", "--quick", "--cpu", "--jobs", 2, "--output", out)
+    dry(*command)
+    calls = dry.calls()
+    models = "softmax entmax entmax15 sparsemax cross-sparsemax cross-fusedmax cross-oscarmax "
+    small = f"{models}cross-sqpnormmax sparse-encoder".split()
+    large = [f"{model}-large-seed1" for model in models.split()[:4]]
+    further = [
+        f"softmax-large-seed1-{role}" for role in ("continued", "all24-pruned", "all24-scratch")
+    ]
+    expected = {
+        *large,
+        *further,
+        "entmax-large-seed1-equaltime",
+        *(f"{x}-small-seed1" for x in small),
+    }
+    kept = {path.name.removesuffix(".json.xz") for path in (out / "record").glob("*/*.xz")}
+    assert kept == expected
+    ablated = [call for call in called(calls, "fairseq-entmax") if call.startswith("ablate")]
+    assert sorted(re.findall("--scores (\\S+)", " ".join(ablated))) == ["loss", "loss,bleu"]
+    assert any("--cross-attn-mapping oscarmax" in call for call in called(calls, "fairseq-train"))
+    dry(*command)
+    assert called(dry.calls(), "fairseq-train") == []
+
+
+# --- the recipes as a whole --------------------------------------------------
+
+
+def test_no_two_recipes_hold_the_same_six_lines() -> None:
+    seen: dict[tuple[str, ...], Path] = {}
+    for path in sorted(EXAMPLES.glob("*/*")):
+        if path.parent.name in ("lib", "tools") or path.suffix not in (".sh", ".py"):
+            continue
+        text = [line.strip() for line in lines(path) if line.strip()]
+        for start in range(len(text) - 5):
+            block = tuple(text[start : start + 6])
+            other = seen.setdefault(block, path.parent)
+            assert other == path.parent, f"{path} and {other}: {block[0]}"
+    assert len(seen) > 100
+
+
+@pytest.mark.parametrize("recipe", EVERY_RECIPE)
+def test_a_recipe_is_complete(recipe: str) -> None:
+    folder = EXAMPLES / recipe
+    readme = (folder / "README.md").read_text(encoding="utf-8")
+    for script in ("prepare.sh", "train.sh", "evaluate.sh", "prune.sh"):
+        if script != "prune.sh" or (folder / script).exists():
+            assert os.access(folder / script, os.X_OK)
+            assert f"examples/{recipe}/{script}" in readme
+    table = (EXAMPLES.parent / "docs" / "recipes.md").read_text(encoding="utf-8")
+    assert f"](../examples/{recipe}/README.md)" in table
+    published = folder / "published.txt"
+    if published.exists():
+        numbers = re.findall(r"\d+\.\d\d", published.read_text(encoding="utf-8"))
+        assert [number for number in numbers if number not in readme] == []
+
+
+def test_every_archive_of_a_recipe_has_a_line_in_the_table() -> None:
+    rows = [line.split("\t") for line in lines(EXAMPLES / "corpora.tsv")]
+    assert {len(row) for row in rows} == {6}
+    named: set[str] = set()
+    for path in EXAMPLES.glob("*/dataset.sh"):
+        found = re.search(r"ARCHIVES=\(([^)]+)\)", path.read_text(encoding="utf-8"))
+        named |= set(found[1].split()) if found else set()
+    assert {row[0] for row in rows[1:]} == named
+    for _, size, checksum, addresses, page, source in rows[1:]:
+        assert size == "-" or int(size) > 1_000_000
+        assert checksum == "-" or re.fullmatch("sha256:[0-9a-f]{64}|sha1:[0-9a-f]{40}", checksum)
+        assert addresses == "-" or all(x.startswith("http") for x in addresses.split())
+        assert page.startswith("http")
+        assert source

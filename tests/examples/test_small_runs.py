@@ -1,0 +1,209 @@
+"""One small run of each family of recipes, with fairseq: translation, summaries, language model, classifier."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import math
+import os
+import re
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+
+from tests import preloaded
+from tests.examples import entailment_miniature, miniatures, summary_miniatures
+from tests.examples.dry_runs import EXAMPLES, PATH
+
+SIDES = ("encoder", "decoder")
+TINY = [f"--{side}-{part}=32" for side in SIDES for part in ("embed-dim", "ffn-embed-dim")]
+STORIES = {**summary_miniatures.STORIES, "train": summary_miniatures.STORIES["train"] - 1}
+
+pytestmark = pytest.mark.slow
+
+
+def environment(**further: str) -> dict[str, str]:
+    own = {"PATH": PATH, "OMP_NUM_THREADS": "1", **miniatures.TRIAL}
+    return {**os.environ, **own, **further}
+
+
+def run(recipe: str, script: str, *arguments: object, check: bool = True, **further: str) -> str:
+    result = subprocess.run(
+        [EXAMPLES / recipe / script, *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        env=environment(PATH=preloaded.path(PATH), **further),
+    )
+    assert not check or result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]
+    return result.stdout
+
+
+def kill_when(log: Path, pattern: str, command: list[object], **further: str) -> None:
+    """Start a command in a session of its own, and kill it whole when its log says something."""
+    process = subprocess.Popen(
+        list(map(str, command)),
+        env=environment(**further),
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    deadline = time.monotonic() + 300
+    while not (log.exists() and re.search(pattern, log.read_text(encoding="utf-8"))):
+        assert process.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+    # torchrun gives its processes sessions of their own
+    listed = subprocess.run(["ps", "-eo", "pid=,ppid="], capture_output=True, text=True, check=True)
+    parents = dict(map(int, line.split()) for line in listed.stdout.splitlines())
+    family = {process.pid}
+    while more := {pid for pid, parent in parents.items() if parent in family} - family:
+        family |= more
+    for pid in family:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").split("\n")[:-1]
+
+
+def losses(log: str) -> dict[int, tuple[float, float]]:
+    """loss and nll_loss of each update that fairseq logged; of what is there twice, the last."""
+    found = re.findall(
+        r"train_inner \| .* loss=([0-9.]+), nll_loss=([0-9.]+), .*num_updates=([0-9]+)", log
+    )
+    return {int(update): (float(loss), float(nll)) for loss, nll, update in found}
+
+
+# --- translation -------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def verses(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Few of the shipped verses, prepared."""
+    folder = tmp_path_factory.mktemp("verses")
+    few = {"TRIAL_PAIRS": "400,16,12", "BPE_SIZE": "300"}
+    run("bible_es_en", "prepare.sh", "--output", folder, "--workers", 1, **few)
+    return folder
+
+
+def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(verses: Path) -> None:
+    shared = ["--output", verses, "--cpu", "--epochs", 2, "--most-tokens", 313]
+    model = ["entmax", "--dropout=0", "--log-interval=1", *TINY]
+    one = losses(run("bible_es_en", "train.sh", *shared, "--name", "one", *model))
+    two = [*shared, "--name", "two", "--processes", 2, *model]
+    log = verses / "runs" / "two" / "train.log"
+    kill_when(log, r"epoch 002: +5 /", [EXAMPLES / "bible_es_en" / "train.sh", *two])
+    assert "goes on from its last checkpoint" in run("bible_es_en", "train.sh", *two)
+    found = losses(log.read_text(encoding="utf-8"))
+    assert len(found) == len(one) > 20
+    for update, values in one.items():
+        assert found[update] == pytest.approx(values, abs=2e-3), update
+    # One of them translates
+    said = run("bible_es_en", "evaluate.sh", "--output", verses, "--cpu", "--name", "one", "entmax")
+    bleu = re.search(r"BLEU\|nrefs:1\|case:mixed\|eff:no\|tok:13a\|\S* = ([0-9.]+) ", said)
+    assert bleu is not None
+    assert 0 <= float(bleu[1]) <= 100
+    assert len(lines(verses / "runs" / "one" / "test.hyp")) == 12
+    assert "learned: mean" in (verses / "runs" / "one" / "alpha.txt").read_text(encoding="utf-8")
+
+
+def test_patience_goes_on_counting_where_a_training_was_killed(verses: Path) -> None:
+    # No validation has a lower loss than the first, so that the third ends the training
+    still = ["--patience=2", "--lr=1e-20", "--log-interval=1", *TINY]
+    arguments = ["--output", verses, "--cpu", "--epochs", 30, "--name", "still", "softmax", *still]
+    log = verses / "runs" / "still" / "train.log"
+    kill_when(log, "begin training epoch 3", [EXAMPLES / "bible_es_en" / "train.sh", *arguments])
+    run("bible_es_en", "train.sh", *arguments)
+    text = log.read_text(encoding="utf-8")
+    assert re.findall(r"\| valid \| epoch (\d+)", text) == ["001", "002", "003"]
+    assert "early stop since" in text
+
+
+# --- summaries ---------------------------------------------------------------
+
+
+def test_stories_as_words_are_summarised_with_words_again(tmp_path: Path) -> None:
+    table = summary_miniatures.write("cnn_dm", tmp_path / "raw")
+    given = {"RAW_DIR": str(table.parent), "CORPORA": str(table), "VOCABULARY": "words:300"}
+    given |= {"LAYERS": "2", "PAIRS": "/".join(map(str, STORIES.values()))}
+    given["GENERATION_OPTIONS"] = "--min-len 1 --max-len-b 12 --beam 2"
+    out = tmp_path / "out"
+    run("cnn_dm", "prepare.sh", "--output", out, "--workers", 1, **given)
+    dictionary = [line.split()[0] for line in lines(out / "data-bin" / "dict.article.txt")]
+    assert dictionary[-200:] == [f"<unk-{number}>" for number in range(200)]
+    heads = [f"--{side}-attention-heads=4" for side in SIDES]
+    options = ["--output", out, "--updates", 2, "--cpu"]
+    run("cnn_dm", "train.sh", *options, "sparse-tl", *TINY, *heads, **given)
+    printed = run("cnn_dm", "evaluate.sh", *options, "sparse-tl", **given)
+    done = out / "runs" / "sparse-tl_sparsemax-2updates"
+    assert len(lines(done / "test.hyp")) == STORIES["test"]
+    assert "<unk-" not in (done / "test.generated").read_text(encoding="utf-8")
+    scores = json.loads((done / "test.rouge.json").read_text(encoding="utf-8"))
+    for name in ("rouge1", "rouge2", "rougeL"):
+        interval = scores[name]["f1"]
+        assert 0 <= interval["low"] <= interval["value"] <= interval["high"] <= 100
+    assert f"ROUGE-1  {scores['rouge1']['f1']['value']:.2f} [" in printed
+
+
+# --- language model ----------------------------------------------------------
+
+
+def test_softmax_has_the_perplexity_of_fairseqs_own_model_each_way(tmp_path: Path) -> None:
+    few = {"TRIAL_PAIRS": "300,20,20", "GENERATION_OPTIONS": "--max-len-b 12"}
+    run("bible_en_lm", "prepare.sh", "--output", tmp_path, "--workers", 1, **few)
+    tiny = ["--decoder-embed-dim=32", "--decoder-ffn-embed-dim=32"]
+    tiny += ["--decoder-input-dim=32", "--decoder-output-dim=32"]
+    options = ["--output", tmp_path, "--updates", 2, "--cpu"]
+    found = {}
+    for model in ("stock", "softmax"):
+        run("bible_en_lm", "train.sh", *options, model, *tiny, **few)
+        run("bible_en_lm", "evaluate.sh", *options, model, **few)
+        folder = tmp_path / "runs" / f"{model}-2updates"
+        found[model] = json.loads((folder / "perplexity.json").read_text(encoding="utf-8"))
+        assert len(lines(folder / "samples.txt")) == 5
+    assert list(found["stock"]) == ["verses", "blocks", "window"]
+    assert found["stock"] == found["softmax"]
+    for name, one in found["stock"].items():
+        text = (folder / f"eval.{name}.log").read_text(encoding="utf-8")
+        (logged,) = re.findall(r"Loss \(base 2\): ([0-9.]+), Perplexity", text)
+        assert math.log2(one["subword_perplexity"]) == pytest.approx(float(logged), abs=1e-3)
+    # Stopped behind its last update, before it was marked as done: fairseq would make one more
+    (folder / ".train.done").unlink()
+    before = (folder / "checkpoints" / "checkpoint_last.pt").read_bytes()
+    said = run("bible_en_lm", "train.sh", *options, "softmax", *tiny, **few)
+    assert "it had all its updates when it was stopped" in said
+    assert (folder / "checkpoints" / "checkpoint_last.pt").read_bytes() == before
+
+
+# --- classifier --------------------------------------------------------------
+
+
+def test_pairs_are_classified_with_the_words_that_attention_selects(tmp_path: Path) -> None:
+    table = entailment_miniature.write(tmp_path / "raw")
+    given = {"RAW_DIR": str(table.parent), "CORPORA": str(table)}
+    given["PAIRS"] = entailment_miniature.PAIRS
+    out = tmp_path / "out"
+    run("snli", "prepare.sh", "--output", out, "--workers", 1, **given)
+    options = ["--output", out, "--epochs", 2, "--cpu"]
+    tiny = ["--encoder-embed-dim=32", "--encoder-ffn-embed-dim=32"]
+    run("snli", "train.sh", *options, "fusedmax", *tiny, "--warmup-updates=4", "--lr=0.01", **given)
+    printed = run("snli", "evaluate.sh", *options, "fusedmax", **given)
+    folder = out / "runs" / "fusedmax-2epochs"
+    rows = [json.loads(line) for line in lines(folder / "test.predictions.jsonl")]
+    labels = lines(out / "text" / "test.label")
+    right = sum(row["predicted"] == label for row, label in zip(rows, labels, strict=True))
+    assert f"accuracy {100 * right / len(labels):.2f} %" in printed
+    premises, hypotheses = (lines(out / "text" / f"test.input{number}") for number in (0, 1))
+    for row, premise, hypothesis in zip(rows, premises, hypotheses, strict=True):
+        pooling = row["pooling"]
+        assert [word for word, _ in pooling["hypothesis"]] == hypothesis.split()
+        assert {word for word, _ in pooling["premise"]} <= set(premise.split())
+        assert sum(weight for _, weight in pooling["premise"]) == pytest.approx(1, abs=2e-3)
+    run("snli", "report.sh", *options, "--models", "fusedmax", **given)
+    assert (out / "compare" / "report.html").stat().st_size > 0

@@ -1,0 +1,277 @@
+"""Mappings, layers and heads as text: what it builds, how it is printed, every way to get it wrong."""
+
+import re
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from fairseq_entmax.mappings import (
+    MAPPINGS,
+    Entmax,
+    HeadsApart,
+    HeadsSpec,
+    Mapping,
+    MappingSpec,
+    mappings_for_layers,
+    parse_mapping,
+    parse_mappings,
+    register_mapping,
+    registry,
+)
+from fairseq_entmax.mappings.layers import layers_text, names_layers
+
+NAMES = ["softmax", "sparsemax", "entmax15", "entmax", "fusedmax", "oscarmax", "sqpnormmax"]
+APART = "sparsemax|softmax*7"
+
+
+def names(specs):
+    return [str(spec) for spec in specs]
+
+
+# -- one mapping --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "alpha"),
+    [
+        ("softmax", 1.0),
+        ("sparsemax", 2.0),
+        ("entmax15", 1.5),
+        ("entmax:alpha=1.33", 1.33),
+        ("entmax : alpha = 1.5e0\n", 1.5),
+    ],
+)
+def test_a_text_builds_the_mapping_it_names(text, alpha):
+    mapping = parse_mapping(text).build(num_heads=8)
+    assert type(mapping) is Entmax
+    assert mapping.alpha == alpha
+    assert list(mapping.parameters()) == []
+
+
+def test_a_learned_alpha_starts_where_the_text_the_defaults_or_the_generator_say():
+    defaults = {"init": "1.25", "share": "layer", "strength": "3"}
+    mapping = parse_mapping("entmax").build(4, defaults=defaults)
+    assert mapping.alpha.tolist() == pytest.approx([1.25], abs=2e-7)
+    mapping = parse_mapping("entmax:init=1.75:share=none").build(4, defaults=defaults)
+    assert mapping.alpha.tolist() == pytest.approx([1.75] * 4, abs=2e-7)
+    assert parse_mapping("softmax").build(4, defaults=defaults).alpha == 1.0
+    drawn = [
+        parse_mapping("entmax").build(64, torch.Generator().manual_seed(3)).alpha_logit
+        for _ in range(2)
+    ]
+    assert torch.equal(*drawn)
+    assert drawn[0].unique().numel() == 64
+    for share in ("layer", "attention", "model"):
+        mapping = parse_mapping(f"entmax:share={share}").build(8)
+        assert (mapping.alpha.numel(), mapping.share) == (1, share)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *NAMES,
+        *("entmax:alpha=1.33", "fusedmax:tv=0.3", "entmax:alpha=1.5:tv=learned"),
+        *("sqpnormmax:p=learned:gamma=2", "entmax:lr_factor=10"),
+    ],
+)
+def test_a_mapping_prints_as_the_text_it_was_read_from(text):
+    spec = parse_mapping(text)
+    assert str(spec) == text
+    assert spec.name in MAPPINGS
+    assert parse_mapping(str(spec)) == spec == spec.keep_heads([1])
+
+
+@settings(derandomize=True, deadline=None, max_examples=30, database=None)
+@given(st.floats(1.0, 2.0))
+def test_every_alpha_survives_the_round_trip_through_text(alpha):
+    spec = parse_mapping(f"entmax:alpha={alpha!r}")
+    assert parse_mapping(str(spec)).build().alpha == alpha
+
+
+def test_reading_a_text_leaves_torchs_random_state_untouched():
+    before = torch.get_rng_state()
+    parse_mapping("entmax:tv=learned")
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+# Text, and what is said of it: parts of the sentence
+WRONG = [
+    *((text, f"unknown mapping {text!r}", NAMES[0], NAMES[6]) for text in ("softmx", "", "1.5")),
+    ("entmax:beta=1.5", "unknown parameter 'beta=1.5' of mapping 'entmax'; allowed: entmax:alpha="),
+    ("entmax:1.5", "unknown parameter '1.5' of mapping 'entmax'; allowed: entmax:alpha=VALUE"),
+    ("entmax:", "unknown parameter '' of mapping 'entmax'"),
+    ("softmax:alpha=1.5", "unknown parameter 'alpha=1.5' of mapping 'softmax'; allowed: none"),
+    ("oscarmax:tv=0.1", "allowed: oscarmax:alpha=VALUE, oscarmax:oscar=VALUE"),
+    ("sqpnormmax:alpha=1.5", "allowed: sqpnormmax:p=VALUE, sqpnormmax:p_init=VALUE"),
+    ("entmax:alpha=1.5:alpha=1.6", "parameter 'alpha' of mapping 'entmax' is given twice"),
+    *(
+        (f"entmax:alpha={value}", f"mapping 'entmax:alpha={value}': alpha must be from 1 ", value)
+        for value in ("0.5", "2.01", "-1", "nan", "inf", "x", "1.5=2", "normal")
+    ),
+    ("entmax:init=middle", "must be 'normal' or a number strictly between 1 and 2, not 'middle'"),
+    ("entmax:share=heads", "share must be one of none, layer, attention, model, not 'heads'"),
+    ("fusedmax:tv=-1", "mapping 'fusedmax:tv=-1': tv must be a number, 0 or more", "tv=learned"),
+    ("entmax:tv=inf", "tv must be a number, 0 or more", "not inf; or tv=learned"),
+    ("entmax:oscar=x", "oscar must be a number, 0 or more", "not 'x'; or oscar=learned"),
+    ("sqpnormmax:p=3", "p must be a number above 1, and 2 (sparsemax) at the most, not 3.0"),
+    ("sqpnormmax:p=1", "p must be a number above 1, and 2 (sparsemax) at the most, not 1.0"),
+    ("sqpnormmax:gamma=0", "gamma must be a number above 0", "not 0.0"),
+    ("entmax:tv=0.1:oscar=0.2", "tv=0.1 and oscar=0.2 are two penalties"),
+    ("entmax:alpha=1.5:init=1.2", "init is for a value of alpha that is learned, and alpha=1.5 is"),
+    ("fusedmax:tv_init=0.2", "tv_init is for a value of tv that is learned, and tv=0.1 is fixed"),
+    ("entmax:oscar_init=0.2", "oscar_init is for oscar=learned: write both, or neither"),
+    ("sqpnormmax:p_init=1.2", "p_init is for a value of p that is learned, and p=1.5 is fixed"),
+    ("fusedmax:tv=learned:tv_init=0", "tv_init must be a number above 0, not 0.0"),
+    ("sqpnormmax:p=learned:p_init=2", "p_init must lie strictly between 1 and 2, not be 2.0"),
+    ("fusedmax:share=layer", "share is for what is learned, and alpha=2 and tv=0.1 are fixed"),
+    ("sqpnormmax:lr_factor=2", "lr_factor is for what is learned, and p=1.5 is fixed"),
+    ("entmax:lr_factor=0", "mapping 'entmax:lr_factor=0': lr_factor must be a number above 0"),
+    # Lists of layers, and heads apart
+    *(
+        (f"softmax,entmax15*{count}", f"whole number of layers, 1 to 999, not {count!r} in ")
+        for count in ("0", "-1", "x", "", "00", "+2", "2*3")
+    ),
+    *((text, "unknown mapping ''") for text in ("softmax,", ",softmax", "softmax|", "*3")),
+    ("softmax*2,entmax:alpha=3", "mapping 'entmax:alpha=3': alpha must be from 1 "),
+    ("sparsemax|softmax*7*2", "must be a whole number of heads, 1 to 999, not '7*2'"),
+    ("softmax*999|sparsemax", "names more than 999 heads of one layer"),
+    ("(sparsemax|softmax)*0", "must be a whole number of layers, 1 to 999, not '0'"),
+    ("(softmax,sparsemax)*2", "one pair of brackets, such as ", "not '(softmax'"),
+    ("((softmax|sparsemax))", "one pair of brackets, such as "),
+    ("(softmax|sparsemax)2", "one pair of brackets, such as ", "not '(softmax|sparsemax)2'"),
+    ("softmax|entmax:share=model", "mapping 'entmax:share=model' among heads apart shares"),
+    ("softmax|entmax:share=attention", "allowed are entmax:share=none and share=layer"),
+]
+
+
+@pytest.mark.parametrize(("text", "says"), [(text, says) for text, *says in WRONG])
+def test_a_wrong_text_is_refused_in_a_sentence(text, says):
+    with pytest.raises(ValueError, match=".*".join(map(re.escape, says))):
+        parse_mappings(text)
+
+
+# -- mappings of one's own -----------------------------------------------------------------------
+
+
+class Halved(Mapping):
+    text_parameters = ("starts",)
+
+    @classmethod
+    def check_text(cls, parameters):
+        parameters.get("starts", "").split("/")
+
+    @classmethod
+    def from_text(cls, parameters, num_heads, generator):
+        if "starts" in parameters and len(parameters["starts"].split("/")) != num_heads:
+            raise ValueError("one for each head")
+        return cls()
+
+    def forward(self, scores):
+        return scores.softmax(-1) / 2
+
+
+@pytest.fixture
+def own_names(monkeypatch):
+    monkeypatch.setattr(registry, "MAPPINGS", dict(MAPPINGS))
+
+
+@pytest.mark.usefixtures("own_names")
+def test_a_registered_mapping_is_built_by_its_name_and_checked_when_heads_are_known():
+    register_mapping("halved", Halved)
+    mapping = parse_mapping("halved").build(2)
+    assert type(mapping) is Halved
+    assert (mapping.head_values(), mapping.learned, mapping.fused()) == ({}, (), None)
+    spec = parse_mapping("halved:starts=1/2/3")
+    assert type(spec.build(3)) is Halved
+    with pytest.raises(ValueError, match="one for each head"):
+        spec.build(2)
+
+
+@pytest.mark.usefixtures("own_names")
+@pytest.mark.parametrize(("name", "shape"), [("strength", (3, 1, 1)), ("two words", (3,))])
+def test_head_values_of_another_shape_or_without_a_word_as_their_name_are_refused(name, shape):
+    class Valued(Halved):
+        def head_values(self):
+            return {name: torch.ones(shape)}
+
+    register_mapping("valued", Valued)
+    message = f"head_values of Valued .* each of 3 heads, .*not {re.escape(str(shape))} under"
+    with pytest.raises(ValueError, match=message):
+        parse_mapping("valued").build(3)
+
+
+@pytest.mark.parametrize("name", ["softmax", "two words", "a,b", "a:b", "3", ""])
+def test_a_name_that_is_in_use_or_not_to_be_told_from_other_text_is_refused(name):
+    with pytest.raises(ValueError, match=re.escape(f"cannot be named {name!r}")):
+        register_mapping(name, Halved)
+
+
+# -- layers, and heads of one layer ----------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "layers"),
+    [
+        ("softmax", ["softmax"]),
+        ("sparsemax*5,softmax", ["sparsemax"] * 5 + ["softmax"]),
+        (" entmax:alpha=1.33 * 2,entmax*03", ["entmax:alpha=1.33"] * 2 + ["entmax"] * 3),
+        (APART, [APART]),
+        (f"({APART})*3,softmax*3", [APART] * 3 + ["softmax"] * 3),
+        (" ( sparsemax | softmax * 07 ) * 2 , entmax ", [APART, APART, "entmax"]),
+        ("(softmax*8)*2", ["(softmax*8)"] * 2),
+        ("(entmax:init=1.2)*2", ["entmax:init=1.2"] * 2),
+        ("softmax|softmax", ["(softmax*2)"]),
+    ],
+)
+def test_layers_and_heads_are_read_in_order_with_their_repeats(text, layers):
+    specs = parse_mappings(text)
+    assert names(specs) == layers
+    assert parse_mappings(layers_text(specs)) == specs
+
+
+def test_a_single_mapping_serves_every_layer_and_a_list_gives_each_its_own():
+    for text in ("entmax", f"({APART})", APART):
+        assert not names_layers(text)
+        assert mappings_for_layers(text, 6) == parse_mappings(text) * 6
+    assert names(mappings_for_layers("sparsemax*5,softmax", 6)) == ["sparsemax"] * 5 + ["softmax"]
+    for text, length in (("softmax,entmax", 2), ("softmax*1", 1), (f"({APART})*1", 1)):
+        assert names_layers(text)
+        message = f"{text!r} names {length} layers, the model has 6; give one mapping"
+        with pytest.raises(ValueError, match=re.escape(message)):
+            mappings_for_layers(text, 6)
+
+
+def test_heads_of_the_same_text_have_one_mapping_together_and_an_alpha_each():
+    (spec,) = parse_mappings("entmax|softmax*2|entmax")
+    assert names(spec.heads) == ["entmax", "softmax", "softmax", "entmax"]
+    mapping = spec.build(4, torch.Generator().manual_seed(1), {"init": "1.25"})
+    assert type(mapping) is HeadsApart
+    assert mapping.part_of == (0, 1, 1, 0)
+    assert {name: tuple(p.shape) for name, p in mapping.named_parameters()} == {
+        "parts.0.alpha_logit": (2,)
+    }
+    with pytest.raises(ValueError, match=r"'entmax\|softmax\*2\|entmax' names 4 heads, .* has 8"):
+        spec.build(8)
+    (same,) = parse_mappings("(entmax*3)")
+    assert type(same.build(3)) is Entmax
+    assert same.build(3).alpha.shape == (3,)
+
+
+def test_heads_apart_share_with_their_layer_and_no_further():
+    (spec,) = parse_mappings("entmax|softmax|entmax")
+    assert spec.build(3, defaults={"share": "layer"}).parts[0].alpha.shape == (1,)
+    with pytest.raises(ValueError, match=r"'entmax' among heads apart shares .* whole attention"):
+        spec.build(3, defaults={"share": "attention"})
+    (fixed,) = parse_mappings("entmax:alpha=1.5|softmax")
+    assert fixed.build(2, defaults={"share": "attention"}).learned == ()
+
+
+@pytest.mark.parametrize(
+    ("kept", "left"),
+    [([0, 1], "sparsemax|softmax"), ([2, 0], "softmax|sparsemax"), ([1, 2], "softmax"), ([], None)],
+)
+def test_the_text_of_the_heads_that_are_left_names_them(kept, left):
+    heads = tuple(map(MappingSpec, ["sparsemax", "softmax", "softmax"]))
+    assert str(HeadsSpec(heads).keep_heads(kept)) == (left or "sparsemax")
