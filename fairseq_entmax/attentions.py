@@ -25,12 +25,7 @@ _NAMES = {place: attention for attention, place in PLACES.items()}
 
 
 class Place(NamedTuple):
-    """An attention of a model.
-
-    Attributes:
-        attention: one of :data:`ATTENTIONS`.
-        layer: from 0, the bottom.
-    """
+    """An attention of a model: one of :data:`ATTENTIONS`, and its layer, from 0, the bottom."""
 
     attention: str
     layer: int

@@ -8,7 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Sequence
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from pathlib import Path
 
 import fairseq_entmax
@@ -54,15 +54,13 @@ USER_DIR = "a folder of Python that registers further mappings or models, as in 
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command.
+    """Run the command; the exit status.
+
+    It is 0, or 1 after an error, which is printed in one sentence; 141 where what reads the output
+    has ended, such as head. Wrong usage exits with status 2, as argparse does.
 
     Args:
         arguments: what stands behind the command's name; None takes them from the shell.
-
-    Returns:
-        The exit status: 0, or 1 after an error, which is printed in one sentence; 141
-        where what reads the output has ended, such as head. Wrong usage exits with status 2,
-        as argparse does.
     """
     quiet.hush()  # before torch and fairseq are imported, and speak
     words = list(sys.argv[1:] if arguments is None else arguments)
@@ -99,13 +97,11 @@ def _run(words: list[str]) -> int:
             options.run(options)
     except BrokenPipeError:
         raise
-    except (OSError, ValueError, RuntimeError, ModuleNotFoundError) as error:
+    except (OSError, ValueError, RuntimeError, ModuleNotFoundError, MemoryError) as error:
         if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("fairseq_entmax"):
             raise  # nothing that the user could install
-        print(f"fairseq-entmax {command}: {error}", file=sys.stderr)
-        return 1
-    except MemoryError as error:
-        print(f"fairseq-entmax {command}: there is not enough memory {error}", file=sys.stderr)
+        text = f"there is not enough memory {error}" if isinstance(error, MemoryError) else error
+        print(f"fairseq-entmax {command}: {text}", file=sys.stderr)
         return 1
     return 0
 
@@ -115,11 +111,7 @@ def _run_module(command: str, arguments: list[str]) -> None:
     if command in COMMANDS:
         check_early(command, arguments)
         importlib.import_module("fairseq_entmax.compat")  # for its message without fairseq
-    module = importlib.import_module(MODULES[command][0])
-    with (
-        said_if_long("the page and the figures are drawn") if command == "report" else nullcontext()
-    ):
-        module.main(arguments)
+    importlib.import_module(MODULES[command][0]).main(arguments)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -174,29 +166,29 @@ def _parser() -> argparse.ArgumentParser:
     prune.add_argument("checkpoint", metavar="CHECKPOINT", help="a file that fairseq-train wrote")
     prune.add_argument("--user-dir", metavar="DIR", help=USER_DIR)
     prune.add_argument("--output", metavar="FILE", help="the checkpoint to write")
-    prune.add_argument("--overwrite", action="store_true", help="replace the output if it exists")
     prune.add_argument(
         "--heads",
         metavar="HEADS",
         help="heads to remove beside the closed ones, as layer.head from 0, such as "
         "'encoder-self:0.3,0.5;cross:2.1'",
     )
-    prune.add_argument(
-        "--print-config",
-        action="store_true",
-        help="print the options that train a model with the heads of CHECKPOINT (closed ones "
-        "left out), or of the output, from scratch",
-    )
-    prune.add_argument(
-        "--undecided",
-        action="store_true",
-        help="prune also where training with --target-heads ended before it decided the heads",
-    )
-    prune.add_argument(
-        "--copy-heads-too",
-        action="store_true",
-        help="let some of several heads that a model copies by be removed; it copies by the rest",
-    )
+    for flag, text in (
+        ("--overwrite", "replace the output if it exists"),
+        (
+            "--print-config",
+            "print the options that train a model with the heads of CHECKPOINT (closed ones left "
+            "out), or of the output, from scratch",
+        ),
+        (
+            "--undecided",
+            "prune also where training with --target-heads ended before it decided the heads",
+        ),
+        (
+            "--copy-heads-too",
+            "let some of several heads that a model copies by be removed; it copies by the rest",
+        ),
+    ):
+        prune.add_argument(flag, action="store_true", help=text)
     prune.set_defaults(run=_prune)
     return parser
 
@@ -245,8 +237,6 @@ def _import_user_dir(path: str | None) -> None:
 
 def _require_checkpoint(path: str) -> None:
     """Refuse a file that is not there before torch and fairseq are imported."""
-    if not path:
-        raise ValueError("CHECKPOINT got '': give a file that fairseq-train wrote")
     if not Path(path).exists():
         raise FileNotFoundError(f"there is no checkpoint {path}")
     if Path(path).is_dir():

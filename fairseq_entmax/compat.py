@@ -73,12 +73,10 @@ def follow_trainer(trainer: Any) -> None:
 
 
 def trainer_num_updates() -> int | None:
-    """How many updates the trainer has made that was made last for a model of this package.
+    """How many updates the trainer has made that was made last for a model of this package, or None.
 
-    None where there is no trainer. The trainer's own count is the one that holds in validation
-    too: fairseq tells a model its updates before each step, so not the last one's; and the meter
-    of that name stays at the checkpoint's number when a training goes on in the middle of an
-    epoch.
+    It holds in validation too: fairseq tells a model its updates before each step, not the last
+    one's, and the meter of that name stays where a training goes on in the middle of an epoch.
     """
     trainer = None if _trainer is None else _trainer()
     return None if trainer is None else trainer.get_num_updates()
@@ -93,9 +91,8 @@ TIME_OF_FIRST = 5.0
 def stop_command(error: Exception) -> None:
     """In one of fairseq's commands, print the error in one sentence and exit with status 2.
 
-    Of several processes that train together the first prints it: the others wait, for
-    :data:`TIME_OF_FIRST` seconds, to be ended by who started them. Elsewhere it does nothing, and
-    the caller raises.
+    Of several processes that train together the first prints it; the others wait to be ended by who
+    started them. Elsewhere it does nothing, and the caller raises.
     """
     command = running_command()
     if not command:
@@ -110,7 +107,10 @@ def stop_command(error: Exception) -> None:
         logging.shutdown()
         sys.stdout.flush()
         sys.stderr.flush()
-        _end_workers()
+        with suppress(ValueError):  # of a thread that is not the main one
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises when one is gone
+        for worker in multiprocessing.active_children():  # which would tell so in a traceback
+            worker.kill()
         os._exit(STOPPED)
     sys.exit(STOPPED)
 
@@ -136,14 +136,6 @@ def _rank() -> int:
 def _are_several() -> bool:
     """Whether this process has met others to train together."""
     return torch.distributed.is_available() and torch.distributed.is_initialized()
-
-
-def _end_workers() -> None:
-    """End the processes that load batches, which would tell in a traceback that this one is gone."""
-    with suppress(ValueError):  # of a thread that is not the main one
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # torch's raises when one is gone
-    for worker in multiprocessing.active_children():
-        worker.kill()
 
 
 @contextmanager
@@ -185,12 +177,7 @@ def stock_architectures() -> dict[str, Callable[[Any], None]]:
 
 
 def fill_in(state_dict: dict[str, Any], own: Iterable[tuple[str, Any]]) -> list[str]:
-    """Give a checkpoint what it lacks of a module's own values; the names of these.
-
-    Args:
-        state_dict: the checkpoint.
-        own: names in the checkpoint, and the present values. Each is marked for :func:`is_new`.
-    """
+    """Give a checkpoint what it lacks of a module's own values, marked for :func:`is_new`; their names."""
     filled = []
     for name, value in own:
         value._absent_from_checkpoint = name not in state_dict

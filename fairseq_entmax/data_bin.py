@@ -23,15 +23,7 @@ def languages(folder: str, source: str | None, target: str | None) -> tuple[str,
 
 
 def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
-    """Read the dictionaries of both languages, and refuse what fairseq cannot read.
-
-    Args:
-        folder: with ``dict.LANG.txt``.
-        pair: both languages.
-
-    Raises:
-        ValueError: names the file.
-    """
+    """Read ``dict.LANG.txt`` of both languages of a folder, and refuse what fairseq cannot read."""
     hint = f"give --source-lang and --target-lang as they are in the names of the files there, or {_REMEDY}"
     return [
         check_dictionary(os.path.join(folder, f"dict.{language}.txt"), hint) for language in pair
@@ -39,22 +31,13 @@ def check_dictionaries(folder: str, pair: Sequence[str]) -> list[Dictionary]:
 
 
 def check_dictionary(path: str, if_missing: str = _REMEDY) -> Dictionary:
-    """Read a dictionary, and refuse what fairseq cannot read.
-
-    Args:
-        path: the file.
-        if_missing: what to do where there is none.
-
-    Raises:
-        ValueError: names the file.
-    """
+    """Read a dictionary, and refuse what fairseq cannot read; ``if_missing`` says what to do."""
     if not os.path.isfile(path):
         kind = "it is no file" if os.path.exists(path) else "it is missing"
         raise ValueError(f"there is no dictionary {path}, {kind}: {if_missing}")
     try:
-        dictionary = Dictionary.load(path)
+        return Dictionary.load(path)
     except Exception as error:  # fairseq raises plain Exception, too
         raise ValueError(
             f"the dictionary {path} cannot be read: {reason(error)}; {_REMEDY}"
         ) from None
-    return dictionary

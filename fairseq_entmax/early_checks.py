@@ -12,23 +12,14 @@ EVALUATING = ("fairseq-generate", "fairseq-interactive", "fairseq-eval-lm", "fai
 
 
 def check(command: str, given: Any) -> None:
-    """Check the parsed options of a command of fairseq's.
-
-    Args:
-        command: its name.
-        given: the options.
-
-    Raises:
-        ValueError: names what is wrong, and the remedy.
-    """
+    """Check the parsed options of a command of fairseq's."""
     _check_data(given)
     if command in EVALUATING:
         _check_evaluation(given)
 
 
 def _check_data(given: Any) -> None:
-    folders = _local(getattr(given, "data", None))
-    for folder in folders:
+    for folder in _local(getattr(given, "data", None)):
         if not os.path.isdir(folder):
             raise ValueError(
                 f"there is no folder {folder} with data: give the folder that fairseq-preprocess "

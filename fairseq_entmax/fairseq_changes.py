@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import importlib.abc
 import logging
 import os
 import sys
@@ -183,8 +182,7 @@ def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
 def _end_without_traceback(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``call_main`` that ends as its processes do that :func:`compat.stop_command` has ended.
 
-    Without it a traceback of torch's follows their one sentence, for the process that started
-    them.
+    Without it a traceback of torch's follows their one sentence.
     """
     # Which says at the level of warnings that it ends the other processes
     logging.getLogger("torch.multiprocessing.spawn").setLevel(logging.ERROR)

@@ -19,17 +19,11 @@ from typing import BinaryIO
 
 
 def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
-    """The file to write, where it may be written; a link is followed.
-
-    Args:
-        path: the file.
-        option: what named it, for errors.
-        overwrite: whether a file that is there may be replaced.
+    """The file to write, a link followed, where it may be written; ``option`` named it, for errors.
 
     Raises:
-        FileExistsError: it is there, and is not to be replaced.
-        FileNotFoundError: there is no folder for it.
-        ValueError: it is a folder or a device.
+        OSError, ValueError: it is there and not to be replaced, there is no folder for it, or it is a
+            folder or a device.
     """
     name = os.fspath(path)
     target = Path(os.path.realpath(name))
@@ -49,15 +43,7 @@ def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> 
 
 
 def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) -> None:
-    """Refuse to write over what is read, whatever ``--overwrite`` says.
-
-    Args:
-        targets: the files to write.
-        inputs: what a file is, to its name; None where it is not given.
-
-    Raises:
-        ValueError: names both.
-    """
+    """Refuse to write over what is read, whatever ``--overwrite`` says; ``inputs``: what is in a file."""
     read = {Path(os.path.realpath(name)): what for what, name in inputs.items() if name}
     for target in targets:
         if target in read:
@@ -68,11 +54,7 @@ def refuse_inputs(targets: Iterable[Path], inputs: Dictionary[str, str | None]) 
 
 @contextlib.contextmanager
 def whole_set(targets: Sequence[Path]) -> Iterator[Sequence[BinaryIO]]:
-    """Open files that are put in place when the block ends; after an error, none is.
-
-    Raises:
-        OSError: names the files.
-    """
+    """Open files that are put in place when the block ends; after an error, none is."""
     temporaries = [_temporary(target) for target in targets]
     try:
         with contextlib.ExitStack() as stack:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from typing import NamedTuple
 
 from fairseq_entmax.attentions import ATTENTIONS
+
+_NUMBERS = re.compile(r"([0-9]{1,6})\s*\.\s*([0-9]{1,6})")
 
 
 class Head(NamedTuple):
@@ -32,26 +35,17 @@ def parse_heads(text: str) -> set[Head]:
     """
     heads: set[Head] = set()
     for part in text.split(";"):
-        attention, colon, numbers = (piece.strip() for piece in part.partition(":"))
-        if not colon or attention not in ATTENTIONS:
-            raise ValueError(
-                f"{part.strip()!r} names no heads: write ATTENTION:LAYER.HEAD,LAYER.HEAD with an "
-                f"attention of {', '.join(ATTENTIONS)}, such as encoder-self:0.3,0.5;cross:2.1"
-            )
+        attention, _, numbers = (piece.strip() for piece in part.partition(":"))
         for number in numbers.split(","):
-            layer, dot, head = (piece.strip() for piece in number.partition("."))
-            if not (dot and _is_number(layer) and _is_number(head)):
+            match = _NUMBERS.fullmatch(number.strip())
+            if attention not in ATTENTIONS or match is None:
                 raise ValueError(
-                    f"{number.strip()!r} in {part.strip()!r} is no head: write LAYER.HEAD, both "
-                    f"counted from 0, such as {attention}:0.3,0.5, and a semicolon before another "
-                    f"attention"
+                    f"{part.strip()!r} names no heads: write ATTENTION:LAYER.HEAD,LAYER.HEAD, "
+                    f"counted from 0, with an attention of {', '.join(ATTENTIONS)}, such as "
+                    f"encoder-self:0.3,0.5;cross:2.1"
                 )
-            named = Head(attention, int(layer), int(head))
+            named = Head(attention, int(match[1]), int(match[2]))
             if named in heads:
                 raise ValueError(f"the head {named} is named twice")
             heads.add(named)
     return heads
-
-
-def _is_number(text: str) -> bool:
-    return text.isascii() and text.isdigit() and len(text) < 7

@@ -20,18 +20,10 @@ def copy_whole_numbers(average: EMA, model: nn.Module) -> None:
 
 
 def restore(load: Callable[..., Any], trainer: Any, *args: Any, **kwargs: Any) -> Any:
-    """Load a checkpoint, and its moving average, or the model as it was loaded for one.
+    """``Trainer.load_checkpoint``, with its moving average, or the model as it was loaded for one.
 
-    fairseq's own ``load_checkpoint`` deletes the model's parameters before it starts the average from
-    them, and ends in a ``KeyError`` where the checkpoint has no average.
-
-    Args:
-        load: fairseq's ``Trainer.load_checkpoint``.
-        trainer: of a model of this package.
-        *args, **kwargs: those of ``load``.
-
-    Returns:
-        As ``load``: what the checkpoint says beside the model, or None.
+    fairseq's own deletes the model's parameters before it starts the average from them, and ends in a
+    ``KeyError`` where the checkpoint has no average.
     """
     config = trainer.cfg.ema
     if not config.store_ema:

@@ -24,13 +24,9 @@ _REMEDY = (
 def restoring_grown_models(trainer: Trainer | None = None) -> Iterator[None]:
     """Let optimizers restore their state, in the block, when the model has gained parameters.
 
-    fairseq hands the state of the checkpoint to an optimizer that was built for the present
-    model. Parameters that are :func:`fairseq_entmax.compat.is_new` have no state
-    there: they start without, as in a new optimizer, and the others get theirs.
-
-    Args:
-        trainer: whose model the state is of; where that has another learning rate of alpha than
-            the checkpoint, the log says so.
+    Parameters that are :func:`fairseq_entmax.compat.is_new` have no state in the checkpoint: they
+    start without, as in a new optimizer, and the others get theirs. Where the trainer's model has
+    another learning rate of alpha than the checkpoint, the log says so.
     """
     load = FairseqOptimizer.load_state_dict
 
@@ -97,11 +93,7 @@ def _check_flat_sizes(state_dict: dict[str, Any], groups: list[dict[str, Any]]) 
 def refuse_other_training(
     trainer: Trainer, error: AssertionError, filename: str = "the checkpoint", *_: Any, **__: Any
 ) -> None:
-    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about.
-
-    Raises:
-        ValueError: names both, and the remedy.
-    """
+    """Say what fairseq's assertion on a checkpoint of another criterion or optimizer is about."""
     last = trainer._optim_history[-1] if trainer._optim_history else {}
     present = {"criterion": trainer.get_criterion(), "optimizer": trainer.optimizer}
     for name, own in present.items():

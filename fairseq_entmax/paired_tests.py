@@ -7,11 +7,7 @@ from typing import Any
 
 
 def require_scipy() -> Any:
-    """The module ``scipy.stats``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed; says how to get it.
-    """
+    """The module ``scipy.stats``, or an error that says how to get it."""
     try:
         import scipy.stats
     except ModuleNotFoundError as error:
@@ -24,18 +20,10 @@ def require_scipy() -> Any:
 
 
 def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
-    """Two-sided paired t-test.
-
-    Args:
-        first: a score of each document, two documents or more.
-        second: those of the other system, same order.
+    """Two-sided paired t-test of the scores of documents by two systems.
 
     Returns:
         p in [0, 1]; 1 where no score differs.
-
-    Raises:
-        ValueError: there are fewer than two documents, or not as many in both.
-        ModuleNotFoundError: scipy is not installed.
     """
     check_lengths(len(first), [len(second)])
     if list(first) == list(second):
@@ -44,11 +32,7 @@ def paired_t_test(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def check_lengths(documents: int, others: Sequence[int]) -> None:
-    """Refuse systems that cannot be paired.
-
-    Raises:
-        ValueError: there are fewer than two documents, or not as many in all.
-    """
+    """Refuse systems that cannot be paired."""
     if any(other != documents for other in others):
         raise ValueError(f"paired scores need the same sentences: {documents} and {list(others)}")
     if documents < 2:

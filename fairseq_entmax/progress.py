@@ -23,10 +23,9 @@ def watched(
 
     Args:
         items: of any kind; None where what is returned is told by its ``update`` how far it is.
-        what: the work, such as ``relevance``.
+        what, unit: the work, such as ``relevance``, and what an item is, such as ``sentences``.
         total: how many items there are; None asks for their length, if they have one.
         is_shown: False says nothing at all.
-        unit: what an item is, such as ``sentences``.
     """
     from tqdm import tqdm
 

@@ -38,23 +38,8 @@ MESSAGES = (
     (r"TypedStorage is deprecated", r"(torch|fairseq)\."),
     (r"The given NumPy array is not writ[e]?able", r"fairseq"),
 )
-# Loggers, with how those of their lines begin that are hushed, below the level of warnings
-LOGGERS = {
-    "fairseq.tasks.text_to_speech": "Please install tensorboardX",
-    "hydra.core.utils": "Setting JobRuntime:",
-}
-
-
-class _Filter(logging.Filter):
-    """Keeps a line from the log that begins with a text and is no warning."""
-
-    def __init__(self, beginning: str) -> None:
-        super().__init__()
-        self.beginning = beginning
-
-    def filter(self, record: logging.LogRecord) -> bool:
-        is_hushed = record.levelno < logging.WARNING
-        return not (is_hushed and record.getMessage().startswith(self.beginning))
+# Loggers that say nothing below warnings that a user could act on
+LOGGERS = ("fairseq.tasks.text_to_speech", "hydra.core.utils")
 
 
 def hush() -> None:
@@ -66,7 +51,5 @@ def hush() -> None:
             warnings.filterwarnings("ignore", message, kind, module, append=True)
     if os.environ.get("LOGLEVEL", "").upper() == "DEBUG":
         return
-    for name, beginning in LOGGERS.items():
-        logger = logging.getLogger(name)
-        if not any(isinstance(each, _Filter) for each in logger.filters):
-            logger.addFilter(_Filter(beginning))
+    for name in LOGGERS:
+        logging.getLogger(name).setLevel(logging.WARNING)

@@ -8,11 +8,7 @@ MOST = 200
 
 
 def reason(error: BaseException) -> str:
-    """The reason in an exception, in one line, without the name of its class.
-
-    Args:
-        error: of a key that is not there, of values of other kinds, or with a text of its own.
-    """
+    """The reason in an exception, in one line, without the name of its class."""
     text = " ".join(str(error).split())[:MOST]
     if isinstance(error, KeyError):
         return f"it has no {text}"

@@ -64,10 +64,18 @@ def server_environment() -> dict[str, str]:
 
 
 @functools.cache
-def address() -> str:
-    """The socket of this process's server, which is started when it is first asked for."""
+def folder_of_server() -> Path:
+    """The folder of this process's server, which is started when it is first asked for.
+
+    There are its socket, and scripts of `COMMANDS` that ask it.
+    """
     folder = tempfile.TemporaryDirectory(prefix="preloaded-")
     place = Path(folder.name) / "socket"
+    for name in COMMANDS:
+        script = Path(folder.name) / name
+        client = f"{preloaded_client.__file__!r} {str(place)!r} {name!r}"
+        script.write_text(f'#!/bin/sh\nexec {sys.executable!r} -I -S {client} "$@"\n')
+        script.chmod(0o755)
     server = subprocess.Popen(
         [sys.executable, "-m", "tests.preloaded", str(place)],
         cwd=ROOT,
@@ -87,31 +95,20 @@ def address() -> str:
         if server.poll() is not None or time.monotonic() > deadline:
             raise RuntimeError("the server of preloaded commands did not start")
         time.sleep(PAUSE)
-    return str(place)
+    return Path(folder.name)
 
 
 def path(behind: str) -> str:
     """A PATH for shell scripts: `COMMANDS` that ask the server, and then what is `behind`."""
-    return f"{_folder_of_commands()}:{behind}" if is_possible(server_environment()) else behind
-
-
-@functools.cache
-def _folder_of_commands() -> str:
-    folder = Path(address()).parent
-    for name in COMMANDS:
-        script = folder / name
-        client = f"{preloaded_client.__file__!r} {address()!r} {name!r}"
-        script.write_text(f'#!/bin/sh\nexec {sys.executable!r} -I -S {client} "$@"\n')
-        script.chmod(0o755)
-    return str(folder)
+    return f"{folder_of_server()}:{behind}" if is_possible(server_environment()) else behind
 
 
 def run(
     name: str, arguments: Sequence[str], environment: Mapping[str, str], **options: Any
 ) -> subprocess.CompletedProcess[str]:
     """Run one of `COMMANDS` in the server; `options` are those of ``subprocess.run``."""
-    client = [sys.executable, "-I", "-S", preloaded_client.__file__, address(), name]
-    return subprocess.run([*client, *arguments], env=dict(environment), **options)
+    command = [folder_of_server() / name, *arguments]
+    return subprocess.run(command, env=dict(environment), **options)
 
 
 # --- the server -----------------------------------------------------------------
@@ -158,13 +155,10 @@ class _SetUpLogging:
     def __init__(self, calls: list[dict[str, Any]]) -> None:
         self.calls = calls
 
-    def now(self) -> None:
-        for call in self.calls:
-            logging.basicConfig(**call)
-
-    def find_spec(self, name: str, *_: object) -> None:
+    def find_spec(self, name: str = "fairseq_entmax.compat", *_: object) -> None:
         if name == "fairseq_entmax.compat":
-            self.now()
+            for call in self.calls:
+                logging.basicConfig(**call)
 
 
 def _supervise(connection: socket.socket, logging_calls: list[dict[str, Any]]) -> int:
@@ -208,7 +202,7 @@ def _command(request: dict[str, Any], files: list[int], logging_calls: list[dict
     try:
         main = entry.load()
         if entry.module.startswith("fairseq_cli."):  # it has imported fairseq
-            set_up_logging.now()
+            set_up_logging.find_spec()
         sys.exit(main())
     except SystemExit as end:
         if end.code is None or isinstance(end.code, int):

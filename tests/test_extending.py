@@ -3,22 +3,15 @@
 import json
 import math
 import re
-from argparse import Namespace
 from types import SimpleNamespace
 
 import pytest
 import torch
-from fairseq.criterions.cross_entropy import CrossEntropyCriterion
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-from fairseq.models.transformer_lm import TransformerLanguageModel
-from fairseq.utils import import_user_module
 
 from fairseq_entmax.models.head_record import read_record
 from tests.commands import ROOT, SMALL_MODEL, TRAINING, hypotheses, logged, run
-from tests.support import tiny_task
 
 MOST_LINES = 40
-COUNTS = {"encoder-self": [4, 4], "decoder-self": [4, 4], "cross": [4, 4]}
 
 
 def write_example(folder, name):
@@ -154,22 +147,6 @@ def test_a_strength_is_analysed_and_reported_by_its_name(data, scaled):
     assert "strength" in page.lower()
 
 
-@pytest.mark.slow
-def test_training_goes_on_from_the_pruned_strengths(scaled):
-    start = f"--finetune-from-model={scaled.small}"
-    log = scaled.train(
-        "further", "entmax_transformer", "--attn-mapping=scaled", start, "--max-update=2"
-    )
-    assert "they start as in a new model" not in log.stdout + log.stderr
-    further = strengths(scaled.folder / "further" / "checkpoint_best.pt")
-    before = strengths(scaled.small)
-    assert {key: value.numel() for key, value in further.items()} == {
-        key: value.numel() for key, value in before.items()
-    }
-    for key, values in further.items():
-        assert torch.allclose(values, before[key], atol=0.05)
-
-
 # -- a measure ------------------------------------------------------------------------------
 
 
@@ -195,88 +172,6 @@ def test_a_measure_of_the_chapter_is_made_printed_and_drawn(data, scaled, tmp_pa
 
 
 # -- a decoder alone ------------------------------------------------------------------------
-
-
-class LanguageModelling:
-    """As much of fairseq's task as a model asks for."""
-
-    source_dictionary = target_dictionary = dictionary = tiny_task().source_dictionary
-
-
-LM = {
-    "decoder_layers": 2,
-    "decoder_embed_dim": 16,
-    "decoder_input_dim": 16,
-    "decoder_output_dim": 16,
-    "decoder_ffn_embed_dim": 32,
-    "decoder_attention_heads": 4,
-    "max_target_positions": 64,
-    "dropout": 0.0,
-    "attention_dropout": 0.0,
-    "quant_noise_pq": 0.0,
-    "quant_noise_pq_block_size": 8,
-    "tie_adaptive_weights": False,
-    "layernorm_embedding": False,
-    "no_scale_embedding": False,
-    "checkpoint_activations": False,
-    "offload_activations": False,
-    "base_layers": 0,
-    "base_sublayers": 1,
-    "export": False,
-    "scale_fc": False,
-    "scale_attn": False,
-    "scale_heads": False,
-    "scale_resids": False,
-    "character_embeddings": False,
-    "adaptive_input": False,
-    "min_params_to_wrap": 10**8,
-}
-
-
-@pytest.fixture(scope="module")
-def language_model(tmp_path_factory):
-    """Builds the language model of the chapter, or fairseq's own."""
-    user_dir = write_example(tmp_path_factory.mktemp("lm"), "my_lm")
-    import_user_module(Namespace(user_dir=str(user_dir)))
-
-    def build(is_stock=False, **options):
-        args = Namespace(arch="my_lm", **LM, **options)
-        ARCH_CONFIG_REGISTRY["my_lm"](args)
-        torch.manual_seed(4)
-        model = TransformerLanguageModel if is_stock else ARCH_MODEL_REGISTRY["my_lm"]
-        return model.build_model(args, LanguageModelling()), args
-
-    return build
-
-
-def text_sample():
-    generator = torch.Generator().manual_seed(0)
-    words = LanguageModelling.dictionary
-    tokens = torch.randint(words.nspecial, len(words), (3, 9), generator=generator)
-    return {
-        "id": torch.arange(3),
-        "net_input": {"src_tokens": tokens, "src_lengths": torch.full((3,), 9)},
-        "target": torch.roll(tokens, -1, 1),
-        "ntokens": 27,
-    }
-
-
-def loss_of(model, sample):
-    task = SimpleNamespace(target_dictionary=LanguageModelling.dictionary)
-    return CrossEntropyCriterion(task, sentence_avg=False)(model, sample)[0]
-
-
-@pytest.mark.parametrize("training", [False, True])
-def test_a_language_model_with_softmax_has_fairseqs_losses_and_gradients(language_model, training):
-    (ours, _), (stock, _) = language_model(attn_mapping="softmax"), language_model(is_stock=True)
-    losses = [loss_of(model.train(training), text_sample()) for model in (ours, stock)]
-    assert torch.equal(*losses)
-    for loss in losses:
-        loss.backward()
-    expected = dict(stock.named_parameters())
-    for name, parameter in ours.named_parameters():
-        torch.testing.assert_close(parameter.grad, expected[name].grad, rtol=1e-5, atol=1e-6)
-    assert len(expected) == sum(1 for _ in ours.parameters())
 
 
 @pytest.mark.slow

@@ -1,7 +1,6 @@
 """Installing, importing, and the command."""
 
 import ast
-import logging
 import os
 import shutil
 import subprocess
@@ -27,17 +26,14 @@ def run_python(code, cwd):
     )
 
 
-def test_user_dir_is_the_folder_of_the_package(capsys):
-    assert main(["user-dir"]) == 0
-    assert Path(capsys.readouterr().out.strip()) == Path(fairseq_entmax.__file__).parent
-
-
 def test_the_version_is_said_in_one_place_and_in_the_changelog(capsys):
     with pytest.raises(SystemExit) as stop:
         main(["--version"])
     assert stop.value.code == 0
     assert capsys.readouterr().out.strip() == fairseq_entmax.__version__
     assert f"## {fairseq_entmax.__version__}" in (ROOT / "CHANGELOG.md").read_text()
+    assert main(["user-dir"]) == 0
+    assert Path(capsys.readouterr().out.strip()) == Path(fairseq_entmax.__file__).parent
 
 
 def test_without_fairseq_the_mappings_work_and_the_rest_says_what_to_install():
@@ -45,8 +41,12 @@ def test_without_fairseq_the_mappings_work_and_the_rest_says_what_to_install():
     code = """
 import sys
 sys.modules["fairseq"] = None
-import torch
+import logging, torch
+before = set(sys.modules)
 from fairseq_entmax.mappings import entmax
+new = {name.partition(".")[0] for name in set(sys.modules) - before}
+assert new - set(sys.stdlib_module_names) == {"fairseq_entmax"}, new
+assert not logging.getLogger().handlers
 probs = entmax(torch.tensor([1.0, 2.0, -5.0]), 1.5)
 assert probs[2] == 0 and abs(probs.sum() - 1) < 1e-6
 from fairseq_entmax.cli import main
@@ -74,54 +74,28 @@ def run_and_read(code, cwd=ROOT):
     return ast.literal_eval(result.stdout.splitlines()[-1])
 
 
-def test_user_dir_imports_none_of_the_tools_and_nothing_beside_fairseq():
-    code = """
+def test_user_dir_registers_and_imports_none_of_the_tools_and_nothing_beside_fairseq():
+    code = f"""
 import sys
 import fairseq.models, fairseq.tasks, fairseq.criterions, fairseq.checkpoint_utils
-before = set(sys.modules)
-import fairseq_entmax.models
-new = {name.partition(".")[0] for name in set(sys.modules) - before}
-ours = sorted(name for name in sys.modules if name.startswith("fairseq_entmax."))
-others = sorted(new - set(sys.stdlib_module_names) - {"fairseq", "torch", "fairseq_entmax"})
-print((ours, others))
-"""
-    ours, others = run_and_read(code)
-    assert not [
-        name for name in ours if name.startswith(("fairseq_entmax.analysis", "fairseq_entmax.cli"))
-    ]
-    assert others == []
-
-
-def test_mappings_cost_what_torch_costs_and_leave_the_loggers_alone():
-    code = """
-import logging, sys
-import torch
-before = set(sys.modules)
-import fairseq_entmax.mappings
-new = {name.partition(".")[0] for name in set(sys.modules) - before}
-root = logging.getLogger()
-print((sorted(new - set(sys.stdlib_module_names)), root.level, len(root.handlers)))
-"""
-    assert run_and_read(code) == (["fairseq_entmax"], logging.WARNING, 0)
-
-
-def test_fairseq_registers_models_criterions_and_tasks_of_the_user_directory():
-    code = f"""
 import fairseq_entmax.mappings
 from argparse import Namespace
 from fairseq import utils
-from fairseq.models import ARCH_MODEL_REGISTRY
-from fairseq.criterions import CRITERION_REGISTRY
-from fairseq.tasks import TASK_REGISTRY
-assert not any("entmax" in name for name in ARCH_MODEL_REGISTRY)
+assert not any("entmax" in name for name in fairseq.models.ARCH_MODEL_REGISTRY)
+before = set(sys.modules)
 utils.import_user_module(Namespace(user_dir={str(PACKAGE)!r}))
-print((
-    "entmax_transformer_iwslt_de_en" in ARCH_MODEL_REGISTRY,
-    "label_smoothed_cross_entropy_with_head_l0" in CRITERION_REGISTRY,
-    "entmax_summarization" in TASK_REGISTRY,
-))
+assert "entmax_transformer_iwslt_de_en" in fairseq.models.ARCH_MODEL_REGISTRY
+assert "label_smoothed_cross_entropy_with_head_l0" in fairseq.criterions.CRITERION_REGISTRY
+assert "entmax_summarization" in fairseq.tasks.TASK_REGISTRY
+new = {{name.partition(".")[0] for name in set(sys.modules) - before}}
+ours = sorted(name for name in sys.modules if name.startswith("fairseq_entmax."))
+others = sorted(new - set(sys.stdlib_module_names) - {{"fairseq", "torch", "fairseq_entmax"}})
+print((ours, others))
 """
-    assert run_and_read(code, PACKAGE.parent) == (True, True, True)
+    ours, others = run_and_read(code)
+    tools = ("fairseq_entmax.analysis", "fairseq_entmax.pruning", "fairseq_entmax.cli")
+    assert not [name for name in ours if name.startswith(tools)]
+    assert others == []
 
 
 CALLS = [

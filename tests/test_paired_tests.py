@@ -1,4 +1,4 @@
-"""The paired t-test against closed forms of Student's distribution."""
+"""The paired t-test against the closed form of Student's distribution."""
 
 import math
 import sys
@@ -8,14 +8,6 @@ import pytest
 from fairseq_entmax.paired_tests import paired_t_test
 
 
-def test_the_t_test_of_two_sentences_is_its_closed_form():
-    """With one degree of freedom Student's distribution is Cauchy's."""
-    first, second = [1.0, 2.0], [1.5, 3.5]
-    # differences 0.5 and 1.5: mean 1, deviation sqrt(0.5)
-    t = 1.0 / (math.sqrt(0.5) / math.sqrt(2))
-    assert paired_t_test(first, second) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-12)
-
-
 def test_the_t_test_of_three_sentences_is_its_closed_form():
     first, second = [2.0, 1.0, 4.0], [2.5, 0.5, 7.0]
     differences = [0.5, -0.5, 3.0]
@@ -23,11 +15,7 @@ def test_the_t_test_of_three_sentences_is_its_closed_form():
     deviation = math.sqrt(sum((d - mean) ** 2 for d in differences) / 2)
     t = mean / (deviation / math.sqrt(3))
     assert paired_t_test(first, second) == pytest.approx(1 - t / math.sqrt(2 + t * t), rel=1e-12)
-
-
-def test_the_t_test_is_the_same_both_ways():
-    first, second = [2.0, 1.0, 4.0, 0.3], [2.5, 0.5, 7.0, 0.9]
-    assert paired_t_test(first, second) == paired_t_test(second, first)
+    assert paired_t_test(second, first) == paired_t_test(first, second)
 
 
 def test_scores_that_do_not_differ_have_a_p_of_one():
@@ -40,11 +28,10 @@ def test_without_scipy_one_sentence_says_how_to_get_it(monkeypatch):
         paired_t_test([1.0, 2.0], [1.5, 3.5])
 
 
-def test_one_document_is_too_few_for_a_test():
-    with pytest.raises(ValueError, match="needs 2 sentences or more, not 1"):
-        paired_t_test([1.0], [2.0])
-
-
-def test_scores_of_different_documents_are_refused():
-    with pytest.raises(ValueError, match="the same sentences"):
-        paired_t_test([1.0, 2.0], [2.0, 1.0, 3.0])
+@pytest.mark.parametrize(
+    ("first", "second", "message"),
+    [([1.0], [2.0], "needs 2 sentences or more, not 1"), ([1.0, 2.0], [2.0], "the same sentences")],
+)
+def test_scores_that_cannot_be_paired_are_refused(first, second, message):
+    with pytest.raises(ValueError, match=message):
+        paired_t_test(first, second)

@@ -182,16 +182,6 @@ def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, train
         torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize(
-    ("options", "expected"),
-    [(["--l0-weight=0"], 24), (["--l0-weight=50", "--gate-lr-factor=200"], 0)],
-)
-def test_a_weight_decides_how_many_heads_stay(data, trained, tmp_path, options, expected):
-    start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
-    log = train(data, tmp_path, *GATED, *options, start, "--max-update=16")
-    assert float(logged(log, "valid")[-1]["valid_heads_open"]) == expected
-
-
 def test_gates_train_in_half_precision(data, trained, tmp_path):
     start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
     options = [*GATED, "--target-heads=6", "--max-update=12", "--memory-efficient-fp16"]
@@ -247,7 +237,7 @@ def test_training_of_a_copy_model_goes_on_without_options_of_heads_and_with_the_
 ):
     expected = read_model(str(copying.small)).options
     start = ["--finetune-from-model", copying.small, "--criterion=copy_cross_entropy"]
-    for folder, options in (("none", []), ("mapping", COPY[2:]), ("printed", copying.printed)):
+    for folder, options in (("none", []), ("printed", copying.printed)):
         given = [COPY[0], *options, *start, "--max-update=1"]
         train(data, tmp_path / folder, *given, arch=ARCH)
         path = tmp_path / folder / "checkpoint_last.pt"
@@ -255,14 +245,6 @@ def test_training_of_a_copy_model_goes_on_without_options_of_heads_and_with_the_
         for name in ("copy", "heads", "specs"):
             assert getattr(found, name) == getattr(expected, name)
         assert shapes(path) == shapes(copying.small)
-
-
-def test_the_table_of_alphas_shows_the_copy_heads_own(copying):
-    lines = run("fairseq-entmax", "alpha", copying.small).stdout.splitlines()
-    row = next(line for line in lines if line.startswith("cross") and line.split()[1] == "1")
-    alphas = [float(value) for value in row.split(")")[-1].split()]
-    copy = read_model(str(copying.small)).options.copy
-    assert [head for head, alpha in enumerate(alphas) if alpha == 2] == list(copy.heads)
 
 
 def test_copy_heads_that_pruning_took_or_moved_are_refused_with_one_sentence(
@@ -275,7 +257,3 @@ def test_copy_heads_that_pruning_took_or_moved_are_refused_with_one_sentence(
     message = f"--copy-heads 3: {copying.small} was pruned, and copies by {head} of the heads left"
     assert message in result.stderr
     assert not (tmp_path / "new").exists()
-    overrides = "--model-overrides={'copy_heads': '3'}"
-    result = generate(data, copying.small, overrides, check=False)
-    assert result.returncode == 2
-    assert "--copy-heads 3: layer 1 of the cross attention has heads 0 to " in result.stderr

@@ -46,44 +46,31 @@ def returned(monkeypatch):
     return found
 
 
+GATED = ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"]
+
+
 @pytest.mark.parametrize(
     "options",
-    [LOSS, ["--criterion=cross_entropy"], ["--criterion=entmax_loss", "--loss-alpha=1"]],
+    [LOSS, GATED, ["--criterion=cross_entropy"], ["--criterion=entmax_loss", "--loss-alpha=1"]],
 )
 def test_usual_criterions_train_without_weights(returned, options):
-    train(make_trainer(build_model(), *options))
+    gates = "encoder-self" if options is GATED else None
+    train(make_trainer(build_model(head_gates=gates), *options))
     assert returned == [None]
 
 
-def test_criterions_with_a_penalty_on_heads_train_without_weights(returned):
-    model = build_model(head_gates="encoder-self")
-    trainer = make_trainer(
-        model, "--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=0.1"
-    )
-    train(trainer)
-    assert returned == [None]
-
-
-def test_a_criterion_that_may_read_weights_gets_them(returned):
-    criterion = Reading(tiny_task(), sentence_avg=False, label_smoothing=0.1)
-    train(make_trainer(build_model(), criterion=criterion))
-    assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
-
-
-@pytest.mark.parametrize("which", ["model", "decoder"])
-def test_a_class_that_may_read_weights_gets_them(which, returned):
-    model = build_model()
+@pytest.mark.parametrize("which", ["criterion", "model", "decoder", "task"])
+def test_what_may_read_weights_gets_them(which, returned, monkeypatch):
+    model, criterion = build_model(), None
     if which == "model":
         model.__class__ = OwnModel
-    else:
+    elif which == "decoder":
         model.decoder.__class__ = OwnDecoder
-    train(make_trainer(model, *LOSS))
-    assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
-
-
-def test_a_task_that_may_read_weights_gets_them(returned, monkeypatch):
-    trainer = make_trainer(build_model(), *LOSS)
-    monkeypatch.setattr(trainer.task, "__class__", OwnTask)
+    elif which == "criterion":
+        criterion = Reading(tiny_task(), sentence_avg=False, label_smoothing=0.1)
+    trainer = make_trainer(model, *LOSS, criterion=criterion)
+    if which == "task":
+        monkeypatch.setattr(trainer.task, "__class__", OwnTask)
     train(trainer)
     assert [tuple(weights.shape) for weights in returned] == [(3, 8, 9)]
 

@@ -15,9 +15,6 @@ def replace_by_folder(path: str) -> None:
 
     The folder that all of it is in, if there is one, is left out. Nothing is written outside the
     folder, and after an error the archive is still there, and nothing else is.
-
-    Raises:
-        ValueError: it is no such archive, is damaged, or has a name outside its folder or a link.
     """
     parent = os.path.dirname(os.path.abspath(path))
     with tempfile.TemporaryDirectory(prefix=".extracted-", dir=parent) as folder:

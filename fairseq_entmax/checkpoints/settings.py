@@ -38,9 +38,6 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
     Args:
         state: a checkpoint as torch read it.
         path: the file, for the message.
-
-    Raises:
-        UnsafeCheckpointError: names the setting and its value.
     """
     for part, kind in (("cfg", dict), ("args", argparse.Namespace)):
         group = state.get(part)

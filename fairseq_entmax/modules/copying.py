@@ -145,16 +145,13 @@ class _Scattered(torch.autograd.Function):
 def mixture_loss(
     logits: Tensor, parts: CopyParts, target: Tensor, with_smooth: bool = False
 ) -> MixtureLoss:
-    """What a loss needs of the mixture, without its probabilities of all words.
+    """What a loss needs of the mixture, in float32 at least, without its probabilities of all words.
 
     Args:
         logits: ``(batch, target, V)``, the generator's, of any floating dtype.
         parts: the copy's.
         target: ``(batch, target)``, words; markers are V and more.
         with_smooth: whether to sum over the vocabulary as well.
-
-    Returns:
-        Float32 (float64 for float64).
     """
     num_words = logits.size(-1)
     dtype = torch.float64 if logits.dtype == torch.float64 else torch.float32

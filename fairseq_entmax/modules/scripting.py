@@ -9,7 +9,7 @@ itself, by the hook ``__prepare_scriptable__`` of torch's.
 
 import functools
 from types import FunctionType, ModuleType
-from typing import Any, ClassVar, Dict, Final, Optional, Tuple
+from typing import Any, ClassVar, Dict, Optional, Tuple
 
 import torch
 from fairseq.modules import MultiheadAttention as FairseqMultiheadAttention
@@ -63,13 +63,11 @@ class Scriptable:
 def scriptable(module: nn.Module) -> nn.Module:
     """A copy of a module for inference that can be scripted and exported.
 
-    It runs in Python too, on torch's own operations. Its parameters are those of the original, but for
-    what mappings and gates learn: those numbers are constants, as they are now, with gates as
-    evaluation has them.
+    It runs in Python too, on torch's own operations. Its parameters are those of the original, but
+    what mappings and gates learn are constants, as they are now, with gates as evaluation has them.
 
     Args:
-        module: of any kind; models, encoders, decoders and attention of this package in it are
-            replaced.
+        module: of any kind; what is of this package in it is replaced.
 
     Raises:
         ValueError: something in it cannot be scripted; says what.
@@ -78,12 +76,7 @@ def scriptable(module: nn.Module) -> nn.Module:
 
 
 def shallow(module: Any, kind: type[nn.Module]) -> Any:
-    """A module of another class with the values of this one.
-
-    Args:
-        module: not changed.
-        kind: its class from now on.
-    """
+    """A module of another class with the values of this one, which is not changed."""
     copy = kind.__new__(kind)
     for name, value in vars(module).items():
         is_register = name.startswith("_") and isinstance(value, dict)
@@ -142,7 +135,8 @@ class ScriptableAttention(FairseqMultiheadAttention):
         gate: ``(heads, 1, 1)``, multiplies the outputs of heads.
     """
 
-    has_heads: Final[bool]
+    has_heads: bool
+    __constants__ = ("has_heads",)
 
     # fairseq's own up to the scores; TorchScript has no super()
     scores_and_values = _scores_and_values()

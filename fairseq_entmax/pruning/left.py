@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 from typing import NamedTuple
 
 import torch
@@ -12,8 +13,8 @@ from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsSpec
 from fairseq_entmax.mappings.layers import LayerSpec
 from fairseq_entmax.models.config import MAPPING_OPTIONS, AttentionConfig, parse_mapping_option
+from fairseq_entmax.models.copy_config import CopyConfig, copy_options
 from fairseq_entmax.models.saved import SavedModel
-from fairseq_entmax.pruning.copying import copy_of_kept
 
 # Attention to the number of heads of each layer, bottom layer first
 HeadCounts = dict[str, list[int]]
@@ -38,11 +39,7 @@ class HeadsLeft(NamedTuple):
 
 
 def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool) -> HeadsLeft:
-    """The heads that are left without the closed ones and ``heads``.
-
-    Raises:
-        ValueError: a head that the model copies by would go.
-    """
+    """The heads that are left without the closed ones and ``heads``."""
     left = HeadsLeft([], head_counts(model), mappings_apart(model), {})
     for attention in model.attentions:
         place = (attention.attention, attention.layer)
@@ -55,7 +52,7 @@ def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool)
         if place[0] in left.mappings and attention.heads:
             left.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
         if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
-            left.copy.update(copy_of_kept(model, kept, gates, copy_heads_too))
+            left.copy.update(_copy_of_kept(model, kept, gates, copy_heads_too))
     return left
 
 
@@ -79,29 +76,43 @@ def mappings_apart(model: SavedModel) -> Mappings:
     return apart
 
 
-def check_heads(heads: Collection[Head], model: SavedModel) -> None:
-    """Refuse heads that a model does not have.
+def _copy_of_kept(
+    model: SavedModel, kept: list[int], gates: list[float], copy_heads_too: bool
+) -> dict[str, str]:
+    """The options of the copy of a model with these heads in the layer that it copies by."""
+    copy = model.options.copy
+    assert copy is not None
+    left = [head for head in copy.heads if head in kept]
+    gone = [head for head in copy.heads if head not in kept]
 
-    Raises:
-        ValueError: names the first of them, and what there is.
-    """
-    present, name = head_counts(model), model.path
+    def names(heads: Iterable[int]) -> str:
+        return ", ".join(str(Head(CROSS, copy.layer, head)) for head in heads)
+
+    is_named = all(gates[head] > 0 for head in gone)
+    remedy = "leave it out of --heads" if is_named else "train its gates without --gate-copy-heads"
+    if not left:
+        raise ValueError(
+            f"{model.path} copies by {names(gone)} alone, without which it could not copy: {remedy}"
+        )
+    if gone and not copy_heads_too:
+        raise ValueError(
+            f"{model.path} copies by the mean of {names(sorted(copy.heads))}, and {names(gone)} "
+            f"would go: {remedy}, or have it copy by {names(left)} alone with --copy-heads-too"
+        )
+    renumbered = replace(copy, heads=tuple(kept.index(head) for head in left))
+    return copy_options(renumbered, CopyConfig.of(model.args))
+
+
+def check_heads(heads: Collection[Head], model: SavedModel) -> None:
+    """Refuse heads that a model does not have, with what there is."""
+    present = head_counts(model)
     for head in sorted(heads):
-        if head.attention not in present:
+        layers = present.get(head.attention, [])
+        if head.layer >= len(layers) or head.head >= layers[head.layer]:
+            counts = ", ".join(map(str, layers)) or "no"
             raise ValueError(
-                f"{name} has no head {head}: it has no {head.attention} attention, only "
-                f"{', '.join(present)}"
-            )
-        layers = present[head.attention]
-        if head.layer >= len(layers):
-            raise ValueError(
-                f"{name} has no head {head}: its {head.attention} attention has {len(layers)} "
-                f"layers, counted from 0"
-            )
-        if head.head >= layers[head.layer]:
-            raise ValueError(
-                f"{name} has no head {head}: layer {head.layer} of its {head.attention} attention "
-                f"has {layers[head.layer]} heads, counted from 0"
+                f"{model.path} has no head {head}: the layers of its {head.attention} attention "
+                f"have {counts} heads; layers and heads are counted from 0"
             )
 
 

@@ -26,22 +26,16 @@ def shared_names(model: SavedModel) -> tuple[str, ...]:
 
 
 def size_of(weights: dict[str, Tensor], shared: tuple[str, ...]) -> tuple[int, int]:
-    """The number of parameters, gates included, and their bytes.
-
-    Args:
-        weights: of a checkpoint.
-        shared: what :func:`shared_names` gave.
-    """
+    """The number of parameters, gates included, and their bytes; ``shared``: :func:`shared_names`."""
     parameters = list(_parameters(weights, shared))
     count = sum(value.numel() for value in parameters)
     return count, sum(value.numel() * value.element_size() for value in parameters)
 
 
 def _parameters(weights: dict[str, Tensor], shared: tuple[str, ...]) -> Iterator[Tensor]:
-    """Each learned tensor once; what fairseq saves beside them is left out.
+    """Each learned tensor once.
 
-    Tensors that layers share may be copies in the file, as fairseq moves each to the CPU by
-    itself; ``shared`` says how the names of such tensors end.
+    Those that layers share may be copies in the file, as fairseq moves each to the CPU by itself.
     """
     seen = set()
     copies: list[Tensor] = []

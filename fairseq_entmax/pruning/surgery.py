@@ -19,10 +19,7 @@ from fairseq_entmax.attentions import PLACES
 from fairseq_entmax.files import check_target, whole_file
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import HeadsApart, Mapping
-from fairseq_entmax.models.config import (
-    heads_options,
-    mapping_options,
-)
+from fairseq_entmax.models.config import heads_options, mapping_options
 from fairseq_entmax.models.saved import SavedAttention, SavedModel, model_of_state, read_model
 from fairseq_entmax.pruning.left import (
     HeadCounts,
@@ -35,20 +32,15 @@ from fairseq_entmax.pruning.left import (
 from fairseq_entmax.pruning.settings import model_settings, settings_of, without_history
 from fairseq_entmax.pruning.sizes import shared_names, size_of
 
-STATE = "pruning_state."
-
 
 @dataclass(frozen=True)
 class PruningReport:
-    """What pruning did.
+    """What pruning did, before and after.
 
     Attributes:
-        heads_before: the heads of each layer.
-        heads_after: the same, of the result.
-        parameters_before: number of parameters, gates included; shared ones count once.
-        parameters_after: the same, of the result.
-        weight_bytes_before: bytes of the parameters.
-        weight_bytes_after: the same, of the result.
+        heads_before, heads_after: the heads of each layer.
+        parameters_before, parameters_after: their number, gates included; shared ones count once.
+        weight_bytes_before, weight_bytes_after: bytes of the parameters.
         undecided: heads whose gate is strictly between 0 and 1, with the gate. It was folded
             into the output projection.
         mappings_after: the mappings of the layers of each attention whose heads are apart, or
@@ -87,11 +79,7 @@ def prune_checkpoint(
         undecided, copy_heads_too: as for :func:`prune_state`.
 
     Raises:
-        FileNotFoundError: there is no such checkpoint, or no folder for the output.
-        FileExistsError: the output exists.
-        OSError: the output cannot be written.
-        ValueError, UnsafeCheckpointError: as :func:`prune_state` and
-            :func:`fairseq_entmax.checkpoints.load_checkpoint`.
+        OSError, ValueError, UnsafeCheckpointError: of the files, and as :func:`prune_state`.
     """
     target = check_target(output, "--output", overwrite)
     pruned, report = _prune(read_model(path), heads, undecided, copy_heads_too)
@@ -138,16 +126,16 @@ def _prune(
 ) -> tuple[dict[str, Any], PruningReport]:
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
-        first, *others = dict.fromkeys(attention.attention for attention in model.attentions)
-        example = f"{first}:0.3,0.5" + (f";{others[-1]}:2.1" if others else "")
         raise ValueError(
             f"{model.path} has no head gates, so no head of it is closed: name the heads to remove, "
-            f"such as --heads '{example}'"
+            f"such as --heads '{model.attentions[0].attention}:0.3,0.5'"
         )
     check_heads(heads, model)
     if not undecided:
         check_budget(model)
-    weights = {key: value for key, value in state["model"].items() if not key.startswith(STATE)}
+    weights = {
+        key: value for key, value in state["model"].items() if not key.startswith("pruning_state.")
+    }
     left = heads_left(model, heads, copy_heads_too)
     between: dict[Head, float] = {}
     for attention, (kept, gates) in zip(model.attentions, left.of_attentions, strict=True):
@@ -171,28 +159,23 @@ def _prune(
         "extra_state": without_history(state.get("extra_state")),
     }
     shared = shared_names(model)
-    parameters_before, bytes_before = size_of(state["model"], shared)
-    parameters_after, bytes_after = size_of(weights, shared)
+    before, after = size_of(state["model"], shared), size_of(weights, shared)
     report = PruningReport(
-        head_counts(model),
-        left.counts,
-        parameters_before,
-        parameters_after,
-        bytes_before,
-        bytes_after,
-        between,
-        left.mappings,
-        left.copy,
+        heads_before=head_counts(model),
+        heads_after=left.counts,
+        parameters_before=before[0],
+        parameters_after=after[0],
+        weight_bytes_before=before[1],
+        weight_bytes_after=after[1],
+        undecided=between,
+        mappings_after=left.mappings,
+        copy_after=left.copy,
     )
     return pruned, report
 
 
 def checkpoint_heads(path: str) -> HeadCounts:
-    """The heads of each layer of a checkpoint; of one with gates, those that are not closed.
-
-    Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
-    """
+    """The heads of each layer of a checkpoint; of one with gates, those that are not closed."""
     model = read_model(path)
     counts = head_counts(model)
     for attention in model.attentions:
@@ -204,11 +187,7 @@ def checkpoint_heads(path: str) -> HeadCounts:
 def checkpoint_layers(
     path: str, copy_heads_too: bool = False
 ) -> tuple[HeadCounts, Mappings, dict[str, str]]:
-    """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``.
-
-    Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: as :func:`prune_checkpoint`.
-    """
+    """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``."""
     left = heads_left(read_model(path), (), copy_heads_too)
     return left.counts, left.mappings, left.copy
 

@@ -16,8 +16,7 @@ def as_options(
 
     Args:
         counts: the heads of each layer.
-        mappings: those of attentions whose heads are apart, which other heads have other texts of.
-        copy: the options of the copy; none for a model that does not copy.
+        mappings, copy: as a report of pruning has them.
     """
     return as_arguments(
         {**heads_options(counts), **mapping_options(mappings or {}), **(copy or {})}

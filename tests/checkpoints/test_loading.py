@@ -84,20 +84,6 @@ def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged
     assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 
-def test_strengths_that_a_stock_transformer_lacks_start_as_their_options_say(caplog):
-    stock = build_model("transformer", seed=5)
-    own = {"cross_attn_mapping": "sqpnormmax:p=learned|oscarmax:oscar=learned|softmax*2"}
-    model = build_model(attn_mapping="entmax:tv=learned", tv_init=0.4, oscar_init=0.2, **own)
-    with caplog.at_level(logging.WARNING):
-        model.load_state_dict(stock.state_dict())
-    assert "12 learned parameters" in caplog.text
-    starts = "(--alpha-init normal, --tv-init 0.4, --oscar-init 0.2, --p-init 1.5)"
-    assert starts in caplog.text
-    assert "decoder.layers.1.encoder_attn.mapping.parts.0.p_logit" in caplog.text
-    values = model.encoder.layers[0].self_attn.mapping.head_values()
-    assert values["tv"].tolist() == pytest.approx([0.4] * 4)
-
-
 def test_loading_a_checkpoint_of_its_own_fills_in_nothing(caplog):
     saved, model = build_model(seed=5), build_model(seed=6)
     with caplog.at_level(logging.WARNING):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from pathlib import Path
 
@@ -75,16 +74,13 @@ def command(name, path, data, good):
     save_dir = Path(f"{path}.{name}")
     save_dir.mkdir(exist_ok=True)
     start = [f"--save-dir={save_dir}", "--max-update=4", "--num-workers=0"]
-    if name == "save_dir":
-        os.link(path, save_dir / "checkpoint_last.pt")
-    elif name == "restore_file":
+    if name == "restore_file":
         start.append(f"--restore-file={path}")
     elif name == "finetune_from_model":
         start.append(f"--finetune-from-model={path}")
     commands = {
         "generate": ("fairseq-generate", data, f"--path={path}"),
         "ensemble": ("fairseq-generate", data, f"--path={good}:{path}"),
-        "overrides": ("fairseq-generate", data, f"--path={path}", "--model-overrides={'x': 1}"),
         "interactive": ("fairseq-interactive", data, f"--path={path}"),
         "validate": ("fairseq-validate", data, f"--path={path}", "--max-tokens=400"),
         "eval_lm": ("fairseq-eval-lm", data, f"--path={path}"),
@@ -92,12 +88,6 @@ def command(name, path, data, good):
     given = commands.get(name) or ("fairseq-train", data, *training, *start)
     own = [] if name == "eval_lm" else [*LANGUAGES, "--task=translation"]
     return run(*given, *own, plugin, stdin="w1 w2\n", check=False)
-
-
-COMMANDS = (
-    *("generate", "ensemble", "overrides", "interactive", "validate", "eval_lm"),
-    *("save_dir", "restore_file", "finetune_from_model"),
-)
 
 
 def settings_of(state):
