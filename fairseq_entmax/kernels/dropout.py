@@ -30,9 +30,7 @@ def least_kept(dropout: float) -> int:
     return min(round(dropout * 2**32), _WORD)
 
 
-def factors(
-    sizes: tuple[int, int, int, int], dropout: float, seed: Tensor, device: torch.device
-) -> Tensor:
+def factors(sizes: tuple[int, ...], dropout: float, seed: Tensor, device: torch.device) -> Tensor:
     """What weights are multiplied by, 0 or 1 / (1 - dropout): float32 of these sizes."""
     numbers = torch.arange(sizes[0] * sizes[1] * sizes[2] * sizes[3], device=device)
     words = first_words(numbers, seed.to(device)).view(sizes)

@@ -1,7 +1,5 @@
-/* What attention in float32 is given, and products of queries in lanes with listed keys.
- *
- * A thread takes whole heads of whole sentences, or blocks of queries, so that no sum depends on their number.
- */
+/* What attention in float32 is given, and products of queries in lanes with listed keys. A thread takes whole heads of
+ * whole sentences, or blocks of queries, so that no sum depends on their number. */
 
 /* A matrix for each sentence and head, of rows with adjacent numbers; strides in numbers */
 typedef struct {

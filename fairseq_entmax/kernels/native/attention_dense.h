@@ -1,20 +1,16 @@
-/* The backward pass of attention_rows.h for heads in which many keys have a probability: with the queries
- * in the lanes, where lists would say of each number what stands everywhere.
- *
- * A head is the work of one thread, and which heads these are is told by them alone: no sum depends on the number
- * of threads.
+/* The backward pass of attention_rows.h for heads in which many keys have a probability: with the queries in the lanes.
+ * A head is the work of one thread, and which these are is told by them alone: no sum depends on the number of threads.
  */
 
 /* The share of queries and keys with a probability from which on a head is dense: one in so many */
 #define DENSE 4
 /* More queries are better shared among threads, and more keys leave the caches */
-#define MOST_QUERIES 1024
-#define MOST_KEYS 1024
+#define MOST_DENSE 1024
 
 /* Whether a head goes this way. starts: where the support of each of its queries begins. */
 static int is_dense(const Shape *shape, const int64_t *starts)
 {
-    return shape->keys <= MOST_KEYS && shape->queries <= MOST_QUERIES && !shape->dropout.factor &&
+    return shape->keys <= MOST_DENSE && shape->queries <= MOST_DENSE && !shape->dropout.factor &&
            DENSE * (starts[shape->queries] - starts[0]) >= shape->queries * shape->keys;
 }
 

@@ -1,13 +1,9 @@
 /* Attention in float32 whose cost beside one product of queries and keys is that of the support.
  *
- * Scores of LANES queries of a head are rows. Each row keeps the keys that can have a probability, less of
- * them as bounds on its threshold rise; what is left goes into lanes and is solved there (block.h). From the
- * probabilities on everything is lists: the keys of the support of each query and their probabilities. They
- * are what the backward pass needs, in which there is no product of all queries with all keys.
- *
- * Blocks of queries are shared among threads in the forward pass, and for the gradients of queries; for those
- * of keys and values it is ranges of keys, each key's queries in their order. No sum depends on the number
- * of threads.
+ * Scores of LANES queries of a head are rows. Each keeps the keys that can have a probability, which are solved in lanes
+ * (block.h). From there on everything is lists: the keys of the support of each query and their probabilities. The
+ * backward pass needs these alone. Blocks of queries are shared among threads, and for the gradients of keys and values
+ * ranges of keys, each key's queries in their order: no sum depends on the number of threads.
  */
 
 /* Keys side by side in a product, in vectors, and queries: as many sums as there are registers for */
@@ -213,9 +209,7 @@ static ivec keep_rows(Rows *rows, int count, long number, vec epsilon)
         left += counts[k];
     }
     for (int pass = 0; pass < MOST_PASSES && (pass == 0 || WORTH * (before - left) > before); pass++) {
-        ivec numbers;
-        memcpy(&numbers, counts, sizeof numbers);
-        vec bound = bound_of(sum_across(square), __builtin_convertvector(numbers, vec), epsilon);
+        vec bound = bound_of(sum_across(square), __builtin_convertvector(counts_of(&rows->block), vec), epsilon);
         bound = greater(bound, least);
         memcpy(lowest, &bound, sizeof lowest);
         before = left, left = 0;

@@ -41,13 +41,15 @@ static Block make_block(long n, int arrays)
     return block;
 }
 
-/* Which rows have a key that is not masked: the largest score can always have a probability */
-static inline ivec has_keys(const Block *block)
+static inline ivec counts_of(const Block *block)
 {
     ivec counts;
     memcpy(&counts, block->counts, sizeof counts);
-    return counts > 0;
+    return counts;
 }
+
+/* Which rows have a key that is not masked: the largest score can always have a probability */
+static inline ivec has_keys(const Block *block) { return counts_of(block) > 0; }
 
 /* u below this has no more weight in a sum of q / u: that grows without bound at the edge of the support */
 #define LEAST_BASE 0.01f
@@ -98,10 +100,8 @@ static Sums evaluate(const Block *block, vec epsilon, vec tau, int is_half, int 
  * of all is m^-epsilon; that is the most it can be. */
 static inline vec first_tau(const Block *block, vec epsilon, vec *most)
 {
-    ivec counts;
-    memcpy(&counts, block->counts, sizeof counts);
     vec sum = {0}, squares = {0}, least = -1.0f / epsilon;
-    vec count = greater(__builtin_convertvector(counts, vec), all(1.0f));
+    vec count = greater(__builtin_convertvector(counts_of(block), vec), all(1.0f));
     vec log_count = log2_of(count, count - 1.0f), bound = exp2_of(log_count * -epsilon);
     for (long i = 0; i < block->length; i++) {
         vec distance = block->array[DISTANCES][i];

@@ -56,12 +56,6 @@ static int make_step_work(StepWork *work, const Step *step)
     return !(rows->block.memory && rows->queries && rows->rows && rows->places && work->offsets);
 }
 
-static void free_step_work(StepWork *work)
-{
-    free_rows(&work->rows);
-    free(work->offsets);
-}
-
 /* Where the positions of a hypothesis are, and up to a whole vector of them the last one */
 static inline const long *offsets_of(StepWork *work, const Step *step, long hypothesis)
 {

@@ -3,7 +3,6 @@
  * All is in float32, on rows LANES at a time (block.h, sieve.h, rows_f32.h): mappings, with structure too (structured.h;
  * their mathematics: prox.h, pnorm.h), the whole of attention (attention.h) with dropout of weights (dropout.h), that of
  * one query a hypothesis (decoding.h), and the loss of alpha-entmax, one row at a time (losses.h).
- *
  * Vectors are those of GCC and Clang, which become the instructions that the machine has.
  */
 #include <float.h>
@@ -16,10 +15,10 @@
 
 #include "vectors.h"
 #include "block.h"
+#include "sieve.h"
 #include "prox.h"
 #include "pnorm.h"
 #include "structured.h"
-#include "sieve.h"
 #include "rows_f32.h"
 #include "losses.h"
 #include "dropout.h"
@@ -29,9 +28,7 @@
 #include "attention_dense.h"
 #include "decoding.h"
 
-/* --- what Python calls ------------------------------------------------------------------------
- *
- * Each function returns 0, or 1 where there is no memory.
+/* What Python calls. Each function returns 0, or 1 where there is no memory.
  *
  * Mappings of rows, with structure or without. scores, probs, grad: (rows, n); masked: the same, or null where no key
  * is; grad_epsilon, grad_strength: (rows,). What is null of the gradients is not wanted.
@@ -250,7 +247,8 @@ int entmax_attention_step(const Step *step, int threads)
 #pragma omp for schedule(static)
         for (long first = 0; first < all_rows; first += LANES)
             if (!failed) attend_step(step, first, smaller(all_rows - first, LANES), &work);
-        free_step_work(&work);
+        free_rows(&work.rows);
+        free(work.offsets);
     }
     return failed;
 }

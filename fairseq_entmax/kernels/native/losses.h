@@ -1,10 +1,8 @@
 /* The loss of alpha-entmax of a target, and its gradient, on rows of float32, one row at a time.
  *
- * A row is as long as a vocabulary, its support is not. One pass over it takes the largest score of each
- * of many parts of the row. These are some of its keys, and a threshold of some keys is below that of all:
- * it says which keys can be in the support at all. The second pass keeps them, and Newton's method works
- * on what was kept. The backward pass computes the probabilities again from the scores and two numbers of
- * the row, so that nothing of the size of the scores is written but the gradient.
+ * The largest score of each of many parts of a row are some of its keys, and a threshold of some keys is below that of
+ * all: it says which can be in the support. Newton's method works on these. The backward pass computes the probabilities
+ * again from the scores and four numbers of the row: nothing of the size of the scores is written but the gradient.
  */
 
 /* The array of a block behind DISTANCES and POWERS: scores that were kept */

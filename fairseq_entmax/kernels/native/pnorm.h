@@ -68,8 +68,7 @@ static inline vec norm_power(vec a, vec epsilon)
 static void solve_pnorm(const Block *block, vec epsilon, vec gamma)
 {
     int is_half = !any(epsilon != 0.5f), is_one = !any(epsilon != 1.0f);
-    vec high = gamma, low, s = gamma, count;
-    for (int k = 0; k < LANES; k++) count[k] = block->counts[k] > 0 ? block->counts[k] : 1;
+    vec high = gamma, low, s = gamma, count = greater(__builtin_convertvector(counts_of(block), vec), all(1.0f));
     low = gamma * 0.999f * exp2_of(log2_of(count, count - 1.0f) * (-2.0f * epsilon / (1.0f + epsilon)));
     Spread sums;
     for (int step = 0;; step++) {

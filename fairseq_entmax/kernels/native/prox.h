@@ -131,22 +131,15 @@ typedef struct {
     int32_t first; /* rank */
 } Pool;
 
-/* How many of the sorted distances of a lane can have a probability: each of those above rises by its rank
- * times the strength at the most, and the largest never falls */
-static long count_candidates(const float (*sorted)[LANES], int k, long n, double least, double strength)
-{
-    long count = n;
-    while (count && !(sorted[count - 1][k] > least - strength * (count - 1))) count--;
-    return count;
-}
-
-/* Distances of a lane to the isotonic regression of distance + rank strength, by pooling adjacent violators */
+/* Distances of a lane to the isotonic regression of distance + rank strength, by pooling adjacent violators. Each of
+ * those above rises by its rank times the strength at the most, and the largest never falls: others are dropped. */
 static void pool_lane(const Block *block, int k, double least, double strength, Pool *pools)
 {
     Lanes cells = (Lanes)block->array[DISTANCES];
     const float(*sorted)[LANES] = (const float(*)[LANES])block->array[SCRATCH];
     Places places = (Places)block->array[SCRATCH + 1];
-    long kept = count_candidates(sorted, k, block->length, least, strength), number = 0;
+    long kept = block->length, number = 0;
+    while (kept && !(sorted[kept - 1][k] > least - strength * (kept - 1))) kept--;
     for (long rank = 0; rank < kept; rank++) {
         double score = sorted[rank][k] + strength * rank;
         Pool pool = {score, score, rank};

@@ -1,10 +1,9 @@
 /* The proximal operator of total variation, for a row in each lane: z that is least in
  * 1/2 |z - x|^2 + strength sum |z_i+1 - z_i|. In numbers of one kind: this file is read once for each.
  *
- * All lanes take the same steps. A segment starts as a chain of keys. Those of its keys that end above its
- * mean are told from the others by the flux over each boundary, which is bounded by the strength: a pass
- * forward finds the flux, one backward the sides. Where two sides meet the segment is cut, and the flux
- * there is the strength for good. A segment on one side has its mean as z.
+ * All lanes take the same steps (docs/structured.md). A segment's keys that end above its mean are told from the others
+ * by the flux over each boundary, which the strength bounds: a pass forward finds the flux, one backward the sides. Where
+ * two sides meet the segment is cut, and the flux is the strength for good. A segment on one side has its mean as z.
  *
  * V is a vector of such numbers, M of whole numbers as wide, NAME(f) what a function f is called.
  */

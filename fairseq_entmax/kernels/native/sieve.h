@@ -53,6 +53,14 @@ static inline vec spread_out(const float *numbers, unsigned bits)
 #endif
 }
 
+/* What is done for each half, quarter, ... of the lanes */
+#if LANES == 16
+#define EACH_HALF(DO) DO(8) DO(4) DO(2) DO(1)
+#elif LANES == 8
+#define EACH_HALF(DO) DO(4) DO(2) DO(1)
+#else
+#define EACH_HALF(DO) DO(2) DO(1)
+#endif
 #define TURN(half)                                                                             \
     for (int k = 0; k < LANES; k++) {                                                          \
         if (k & half) continue;                                                                \
@@ -60,45 +68,29 @@ static inline vec spread_out(const float *numbers, unsigned bits)
         square[k] = SHUFFLE(a, b, UPPER, half);                                                \
         square[k + half] = SHUFFLE(a, b, LOWER, half);                                         \
     }
+#define HALVES(half, JOIN)                                                                     \
+    for (int k = 0; k < half; k++) {                                                           \
+        vec a = SHUFFLE(square[k], square[k + half], UPPER, half);                             \
+        square[k] = JOIN(a, SHUFFLE(square[k], square[k + half], LOWER, half));                \
+    }
+#define SUM(a, b) ((a) + (b))
+#define ADD(half) HALVES(half, SUM)
+#define MOST(half) HALVES(half, greater)
 
 /* Rows and columns of a square of LANES numbers changed for each other */
-static inline void turn(vec *square)
-{
-#if LANES == 16
-    TURN(8)
-#endif
-#if LANES >= 8
-    TURN(4)
-#endif
-    TURN(2)
-    TURN(1)
-}
-
-#define FOLD(half, JOIN)                                                                       \
-    for (int k = 0; k < half; k++) {                                                           \
-        vec a = square[k], b = square[k + half];                                               \
-        square[k] = JOIN(SHUFFLE(a, b, UPPER, half), SHUFFLE(a, b, LOWER, half));              \
-    }
-#if LANES == 16
-#define FOLD_ALL(JOIN) FOLD(8, JOIN) FOLD(4, JOIN) FOLD(2, JOIN) FOLD(1, JOIN)
-#elif LANES == 8
-#define FOLD_ALL(JOIN) FOLD(4, JOIN) FOLD(2, JOIN) FOLD(1, JOIN)
-#else
-#define FOLD_ALL(JOIN) FOLD(2, JOIN) FOLD(1, JOIN)
-#endif
-#define SUM(a, b) ((a) + (b))
+static inline void turn(vec *square) { EACH_HALF(TURN) }
 
 /* The sums of LANES vectors, one in each lane: a turn of which half is left after each step. They are written to. */
 static inline vec sum_across(vec *square)
 {
-    FOLD_ALL(SUM)
+    EACH_HALF(ADD)
     return square[0];
 }
 
-/* The same of the largest */
+/* The largest of LANES vectors, likewise */
 static inline vec top_across(vec *square)
 {
-    FOLD_ALL(greater)
+    EACH_HALF(MOST)
     return square[0];
 }
 

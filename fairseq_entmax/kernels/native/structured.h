@@ -37,14 +37,10 @@ static inline vec epsilon_to_keep(const Structure *structure, long n)
 /* Distances from the largest of each lane again, and how many can have a probability */
 static inline void recentre(Block *block, vec epsilon)
 {
-    vec *restrict distances = block->array[DISTANCES], top = all(-INFINITY), least = -1.0f / epsilon;
+    vec *restrict distances = block->array[DISTANCES], least = -1.0f / epsilon;
     ivec counts = {0};
-    for (long i = 0; i < block->length; i++) top = WHERE(distances[i] > top, distances[i], top);
-    top = WHERE(top == -INFINITY, all(0.0f), top);
-    for (long i = 0; i < block->length; i++) {
-        distances[i] -= top;
-        counts -= distances[i] > least;
-    }
+    subtract_tops(distances, block->length, (ivec){0} - 1);
+    for (long i = 0; i < block->length; i++) counts -= distances[i] > least;
     memcpy(block->counts, &counts, sizeof counts);
 }
 
@@ -141,12 +137,10 @@ static OfParameters differentiate_structure(const Block *block, const Structure 
         return result;
     }
     /* A strength that is 0 and begins to grow moves what is equal together; the scores move alone */
-    ivec single = structure->strength == 0.0f;
     vec *restrict grad = block->array[SENSITIVITIES], *restrict own = block->array[GRADS];
-    if (any(single)) memcpy(own, grad, block->length * sizeof(vec));
+    memcpy(own, grad, block->length * sizeof(vec));
     mean_of_runs(block);
     if (seen) result.for_strength = strength_of_runs(block, seen);
-    if (any(single))
-        for (long i = 0; i < block->length; i++) grad[i] = WHERE(single, own[i], grad[i]);
+    for (long i = 0; i < block->length; i++) grad[i] = WHERE(structure->strength == 0.0f, own[i], grad[i]);
     return result;
 }
