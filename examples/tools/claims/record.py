@@ -172,7 +172,8 @@ def read_object(path: Path) -> Any:
 
 def run_of(document: Mapping[str, Any]) -> Run:
     """A run from its document."""
-    return Run(**{field.name: document.get(field.name) for field in fields(Run)})
+    values: dict[str, Any] = {field.name: document.get(field.name) for field in fields(Run)}
+    return Run(**values)
 
 
 def read_record(folder: Path) -> tuple[Mapping[str, Any], list[Corpus]]:
