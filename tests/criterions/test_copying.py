@@ -123,7 +123,7 @@ def test_the_aid_gives_a_gradient_where_a_sparse_head_has_none():
 
 @pytest.mark.parametrize("mapping", ["softmax", "sparsemax", "entmax15", "entmax"])
 def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
-    model, made = model_of(mapping), sample()
+    model, made = model_of(mapping, copy_heads="1,3"), sample()
     made["target"][:, 0] = made["net_input"]["src_tokens"][:, -2]
     made["target"][:, 1] = made["net_input"]["src_tokens"][:, -3]
     loss_of = criterion(copy_loss_weight=0.7)
@@ -140,12 +140,15 @@ def test_the_aid_is_the_loss_between_weights_and_occurrences(mapping):
                 at = [s for s, w in enumerate(parts.source[sentence].tolist()) if w == word]
                 if word == tiny_task().target_dictionary.pad() or not at:
                     continue
-                z, p = parts.head_scores[0, sentence, step], parts.head_weights[0, sentence, step]
-                q = torch.zeros_like(p)
-                q[at] = 1 / len(at)
-                real = z > -torch.inf
-                z, p, q = z[real], p[real], q[real]
-                total += 0.5 * (((q - z) ** 2).sum() - ((p - z) ** 2).sum()).item()
+                for head in range(2):
+                    z, p = (
+                        of[head, sentence, step] for of in (parts.head_scores, parts.head_weights)
+                    )
+                    q = torch.zeros_like(p)
+                    q[at] = 1 / len(at)
+                    real = z > -torch.inf
+                    z, p, q = z[real], p[real], q[real]
+                    total += 0.5 * (((q - z) ** 2).sum() - ((p - z) ** 2).sum()).item() / 2
         assert abs(total - logged["copy_loss"].item()) < 1e-3 * max(1.0, total)
 
 
