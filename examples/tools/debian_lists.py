@@ -17,12 +17,17 @@ import subprocess
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from messages import UsageError, one_sentence
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
 MIRROR = "https://deb.debian.org/debian/dists/stable/"
-OPENERS = {".xz": lzma.open, ".gz": gzip.open, ".bz2": bz2.open}
+OPENERS: dict[str, Callable[..., Any]] = {
+    ".xz": lzma.open,
+    ".gz": gzip.open,
+    ".bz2": bz2.open,
+}
 SPLITS = ("train", "valid", "test")
 BUCKETS = 1000
 BULLET = re.compile(r"(?:[*+•·‣o-]|--)\s+")
@@ -61,7 +66,8 @@ def read_list(path: Path) -> str:
             command = [str(APT_HELPER), "cat-file", str(path)]
             return subprocess.run(command, capture_output=True, check=True).stdout.decode("utf-8")
         with OPENERS.get(path.suffix, open)(path, "rb") as file:
-            return file.read().decode("utf-8")
+            text: str = file.read().decode("utf-8")
+            return text
     except (lzma.LZMAError, EOFError, OSError, ValueError, subprocess.SubprocessError) as error:
         raise ValueError(f"{path} cannot be read: {error}") from error
 

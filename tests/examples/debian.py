@@ -22,36 +22,19 @@ PACK: dict[str, Callable[[bytes], bytes]] = {
     ".bz2": bz2.compress,
 }
 THINGS = ("image", "sound", "mail", "network", "font", "graph", "text", "game", "disk", "clock")
-GERMAN_THINGS = (
-    "Bild",
-    "Ton",
-    "Brief",
-    "Netz",
-    "Schrift",
-    "Graph",
-    "Text",
-    "Spiel",
-    "Platte",
-    "Uhr",
-)
 DEEDS = ("reads", "writes", "sorts", "draws", "sends", "checks", "copies", "plays", "packs")
-GERMAN_DEEDS = (
-    "liest",
-    "schreibt",
-    "sortiert",
-    "malt",
-    "sendet",
-    "prüft",
-    "kopiert",
-    "spielt",
-    "packt",
+GERMAN = "Bild Ton Brief Netz Schrift Graph Text Spiel Platte Uhr "
+GERMAN += "liest schreibt sortiert malt sendet prüft kopiert spielt packt"
+OTHERS = (
+    "every jedes program Programm that das with mit each jedem development Entwicklung files Dateien "
+    "what was things: Dingen: Among Unter other anderen quickly schnell see siehe it es"
 )
 STEM = "deb.example.org_debian_dists_stable_main"
 
 
 def program(path: Path) -> ModuleType:
     """A program of a recipe, which is no package, as a module."""
-    spec = importlib.util.spec_from_file_location(f"debian_{path.stem}", path)
+    spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -120,22 +103,9 @@ def entries(number: int) -> list[Entry]:
 
 def german(made: Sequence[Entry]) -> list[Entry]:
     """Those of `entries`, translated word by word, so that there is something to learn."""
-    words = dict(zip(THINGS + DEEDS, GERMAN_THINGS + GERMAN_DEEDS, strict=True))
-    words |= {
-        "every": "jedes",
-        "program": "Programm",
-        "that": "das",
-        "with": "mit",
-        "each": "jedem",
-    }
-    words |= {"development": "Entwicklung", "files": "Dateien", "what": "was", "things:": "Dingen:"}
-    words |= {
-        "Among": "Unter",
-        "other": "anderen",
-        "quickly": "schnell",
-        "see": "siehe",
-        "it": "es",
-    }
+    words = dict(zip(THINGS + DEEDS, GERMAN.split(), strict=True))
+    others = OTHERS.split()
+    words |= zip(others[::2], others[1::2], strict=True)
 
     def translated(text: str) -> str:
         return re.sub(r"[^ \n]+", lambda word: words.get(word[0], word[0]), text)

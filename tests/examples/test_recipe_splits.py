@@ -2,29 +2,18 @@
 
 from __future__ import annotations
 
-import importlib.util
 import lzma
-import sys
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-RECIPE = Path(__file__).parents[2] / "examples" / "bible_es_en"
+from tests.examples import debian
+
+RECIPE = debian.EXAMPLES / "bible_es_en"
 CORPUS = RECIPE / "data" / "bible.es-en.tsv.xz"
 
 
-def load_split() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bible_split", RECIPE / "split.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-split = load_split()
+split = debian.program(RECIPE / "split.py")
 
 
 def read(folder: Path, name: str) -> list[str]:

@@ -2,33 +2,21 @@
 
 from __future__ import annotations
 
-import importlib.util
 import lzma
-import sys
 from collections import Counter
-from pathlib import Path
-from types import ModuleType
 
 import pytest
 
-EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
+from tests.examples import debian
+
+EXAMPLES = debian.EXAMPLES
 RECIPE = EXAMPLES / "bible_testaments"
 CORPUS = EXAMPLES / "bible_es_en" / "data" / "bible.es-en.tsv.xz"
 SPLITS = ("train", "valid", "test")
 
 
-def load(name: str, path: Path) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-load("split", EXAMPLES / "bible_es_en" / "split.py")
-verses = load("verses", RECIPE / "verses.py")
+debian.program(EXAMPLES / "bible_es_en" / "split.py")  # which verses.py imports
+verses = debian.program(RECIPE / "verses.py")
 
 
 def lines(path):

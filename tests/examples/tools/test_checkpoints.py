@@ -3,7 +3,7 @@
 import zipfile
 
 import pytest
-from checkpoints import CANNOT_WRITE, is_whole, main, mend, newest
+from checkpoints import CANNOT_WRITE, main, mend, newest
 
 
 def write(path, content):
@@ -44,10 +44,3 @@ def test_a_copy_that_cannot_be_written_is_told_from_a_damaged_run(tmp_path, monk
         main(["mend", str(tmp_path)])
     assert end.value.code == CANNOT_WRITE
     assert "checkpoint_last.pt: No space left on device" in capsys.readouterr().err
-
-
-def test_what_is_no_archive_is_not_whole(tmp_path):
-    (tmp_path / "file").write_bytes(b"")
-    assert not is_whole(tmp_path / "file")
-    assert not is_whole(tmp_path / "not-there")
-    assert not is_whole(tmp_path)

@@ -102,13 +102,6 @@ def test_two_modes_have_a_small_p_and_one_has_not():
     assert dip_test(list(one))[1] > 0.1
 
 
-def test_the_dip_test_keeps_its_level():
-    generator = numpy.random.default_rng(9)
-    p_values = [dip_test(list(generator.random(20)))[1] for _ in range(200)]
-    # Ten are expected, with a standard deviation of three
-    assert sum(p < 0.05 for p in p_values) < 20
-
-
 def test_a_mixture_finds_what_was_mixed():
     generator = numpy.random.default_rng(1)
     values = [*generator.normal(1.2, 0.05, 60), *generator.normal(1.9, 0.03, 30)]
