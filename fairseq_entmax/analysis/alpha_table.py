@@ -47,12 +47,7 @@ class LayerValues:
 
 
 def checkpoint_values(path: str) -> list[LayerValues]:
-    """Read the values of the heads of a checkpoint of this package, or of its stock counterpart.
-
-    Raises:
-        FileNotFoundError, ValueError, UnsafeCheckpointError: as
-            :func:`fairseq_entmax.models.saved.read_model`.
-    """
+    """Read the values of the heads of a checkpoint of this package, or of its stock counterpart."""
     return model_values(read_model(path))
 
 

@@ -76,12 +76,11 @@ class Batch:
 
     @cached_property
     def places_of_words(self) -> dict[str, Tensor] | None:
-        """Where in the source the words around each step of the decoder are.
+        """Where in the source the words around each step of the decoder are; None without words.
 
-        Returns:
-            ``last``, ``now`` and ``next``, the word that was said last, that which the query
-            predicts, and the one behind it, to ``(batch, queries, keys)`` bool: whether the key
-            is that word. The mark of the end of a sentence is no word. None without words.
+        ``last``, ``now`` and ``next``, the word said last, that which the query predicts, and the
+        one behind it, to ``(batch, queries, keys)`` bool. The mark of the end of a sentence is no
+        word.
         """
         if self.said is None:
             return None

@@ -23,15 +23,10 @@ MOST = 255
 
 
 def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
-    """The group that each key is in.
+    """The group that each key is in, of weights ``(heads, queries, keys)``: uint8 of that shape.
 
-    Args:
-        weights: ``(heads, queries, keys)``, zero at masked keys.
-
-    Returns:
-        ``(heads, queries, keys)`` uint8: 0 for a key with a weight of its own, or of zero, else
-        the number of its group in the row, from 1: of runs from the left, of clusters from the
-        heaviest. Groups beyond the first 255 of a row are 0.
+    0 for a key with a weight of its own, or of zero, else the number of its group in the row, from
+    1: of runs from the left, of clusters from the heaviest. Those beyond the first 255 are 0.
     """
     groups = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
     for head, kind in enumerate(kinds):
@@ -57,11 +52,7 @@ def encode_groups(groups: Tensor) -> str:
 
 
 def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
-    """Read the groups of one layer of one attention from ``maps`` in ``analysis.json``.
-
-    Returns:
-        ``(heads, queries, keys)`` uint8, as :func:`numbered_groups` gives them; None without.
-    """
+    """Read :func:`numbered_groups` of one layer from ``maps`` in ``analysis.json``, or None."""
     text = entry.get("groups")
     if text is None:
         return None

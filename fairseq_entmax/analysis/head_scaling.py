@@ -14,10 +14,8 @@ from fairseq_entmax.modules import MultiheadAttention
 def scaled_heads(attention: MultiheadAttention, factor: Tensor) -> Iterator[None]:
     """Multiply what each head gives to the output projection, after gates.
 
-    All else is computed as before, in the same kernels and with the same caches.
-
-    Args:
-        factor: ``(heads,)``, or ``(batch, heads)``. A head with the factor 0 gives exactly 0.
+    By a factor ``(heads,)`` or ``(batch, heads)``; with 0 a head gives exactly 0. All else is
+    computed as before, in the same kernels and with the same caches.
     """
 
     is_closed = (factor == 0)[..., None]

@@ -14,16 +14,7 @@ _NOTHING = -1  # no target
 
 
 def negative_log_likelihood(log_probs: Tensor, target: Tensor, counts: Tensor) -> Tensor:
-    """The negative log likelihood of every target, without smoothing.
-
-    Args:
-        log_probs: ``(…, vocabulary)``, logarithms of probabilities.
-        target: ``(…)``.
-        counts: ``(…)`` bool, false at padding.
-
-    Returns:
-        ``(…)`` in nats, 0 where it does not count.
-    """
+    """The negative log likelihood of every target in nats; 0 where it does not count."""
     rows, wanted = log_probs.flatten(0, -2), target.masked_fill(~counts, _NOTHING).flatten()
     losses = functional.nll_loss(rows, wanted, ignore_index=_NOTHING, reduction="none")
     return losses.view_as(target)
@@ -46,18 +37,11 @@ def unreachable(losses: Tensor, model: Any) -> Tensor:
 
 
 def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float) -> Tensor:
-    """A loss of every target that is finite, and so is its gradient.
+    """A loss of every target that is finite, and so is its gradient; 0 where it does not count.
 
     The negative log likelihood, where the output is softmax; otherwise the Fenchel-Young loss of
-    alpha-entmax, by which such models are trained: the likelihood of a word outside the support
-    is zero, and has no gradient.
-
-    Args:
-        logits: ``(…, vocabulary)``.
-        target, counts: ``(…)``, as for :func:`negative_log_likelihood`.
-
-    Returns:
-        ``(…)``, 0 where it does not count.
+    alpha-entmax, by which such models are trained: the likelihood of a word outside the support is
+    zero, and has no gradient.
     """
     if alpha == 1.0:
         # fairseq's own likelihoods are float32 whatever the model's precision

@@ -65,11 +65,7 @@ def sentence_maps(
     attention: Dictionary[str, Dictionary[int, Tensor]],
     kinds: Dictionary[tuple[str, int], Sequence[str | None]] | None = None,
 ) -> list[dict[str, Any]]:
-    """The weights of every head on one sentence.
-
-    Args:
-        attention: attention to layer to weights ``(1, heads, queries, keys)``.
-    """
+    """The weights ``(1, heads, queries, keys)`` of every head on one sentence, as maps."""
     entries = []
     for name, layers in attention.items():
         for layer, weights in sorted(layers.items()):

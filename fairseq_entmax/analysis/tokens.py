@@ -92,15 +92,10 @@ class TokenTable:
         return replace(self, **facts)
 
     def words(self, tokens: Tensor, special: Tensor) -> Tensor:
-        """Which word each token is part of.
+        """Which word each token ``(batch, length)`` is part of.
 
-        Args:
-            tokens: ``(batch, length)``.
-            special: ``(batch, length)`` bool: padding and ends of sentences.
-
-        Returns:
-            ``(batch, length)`` int64: the same number for the tokens of one word, rising from
-            left to right; -1 at special tokens.
+        The same number for the tokens of one word, rising from left to right; -1 at special tokens,
+        which are padding and ends of sentences.
         """
         starts = self.begins[tokens].clone()
         follows = self.goes_on[tokens[:, :-1]]
@@ -128,15 +123,10 @@ def _ending(text: str, questions: frozenset[str]) -> int:
 
 
 def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tuple[Tensor, Tensor]:
-    """The punctuation mark at the end of each sentence.
+    """The place of the mark at the end of each sentence, and what it is; both ``(batch,)``.
 
-    Args:
-        tokens: ``(batch, length)``.
-        special: ``(batch, length)`` bool: padding and ends of sentences.
-
-    Returns:
-        Its place ``(batch,)``, behind which stand only quotes and brackets, and what it is
-        ``(batch,)``: 1 a question mark, 2 a full stop, 0 neither.
+    Behind it stand only quotes and brackets. 1 is a question mark, 2 a full stop, 0 neither.
+    ``special`` are padding and ends of sentences.
     """
     skipped = special | table.closing[tokens]
     positions = torch.arange(tokens.size(1), device=tokens.device)
@@ -146,15 +136,9 @@ def final_punctuation(table: TokenTable, tokens: Tensor, special: Tensor) -> tup
 
 
 def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The rarest tokens of each sentence.
+    """Where the rarest token stands, where one of the two rarest does, and its rank.
 
-    Args:
-        tokens: ``(batch, length)``.
-
-    Returns:
-        Where the rarest token stands, and where one of the two rarest does, both ``(batch,
-        length)`` bool, and the rank of the rarest ``(batch,)``, -1 in a sentence of special
-        symbols alone.
+    ``(batch, length)`` bool, the same, and ``(batch,)``: -1 in one of special symbols alone.
     """
     rank = table.rank[tokens]
     first = rank.amax(dim=1, keepdim=True)
@@ -167,12 +151,7 @@ def rare_tokens(table: TokenTable, tokens: Tensor) -> tuple[Tensor, Tensor, Tens
 def rarest_so_far(ranks: Tensor) -> tuple[Tensor, Tensor]:
     """The ranks of the two rarest tokens that each place of a text has before it, or is.
 
-    Args:
-        ranks: ``(batch, length)``, of :class:`TokenTable`.
-
-    Returns:
-        The rank of the rarest, and of the next where there is another, else the same; ``(batch,
-        length)`` each, -1 where there are special symbols alone.
+    Of ranks ``(batch, length)``. Where there is but one, both are its; -1 without any.
     """
     first = ranks.cummax(dim=1).values
     length = ranks.size(1)

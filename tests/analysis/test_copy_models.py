@@ -1,7 +1,6 @@
 """``analyze`` of models that copy words, on the reference and on what they generate."""
 
 import math
-import shutil
 
 import pytest
 import torch
@@ -259,19 +258,3 @@ def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, t
     search = read(tmp_path)["search"]
     names = ("task", "length_penalty", "coverage_penalty", "lenpen")
     assert [search[name] for name in names] == ["entmax_summarization", "wu", 5, 0.9]
-
-
-def test_another_task_is_refused_with_those_that_are_not(folder, tmp_path, capsys):
-    assert analyze(folder, tmp_path / "x", ["copy.pt"], "--task=translation_lev") != 0
-    assert "the tasks translation and entmax_summarization" in capsys.readouterr().err
-
-
-def test_the_hypotheses_leave_no_file(folder, tmp_path, monkeypatch):
-    monkeypatch.setenv("TMPDIR", str(tmp_path))
-    import tempfile
-
-    monkeypatch.setattr(tempfile, "tempdir", None)
-    (tmp_path / "out").mkdir()
-    assert analyze(folder, tmp_path / "out", ["copy.pt"], *SEARCH, "--sentences=") == 0
-    assert [one.name for one in tmp_path.iterdir()] == ["out"]
-    shutil.rmtree(tmp_path / "out")

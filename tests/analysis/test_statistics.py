@@ -128,35 +128,21 @@ def approx(value):
     return pytest.approx(value, abs=1e-6)
 
 
-def test_density_is_the_share_of_attendable_keys_with_a_weight(case, attention):
-    statistics, found, *_ = case
-    for head in range(3):
-        expected = brute_force.density(found, head, CAUSAL[attention])
-        assert 0.1 < expected < 0.95
-        assert statistics.results()["heads"][head]["density"] == approx(expected)
-
-
-def test_the_histogram_counts_sentences_by_their_mean_density(case, attention):
-    statistics, found, *_ = case
-    for head in range(3):
-        expected = brute_force.density_histogram(found, head, CAUSAL[attention], BINS)
-        assert statistics.results()["heads"][head]["density_histogram"] == expected
-
-
-def test_entropy_is_shannons_in_nats(case):
-    statistics, found, *_ = case
-    for head in range(3):
-        rows = [row for sentence in found for row in sentence[head]]
-        expected = brute_force.mean(map(brute_force.entropy, rows))
-        assert statistics.results()["heads"][head]["entropy"] == approx(expected)
-
-
-def test_confidence_leaves_out_the_ends_of_sentences(case, attention):
+def test_densities_entropy_and_confidence_are_those_of_loops(case, attention):
     statistics, found, _, keys, _ = case
+    is_causal = CAUSAL[attention]
     ends = [[place for place, token in enumerate(keys_) if token == END] for keys_ in keys]
     for head in range(3):
-        expected = brute_force.confidence(found, head, CAUSAL[attention], ends)
-        assert statistics.results()["heads"][head]["confidence"] == approx(expected)
+        given = statistics.results()["heads"][head]
+        density = brute_force.density(found, head, is_causal)
+        assert 0.1 < density < 0.95
+        assert given["density"] == approx(density)
+        expected = brute_force.density_histogram(found, head, is_causal, BINS)
+        assert given["density_histogram"] == expected
+        rows = [row for sentence in found for row in sentence[head]]
+        assert given["entropy"] == approx(brute_force.mean(map(brute_force.entropy, rows)))
+        expected = brute_force.confidence(found, head, is_causal, ends)
+        assert given["confidence"] == approx(expected)
 
 
 def test_offsets_are_from_the_query_to_the_key_in_their_sentences(case, attention):

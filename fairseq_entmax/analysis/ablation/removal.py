@@ -93,12 +93,9 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
 
 
 def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) -> Tensor:
-    """The negative log likelihood of every target of a batch, teacher-forced.
+    """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats.
 
     Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
-
-    Returns:
-        ``(batch,)`` float64, nats, summed over a target's tokens; no smoothing.
     """
     with torch.no_grad():
         kind = kind_of_model(model)

@@ -46,29 +46,16 @@ NEGLIGIBLE = 1e-30
 def logit(inputs: Tensor, weight: Tensor) -> Tensor:
     """Relevance 1 of one logit for each prediction, to the units that it was computed from.
 
-    Args:
-        inputs: ``(predictions, units)``.
-
-    Returns:
-        ``(predictions, units)``, each row of sum 1: in proportion to ``|weight * inputs|``, or
-        evenly where that is 0.
+    ``(predictions, units)``: in proportion to ``|weight * inputs|``, or evenly where that is 0.
     """
     return _shares((inputs * weight).abs())
 
 
 def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
-    """Relevance of a linear layer's output, to its inputs.
+    """Relevance of a linear layer's output, to its inputs ``(positions, inputs)``.
 
     What reaches a unit made by the bias alone goes to the inputs in proportion to their
     contributions to all units together, or evenly where these are 0.
-
-    Args:
-        relevance: of the output, ``(predictions, positions, outputs)``.
-        inputs: ``(positions, inputs)``.
-        weight: ``(outputs, inputs)``.
-
-    Returns:
-        ``(predictions, positions, inputs)``.
     """
     sizes, strengths = inputs.abs(), weight.abs()
     per_unit, stranded = _divide(relevance, sizes @ strengths.t())
@@ -80,28 +67,15 @@ def linear(relevance: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def made_by_inputs(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
-    """A linear layer's outputs, with 0 where the bias alone made them.
-
-    Args:
-        outputs: ``(positions, outputs)``.
-        inputs: ``(positions, inputs)``.
-        weight: ``(outputs, inputs)``.
-    """
+    """A linear layer's outputs, with 0 where the bias alone made them."""
     return outputs.masked_fill(inputs.abs() @ weight.abs().t() <= NEGLIGIBLE, 0.0)
 
 
 def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
-    """Relevance of a layer normalisation's output, to its inputs.
+    """Relevance of a layer normalisation's output, to its inputs ``(positions, units)``.
 
-    In time linear in the number of units: all contributions but a unit's own have one form.
-    Where all inputs are 0 each unit keeps its relevance.
-
-    Args:
-        relevance: ``(predictions, positions, units)``.
-        inputs: ``(positions, units)``.
-
-    Returns:
-        ``(predictions, positions, units)``.
+    In time linear in the number of units: all contributions but a unit's own have one form. Where
+    all inputs are 0 each unit keeps its relevance.
     """
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
@@ -117,13 +91,7 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
 def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
     """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``.
 
-    Args:
-        relevance: ``(predictions, positions, units)``.
-        kept: ``(positions, units)``, what the residual connection takes along.
-        added: ``(positions, units)``, what the branch gives.
-
-    Returns:
-        The relevance of each, ``(predictions, positions, units)``.
+    ``kept`` is what the residual connection takes along, ``added`` what the branch gives.
     """
     total = kept.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
@@ -131,18 +99,10 @@ def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Te
 
 
 def weighted_sum(relevance: Tensor, weights: Tensor, values: Tensor) -> Tensor:
-    """Relevance of heads' outputs, to their values.
+    """Relevance of heads' outputs ``(predictions, queries, heads, head_dim)``, to their values.
 
     What reaches an output whose values are 0 wherever the weights are not goes to the keys in
-    proportion to their weights.
-
-    Args:
-        relevance: of the outputs, ``(predictions, queries, heads, head_dim)``.
-        weights: ``(heads, queries, keys)``, at least 0, with sum 1 over the keys.
-        values: ``(keys, heads, head_dim)``.
-
-    Returns:
-        ``(predictions, keys, heads, head_dim)``.
+    proportion to their weights, ``(heads, queries, keys)``.
     """
     sizes = values.abs()
     totals = torch.einsum("hqk,khd->qhd", weights, sizes)

@@ -130,16 +130,6 @@ class _Sums:
         return share, (factor * residuals).clamp(min=0.0).sqrt() / self._y
 
 
-def head_shares(
-    measure: ImportanceMeasure, model: Any, samples: Iterable[Any], padding_idx: int
-) -> Shares:
-    """The share of each head in what the heads of its layer and attention matter."""
-    sums = ShareSums()
-    for sample in samples:
-        sums.update(measure.importance(model, sample, padding_idx))
-    return sums.shares()
-
-
 def until_precise(
     measure: ImportanceMeasure,
     sums: ShareSums,

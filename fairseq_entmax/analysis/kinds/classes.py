@@ -25,14 +25,7 @@ def label_names(task: Any) -> list[str]:
 
 
 def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
-    """Which tokens each attention that pools may look at.
-
-    Args:
-        tokens: ``(batch, tokens)``, sources.
-
-    Returns:
-        The attention's name to ``(batch, tokens)`` bool.
-    """
+    """Which tokens ``(batch, tokens)`` each attention that pools may look at, by its name."""
     symbols, names = model.symbols, list(model.pooling_mappings())
     if PREMISE not in names:
         return {POOLING: symbols.keys(tokens, symbols.text(tokens))}

@@ -103,14 +103,7 @@ class EqualWeights(WeightMeasure):
 
 
 def equal_to_left(rows: Tensor) -> Tensor:
-    """Whether each key has the weight of the key to its left, above zero.
-
-    Args:
-        rows: ``(…, keys)``: weights.
-
-    Returns:
-        ``(…, keys)`` bool; false at the first key.
-    """
+    """Whether each key of ``(…, keys)`` has the weight of the key to its left, above zero."""
     equal = rows != 0
     equal[..., :1] = False
     equal[..., 1:] &= rows[..., 1:] == rows[..., :-1]

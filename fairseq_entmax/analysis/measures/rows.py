@@ -117,12 +117,7 @@ class Sums(dict[str, "Tensor"]):
         self.add(f"{name}/count", mask.sum())
 
     def add_ratios(self, name: str, values: Tensor, divisor: Tensor) -> None:
-        """Add ratios of sentences, those whose divisor is not 0.
-
-        Args:
-            values: ``(batch, …)``.
-            divisor: of the same shape, or ``(batch,)``.
-        """
+        """Add ratios of sentences, ``(batch, …)``, those whose divisor is not 0."""
         counts = divisor > 0
         safe = divisor.masked_fill(~counts, 1.0)
         self.add(name, (values / safe.view(*safe.shape, *[1] * (values.dim() - safe.dim()))).sum(0))
@@ -141,15 +136,9 @@ class Sums(dict[str, "Tensor"]):
 
 
 def weight_at(weights: Tensor, keys: Tensor, exists: Tensor) -> Tensor:
-    """The weight on given keys.
+    """The weight on given keys, ``(batch, heads, queries, n)``; 0 where there is no such key.
 
-    Args:
-        weights: ``(batch, heads, queries, keys)``.
-        keys: ``(batch, queries, n)``: indices of keys.
-        exists: ``(batch, queries, n)``: whether the query may look there.
-
-    Returns:
-        ``(batch, heads, queries, n)``, 0 where there is no such key.
+    ``keys`` are indices ``(batch, queries, n)``; ``exists`` says whether the query may look there.
     """
     index = keys[:, None].expand(-1, weights.size(1), -1, -1)
     return weights.gather(3, index).mul_(exists[:, None])

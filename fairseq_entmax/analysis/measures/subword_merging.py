@@ -46,13 +46,8 @@ class SubwordMerging(WeightMeasure):
 def mass_in_word(weights: Tensor, words: Tensor) -> Tensor:
     """The weight that each token puts on the rest of its word; on itself in a word of one token.
 
-    Args:
-        weights: ``(batch, heads, length, length)``, of self-attention.
-        words: ``(batch, length)`` int64: the same number for the tokens of one word, which
-            stand side by side; -1 outside of words.
-
-    Returns:
-        ``(batch, heads, length)`` in [0, 1], 0 outside of words.
+    ``words`` has the same number for the tokens of one word, which stand side by side; -1 outside
+    of words, where the mass is 0.
     """
     import torch
 
@@ -79,18 +74,10 @@ def _longest_run(words: Tensor) -> int:
 
 
 def merging_by_word(mass: Tensor, words: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The subword-merging score of each word (Correia et al., section 5.2).
+    """Subword-merging scores (Correia et al., section 5.2), at the first token of each word.
 
-    The largest weight that any token of the word puts on the rest of it; for a word of one
-    token the weight on itself.
-
-    Args:
-        mass: what :func:`mass_in_word` gave, ``(batch, heads, length)``.
-        words: ``(batch, length)``, as there.
-
-    Returns:
-        Scores ``(batch, heads, length)``, each at the first token of its word; whether a word
-        begins there, ``(batch, length)`` bool; and whether it has several tokens.
+    The largest weight that any token of the word puts on the rest of it; for a word of one token
+    the weight on itself. Also whether a word begins at a token, and whether it has several.
     """
     import torch
 

@@ -11,7 +11,6 @@ from omegaconf import OmegaConf
 
 from fairseq_entmax.analysis.ablation.removal import (
     Scorer,
-    check_heads,
     heads_of,
     names_of,
     sentence_losses,
@@ -134,21 +133,6 @@ def test_the_heads_of_a_model_are_those_that_are_there_and_open():
     assert all(gates[head.attention, head.layer][head.head] > 0 for head in found)
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("cross:2.0", "no head cross:2.0: it has, counted from 0, encoder-self layer 0: 4, "),
-        ("encoder-self:1.4", "no head encoder-self:1.4: it has, counted from 0"),
-    ],
-)
-def test_a_head_that_is_not_there_is_named(name, message):
-    model = trained(**ENTMAX)
-    with pytest.raises(ValueError, match=message):
-        check_heads(model, parse_heads(name))
-    with pytest.raises(ValueError, match=message), without_heads(model, parse_heads(name)):
-        pass
-
-
 def test_the_text_of_a_removal_is_short_and_is_read_back():
     removal = tuple(sorted(parse_heads("encoder-self:0.3;cross:1.1,0.2")))
     assert names_of(removal) == ("cross:0.2", "cross:1.1", "encoder-self:0.3")
@@ -234,11 +218,6 @@ def test_a_target_that_is_not_in_the_dictionary_matches_no_hypothesis():
     # What a hypothesis has for it
     hypothesis = tiny_task().target_dictionary.string(torch.tensor([3]))
     assert sacrebleu.corpus_bleu([hypothesis], [[reference]]).counts[0] == 0
-
-
-def test_an_unknown_way_to_join_subwords_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match="--post-process got 'moses', which fairseq does not know"):
-        scorer(trained(**ENTMAX), post_process="moses")
 
 
 def test_markers_that_cannot_be_copied_leave_no_loss():

@@ -5,9 +5,7 @@ from __future__ import annotations
 import math
 import random
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,11 +13,11 @@ import torch
 from fairseq.data import Dictionary
 from torch import Tensor
 
-from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
+from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.statistics import LayerStatistics
-from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import CROSS, ENCODER_SELF
 
 RELATIONS = ["nsubj", "obj", "amod", "punct", "nsubj:pass"]
 TAGS = ["NOUN", "VERB", "ADJ", "_"]
@@ -28,23 +26,14 @@ END = -1
 
 @dataclass
 class Example:
-    """A sentence, made with what the tests have to find.
-
-    Attributes:
-        conllu: its parse.
-        symbols: its subwords, without the end.
-        part_of: the word of the text of each subword.
-        arcs: dependent, head and relation, in words of the text.
-        tags: the tags of each word of the text.
-        entities: whether each word of the text is in a named entity.
-    """
+    """A sentence, made with what the tests have to find; words are those of the text."""
 
     conllu: str
-    symbols: list[str]
-    part_of: list[int]
-    arcs: list[tuple[int, int, str]]
-    tags: list[list[str]]
-    entities: list[bool]
+    symbols: list[str]  # subwords, without the end
+    part_of: list[int]  # the word of each subword
+    arcs: list[tuple[int, int, str]]  # dependent, head and relation
+    tags: list[list[str]]  # of each word
+    entities: list[bool]  # of each word
 
 
 def random_example(generator: random.Random) -> Example:
@@ -81,21 +70,18 @@ def random_example(generator: random.Random) -> Example:
 
 
 @pytest.fixture
-def dictionary() -> Dictionary:
+def dictionary():
     dictionary = Dictionary()
     for symbol in ["▁a", "▁b", "▁cd", "a", "b", "cd", "▁", "▁ab"]:
         dictionary.add_symbol(symbol)
     return dictionary
 
 
-Open = Callable[..., Annotations]
-
-
 @pytest.fixture
-def annotated(tmp_path: Path, dictionary: Dictionary) -> Open:
+def annotated(tmp_path, dictionary):
     """Opens annotations from their text."""
 
-    def build(text: str, sentences: int | None = None) -> Annotations:
+    def build(text, sentences=None):
         path = tmp_path / "parses.conllu"
         path.write_text(text, encoding="utf-8")
         return Annotations(str(path), dictionary, sentences)
@@ -122,12 +108,10 @@ def row(number: int, form: str, head: int | str = "_", relation: str = "_", **co
 class LinguisticStatistics:
     """What the heads of each attention and layer do with annotations."""
 
-    def __init__(self) -> None:
+    def __init__(self):
         self._layers: dict[tuple[str, int], LayerStatistics] = {}
 
-    def update(
-        self, attention: str, layer: int, weights: Tensor, annotated: AnnotatedBatch, real: Tensor
-    ) -> None:
+    def update(self, attention, layer, weights, annotated, real):
         """Add weights ``(batch, heads, queries, keys)``; ``real``: which queries are no padding."""
         statistics = LayerStatistics(attention, weights.size(1), ())
         statistics = self._layers.setdefault((attention, layer), statistics)
@@ -156,59 +140,26 @@ SIMPLE = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + row(3, "cda", 2, "ob
 SIMPLE_TEXT = "▁a ▁b ▁cd a"
 
 
-def dependencies(annotations: Annotations, tokens: Tensor, weights: Tensor) -> list[dict[str, Any]]:
-    """The accuracies of each head on one batch of weights ``(batch, heads, keys, keys)``."""
-    batch = annotations.batch(torch.arange(len(tokens)), tokens)
+def test_a_head_that_looks_at_the_syntactic_head_is_always_right(annotated, dictionary):
+    tokens = collate(dictionary, [SIMPLE_TEXT])
+    batch = annotated(SIMPLE).batch(torch.arange(1), tokens)
     statistics = LinguisticStatistics()
+    # The second head looks at the end of the sentence, which is no word
+    weights = torch.stack([torch.eye(5)[[1, 1, 1, 1, 4]], torch.eye(5)[[4] * 5]])[None]
     statistics.update(ENCODER_SELF, 0, weights, batch, tokens != 1)
-    return [head["dependencies"] for head in statistics.results(ENCODER_SELF, 0)]
+    first, second = statistics.results(ENCODER_SELF, 0)
+    for relation in ("nsubj", "obj"):
+        assert first["dependencies"][relation] == {"to_head": 1.0, "to_dependent": 0.0}
+        assert second["dependencies"][relation] == {"to_head": 0.0, "to_dependent": 0.0}
+    annotations = annotated(row(1, "a", upos="NOUN", misc="NE=B-PER") + "\n")
+    batch = annotations.batch(torch.arange(1), collate(dictionary, ["▁a"]))
+    real = torch.ones(1, 2, dtype=torch.bool)
+    statistics.update(CROSS, 0, torch.eye(2)[[1, 1]][None, None], batch, real)
+    (head,) = statistics.results(CROSS, 0)
+    assert head["pos_kl"] is head["named_entity"] is None
 
 
-def test_a_head_that_looks_at_the_syntactic_head_is_always_right(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.eye(5)[[1, 1, 1, 1, 4]][None, None]
-    (accuracy,) = dependencies(annotated(SIMPLE), tokens, weights)
-    assert accuracy["nsubj"] == {"to_head": 1.0, "to_dependent": 0.0}
-    assert accuracy["obj"] == {"to_head": 1.0, "to_dependent": 0.0}
-
-
-def test_the_end_of_the_sentence_is_no_word_to_look_at(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    weights = torch.zeros(1, 2, 5, 5)
-    weights[:, :, :, 4] = 0.9
-    weights[:, 0, :, 1] = 0.1  # the first head has a little on the verb, the second none
-    weights[:, 1, :, 4] = 1.0
-    little, none = dependencies(annotated(SIMPLE), tokens, weights)
-    assert little["nsubj"]["to_head"] == 1.0
-    assert none["nsubj"] == {"to_head": 0.0, "to_dependent": 0.0}
-
-
-def test_baselines_are_the_most_frequent_offset_of_a_relation(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    near = row(1, "a", 2, "nsubj") + row(2, "b", 0, "root") + "\n"
-    far = row(1, "a", 3, "nsubj") + row(2, "b") + row(3, "cd", 0, "root") + "\n"
-    annotations = annotated(near + far + near)
-    tokens = collate(dictionary, ["▁a ▁b", "▁a ▁b ▁cd", "▁a ▁b"])
-    counts = AnnotationCounts(annotations)
-    for index in range(3):
-        counts.update(annotations.batch(torch.tensor([index]), tokens[index : index + 1]))
-    assert counts.results()["relations"] == {
-        "nsubj": {
-            "count": 3,
-            "to_head": {"baseline": pytest.approx(2 / 3), "offset": 1},
-            "to_dependent": {"baseline": pytest.approx(2 / 3), "offset": -1},
-        }
-    }
-
-
-def test_of_offsets_as_frequent_the_left_one_is_the_baseline(
-    annotated: Open, dictionary: Dictionary
-) -> None:
+def test_of_offsets_as_frequent_the_left_one_is_the_baseline(annotated, dictionary):
     text = row(1, "a", 2, "amod") + row(2, "b", 0, "root") + row(3, "cd", 2, "amod") + "\n"
     annotations = annotated(text)
     counts = AnnotationCounts(annotations)
@@ -217,33 +168,7 @@ def test_of_offsets_as_frequent_the_left_one_is_the_baseline(
     assert amod["to_head"]["offset"] == amod["to_dependent"]["offset"] == -1
 
 
-TAGGED = (
-    row(1, "a", upos="NOUN", misc="NE=B-PER")
-    + row(2, "b", upos="VERB", misc="NE=O")
-    + row(3, "cda", upos="NOUN", misc="NE=O")
-    + "\n"
-)
-
-
-def shares(annotations: Annotations, tokens: Tensor, weights: Tensor) -> dict[str, Any]:
-    """The numbers of the first head in cross attention of weights ``(queries, keys)``."""
-    batch = annotations.batch(torch.tensor([0]), tokens)
-    statistics = LinguisticStatistics()
-    queries = torch.ones(1, len(weights), dtype=torch.bool)
-    statistics.update(CROSS, 0, weights[None, None], batch, queries)
-    (head,) = statistics.results(CROSS, 0)
-    return head
-
-
-def test_a_head_on_the_end_of_the_sentence_alone_has_no_numbers(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    tokens = collate(dictionary, [SIMPLE_TEXT])
-    head = shares(annotated(TAGGED), tokens, torch.eye(5)[[4, 4]])
-    assert head == {"dependencies": None, "pos_kl": None, "named_entity": None}
-
-
-def test_what_the_file_does_not_have_is_none(annotated: Open, dictionary: Dictionary) -> None:
+def test_what_the_file_does_not_have_is_none(annotated, dictionary):
     annotations = annotated(row(1, "a") + "\n")
     tokens = collate(dictionary, ["▁a"])
     batch = annotations.batch(torch.tensor([0]), tokens)
@@ -285,9 +210,7 @@ def random_data(count: int = 12) -> Data:
     return data
 
 
-def run(
-    annotations: Annotations, dictionary: Dictionary, data: Data, order: list[int], size: int
-) -> tuple[LinguisticStatistics, AnnotationCounts]:
+def run(annotations, dictionary, data, order, size):
     """Statistics over the data in batches of a size; padding gets no weight as key."""
     statistics, counts = LinguisticStatistics(), AnnotationCounts(annotations)
     for begin in range(0, len(order), size):
@@ -390,9 +313,7 @@ def loop_entities(data: Data, attention: list[Tensor], head: int) -> float:
 
 
 @pytest.mark.parametrize("size", [1, 5, 12])
-def test_batches_of_any_size_give_the_numbers_of_loops(
-    annotated: Open, dictionary: Dictionary, size: int
-) -> None:
+def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, size):
     data = random_data()
     annotations = annotated("".join(example.conllu for example in data.examples), 12)
     order = sorted(range(12), key=lambda i: len(data.examples[i].symbols))
@@ -417,7 +338,7 @@ def test_batches_of_any_size_give_the_numbers_of_loops(
     assert counts.results()["sentences"] == 12
 
 
-def test_counts_are_those_of_loops(annotated: Open, dictionary: Dictionary) -> None:
+def test_counts_are_those_of_loops(annotated, dictionary):
     data = random_data()
     annotations = annotated("".join(example.conllu for example in data.examples))
     _, counts = run(annotations, dictionary, data, list(range(12)), 5)
@@ -441,15 +362,13 @@ def test_counts_are_those_of_loops(annotated: Open, dictionary: Dictionary) -> N
     assert sum(results["part_of_speech"].values()) == pytest.approx(1.0)
 
 
-def test_an_unknown_subword_over_two_words_is_part_of_the_first(
-    annotated: Open, dictionary: Dictionary
-) -> None:
+def test_an_unknown_subword_over_two_words_is_part_of_the_first(annotated, dictionary):
     text = row(1, "x", 2, "amod") + row(2, "y", 0, "root") + row(3, "a", 2, "obj") + "\n"
     batch = annotated(text).batch(torch.tensor([0]), collate(dictionary, ["unknown ▁a"]))
     assert batch.word.tolist() == [[0, 2, -1]]
 
 
-def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path: Path) -> None:
+def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path):
     dictionary = Dictionary()
     for symbol in ["a", "b", "<unk-0>", "<unk-1>"]:
         dictionary.add_symbol(symbol)
@@ -461,21 +380,7 @@ def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path: Path) -> 
     assert annotations.batch(torch.tensor([0]), tokens).word.tolist() == [[0, 1, 2, 3, -1]]
 
 
-def test_a_decoder_that_looks_at_itself_has_no_annotations(
-    annotated: Open, dictionary: Dictionary
-) -> None:
-    annotations = annotated(SIMPLE)
-    batch: AnnotatedBatch = annotations.batch(torch.tensor([0]), collate(dictionary, [SIMPLE_TEXT]))
-    statistics = LinguisticStatistics()
-    real = torch.ones(1, 5, dtype=torch.bool)
-    statistics.update(DECODER_SELF, 0, torch.full((1, 1, 5, 5), 0.2), batch, real)
-    nothing = {"dependencies": None, "pos_kl": None, "named_entity": None}
-    assert statistics.results(DECODER_SELF, 0) == [nothing]
-
-
-def test_a_text_that_differs_is_shown_on_both_sides(
-    annotated: Open, dictionary: Dictionary
-) -> None:
+def test_a_text_that_differs_is_shown_on_both_sides(annotated, dictionary):
     annotations = annotated(SIMPLE + row(1, "b") + row(2, "cd") + "\n")
     tokens = collate(dictionary, ["▁b ▁a ▁b"])
     with pytest.raises(
@@ -486,7 +391,7 @@ def test_a_text_that_differs_is_shown_on_both_sides(
         annotations.batch(torch.tensor([1]), tokens)
 
 
-def test_another_number_of_sentences_is_refused_on_opening(annotated: Open) -> None:
+def test_another_number_of_sentences_is_refused_on_opening(annotated):
     with pytest.raises(
         ValueError, match=r"parses\.conllu has 1 sentences, the data set 2: one for each line"
     ):

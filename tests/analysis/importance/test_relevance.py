@@ -212,10 +212,7 @@ def test_the_model_is_left_as_it_was():
     [
         ({"adaptive_softmax_cutoff": "8,16"}, "--adaptive-softmax-cutoff"),
         ({"cross_self_attention": True, "no_cross_attention": True}, "--cross-self-attention"),
-        ({"scale_attn": True}, "--scale-attn"),
-        ({"scale_fc": True}, "--scale-fc"),
-        ({"scale_heads": True}, "--scale-heads"),
-        ({"scale_resids": True}, "--scale-resids"),
+        *(({f"scale_{one}": True}, f"--scale-{one}") for one in ("attn", "fc", "heads", "resids")),
     ],
 )
 def test_a_part_without_a_rule_is_refused_by_the_name_of_its_option(options, option):

@@ -96,22 +96,11 @@ def test_padding_and_the_other_sentences_of_a_batch_make_no_difference():
     together = head_sensitivity(model, sample, PAD)
     net_input = sample["net_input"]
     for row in range(3):
-        source, previous, target = (
-            tokens[row][tokens[row] != PAD][None]
-            for tokens in (
-                net_input["src_tokens"],
-                net_input["prev_output_tokens"],
-                sample["target"],
-            )
-        )
-        alone = {
-            "net_input": {
-                "src_tokens": source,
-                "src_lengths": torch.tensor([source.size(1)]),
-                "prev_output_tokens": previous,
-            },
-            "target": target,
-        }
+        every = net_input["src_tokens"], net_input["prev_output_tokens"], sample["target"]
+        source, previous, target = (tokens[row][tokens[row] != PAD][None] for tokens in every)
+        lengths = torch.tensor([source.size(1)])
+        taken = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
+        alone = {"net_input": taken, "target": target}
         for attention, layers in head_sensitivity(model, alone, PAD).items():
             for layer, sensitivity in layers.items():
                 expected = together[attention][layer][row : row + 1]

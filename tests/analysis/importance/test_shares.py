@@ -11,7 +11,6 @@ from fairseq_entmax.analysis.importance.shares import (
     ShareSums,
     blocks_of,
     evenly_spread,
-    head_shares,
     spread_order,
     until_precise,
 )
@@ -104,8 +103,15 @@ def model():
 SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
 
 
+def shares_of(measure, model):
+    sums = ShareSums()
+    for sample in SAMPLES:
+        sums.update(measure.importance(model, sample, PAD))
+    return sums.shares().heads
+
+
 def test_relevance_is_a_mean_over_predictions(model):
-    given = head_shares(Relevance(), model, SAMPLES, PAD).heads
+    given = shares_of(Relevance(), model)
     shares = [head_relevance(model, sample).shares() for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():
@@ -116,7 +122,7 @@ def test_relevance_is_a_mean_over_predictions(model):
 
 
 def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_layer(model):
-    given = head_shares(Gradient(), model, SAMPLES, PAD).heads
+    given = shares_of(Gradient(), model)
     sensitivities = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
     for attention, layers in given.items():
         for layer, found in layers.items():

@@ -245,7 +245,6 @@ def test_the_loss_of_an_ablation_is_that_of_the_analysis(labelled, of_labelled, 
     ("more", "expected"),
     [
         (["--num-classes=3"], "tells 2 classes apart, and --num-classes is 3"),
-        (["--num-classes=1"], "tells 2 classes apart, and --num-classes is 1"),
         (["--of=generated"], "--of got 'generated': classifiers write no text"),
         (["--measures=relevance"], "no measure of classifiers"),
         (["--gen-subset=test"], "--gen-subset got 'test', "),
@@ -281,13 +280,3 @@ def changed_state(labelled, tmp_path, change):
 def test_a_checkpoint_that_says_too_little_is_refused(labelled, tmp_path, capsys, change, expected):
     assert changed_state(labelled, tmp_path, change) == 1
     assert expected in capsys.readouterr().err
-
-
-def test_a_language_model_is_said_to_be_one_with_the_task_to_give(
-    labelled, texts, tmp_path, capsys
-):
-    given = [str(labelled / "bin"), f"--task={CLASSES}", f"--path={texts / 'entmax15.pt'}"]
-    assert cli.main(["analyze", *given, "--cpu", f"--output={tmp_path / 'x'}"]) == 1
-    message = capsys.readouterr().err
-    assert "entmax15.pt has the architecture entmax_transformer_lm, of language models" in message
-    assert "give --task language_modeling" in message

@@ -213,6 +213,7 @@ def test_what_has_no_part_in_a_text_alone_is_refused(
 @pytest.mark.parametrize(
     ("task", "data", "model", "expected"),
     [
+        (made.CLASSES, "labels", "entmax15", "give --task language_modeling"),
         ("translation", "bin", "entmax15", "give --task language_modeling, or other data"),
         (LM, "plain", "entmax15", "give --task translation, or other data"),
         (LM, "labels", "entmax15", "give --task sentence_prediction, or other data"),
