@@ -19,12 +19,7 @@ from typing import BinaryIO
 
 
 def check_target(path: str | os.PathLike[str], option: str, overwrite: bool) -> Path:
-    """The file to write, a link followed, where it may be written; ``option`` named it, for errors.
-
-    Raises:
-        OSError, ValueError: it is there and not to be replaced, there is no folder for it, or it is a
-            folder or a device.
-    """
+    """The file to write, a link followed, where it may be written; ``option`` named it, for errors."""
     name = os.fspath(path)
     target = Path(os.path.realpath(name))
     if not name or target.is_dir():

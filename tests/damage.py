@@ -1,6 +1,5 @@
 """Damaged files, and what a command is to make of them: one sentence that names the file."""
 
-import random
 import warnings
 from collections.abc import Callable
 
@@ -29,19 +28,6 @@ def sentence_of(arguments, capsys):
     if status != 1 or len(mine) != 1 or said[-1] != mine[0]:
         return f"STATUS {status}: {' / '.join(said)}"
     return mine[0]
-
-
-def garbled(seed: int, share: float = 0.02) -> Callable[[bytes], bytes]:
-    """Puts random bytes in random places."""
-
-    def change(content: bytes) -> bytes:
-        generator = random.Random(seed)
-        changed = bytearray(content)
-        for _ in range(max(1, int(len(content) * share))):
-            changed[generator.randrange(len(changed))] = generator.randrange(256)
-        return bytes(changed)
-
-    return change
 
 
 def cut(share: float) -> Callable[[bytes], bytes]:

@@ -250,16 +250,6 @@ def fast(data, tmp_path_factory):
     return folder
 
 
-def test_alpha_goes_further_than_without_the_factor(data, fast, tmp_path):
-    train(data, tmp_path, *FAST, "--max-update=20")
-    ways = []
-    for folder in (fast, tmp_path):
-        first, last = (numbers(lines(folder)[at]["alpha"]) for at in (0, -1))
-        ways.append((first, sum(abs(b - a) for a, b in zip(first, last, strict=True))))
-    assert ways[0][0] == pytest.approx(ways[1][0], abs=2e-6)
-    assert ways[0][1] > 3 * ways[1][1] > 0
-
-
 def test_a_training_with_another_factor_goes_on_from_the_same_values_and_says_so(
     data, fast, tmp_path
 ):

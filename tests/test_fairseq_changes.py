@@ -48,14 +48,6 @@ def test_the_trainer_of_a_stock_model_is_not_followed():
     assert compat.trainer_num_updates() == ours.get_num_updates() == 0
 
 
-def test_the_updates_that_the_trainer_tells_a_model_before_a_step_are_the_same():
-    model, seen = build_model(), []
-    trainer = make_trainer(model)
-    model.set_num_updates = lambda told: seen.append((told, compat.trainer_num_updates()))
-    train(trainer, 3)
-    assert seen == [(0, 0), (1, 1), (2, 2)]
-
-
 @pytest.mark.parametrize("command", ["fairseq-hydra-train", "python"])
 def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
     command, monkeypatch, capsys

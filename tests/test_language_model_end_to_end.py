@@ -9,7 +9,7 @@ from fairseq.models.transformer_lm import TransformerLanguageModel
 
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.head_record import read_record
-from tests.commands import USER_DIR, hypotheses, logged, run, weights
+from tests.commands import USER_DIR, logged, run, weights
 
 pytestmark = pytest.mark.slow
 
@@ -122,16 +122,6 @@ def test_a_training_ends_with_the_budget_and_its_pruned_model_has_the_same_losse
         after, _ = evaluate(text, gated.small, *options)
         assert after == pytest.approx(before, abs=1e-4)
         assert 0 < after < 9
-
-
-def test_the_pruned_model_goes_on_from_prefixes_as_the_gated_one_does(data, text, gated):
-    lines = lines_of(data)
-    outputs = [continued(text, path, lines) for path in (gated.path, gated.small)]
-    texts = [hypotheses(output) for output in outputs]
-    assert texts[0] == texts[1]
-    assert len(texts[0]) == 4
-    for sentence, prefix in zip(texts[1].values(), lines.splitlines(), strict=True):
-        assert sentence.startswith(prefix)
 
 
 def test_training_goes_on_from_the_pruned_model_with_its_heads(text, gated, tmp_path):

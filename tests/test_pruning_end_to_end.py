@@ -77,14 +77,6 @@ def test_the_pruned_model_translates_like_the_gated_one(data, pruned):
     assert len(same_translations(data, gated, pruned / "small.pt", *options)) == SIZES["train"]
 
 
-def test_the_pruned_checkpoint_has_no_gates_and_fewer_parameters(pruned):
-    small, gated = weights(pruned / "small.pt"), weights(pruned / "gated" / "checkpoint_best.pt")
-    assert not [name for name in small if "gate" in name or "pruning_state" in name]
-    assert sum(v.numel() for v in small.values()) < sum(v.numel() for v in gated.values())
-    rows = sum(v.size(0) for k, v in small.items() if k.endswith("q_proj.weight"))
-    assert rows == BUDGET * 32 // 4
-
-
 def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path):
     small = pruned / "small.pt"
     settings = {"data_name_or_path": str(data / "bin"), "user_dir": str(USER_DIR)}
@@ -109,33 +101,6 @@ def test_the_pruned_checkpoint_is_a_model_like_any_other(data, pruned, tmp_path)
     assert options[::2] == names
     train(data, tmp_path / "new", *options, "--max-update=2")
     assert shapes(tmp_path / "new" / "checkpoint_last.pt") == shapes(small)
-
-
-def test_a_frozen_decoder_keeps_every_bit(data, trained, tmp_path):
-    full = trained / "checkpoint_last.pt"
-    options = ["--head-gates=encoder-self", "--freeze-decoder", "--target-heads=encoder-self=3"]
-    start = f"--finetune-from-model={full}"
-    train(data, tmp_path, GATED[0], *options, start, "--max-update=8", "--validate-interval=1")
-    before, after = weights(full), weights(tmp_path / "checkpoint_last.pt")
-    # The encoder's embedding is the decoder's, so it is frozen with it
-    frozen = [name for name in before if name.startswith("decoder.") or "embed" in name]
-    assert len(frozen) > 40
-    assert all(torch.equal(after[name], before[name]) for name in frozen)
-    moved = "encoder.layers.0.fc1.weight"
-    assert not torch.equal(after[moved], before[moved])
-    assert (decisions(tmp_path / "checkpoint_last.pt") == 1).sum() == 3
-
-
-def test_a_stock_transformer_is_pruned_from_where_it_stands(data, tmp_path):
-    stock = tmp_path / "stock"
-    train(data, stock, "--max-update=4", arch="transformer")
-    options = ["--attn-mapping=softmax", *GATED, "--target-heads=cross=4", "--max-update=8"]
-    start = f"--finetune-from-model={stock / 'checkpoint_last.pt'}"
-    log = train(data, tmp_path / "gated", *options, start)
-    missing = "the checkpoint has no head gates for encoder.layers.0.self_attn"
-    assert missing in log.stdout + log.stderr
-    gated = tmp_path / "gated" / "checkpoint_last.pt"
-    assert (decisions(gated, "encoder_attn.") == 1).sum() == 4
 
 
 def test_a_pruning_that_is_killed_goes_on_as_if_it_had_not_been(data, trained, tmp_path):
@@ -180,20 +145,6 @@ def test_two_workers_prune_like_one_that_makes_two_batches_an_update(data, train
     for name in ("pruning_state.multipliers", "encoder.layers.0.self_attn.gate.weight"):
         ends = [weights(path)[name] for path in paths]
         torch.testing.assert_close(*ends, rtol=1e-3, atol=1e-4)
-
-
-def test_gates_train_in_half_precision(data, trained, tmp_path):
-    start = f"--finetune-from-model={trained / 'checkpoint_last.pt'}"
-    options = [*GATED, "--target-heads=6", "--max-update=12", "--memory-efficient-fp16"]
-    log = train(data, tmp_path, *options, start)
-    assert float(logged(log, "valid")[-1]["valid_heads_open"]) == 6
-    state = weights(tmp_path / "checkpoint_last.pt")
-    # fairseq saves in float32 what it trained in half precision
-    gate = state["encoder.layers.0.self_attn.gate.weight"]
-    multipliers = state["pruning_state.multipliers"]
-    assert torch.equal(gate, gate.half().float())
-    assert multipliers.dtype == torch.float64
-    assert not torch.equal(multipliers, multipliers.half().double())
 
 
 # -- models that copy ----------------------------------------------------------------------------

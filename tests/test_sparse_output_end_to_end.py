@@ -1,6 +1,5 @@
 """A sparse output layer through fairseq's own commands, on a slice of the shipped corpus."""
 
-import json
 import math
 import re
 
@@ -71,24 +70,6 @@ def test_interactive_and_python_are_sparse_from_the_checkpoint_alone(data, spars
     assert (probs == 0).any()
 
 
-def test_validation_repeats_what_training_has_said(data, sparse):
-    result = run(
-        "fairseq-validate",
-        *(data / "bin", f"--user-dir={USER_DIR}", f"--path={sparse[0]}", "--task=translation"),
-        *("--valid-subset=valid", "--max-tokens=1500", "--required-batch-size-multiple=1"),
-        "--log-format=json",
-    )
-    last = logged(sparse[1], "valid")[-1]
-    (numbers,) = [
-        json.loads(line.split(" | ")[-1])
-        for line in (result.stdout + result.stderr).splitlines()
-        if "| valid | " in line and line.split(" | ")[-1].startswith("{")
-    ]
-    for name in ("loss", "accuracy", "support", "in_support"):
-        said = numbers.get(f"valid_{name}", numbers.get(name))
-        assert float(said) == pytest.approx(float(last[f"valid_{name}"]), abs=2e-3)
-
-
 def test_a_pruned_model_keeps_its_output_and_generates_what_the_gated_one_does(
     data, sparse, tmp_path
 ):
@@ -100,25 +81,3 @@ def test_a_pruned_model_keeps_its_output_and_generates_what_the_gated_one_does(
     outputs = [hypotheses(generate(data, path).stdout) for path in (gated, small)]
     assert outputs[0] == outputs[1]
     assert read_model(str(small)).options.output_alpha == 1.5
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        (
-            ["--criterion=entmax_loss", "--output-alpha=1.2"],
-            "--loss-alpha 1.5 is not the alpha of the model's output, 1.2",
-        ),
-        (
-            ["--criterion=entmax_loss", "--adaptive-softmax-cutoff=100"],
-            "--criterion entmax_loss with alpha 1.5: --adaptive-softmax-cutoff has no one score",
-        ),
-    ],
-)
-def test_options_that_do_not_go_together_stop_training(data, tmp_path, options, message):
-    result = train(data, tmp_path / "new", *options, check=False)
-    assert result.returncode != 0
-    said = result.stdout + result.stderr
-    assert message in said
-    assert "Traceback" not in said
-    assert not list(tmp_path.rglob("*.pt"))

@@ -30,14 +30,6 @@ def read_literal(text: Any, *scopes: Any) -> Any:
 
     Plain values are numbers, texts, True, False, None, and tuples, lists and dictionaries of them;
     they may be added, subtracted, multiplied and divided.
-
-    Args:
-        text: taken exactly as ``eval`` takes it.
-        scopes: what ``eval`` takes for names; not looked at, as names are not read.
-
-    Raises:
-        TypeError: ``text`` is no text; so does ``eval`` raise.
-        ValueError: it is anything but a plain value.
     """
     if not isinstance(text, str):
         raise TypeError("eval() arg 1 must be a string")

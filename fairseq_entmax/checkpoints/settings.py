@@ -34,10 +34,6 @@ def check_settings(state: Dictionary[str, Any], path: str) -> None:
     """Refuse settings that are more than plain values, or by which fairseq would run something.
 
     Texts that fairseq evaluates are no matter of this: its modules read plain values alone.
-
-    Args:
-        state: a checkpoint as torch read it.
-        path: the file, for the message.
     """
     for part, kind in (("cfg", dict), ("args", argparse.Namespace)):
         group = state.get(part)
@@ -85,9 +81,6 @@ def model_settings(state: Dictionary[str, Any], name: str) -> dict[str, Any]:
     """The options of the model that a loaded checkpoint is of.
 
     One that stands for another setting, ``${task.max_target_positions}``, has that one's value.
-
-    Raises:
-        ValueError: it has none.
     """
     root = state.get("cfg") or state.get("args")
     settings = root.get("model") if isinstance(root, dict) else root

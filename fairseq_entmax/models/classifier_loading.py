@@ -23,14 +23,6 @@ def adapted(model: Any, state_dict: dict[str, Any]) -> dict[str, Any]:
     what pools and classifies starts as in a new model. Classification heads of a checkpoint that
     the model does not have are left out; one of another size, or that the checkpoint lacks, starts
     anew where the model is going to be trained.
-
-    Args:
-        model: that will load them. Its ``is_for_training`` says whether heads may start anew.
-        state_dict: of the checkpoint; stays as it is.
-
-    Raises:
-        ValueError: the checkpoint pools in another way, or knows other words; or it has been
-            trained, not for these classes, and the model is not going to be.
     """
     state = dict(state_dict)
     is_classifier = any(name.startswith(_POOLING) for name in state)

@@ -109,15 +109,7 @@ def option(
     metavar: str | None = None,
     default_text: str | None = None,
 ) -> Any:
-    """A field of :class:`AttentionConfig`.
-
-    Args:
-        default: None where something else decides.
-        help: what ``--help`` says.
-        check: makes of a value, text or from YAML, what it means, or raises ValueError.
-        metavar: what stands for the value in ``--help``; None for a flag.
-        default_text: what ``--help`` says of the default, where not the value itself.
-    """
+    """A field of :class:`AttentionConfig`."""
     if default is not None and metavar is not None:
         default_text = str(default)
     shown = f" (default: {default_text})" if default_text else ""

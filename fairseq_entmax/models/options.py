@@ -103,13 +103,7 @@ def read_options(
     attentions: Sequence[str] = ATTENTIONS,
     config_class: type[AttentionConfig] = AttentionConfig,
 ) -> AttentionOptions:
-    """Check the options of a model against each other.
-
-    Args:
-        args: options of the model, fairseq's and ours: an object with an attribute for each.
-        attentions: those that the model has.
-        config_class: the options that the model has.
-    """
+    """Check the options of a model against each other."""
     config = config_class.of(args)
     for names in (MAPPING_OPTIONS, HEADS_OPTIONS):
         for attention, option in names.items():

@@ -110,13 +110,7 @@ class SavedModel:
 
 
 def read_model(path: str) -> SavedModel:
-    """Read which model is in a checkpoint; nothing in it is run.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        UnsafeCheckpointError: it is no checkpoint, or holds something that could run code.
-        ValueError: it is of a model that has no counterpart here.
-    """
+    """Read which model is in a checkpoint; nothing in it is run."""
     if not os.path.isfile(path):
         kind = "is no file" if os.path.exists(path) else "does not exist"
         raise FileNotFoundError(f"there is no checkpoint {path}, it {kind}")

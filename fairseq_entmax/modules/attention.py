@@ -108,11 +108,7 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         q_noise: float = 0.0,
         qn_block_size: int = 8,
     ) -> MultiheadAttention:
-        """An attention with all that one of fairseq's has, which is not to be used any more.
-
-        Args:
-            q_noise, qn_block_size: the quantisation noise that ``stock`` was made with.
-        """
+        """An attention with all that one of fairseq's has, which is not to be used any more."""
         if getattr(stock, "use_xformers", False):
             raise ValueError(XFORMERS)
         attention = cls.__new__(cls)

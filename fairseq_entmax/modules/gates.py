@@ -214,12 +214,7 @@ def check_temperature(value: Any) -> float:
 
 
 def check_stretch(value: Any) -> tuple[float, float]:
-    """gamma and zeta, from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e).
-
-    Raises:
-        ValueError: gamma is not below 0, or zeta not above 1, by :data:`LEAST_STRETCH` to
-            :data:`MOST_STRETCH`.
-    """
+    """gamma and zeta, from a pair, from ``"-0.1,1.1"``, or from one number e as (-e, 1 + e)."""
     parts = value.split(",") if isinstance(value, str) else value
     numbers = [_number(part) for part in (parts if isinstance(parts, list | tuple) else [parts])]
     if len(numbers) == 1:

@@ -29,15 +29,7 @@ def attention_modules(model: nn.Module) -> Iterator[tuple[str, int, MultiheadAtt
 
 
 def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, int, Any]]:
-    """Every attention of any fairseq Transformer, with the layer that it is in.
-
-    Args:
-        model: the model, or a module in it; of an encoder, a decoder or both.
-        path: of the module in the model, with a dot behind it; empty for the model itself.
-
-    Yields:
-        (one of the three names, layer from 0, the layer's module).
-    """
+    """Every attention of any fairseq Transformer, with the layer that it is in."""
     for name, module in model.named_children():
         if isinstance(module, FairseqMultiheadAttention):
             located = place_of(path + name)
@@ -48,13 +40,7 @@ def transformer_layers(model: nn.Module, path: str = "") -> Iterator[tuple[str, 
 
 
 def give_heads(layer: Any, attention: str, heads: Heads) -> None:
-    """Replace an attention of one of fairseq's layers; its weights stay those of the heads kept.
-
-    Args:
-        layer: an encoder or decoder layer of fairseq.
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        heads: what it gets.
-    """
+    """Replace an attention of one of fairseq's layers; its weights stay those of the heads kept."""
     name = PLACES[attention][1]
     stock = getattr(layer, name)
     noise = getattr(layer, "quant_noise", 0.0), getattr(layer, "quant_noise_block_size", 8)

@@ -36,9 +36,6 @@ class Scriptable:
         """A new module of this module's values and submodules that can be scripted.
 
         Its submodules are replaced by theirs afterwards.
-
-        Raises:
-            ValueError: there is none; says why, and what to do instead.
         """
         own: Any = type(self)
         owner = next(base for base in own.__mro__ if "scriptable_class" in vars(base))

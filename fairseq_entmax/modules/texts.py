@@ -46,9 +46,6 @@ class SourceSymbols:
         """Where the first text of each pair of ``(batch, tokens)`` is, with its boundary, and the second.
 
         Padding is in neither.
-
-        Raises:
-            ValueError: a source has no second text.
         """
         ends = tokens == self.boundary
         if self.initial == self.boundary:

@@ -12,12 +12,7 @@ from fairseq_entmax.text_table import text_table
 def as_options(
     counts: HeadCounts, mappings: Mappings | None = None, copy: Mapping[str, str] | None = None
 ) -> str:
-    """Options of ``fairseq-train`` that build a model with these heads, as a shell reads them.
-
-    Args:
-        counts: the heads of each layer.
-        mappings, copy: as a report of pruning has them.
-    """
+    """Options of ``fairseq-train`` that build a model with these heads, as a shell reads them."""
     return as_arguments(
         {**heads_options(counts), **mapping_options(mappings or {}), **(copy or {})}
     )

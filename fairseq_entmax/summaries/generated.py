@@ -78,12 +78,7 @@ def hypotheses(path: str, documents: int) -> list[str]:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a text in UTF-8, without their ends, split as fairseq splits them.
-
-    Raises:
-        ValueError: it is no text in UTF-8.
-        OSError: it cannot be read.
-    """
+    """The lines of a text in UTF-8, without their ends, split as fairseq splits them."""
     with open(path, encoding="utf-8") as file:
         try:
             for line in file:

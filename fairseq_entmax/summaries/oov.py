@@ -53,12 +53,7 @@ class Vocabulary:
         return numbers
 
     def marked(self, words: Iterable[str], unknown: dict[str, int]) -> list[str]:
-        """Words, with markers in place of those that have one.
-
-        Args:
-            words: of a source, or of its target.
-            unknown: of :meth:`unknown`, of the source.
-        """
+        """Words, with markers in place of those that have one."""
         markers = self.markers
         return [
             marker(unknown[word]) if unknown.get(word, markers) < markers else word
@@ -72,12 +67,7 @@ def marker(number: int) -> str:
 
 
 def unmarked_words(path: str) -> Iterator[list[str]]:
-    """The words of each line of a text.
-
-    Raises:
-        ValueError: the text has a marker already, or is none in UTF-8.
-        OSError: it cannot be read.
-    """
+    """The words of each line of a text."""
     for place, line in enumerate(read_lines(path), start=1):
         if match := re.search(rf"(?<!\S){MARKER.pattern}(?!\S)", line):
             raise ValueError(
@@ -88,12 +78,7 @@ def unmarked_words(path: str) -> Iterator[list[str]]:
 
 
 def read_vocabulary(path: str) -> Vocabulary:
-    """Read a dictionary with markers, in fairseq's form, ``word count`` a line.
-
-    Raises:
-        ValueError: it is no dictionary whose last entries are markers.
-        OSError: it cannot be read.
-    """
+    """Read a dictionary with markers, in fairseq's form, ``word count`` a line."""
     lines = (line.rstrip().removesuffix(_OVERWRITE).rstrip() for line in read_lines(path))
     entries = [line.rpartition(" ") for line in lines]
     words, counts = [word for word, _, _ in entries], [count for _, _, count in entries]

@@ -137,11 +137,7 @@ def score_documents(
 
 
 def require_rouge_score() -> Any:
-    """The module ``rouge_score.rouge_scorer``.
-
-    Raises:
-        ModuleNotFoundError: it is not installed; says how to get it.
-    """
+    """The module ``rouge_score.rouge_scorer``."""
     try:
         from rouge_score import rouge_scorer
     except ModuleNotFoundError as error:

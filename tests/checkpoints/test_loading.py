@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax import checkpoints
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.optimizer_state import restoring_grown_models
-from tests.support import batch, build_model
+from tests.support import build_model
 
 DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32]
 DTYPES += [torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64]
@@ -84,14 +84,6 @@ def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged
     assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 
-def test_loading_a_checkpoint_of_its_own_fills_in_nothing(caplog):
-    saved, model = build_model(seed=5), build_model(seed=6)
-    with caplog.at_level(logging.WARNING):
-        model.load_state_dict(saved.state_dict())
-    assert "learned parameters" not in caplog.text
-    assert all(torch.equal(model.state_dict()[n], v) for n, v in saved.state_dict().items())
-
-
 def test_an_alpha_that_is_no_number_is_refused_by_name():
     state = build_model(seed=5).state_dict()
     name = "decoder.layers.1.encoder_attn.mapping.alpha_logit"
@@ -107,49 +99,6 @@ def test_a_missing_weight_is_still_an_error():
         ValueError, match=r"does not hold .*Missing key.*encoder\.layers\.0\.fc1\.weight"
     ):
         build_model().load_state_dict(state)
-
-
-def test_layers_that_are_left_out_at_loading_are_left_out_of_a_stock_checkpoint_too():
-    stock = build_model("transformer", encoder_layers=4, seed=5)
-    model = build_model(encoder_layers=4, encoder_layers_to_keep="1,3", alpha_init="1.4")
-    cfg = OmegaConf.create(
-        {"_name": "", "encoder_layers_to_keep": "1,3", "decoder_layers_to_keep": "0,1"}
-    )
-    model.load_state_dict(stock.state_dict(), model_cfg=cfg)
-    kept = [model.encoder.layers[n].fc1.weight for n in range(2)]
-    assert torch.equal(kept[0], stock.encoder.layers[1].fc1.weight)
-    assert torch.equal(kept[1], stock.encoder.layers[3].fc1.weight)
-
-
-def adam(model):
-    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))
-    return FairseqAdam(cfg, [p for p in model.parameters() if p.requires_grad])
-
-
-def train_a_step(model, optimizer):
-    optimizer.zero_grad()
-    model(**batch([6, 4], [5, 3])["net_input"])[0].pow(2).mean().backward()
-    optimizer.step()
-
-
-def test_the_optimizer_of_a_stock_checkpoint_goes_on_and_alpha_starts_anew():
-    stock = build_model("transformer", seed=5)
-    stock_optimizer = adam(stock)
-    train_a_step(stock, stock_optimizer)
-    model = build_model(seed=6)
-    model.load_state_dict(stock.state_dict())
-    optimizer = adam(model)
-    with restoring_grown_models():
-        optimizer.load_state_dict(stock_optimizer.state_dict())
-    names = dict(model.named_parameters())
-    for name, parameter in stock.named_parameters():
-        expected = stock_optimizer.optimizer.state[parameter]["exp_avg"]
-        assert torch.equal(optimizer.optimizer.state[names[name]]["exp_avg"], expected), name
-    alphas = [p for n, p in names.items() if n.endswith("alpha_logit")]
-    assert len(alphas) == 6
-    assert all(not optimizer.optimizer.state.get(alpha) for alpha in alphas)
-    train_a_step(model, optimizer)
-    assert all(optimizer.optimizer.state[alpha]["exp_avg"].any() for alpha in alphas)
 
 
 def test_optimizer_state_in_one_flat_tensor_of_another_size_is_refused_with_the_remedy():

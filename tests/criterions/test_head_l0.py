@@ -25,7 +25,6 @@ from fairseq_entmax.criterions.penalty import count_heads
 from fairseq_entmax.criterions.penalty_options import HeadL0Options, parse_targets, read_penalty
 from fairseq_entmax.modules import gates as gates_module
 from fairseq_entmax.pruning.surgery import prune_state
-from tests.commands import as_command
 from tests.language_models import build_text_model
 from tests.support import TINY, batch, build_classifier, build_model, tiny_task
 from tests.training import make_trainer, save, train
@@ -267,22 +266,6 @@ def test_a_checkpoint_of_before_finds_criterion_and_options_by_their_names():
     assert pickle.loads(pickle.dumps(options)) is options  # for processes that fairseq starts
 
 
-def test_training_brings_the_model_to_exactly_its_budget(trainer):
-    model = gated_model().train()
-    loss_of = criterion(target_heads="encoder-self=3,cross=2", max_update=8)
-    for update in range(7):
-        trainer.updates = update
-        decided = [gate.is_decided for gate in all_gates(model)]
-        assert decided == [update > 6] * 4  # 3/4 of 8 updates
-        loss_of(model, sample())
-    opened = {
-        name: count_heads(layers.values()).open for name, layers in model.head_gates().items()
-    }
-    assert opened == {"encoder-self": 3, "cross": 2}
-    values = torch.cat([gate() for gate in all_gates(model)])
-    assert set(values.tolist()) == {0.0, 1.0}
-
-
 def test_validation_has_the_gates_of_generation_and_a_penalty_that_does_not_move(trainer):
     model = gated_model().eval()
     loss_of = criterion(target_heads="4", max_update=40)
@@ -343,16 +326,6 @@ def test_fully_sharded_training_is_refused_because_it_hides_the_gates():
         ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pytorch"
     ):
         criterion(l0_weight=0.1).check_model(FullyShardedDataParallel())
-
-
-@pytest.mark.parametrize("command", ["fairseq-train", "python"])
-def test_a_wrong_option_ends_a_command_of_fairseq_in_one_sentence(command, monkeypatch, capsys):
-    as_command(monkeypatch, command)
-    expected = SystemExit if command == "fairseq-train" else ValueError
-    with pytest.raises(expected):
-        criterion(l0_weight=-1)
-    error = capsys.readouterr().err
-    assert ("fairseq-train: error: --l0-weight must be" in error) is (expected is SystemExit)
 
 
 @pytest.mark.parametrize(

@@ -298,12 +298,6 @@ def test_a_training_that_goes_on_with_another_budget_starts_from_the_heads_it_ha
         assert loaded.start[place].item() == pytest.approx(expected_heads(gates, group), abs=1e-6)
 
 
-def test_heads_are_counted_as_expected_open_and_undecided():
-    counts = count_heads(in_order(make_gates()))
-    assert counts.expected == pytest.approx(expected_heads(make_gates()), abs=1e-6)
-    assert (counts.open, counts.undecided) == (8, 7)
-
-
 @pytest.mark.parametrize(
     ("targets", "message"),
     [

@@ -11,7 +11,6 @@ from fairseq_entmax.criterions.penalty import HeadPenalty, count_heads
 from fairseq_entmax.modules import HardConcreteGate, PruningState
 from tests.criterions.test_penalty import LOG_A, in_order, make_gates, set_log_a
 from tests.support import batch, build_model, tiny_task
-from tests.training import make_trainer, train
 
 # Attention, layer, and log a of two heads that come first there, one that a gate would close
 ADDED = {("cross", 1): [-8.0, 0.3]}
@@ -67,13 +66,6 @@ def test_protected_heads_are_among_those_that_stay(number):
     assert torch.equal(torch.cat([values[:7], values[9:]]), expected)
 
 
-def test_protected_heads_are_counted_as_open_and_expected_and_never_as_undecided():
-    free, gates = make_gates(), with_protected()
-    counts, of_free = (count_heads(in_order(each)) for each in (gates, free))
-    assert counts.expected == pytest.approx(2 + of_free.expected, abs=1e-9)
-    assert (counts.open, counts.undecided) == (2 + of_free.open, of_free.undecided)
-
-
 @pytest.mark.parametrize(
     ("targets", "message"),
     [
@@ -100,18 +92,6 @@ def criterion(**options):
     name = "copy_cross_entropy_with_head_l0"
     given = CRITERION_DATACLASS_REGISTRY[name](**options)
     return CRITERION_REGISTRY[name].build_criterion(given, tiny_task())
-
-
-def test_a_weight_closes_every_head_but_the_one_that_copies():
-    options = ["--criterion=copy_cross_entropy_with_head_l0", "--l0-weight=50"]
-    model = copy_model(gate_lr_factor=200)
-    train(make_trainer(model, *options), 12)
-    gates = model.eval().head_gates()
-    assert count_heads(gates["encoder-self"].values()).open == 0
-    assert [gate.at_evaluation().tolist() for gate in gates["cross"].values()] == [
-        [0.0, 0.0, 0.0, 0.0],
-        [0.0, 0.0, 1.0, 0.0],
-    ]
 
 
 @pytest.mark.parametrize("gated", [False, True])

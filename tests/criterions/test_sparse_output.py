@@ -10,9 +10,8 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.logging import metrics
 from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
-from fairseq_entmax.criterions import EntmaxLossCriterion, EntmaxLossWithHeadL0
+from fairseq_entmax.criterions import EntmaxLossCriterion
 from tests.support import TINY, batch, build_model, tiny_task
-from tests.training import make_trainer, train
 
 ALPHAS = [1.0, 1.33, 1.5, 2.0]
 
@@ -186,38 +185,3 @@ def test_an_output_without_one_score_for_each_word_is_refused(arch, options):
         build_model(arch, criterion="entmax_loss", **options)
     with pytest.raises(ValueError, match=r"--criterion entmax_loss needs one score for each word"):
         criterion(1.0).check_model(build_model(arch, **options))
-
-
-def test_the_penalty_on_heads_is_added_to_it(tmp_path):
-    model = build_model(head_gates="encoder-self", output_alpha=1.5)
-    options = Namespace(
-        l0_weight=0.5,
-        l0_warmup_updates=0,
-        target_heads="",
-        decide_heads_at=-1,
-        l0_multiplier_lr=0.02,
-        max_update=10,
-        loss_alpha=1.5,
-        label_smoothing=0.0,
-        sentence_avg=False,
-        ignore_prefix_size=0,
-    )
-    penalised = EntmaxLossWithHeadL0(options, tiny_task())
-    penalised.check_model(model)
-    loss, size, _ = penalised(model, sample())
-    without, _, _ = criterion(1.5)(model, sample())
-    assert size == sample()["ntokens"]
-    heads = sum(gate.num_heads for gate in model.head_gates()["encoder-self"].values())
-    assert 0 < (loss - without).item() / size <= 0.5 * heads
-
-
-def test_training_lowers_the_loss_until_it_is_exactly_zero():
-    model = model_of(2.0)
-    trainer = make_trainer(model, "--criterion=cross_entropy", criterion=criterion(2.0))
-    made = batch([9, 7, 4], [6, 8, 3])
-    before = criterion(2.0)(model, made)[0].item()
-    train(trainer, 150)
-    model.eval()
-    after = criterion(2.0)(model, made)[0].item()
-    assert before > 1
-    assert after == 0

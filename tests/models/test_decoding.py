@@ -37,26 +37,6 @@ def test_decoding_step_by_step_equals_the_full_forward_pass(mapping, heads):
     assert_steps_equal_the_whole_pass(model, sample())
 
 
-@pytest.mark.parametrize("mapping", ["softmax", "entmax", "fusedmax", "sparsemax|softmax*3"])
-def test_reordering_the_beam_reorders_the_cache(mapping):
-    model = spread_scores(build_model(attn_mapping=mapping)).double()
-    net_input = sample()["net_input"]
-    # three hypotheses of one sentence: fairseq moves no cache from sentence to sentence
-    source = net_input["src_tokens"][:1].repeat(3, 1)
-    order = torch.tensor([2, 0, 0])
-    with torch.no_grad():
-        encoder_out = model.encoder(source, net_input["src_lengths"][:1].repeat(3))
-        tokens = net_input["prev_output_tokens"][:, :5]
-        state = {}
-        for n in range(4):
-            model.decoder(tokens[:, : n + 1], encoder_out=encoder_out, incremental_state=state)
-        model.decoder.reorder_incremental_state_scripting(state, order)
-        encoder_out = model.encoder.reorder_encoder_out(encoder_out, order)
-        after, _ = model.decoder(tokens[order], encoder_out=encoder_out, incremental_state=state)
-        full, _ = model.decoder(tokens[order], encoder_out=encoder_out)
-    torch.testing.assert_close(after[:, -1], full[:, -1], atol=1e-9, rtol=0)
-
-
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
 def test_a_sentence_gives_the_same_alone_and_among_longer_ones(mapping):
     model = spread_scores(build_model(attn_mapping=mapping)).double()

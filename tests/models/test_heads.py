@@ -8,8 +8,6 @@ import pytest
 import torch
 from fairseq.distributed import utils as distributed_utils
 from fairseq.models import ARCH_CONFIG_REGISTRY
-from fairseq.optim.adam import FairseqAdam, FairseqAdamConfig
-from omegaconf import OmegaConf
 
 from fairseq_entmax import compat
 from fairseq_entmax.models import EntmaxTransformerModel
@@ -17,7 +15,6 @@ from fairseq_entmax.models import config as model_options
 from fairseq_entmax.models import saved as start_module
 from fairseq_entmax.models.config import HEADS_OPTIONS
 from fairseq_entmax.modules import attention_modules
-from fairseq_entmax.optimizer_state import restoring_grown_models
 from tests.support import TINY, batch, build_model, tiny_task
 
 ALL = "encoder-self,decoder-self,cross"
@@ -92,32 +89,6 @@ def test_heads_are_given_for_each_layer_or_once_for_all(value, expected):
         "decoder-self": [4, 4],
         "cross": [4, 4],
     }
-
-
-@pytest.mark.parametrize("mapping", ["entmax"])
-def test_projections_and_alphas_are_as_many_as_the_heads(mapping):
-    model = build_model(attn_mapping=mapping, head_gates=ALL, **UNEVEN)
-    shapes = {}
-    for attention, layer, module in attention_modules(model):
-        shapes[attention, layer] = {
-            name: tuple(parameter.shape) for name, parameter in module.named_parameters()
-        }
-    for attention, counts in {
-        "encoder-self": [1, 3],
-        "decoder-self": [0, 2],
-        "cross": [4, 0],
-    }.items():
-        for layer, count in enumerate(counts):
-            rows = 4 * count
-            expected = {"out_proj.bias": (16,)}
-            if count:
-                expected["out_proj.weight"] = (16, rows)
-                for name in ("q_proj", "k_proj", "v_proj"):
-                    expected |= {f"{name}.weight": (rows, 16), f"{name}.bias": (rows,)}
-                expected["gate.weight"] = (count,)
-                if mapping == "entmax":
-                    expected["mapping.alpha_logit"] = (count,)
-            assert shapes[attention, layer] == expected
 
 
 @pytest.mark.parametrize("before", [True, False])
@@ -249,38 +220,6 @@ def test_gates_in_a_checkpoint_that_the_model_does_not_have_are_refused(gates):
         build_model(head_gates=gates).load_state_dict(state)
     assert "give the --head-gates that it was trained with" in str(refusal.value)
     assert "fairseq-entmax prune" in str(refusal.value)
-
-
-def adam(model):
-    cfg = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))
-    return FairseqAdam(cfg, [p for p in model.parameters() if p.requires_grad])
-
-
-def train_a_step(model, optimizer):
-    optimizer.zero_grad()
-    model.train()
-    model(**sample()["net_input"])[0].pow(2).mean().backward()
-    optimizer.step()
-
-
-def test_the_optimizer_of_a_stock_checkpoint_goes_on_and_gates_start_anew():
-    stock = build_model("transformer", seed=5)
-    stock_optimizer = adam(stock)
-    train_a_step(stock, stock_optimizer)
-    model = build_model(attn_mapping="softmax", head_gates=ALL, seed=6)
-    model.load_state_dict(stock.state_dict())
-    optimizer = adam(model)
-    with restoring_grown_models():
-        optimizer.load_state_dict(stock_optimizer.state_dict())
-    names = dict(model.named_parameters())
-    for name, parameter in stock.named_parameters():
-        expected = stock_optimizer.optimizer.state[parameter]["exp_avg"]
-        assert torch.equal(optimizer.optimizer.state[names[name]]["exp_avg"], expected), name
-    gates = [gate.weight for gate in all_gates(model)]
-    assert len(gates) == 6
-    assert all(not optimizer.optimizer.state.get(weight) for weight in gates)
-    train_a_step(model, optimizer)
-    assert all("exp_avg" in optimizer.optimizer.state[weight] for weight in gates)
 
 
 @pytest.mark.parametrize("share", [True, False])

@@ -1,7 +1,6 @@
 """Language models: with softmax they are fairseq's, and with anything else they are ours."""
 
 from argparse import Namespace
-from dataclasses import fields
 
 import pytest
 import torch
@@ -11,8 +10,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.models.transformer_lm import TransformerLanguageModelConfig
 
 from fairseq_entmax import kernels
-from fairseq_entmax.criterions import AdaptiveLossWithHeadL0
-from fairseq_entmax.criterions.head_l0 import AdaptiveLossWithHeadL0Options
 from fairseq_entmax.kernels.native import attention as native_attention
 from fairseq_entmax.models import EntmaxTransformerLanguageModel
 from fairseq_entmax.models.language_options import check_batches
@@ -179,24 +176,6 @@ def test_a_gated_model_is_pruned_to_one_with_the_same_losses(options):
     small = saved.model_class.build_model(saved.args, text_task()).eval()
     small.load_state_dict(pruned["model"], strict=True)
     torch.testing.assert_close(loss_of(small, text_batch()), before)
-
-
-def test_the_penalty_on_heads_goes_with_the_adaptive_loss():
-    cfg = Namespace(sentence_avg=False, ddp_backend="legacy_ddp", l0_weight=0.5)
-    for field in fields(AdaptiveLossWithHeadL0Options):
-        if not hasattr(cfg, field.name):
-            setattr(cfg, field.name, field.default)
-    # Whose gates are drawn alike, as both are in their first pass
-    with_penalty, without = (
-        build_text_model(head_gates="decoder-self", **ADAPTIVE).train() for _ in range(2)
-    )
-    loss, size, logged = AdaptiveLossWithHeadL0(cfg, text_task())(with_penalty, text_batch())
-    stock = loss_of(without, text_batch(), AdaptiveLoss)
-    gates = with_penalty.head_gates()["decoder-self"].values()
-    penalty = 0.5 * sum(gate.probability_open().sum() for gate in gates) * size
-    assert size == 24
-    torch.testing.assert_close(loss, stock + penalty)
-    assert logged["l0_penalty"].item() == pytest.approx(penalty.item())
 
 
 # -- checkpoints -------------------------------------------------------------------------

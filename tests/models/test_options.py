@@ -1,6 +1,5 @@
 """The options of models: what each makes of a model, and what is refused."""
 
-import argparse
 from argparse import Namespace
 
 import pytest
@@ -10,7 +9,7 @@ from omegaconf import OmegaConf
 from fairseq_entmax.head_names import Head
 from fairseq_entmax.mappings import Entmax, Mapping, register_mapping, registry
 from fairseq_entmax.models import EntmaxTransformerModel
-from fairseq_entmax.models.config import AttentionConfig, add_arguments
+from fairseq_entmax.models.config import AttentionConfig
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import prune_state
 from tests.support import TINY, build_model, tiny_task
@@ -283,25 +282,6 @@ def test_a_number_out_of_its_range_is_refused_by_its_option(option):
         assert len(str(refusal.value)) < 1000
     for value in IN_RANGE.get(option, ()):
         AttentionConfig(**{option: value}).checked(option)
-
-
-@pytest.mark.parametrize(
-    ("arguments", "message"),
-    [
-        (["--attn-mapping", "hardmax"], "argument --attn-mapping: unknown mapping 'hardmax'"),
-        (["--cross-attn-mapping", "softmax*0"], "argument --cross-attn-mapping: the count"),
-        (["--alpha-init", "3"], "argument --alpha-init: "),
-        (["--cross-attn-heads", "two"], "argument --cross-attn-heads: heads must be whole numbers"),
-        (["--gate-stretch=-0.1,0.9"], "argument --gate-stretch: the stretch must be"),
-    ],
-)
-def test_the_command_line_refuses_a_wrong_option_by_itself(arguments, message, capsys):
-    parser = argparse.ArgumentParser()
-    add_arguments(parser)
-    with pytest.raises(SystemExit) as stop:
-        parser.parse_args(arguments)
-    assert stop.value.code == 2
-    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["attn_maping", "tv_start", "head_gate", "self_attn_heads"])

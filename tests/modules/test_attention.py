@@ -268,20 +268,6 @@ def test_without_heads_the_output_is_the_bias_and_the_weights_are_zeros(kind):
     assert empty.state_dict() == {}
 
 
-@every_mapping
-@pytest.mark.parametrize("kept_heads", [0, 3, None])
-def test_decoding_step_by_step_gives_what_the_whole_target_gives(mapping, kept_heads):
-    attention = make("decoder-self", mapping, kept_heads=kept_heads)
-    query, _, mask = inputs("decoder-self")
-    expected, _ = attention(query, query, query, attn_mask=mask)
-    state = {}
-    steps = [
-        attention(row, row, row, incremental_state=state)[0]
-        for row in query.split(1)  # one query at a time
-    ]
-    torch.testing.assert_close(torch.cat(steps), expected, atol=1e-12, rtol=0)
-
-
 VARIANTS = pytest.mark.parametrize(
     ("kept_heads", "gated"), [(None, False), (None, True), (3, False), (0, False)]
 )

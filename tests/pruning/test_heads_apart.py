@@ -96,20 +96,6 @@ def test_the_settings_of_a_pruned_model_name_the_heads_that_are_left():
     assert names == ["encoder.layers.0.self_attn.mapping.parts.0.alpha_logit"]
 
 
-def test_it_can_be_pruned_again_until_one_mapping_is_left():
-    options = {"attn_mapping": "entmax|fusedmax|softmax|entmax"}
-    whole = varied(**options)
-    first, _ = prune_state(state_of(whole, **options), "some.pt", GONE)
-    again = {Head("encoder-self", 0, 1), Head("cross", 1, 1), Head("encoder-self", 1, 0)}
-    second, _ = prune_state(first, "pruned.pt", again)
-    assert vars(second["cfg"]["model"])["encoder_self_attn_mapping"] == (
-        "entmax,(fusedmax|softmax|entmax)"
-    )
-    assert second["model"]["encoder.layers.0.self_attn.mapping.alpha_logit"].shape == (2,)
-    expected = logits(without(rebuilt(first), again))
-    torch.testing.assert_close(logits(rebuilt(second)), expected, atol=1e-5, rtol=0)
-
-
 def test_closed_heads_take_their_mappings_with_them():
     options = {"attn_mapping": "sparsemax|entmax:tv=learned*3", "head_gates": ALL}
     gated = varied(**options)

@@ -3,15 +3,10 @@
 import copy
 import logging
 from argparse import Namespace
-from dataclasses import fields
 
 import pytest
 import torch
-from fairseq import checkpoint_utils, models
-from fairseq.criterions.label_smoothed_cross_entropy import (
-    LabelSmoothedCrossEntropyCriterionConfig,
-)
-from fairseq.dataclass.configs import FairseqConfig
+from fairseq import models
 from fairseq.models import ARCH_CONFIG_REGISTRY
 from omegaconf import OmegaConf
 
@@ -20,7 +15,6 @@ from fairseq_entmax.criterions.head_l0 import NAME as GATED_CRITERION
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import (
     Head,
-    checkpoint_heads,
     prune_checkpoint,
     prune_state,
 )
@@ -363,30 +357,6 @@ def test_what_belongs_to_the_larger_model_is_left_behind_and_the_rest_stays():
     assert pruned["cfg"]["criterion"] == {"_name": "cross_entropy"}
 
 
-def test_the_criterion_of_the_gates_becomes_the_one_that_it_extends():
-    state = state_of(trained(head_gates=ALL), head_gates=ALL, freeze_decoder=None)
-    state["cfg"]["criterion"] = {
-        "_name": "label_smoothed_cross_entropy_with_head_l0",
-        "label_smoothing": 0.2,
-        "report_accuracy": True,
-        "ignore_prefix_size": 1,
-        "sentence_avg": False,
-        "target_heads": "7",
-        "max_update": 90,
-    }
-    pruned, _ = prune_state(state, "some.pt", undecided=True)
-    criterion = pruned["cfg"]["criterion"]
-    assert criterion == {
-        "_name": "label_smoothed_cross_entropy",
-        "label_smoothing": 0.2,
-        "report_accuracy": True,
-        "ignore_prefix_size": 1,
-        "sentence_avg": False,
-    }
-    known = {field.name for field in fields(LabelSmoothedCrossEntropyCriterionConfig)}
-    assert set(criterion) <= known | {"_name"}
-
-
 def with_budget(model, **options):
     """What is saved of a model that was to have three heads."""
     state = state_of(model, **options)
@@ -464,41 +434,6 @@ def test_an_unknown_head_is_named_with_what_there_is(head, counts):
     )
     with pytest.raises(ValueError, match=message):
         prune_state(state_of(trained()), "some.pt", {head, Head("cross", 0, 0)})
-
-
-def full_state(model, **options):
-    """A checkpoint with all that fairseq's own loader wants."""
-    cfg = OmegaConf.to_container(OmegaConf.structured(FairseqConfig()), enum_to_str=True)
-    cfg |= {
-        "model": settings_of(**options),
-        "task": {"_name": "translation", "data": "nowhere"},
-        "criterion": {"_name": GATED_CRITERION, "label_smoothing": 0.1},
-    }
-    history = {"num_updates": 7, "lr_scheduler_state": {}, "optimizer_name": "FairseqAdam"}
-    return {
-        **state_of(model, **options),
-        "cfg": cfg,
-        "optimizer_history": [history],
-        "extra_state": {"train_iterator": {"epoch": 1, "iterations_in_epoch": 0}},
-    }
-
-
-def test_fairseq_loads_the_file_and_translates_as_with_the_gated_one(tmp_path):
-    options = {"attn_mapping": "entmax", "head_gates": ALL, **PRENORM}
-    path, output = str(tmp_path / "gated.pt"), str(tmp_path / "pruned.pt")
-    gated = trained(**options)
-    torch.save(full_state(gated, **options), path)
-    report = prune_checkpoint(path, output)
-    loaded, _, _ = checkpoint_utils.load_model_ensemble_and_task([output], task=tiny_task())
-    torch.testing.assert_close(logits(loaded[0].eval()), logits(gated), atol=1e-5, rtol=0)
-    assert translations(loaded[0].eval()) == translations(gated)
-    assert checkpoint_heads(output) == report.heads_after == checkpoint_heads(path)
-    assert (tmp_path / "pruned.pt").stat().st_size < (tmp_path / "gated.pt").stat().st_size
-    # The same as without the file
-    pruned, _ = prune_state(checkpoints.load_checkpoint(path), path)
-    saved = checkpoints.load_checkpoint(output)
-    assert saved["model"].keys() == pruned["model"].keys()
-    assert all(torch.equal(saved["model"][n], v) for n, v in pruned["model"].items())
 
 
 def test_tensors_that_were_shared_are_saved_once(tmp_path):

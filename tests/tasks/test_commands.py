@@ -43,14 +43,6 @@ def test_training_scores_the_search_by_bleu(trained):
     assert logged(trained.log, "valid")
 
 
-@pytest.mark.parametrize("name", ["ours", "stock"])
-def test_both_tasks_generate_the_same_without_options(data, trained, name):
-    path = getattr(trained, name)
-    texts = [hypotheses(generate(data, path, task).stdout) for task in ("--nbest=1", TASK)]
-    assert texts[0] == texts[1]
-    assert len(texts[0]) == SIZES["test"]
-
-
 def test_an_ensemble_of_both_searches_with_every_option(data, trained):
     both = f"{trained.stock}:{trained.ours}"
     options = ["--temperature=1.2", "--prefix-size=1", "--nbest=2", "--print-alignment"]

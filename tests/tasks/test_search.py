@@ -10,8 +10,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 from fairseq_entmax.tasks.search import (
     CoverageEnsemble,
     RepeatedNgrams,
-    coverage_penalty,
-    wu_penalty,
 )
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
 from tests.support import TINY, batch, build_model, spread_scores, tiny_task
@@ -205,27 +203,6 @@ def test_a_step_of_half_precision_keeps_coverage_in_float32():
     growth = 5 * (2 * attention.float() - 1).clamp(min=0).sum(dim=1)
     torch.testing.assert_close(first, lprobs)
     torch.testing.assert_close(second, -growth[:, None].expand_as(lprobs))
-
-
-def test_penalties_are_those_of_the_formulas():
-    coverage = torch.tensor([[0.2, 1.0, 1.75, 3.0, 0.0], [0.0, 0.0, 0.0, 0.0, 0.0]])
-    assert coverage_penalty(coverage).tolist() == pytest.approx([2.75, 0.0])
-    assert wu_penalty(1, 0.9) == 1.0
-    assert wu_penalty(25, 0.9) == pytest.approx(30**0.9 / 6**0.9)
-
-
-def test_repeated_ngrams_are_blocked_in_each_row_apart():
-    tokens = torch.tensor([[2, 4, 5, 6, 4, 5, 1, 1], [2, 4, 5, 5, 5, 5, 1, 1]])
-    lprobs = torch.zeros(2, 8)
-    blocked = RepeatedNgrams(3)(tokens, lprobs, 1, 2, step=5)
-    assert blocked.isneginf().nonzero().tolist() == [[0, 6], [1, 5]]
-
-
-def test_an_ngram_with_an_exempt_word_may_repeat_at_each_of_its_places():
-    tokens = torch.tensor([[2, 4, 5, 6, 4, 5]])
-    for word, is_blocked in ((4, False), (5, False), (6, False), (7, True)):
-        blocked = RepeatedNgrams(3, [word])(tokens, torch.zeros(1, 8), 1, 1, step=5)
-        assert blocked.isneginf().any().item() == is_blocked
 
 
 def test_where_only_a_repetition_is_left_it_is_allowed():
