@@ -91,9 +91,6 @@ class Mapping(nn.Module):
         """Refuse wrong values as soon as the text is read, when no number of heads is known.
 
         Builds the mapping of one head unless a class says otherwise.
-
-        Raises:
-            ValueError: a value is not allowed.
         """
         # Not with torch's own random numbers, which a check is not to use up
         cls.from_text(parameters, 1, torch.Generator())
@@ -116,11 +113,7 @@ class Mapping(nn.Module):
         return [name in self.learned] * self.head_values()[name].numel()
 
     def keep_heads(self, indices: Sequence[int]) -> None:
-        """Forget all heads but these, in this order, as pruning does.
-
-        Args:
-            indices: heads from 0, at least one.
-        """
+        """Forget all heads but these, in this order, as pruning does."""
 
     def fused(self) -> FusedEntmax | None:
         """What a kernel for the whole of attention needs to do what this mapping does.
@@ -169,13 +162,9 @@ class Mapping(nn.Module):
 
 
 class OfHeads(Mapping):
-    """A mapping of numbers that are fixed or learned, one for each head or one for all.
+    """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    Attributes:
-        parameter_of: the names of the numbers that may be learned to those of their parameters.
-        start_of: text parameters that say where a learned number starts, to the number's name.
-    """
-
+    # Numbers that may be learned to their parameters; text parameters of a start to these numbers
     parameter_of: ClassVar[dict[str, str]] = {}
     start_of: ClassVar[dict[str, str]] = {}
 
@@ -262,9 +251,6 @@ class Entmax(OfHeads):
             when alpha is fixed.
         raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength over
             ``lr_factor``; or None.
-
-    Raises:
-        ValueError: an argument is out of range, or both strengths are given.
     """
 
     text_parameters = ("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init")

@@ -41,10 +41,6 @@ def hypotheses(path: str, documents: int) -> list[str]:
     """The best hypotheses in a file of fairseq-generate's output, in the order of the data set.
 
     They are those of ``D-`` where the file has it, else of ``H-``.
-
-    Raises:
-        ValueError: it is no such file, has a sentence twice, or others than these documents.
-        OSError: it cannot be read.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     last: dict[str, int] = {}
@@ -78,12 +74,7 @@ def hypotheses(path: str, documents: int) -> list[str]:
 
 
 def read_lines(path: str) -> Iterator[str]:
-    """The lines of a text in UTF-8, without their ends, split as fairseq splits them.
-
-    Raises:
-        ValueError: it is no text in UTF-8.
-        OSError: it cannot be read.
-    """
+    """The lines of a text in UTF-8, without their ends, split as fairseq splits them."""
     with open(path, encoding="utf-8") as file:
         try:
             for line in file:
