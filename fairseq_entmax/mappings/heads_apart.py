@@ -22,6 +22,9 @@ class HeadsApart(Mapping):
     Args:
         parts: the mappings, each for as many heads as ``part_of`` says, in the order of heads.
         part_of: for each head the number of its mapping, such as ``(0, 1, 1, 1)``.
+
+    Raises:
+        ValueError: a mapping has no head, or a head no mapping.
     """
 
     _where: Tensor

@@ -26,7 +26,11 @@ _BRACKETS = re.compile(r"\(([^()]*)\)\s*(?:\*(.*))?", re.DOTALL)
 
 @dataclass(frozen=True)
 class HeadsSpec:
-    """The heads of one layer apart, as a text names them."""
+    """The heads of one layer apart, as a text names them.
+
+    Attributes:
+        heads: the mapping of each, head 0 first.
+    """
 
     heads: tuple[MappingSpec, ...]
 

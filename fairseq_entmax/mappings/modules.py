@@ -91,6 +91,9 @@ class Mapping(nn.Module):
         """Refuse wrong values as soon as the text is read, when no number of heads is known.
 
         Builds the mapping of one head unless a class says otherwise.
+
+        Raises:
+            ValueError: a value is not allowed.
         """
         # Not with torch's own random numbers, which a check is not to use up
         cls.from_text(parameters, 1, torch.Generator())
@@ -113,7 +116,11 @@ class Mapping(nn.Module):
         return [name in self.learned] * self.head_values()[name].numel()
 
     def keep_heads(self, indices: Sequence[int]) -> None:
-        """Forget all heads but these, in this order, as pruning does."""
+        """Forget all heads but these, in this order, as pruning does.
+
+        Args:
+            indices: heads from 0, at least one.
+        """
 
     def fused(self) -> FusedEntmax | None:
         """What a kernel for the whole of attention needs to do what this mapping does.
@@ -251,6 +258,9 @@ class Entmax(OfHeads):
             when alpha is fixed.
         raw_tv, raw_oscar: parameters ``(num_alphas,)``, the ``l`` of a learned strength over
             ``lr_factor``; or None.
+
+    Raises:
+        ValueError: an argument is out of range, or both strengths are given.
     """
 
     text_parameters = ("alpha", "init", "share", LR_FACTOR, TV, "tv_init", OSCAR, "oscar_init")

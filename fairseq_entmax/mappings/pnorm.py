@@ -33,6 +33,12 @@ class SqPNormMax(OfHeads):
         p_init: where they start, strictly between 1 and 2. Unused when p is fixed.
         gamma: above 0, in units of the scores; fixed.
         lr_factor: how much faster than other parameters p learns, from 0.001 to 10,000.
+
+    Attributes:
+        p_logit: parameter ``(num_ps,)``, the b above over ``lr_factor``; None when p is fixed.
+
+    Raises:
+        ValueError: an argument is out of range.
     """
 
     text_parameters = ("p", "p_init", "gamma", "share", LR_FACTOR)

@@ -70,7 +70,12 @@ register_mapping("sqpnormmax", SqPNormMax)
 
 @dataclass(frozen=True)
 class MappingSpec:
-    """One mapping as a text names it."""
+    """One mapping as a text names it.
+
+    Attributes:
+        name: a key of :data:`MAPPINGS`.
+        parameters: parameter names to values, as text.
+    """
 
     name: str
     parameters: dict[str, str] = field(default_factory=dict)
@@ -95,6 +100,9 @@ class MappingSpec:
             generator: where random starting values come from; None is torch's own.
             defaults: parameters where the text does not have them; of those that the mapping
                 does not take, nothing becomes.
+
+        Raises:
+            ValueError: a parameter's value is not allowed.
         """
         named = MAPPINGS[self.name]
         known = {key: value for key, value in (defaults or {}).items() if key in named.takes}
