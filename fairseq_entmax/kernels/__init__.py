@@ -82,11 +82,7 @@ _said: set[str] = set()
 
 
 def chosen() -> str:
-    """What the environment asks for.
-
-    Raises:
-        UnknownKernelError: it is none of :data:`CHOICES`.
-    """
+    """What the environment asks for."""
     name = os.environ.get(VARIABLE, AUTO) or AUTO
     if name not in CHOICES:
         raise UnknownKernelError(f"{VARIABLE} must be one of {', '.join(CHOICES)}, not {name!r}")
@@ -96,14 +92,7 @@ def chosen() -> str:
 def backend_for(scores: Tensor, epsilon: float | Tensor, kind: str = PLAIN) -> Rows:
     """The backend for a tensor of scores; the first choice of a process is logged.
 
-    Args:
-        scores: what will be mapped, keys last.
-        epsilon, kind: of :mod:`fairseq_entmax.kernels.structure`. At the number 0 without structure
-            torch has its own fast kernel, whatever is asked for.
-
-    Raises:
-        UnknownKernelError: the environment asks for an unknown backend.
-        NoKernelError: it asks for one that cannot be had here.
+    At the number 0 without structure torch has its own fast kernel, whatever is asked for.
     """
     is_softmax = not kind and isinstance(epsilon, float) and epsilon == 0.0
     backend: Rows | None = None if is_softmax else _kernel(ROWS, scores, kind)
@@ -119,38 +108,14 @@ def losses_for(scores: Tensor, epsilon: float) -> Losses:
 def attention_for(
     query: Tensor, dtype: torch.dtype, head_dim: int, formula: FusedEntmax
 ) -> Callable[..., Tensor] | None:
-    """The whole of attention as one function, where there is a kernel.
-
-    Args:
-        query: on the device of what will be attended with.
-        dtype: what it will be computed in.
-        head_dim: size of a head.
-        formula: from scores to weights; parameters are numbers, or tensors ``(heads,)`` or ``(1,)``.
-
-    Returns:
-        :func:`fairseq_entmax.kernels.attention.attention` of query, key, value and settings, or
-        None where scores, mapping and weighted sum are to be computed apart.
-
-    Raises:
-        UnknownKernelError, NoKernelError: as :func:`backend_for`.
-    """
+    """The whole of attention as one function of query, key, value and settings, or None."""
     example = torch.empty((1, 1, 1, head_dim), dtype=dtype, device=query.device)
     backend = _kernel(ATTENTION, example)
     return None if backend is None else functools.partial(backend.attention, **formula._asdict())
 
 
 def step_for(query: Tensor) -> Callable[..., tuple[Tensor, Tensor | None]] | None:
-    """Attention of one query of each hypothesis as one function, where there is a kernel.
-
-    Args:
-        query: of the dtype that will be computed in.
-
-    Returns:
-        :func:`fairseq_entmax.kernels.native.decoding.step`, or None: there is one in C alone.
-
-    Raises:
-        UnknownKernelError, NoKernelError: as :func:`backend_for`.
-    """
+    """Attention of one query of each hypothesis as one function, or None: it is in C alone."""
     if query.device.type != "cpu" or chosen() == TRITON:
         return None
     backend = _kernel(DECODING, query)

@@ -56,22 +56,14 @@ def attention(
 ) -> Tensor:
     """``softmax(scale query key^T + masks) value`` with alpha-entmax in the place of softmax.
 
-    Args:
-        backend: what computes.
-        query: ``(batch, heads, queries, head_dim)``, of any strides.
-        key, value: ``(batch, heads, keys, head_dim)``, of the dtype of ``query``.
-        epsilon: alpha - 1 in [0, 1]: a number, or a tensor of one for all or ``(heads,)``. The
-            values of a tensor are not looked at.
-        **settings: fields of :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
+    Query, key and value are ``(batch, heads, positions, head_dim)``, of any strides; settings are
+    fields of :class:`fairseq_entmax.kernels.inputs.ScoreSettings`.
 
     Returns:
         ``(batch, heads, queries, head_dim)``, in the dtype of ``query``; in memory the order is
         (queries, batch, heads, head_dim). A query that sees no key gets zeros and gives no
         gradients; others get NaN if their head's epsilon is NaN, or NaN or ``+inf`` is among
         their scores. Differentiable in the first four arguments.
-
-    Raises:
-        ValueError: shapes, dtypes or devices do not fit.
     """
     refuse_export()
     given = ScoreSettings(**settings)

@@ -110,11 +110,7 @@ def map_scores(scores: Tensor, alpha: float | Tensor, dim: int = -1) -> Tensor:
 def keys_last(
     function: Callable[..., Tensor], scores: Tensor, dim: int, *parameters: float | Tensor
 ) -> Tensor:
-    """Call a function of scores in float32 or float64 with the keys last, and of its parameters.
-
-    Raises:
-        ValueError: as :func:`check_dim`.
-    """
+    """Call a function of scores in float32 or float64 with the keys last, and of its parameters."""
     check_dim(scores, dim)
     refuse_export()
     fitted = []
@@ -193,11 +189,7 @@ def checked(
 
 
 def logit_of_alpha(alpha: float, name: str = "alpha") -> float:
-    """The ``a`` with ``alpha = 1 + sigmoid(a)`` (Correia et al. 2019, eq. 10).
-
-    Raises:
-        ValueError: ``alpha`` is not strictly between 1 and 2, where ``a`` is infinite.
-    """
+    """The ``a`` with ``alpha = 1 + sigmoid(a)`` (Correia et al. 2019, eq. 10), finite, or ValueError."""
     number = check_alpha(alpha, name)
     if not SMALLEST_ALPHA < number < LARGEST_ALPHA:
         raise ValueError(

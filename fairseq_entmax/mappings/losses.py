@@ -155,11 +155,7 @@ def fenchel_young_loss(
     1, where the loss is the Kullback-Leibler divergence of q from p. A key outside the support
     of p, which the gradient of the mapping itself never reaches, has a gradient here.
 
-    Args:
-        scores: ``(…, keys)``; -inf at keys that are masked, where both probabilities are 0.
-        probs: the same shape, p, alpha-entmax of the scores.
-        target: the same shape, q, probabilities.
-        alpha: from 1 to 2, a number or a tensor that broadcasts to ``(…,)``, without a gradient.
+    ``probs`` is p and ``target`` q, of the shape of the scores; ``alpha`` broadcasts to ``(…,)``.
 
     Returns:
         ``(…,)``, 0 or more, with gradients of ``scores`` alone.

@@ -169,13 +169,9 @@ class Mapping(nn.Module):
 
 
 class OfHeads(Mapping):
-    """A mapping of numbers that are fixed or learned, one for each head or one for all.
+    """A mapping of numbers that are fixed or learned, one for each head or one for all."""
 
-    Attributes:
-        parameter_of: the names of the numbers that may be learned to those of their parameters.
-        start_of: text parameters that say where a learned number starts, to the number's name.
-    """
-
+    # Numbers that may be learned to their parameters; text parameters of a start to these numbers
     parameter_of: ClassVar[dict[str, str]] = {}
     start_of: ClassVar[dict[str, str]] = {}
 

@@ -41,10 +41,6 @@ def hypotheses(path: str, documents: int) -> list[str]:
     """The best hypotheses in a file of fairseq-generate's output, in the order of the data set.
 
     They are those of ``D-`` where the file has it, else of ``H-``.
-
-    Raises:
-        ValueError: it is no such file, has a sentence twice, or others than these documents.
-        OSError: it cannot be read.
     """
     found: dict[str, dict[int, str]] = {"H": {}, "D": {}}
     last: dict[str, int] = {}

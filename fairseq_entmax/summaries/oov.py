@@ -34,12 +34,7 @@ _FITTING = (
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """What a dictionary file says of words and markers.
-
-    Attributes:
-        words: without markers, with fairseq's special words.
-        markers: how many markers there are, 0 or more.
-    """
+    """Words of a dictionary file, with fairseq's special ones, and how many markers it has."""
 
     words: frozenset[str]
     markers: int
@@ -98,17 +93,10 @@ def mark(
     outputs: Sequence[BinaryIO],
     cuts: Sequence[int | None],
 ) -> list[Counter[str]]:
-    """Write a source, and its target if there is one, with markers.
+    """Write a source, and its target if there is one, with markers; the source stands first.
 
-    Args:
-        vocabulary: with markers.
-        paths: the texts, a sentence a line, the source first.
-        outputs: as many.
-        cuts: how many words of each to keep, or None; words that are cut off a source have no
-            marker in the target.
-
-    Returns:
-        For each, the number of ``words``, those that are ``unknown``, and of these ``marked``.
+    Words that are cut off a source have no marker in the target. Counts the ``words`` of each, those
+    that are ``unknown``, and of these ``marked``.
     """
     counts: list[Counter[str]] = [Counter() for _ in paths]
     for place, sides in enumerate(zip_longest(*map(unmarked_words, paths)), start=1):
@@ -137,17 +125,8 @@ def restore(
 ) -> Counter[str]:
     """Write what fairseq-generate printed again, with words for markers in S, T, H and D.
 
-    Args:
-        vocabulary: of the model.
-        generated: what was printed.
-        source: the text that was marked, before it was.
-        cut: how many words of each source were kept in marking; None if all.
-        output: a file.
-
-    Returns:
-        How many markers of hypotheses were ``restored`` and how many ``lost``, as they stand for
-        no word and become ``<unk>``; the number of ``hypotheses``, and of ``sources``, each of
-        which was found to be the line of its number.
+    Counts ``hypotheses``, their markers that were ``restored`` and those ``lost``, which stand for no
+    word and become ``<unk>``; and ``sources``, found to be the lines of their numbers.
     """
     sources = [words[:cut] for words in unmarked_words(source)]
     counts: Counter[str] = Counter()

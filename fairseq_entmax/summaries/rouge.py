@@ -61,14 +61,7 @@ class Score(NamedTuple):
 
 
 class Rouge:
-    """Scores summaries.
-
-    Args:
-        options: how.
-
-    Raises:
-        ModuleNotFoundError: rouge-score is not installed; says how to get it.
-    """
+    """Scores summaries."""
 
     def __init__(self, options: RougeOptions | None = None) -> None:
         self.options = options or RougeOptions()
@@ -79,12 +72,7 @@ class Rouge:
         self._scorer = scorer.RougeScorer(list(self._types.values()), tokenizer=self._tokenizer)
 
     def score(self, summary: str, references: Sequence[str]) -> dict[str, Score]:
-        """Score a summary against one or more references.
-
-        Returns:
-            Each of :data:`TYPES` to its score; 0 where the summary, or every reference, has no
-            words.
-        """
+        """Score a summary against one or more references."""
         text = self._text(summary)
         # Matches, words of the summary and of the references, summed over these
         sums = {kind: [0, 0, 0] for kind in TYPES}
@@ -124,13 +112,7 @@ class Rouge:
 def score_documents(
     rouge: Rouge, summaries: Sequence[str], references: Sequence[Sequence[str]]
 ) -> list[dict[str, Score]]:
-    """Score the summaries of several documents.
-
-    Args:
-        rouge: how.
-        summaries: one of each document.
-        references: one or more lists of as many texts, one of each document.
-    """
+    """Score the summaries of several documents."""
     documents = zip(summaries, *references, strict=True)
     each = watched(documents, "ROUGE", len(summaries), unit="documents")
     return [rouge.score(summary, texts) for summary, *texts in each]

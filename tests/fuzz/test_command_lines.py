@@ -1,25 +1,17 @@
-"""Command lines changed at random: of every command of ``fairseq-entmax``, and of ``fairseq-train``."""
+"""Command lines of every command of ``fairseq-entmax``, changed at random."""
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import os
 
 import pytest
-from fairseq import options
-from fairseq.criterions import CRITERION_DATACLASS_REGISTRY
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
-from fairseq.models import ARCH_MODEL_REGISTRY
 from hypothesis import given
 from hypothesis import strategies as st
 
 import fairseq_entmax.criterions
 import fairseq_entmax.models
 import fairseq_entmax.tasks  # noqa: F401
-from tests.commands import USER_DIR, as_command
-from tests.fuzz.support import CODE, MARK, attempt, check_sentence, examples
-from tests.support import TINY, tiny_task
+from tests.fuzz.support import CODE, MARK, check_sentence, examples
 
 HUGE = "9" * 400
 # No device: a command that replaced one would take it from every process of the system
@@ -177,77 +169,6 @@ def test_no_output_replaces_what_is_there_or_no_ordinary_file(command, number, a
             assert os.read(reader, 1) == b""
     finally:
         os.close(reader)
-
-
-# --- fairseq-train --------------------------------------------------------------------------------
-
-ARCHITECTURES = {
-    "entmax_transformer": "label_smoothed_cross_entropy_with_head_l0",
-    "entmax_copy_transformer": "copy_cross_entropy",
-}
-TRAINED = [f"--user-dir={USER_DIR}", "--max-tokens=100", "--max-update=50", "--optimizer=adam"]
-
-
-def own_options(architecture):
-    """The options of a model that fairseq does not have: name to whether it has a value."""
-    parsers = [argparse.ArgumentParser(allow_abbrev=False) for _ in range(2)]
-    for parser, name in zip(parsers, (architecture, "transformer"), strict=True):
-        ARCH_MODEL_REGISTRY[name].add_args(parser)
-    criterion = CRITERION_DATACLASS_REGISTRY[ARCHITECTURES[architecture]]()
-    gen_parser_from_dataclass(parsers[0], criterion)
-    own, known = (
-        {
-            option: action.nargs != 0
-            for action in parser._actions
-            for option in action.option_strings
-        }
-        for parser in parsers
-    )
-    return {option: own[option] for option in own.keys() - known.keys()}
-
-
-@st.composite
-def training(draw, own):
-    """Some of a model's options with values of any kind."""
-    words = []
-    for option in draw(st.lists(st.sampled_from(sorted(own)), min_size=1, max_size=4)):
-        value = draw(values)
-        forms = [[option], [f"{option}={value}"], [option, value]]
-        words += draw(st.sampled_from(forms if own[option] else forms[:1] * 8 + forms[1:]))
-    return words
-
-
-@pytest.mark.parametrize("architecture", ARCHITECTURES)
-def test_options_of_training_are_taken_or_refused_in_one_sentence(architecture, place):
-    own = own_options(architecture)
-    assert len(own) > 10
-    always = [f"--{name.replace('_', '-')}={value}" for name, value in TINY.items()]
-    always += [f"--arch={architecture}", f"--criterion={ARCHITECTURES[architecture]}", *TRAINED]
-    if architecture == "entmax_transformer":
-        always += ["--head-gates=cross"]
-
-    def outcome_of(words):
-        def train():
-            parser = options.get_training_parser()
-            args = options.parse_args_and_arch(parser, ["bin", *always, "--save-dir=new", *words])
-            convert_namespace_to_omegaconf(args)
-            ARCH_MODEL_REGISTRY[architecture].build_model(args, tiny_task())
-
-        with contextlib.chdir(place.folder), pytest.MonkeyPatch.context() as patch:
-            as_command(patch)
-            return attempt(train)
-
-    unchanged = outcome_of([])
-    assert unchanged.status == 0, unchanged.said
-
-    @examples(6)
-    @given(training(own))
-    def tried(words):
-        outcome = outcome_of(words)
-        check_sentence(outcome, words)
-        place.check(outcome)
-
-    tried()
 
 
 def test_a_user_directory_without_a_name_is_not_the_folder_that_one_is_in(place):

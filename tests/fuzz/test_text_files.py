@@ -33,6 +33,8 @@ ODD_VALUES: tuple[Any, ...] = (
 BINARY = (b"\xff\xfe", b"\x80\x04\x95", b"PK\x03\x04", b"\xfd7zXZ\x00", b"\x00" * 100)
 SMALL = ["--cpu", "--num-workers=0"]
 ANALYZE = ["analyze", "bin", "--path=plain.pt", "--measures=density", "--output=new", *SMALL]
+ABLATED = ["--heads=cross:0.1", "--scores=loss"]
+MARKED = ["--source=source.txt", "--vocab=vocab.txt"]
 REPORT = ["report", "analysis.json", "--output=new"]
 
 
@@ -115,29 +117,16 @@ def json_changed(draw, content: bytes) -> bytes:
         ("pruning.tsv", lines_changed, [*REPORT, "--pruning=pruning.tsv"], 3),
         ("ablated/ablation.json", json_changed, [*REPORT, "--ablation=ablated/ablation.json"], 3),
         (
-            *("ablated/removals.jsonl", json_changed),
-            [
-                "ablate",
-                "bin",
-                "--path=plain.pt",
-                "--output=ablated",
-                "--heads=cross:0.1",
-                "--scores=loss",
-                *SMALL,
-            ],
+            "ablated/removals.jsonl",
+            json_changed,
+            ["ablate", "bin", "--path=plain.pt", "--output=ablated", *ABLATED, *SMALL],
             3,
         ),
+        ("vocab.txt", lines_changed, ["oov", "mark", *MARKED, "--output-source=new"], 15),
         (
-            *("vocab.txt", lines_changed),
-            ["oov", "mark", "--source=source.txt", "--vocab=vocab.txt", "--output-source=new"],
-            15,
-        ),
-        (
-            *("generated.txt", lines_changed),
-            [
-                *("oov", "restore", "generated.txt", "--source=source.txt", "--vocab=vocab.txt"),
-                "--output=new",
-            ],
+            "generated.txt",
+            lines_changed,
+            ["oov", "restore", "generated.txt", *MARKED, "--output=new"],
             12,
         ),
         (

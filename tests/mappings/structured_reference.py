@@ -79,17 +79,6 @@ def oscar_on_simplex(row, strength):
     return result
 
 
-def oscar_prox(row, strength):
-    """``argmin 1/2 |z - x|^2 + strength sum_{i<j} max(|z_i|, |z_j|)`` (Zeng, Figueiredo 2014)."""
-    row = np.asarray(row, dtype=np.float64)
-    order = np.argsort(-np.abs(row), kind="stable")
-    weights = strength * np.arange(len(row) - 1, -1, -1)
-    fit = isotonic_regression(np.abs(row)[order] - weights, increasing=False)
-    result = np.empty_like(row)
-    result[order] = np.maximum(fit.x, 0.0)
-    return np.sign(row) * result
-
-
 # -- whole rows --------------------------------------------------------------------------------
 
 
@@ -137,7 +126,6 @@ def _oscar_of_kept(function):
 
 
 prox_tv_rows = for_rows(lambda row, own: [float(value) for value in exact_tv_row(row, own)])
-prox_oscar_rows = for_rows(_oscar_of_kept(oscar_prox))
 oscar_on_simplex_rows = for_rows(_oscar_of_kept(oscar_on_simplex))
 
 

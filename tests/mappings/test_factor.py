@@ -140,12 +140,6 @@ def test_a_factor_out_of_range_is_refused(value):
         check_lr_factor(value, "lr_factor")
 
 
-def test_the_own_factor_of_a_text_comes_before_the_default():
-    defaults = {"lr_factor": "10"}
-    assert parse_mapping("entmax").build(2, defaults=defaults).lr_factor == 10
-    assert parse_mapping("entmax:lr_factor=3").build(2, defaults=defaults).lr_factor == 3
-
-
 @pytest.mark.parametrize("factor", [0.001, 1 / 3, 0.1, 123.456, 9999.999999])
 def test_a_ratio_is_the_factor(factor):
     numerator, denominator = as_ratio(factor).tolist()

@@ -166,15 +166,6 @@ def test_alpha_broadcasts_and_its_gradient_is_summed_over_the_rows_that_share_it
     torch.testing.assert_close(alpha.grad, rows.sum_to_size(shape), atol=1e-6, rtol=1e-6)
 
 
-def test_each_head_is_mapped_by_its_own_alpha():
-    heads = len(ALPHAS)
-    scores = random_rows(2 * heads * 3, 17, 2.0).view(2, heads, 3, 17)
-    alpha = torch.tensor(ALPHAS, dtype=torch.float64).view(heads, 1, 1)
-    probs = entmax(scores, alpha)
-    for head, number in enumerate(ALPHAS):
-        assert largest_error(probs[:, head], bisection(scores[:, head], number)) <= 1e-10
-
-
 @pytest.mark.parametrize("alpha", [1.0001, 1.1, 1.5, 1.75, 2.0])
 @pytest.mark.parametrize("dim", [0, -1])
 def test_first_and_second_derivatives_are_those_of_finite_differences(alpha, dim):
@@ -318,13 +309,6 @@ def test_every_dimension_can_hold_the_keys(function, dim):
     scores = random_rows(2 * 3, 5, 2.0).view(2, 3, 5)
     keys_last = function(scores.movedim(dim, -1).contiguous())
     assert largest_error(function(scores, dim), keys_last.movedim(-1, dim)) <= 1e-14
-
-
-def test_an_alpha_tensor_follows_the_dimension_of_the_keys():
-    scores = random_rows(2 * 3, 5, 2.0).view(2, 3, 5)
-    alpha = 1.0 + torch.rand(2, 1, 5, dtype=torch.float64)
-    truth = bisection(scores.movedim(1, -1), alpha.movedim(1, -1)).movedim(-1, 1)
-    assert largest_error(entmax(scores, alpha, 1), truth) <= 1e-10
 
 
 @every_function

@@ -19,12 +19,10 @@ from tests.mappings.structured_cases import (
     tied_rows,
 )
 from tests.mappings.structured_reference import (
-    bisection,
     change,
     entropy_term,
     exact_tv_row,
     oscar_penalty,
-    oscar_prox,
     smooth_change,
     total_variation,
 )
@@ -141,24 +139,6 @@ def test_no_feasible_step_improves_the_objective(function, penalty, alpha):
             for far in (1.0, 0.1, 1e-3):
                 moved = (1 - far) * best + far * toward
                 assert (objective(moved) <= objective(best) + 1e-14).all()
-
-
-def test_proposition_2_of_the_paper_is_not_what_oscarmax_solves():
-    for row, literal, best in (
-        ((0.5, 0.1, -0.3), (17 / 30, 11 / 30, 2 / 30), (19 / 30, 10 / 30, 1 / 30)),
-        # No score is negative: the clip at zero of the prox is what the composition trips on
-        ((0.3, 0.0, 0.0), (0.4, 0.3, 0.3), (26 / 60, 17 / 60, 17 / 60)),
-    ):
-        row, literal, best = (torch.tensor(x, dtype=torch.float64) for x in (row, literal, best))
-        composed = bisection(torch.tensor(oscar_prox(row.numpy(), 0.1)), 2.0)
-        assert largest_error(composed, literal) <= 1e-12
-        ours = oscarmax(row, 0.1)
-        assert largest_error(ours, best) <= 1e-12
-
-        def objective(probs, row=row):
-            return 0.5 * probs.square().sum() + 0.1 * oscar_penalty(probs) - (row * probs).sum()
-
-        assert objective(ours) < objective(literal) - 5e-4
 
 
 # -- gradients ----------------------------------------------------------------------------------------

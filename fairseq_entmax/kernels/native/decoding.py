@@ -65,16 +65,10 @@ def step(
     new: tuple[Tensor, Tensor] | None = None,
     wants_probs: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Attention of one query of each hypothesis, without a gradient.
+    """Attention of one query of each hypothesis, ``(hypotheses, heads * head_dim)``, without a gradient.
 
-    Args:
-        query: ``(hypotheses, heads * head_dim)``, float32 on a CPU, as all tensors here.
-        cached: what is attended to.
-        epsilon: ``(heads,)``, dense, alpha - 1 in [0, 1].
-        scale: what scores are multiplied by.
-        new: key and value of the last position, shaped as ``query``, which are written to the place
-            of the hypothesis; needs the origins of positions. None where all are there.
-        wants_probs: whether the probabilities are returned.
+    ``epsilon`` is ``(heads,)``, dense. ``new`` has key and value of the last position, shaped as the
+    query, which are written to the place of the hypothesis; it needs the origins of positions.
 
     Returns:
         ``(hypotheses, heads * head_dim)``, and the probabilities ``(hypotheses, heads, keys)`` or

@@ -58,11 +58,7 @@ def lanes() -> int:
 
 
 def load() -> Path:
-    """Compile the library unless it is there, and load it; where it is.
-
-    Raises:
-        CannotBuild: there is no compiler, it fails, or there is no place to write to.
-    """
+    """Compile the library unless it is there, and load it; where it is."""
     return Path(library()._name)
 
 
@@ -178,12 +174,7 @@ def _compiled(command: list[str], folder: Path, name: str) -> ctypes.CDLL:
 
 
 def with_types(path: Path) -> ctypes.CDLL:
-    """Load a library, and say the types of its functions.
-
-    Raises:
-        OSError: it cannot be loaded.
-        AttributeError: it lacks a function.
-    """
+    """Load a library, and say the types of its functions."""
     loaded = ctypes.CDLL(str(path))
     pointer, real = ctypes.c_void_p, ctypes.c_double
     sizes = [ctypes.c_long] * 2 + [ctypes.c_int]

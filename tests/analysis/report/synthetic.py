@@ -5,13 +5,9 @@ compares them: shares sum to 1, sorted densities are those of the heads, and the
 of a head show what its measures say of it.
 """
 
-from __future__ import annotations
-
 import base64
 import math
 import zlib
-from collections.abc import Iterator
-from typing import Any
 
 import numpy as np
 import torch
@@ -25,7 +21,7 @@ BINS = 20
 SENTENCES = 1000
 RELATIONS = {"nsubj": (0.35, 1), "obj": (0.41, -2), "amod": (0.72, 1), "advmod": (0.46, 1)}
 # Kinds of heads: the one place that a head looks at is an offset, or is named
-KINDS: dict[str, list[int | str]] = {
+KINDS = {
     ENCODER_SELF: [-1, 1, "rare", "broad", 0, "question", "syntactic", "broad"],
     DECODER_SELF: [-1, 0, "broad", -2, "broad", -1, "broad", "broad"],
     CROSS: ["aligned", "broad", "rare", "broad", "aligned", "question", "broad", "broad"],
@@ -42,38 +38,18 @@ ENGLISH = (
 
 
 def synthetic_analysis(
-    models: int = 3,
-    layers: int = 6,
-    heads: int = 8,
-    sentences: int = 10,
-    seed: int = 0,
-    length: int = 30,
-    annotations: bool = True,
-) -> dict[str, Any]:
+    models=3, layers=6, heads=8, sentences=10, seed=0, length=30, annotations=True
+):
     """A document as ``analysis.json`` holds it, valid in every field.
 
-    Args:
-        models: how many; softmax, 1.5-entmax and α-entmax in turn, only the last kind learns α.
-        layers: of encoder and decoder each.
-        heads: of every attention.
-        sentences: how many attention maps.
-        seed: another seed, other numbers.
-        length: tokens of the longest sentence, end of sentence included.
-        annotations: whether there are scores that need a parse of the source.
+    Softmax, 1.5-entmax and α-entmax models in turn, of which only the last learn α; attention maps of
+    as many sentences, the longest of ``length`` tokens; with scores that need a parse or without.
     """
     rng = np.random.default_rng(seed)
     kinds = [MODELS[number % len(MODELS)] for number in range(models)]
     documents = [
-        _model(
-            rng,
-            name if number < len(MODELS) else f"{name}-{number}",
-            mapping,
-            alpha,
-            layers,
-            heads,
-            annotations,
-        )
-        for number, (name, mapping, alpha) in enumerate(kinds)
+        _model(rng, name if number < 3 else f"{name}-{number}", *kind, layers, heads, annotations)
+        for number, (name, *kind) in enumerate(kinds)
     ]
     analysis = {
         "format": "fairseq-entmax-analysis",
@@ -101,7 +77,7 @@ def synthetic_analysis(
     return {**analysis, "numbers": [number.as_json() for number in numbers_of(analysis)]}
 
 
-def _annotations() -> dict[str, Any]:
+def _annotations():
     return {
         "file": "test.conllu",
         "sentences": SENTENCES,
@@ -118,15 +94,7 @@ def _annotations() -> dict[str, Any]:
     }
 
 
-def _model(
-    rng: np.random.Generator,
-    name: str,
-    mapping: str,
-    alpha: float | None,
-    layers: int,
-    heads: int,
-    annotations: bool,
-) -> dict[str, Any]:
+def _model(rng, name, mapping, alpha, layers, heads, annotations):
     attentions = [
         _attention(rng, attention, layer, mapping, alpha, heads, annotations)
         for attention in ATTENTIONS
@@ -144,15 +112,13 @@ def _model(
     }
 
 
-def _alpha_record(
-    rng: np.random.Generator, attentions: list[dict[str, Any]]
-) -> list[dict[str, Any]]:
+def _alpha_record(rng, attentions):
     """From a random start, with a dip towards softmax, to the model's own values."""
     record = []
     starts = [1 + rng.random(len(row["heads"])) for row in attentions]
     for update in range(0, 8001, 200):
         done = update / 8000
-        values: dict[str, dict[str, list[float]]] = {}
+        values = {}
         for row, start in zip(attentions, starts, strict=True):
             end = np.array([head["values"]["alpha"] for head in row["heads"]])
             alpha = (1 - done) * start + done * end
@@ -163,15 +129,7 @@ def _alpha_record(
     return record
 
 
-def _attention(
-    rng: np.random.Generator,
-    attention: str,
-    layer: int,
-    mapping: str,
-    alpha: float | None,
-    heads: int,
-    annotations: bool,
-) -> dict[str, Any]:
+def _attention(rng, attention, layer, mapping, alpha, heads, annotations):
     kinds = KINDS[attention]
     rows = [
         _head(rng, attention, kinds[(number + layer) % len(kinds)], number, alpha, annotations)
@@ -194,14 +152,7 @@ def _attention(
     }
 
 
-def _head(
-    rng: np.random.Generator,
-    attention: str,
-    kind: int | str,
-    number: int,
-    alpha: float | None,
-    annotations: bool,
-) -> dict[str, Any]:
+def _head(rng, attention, kind, number, alpha, annotations):
     offset = kind if isinstance(kind, int) else None
     strength = float(rng.uniform(0.75, 0.98)) if offset is not None else float(rng.uniform(0, 0.3))
     if alpha is None:
@@ -224,10 +175,8 @@ def _head(
         "confidence": confidence,
         # By chance: what softmax and entmax have
         "equal_weights": {
-            "run_length": 1.0,
-            "run_weight": 0.0,
-            "cluster_size": 1.0,
-            "cluster_weight": 0.0,
+            **dict.fromkeys(("run_length", "cluster_size"), 1.0),
+            **dict.fromkeys(("run_weight", "cluster_weight"), 0.0),
         },
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
@@ -264,12 +213,12 @@ def _head(
     }
 
 
-def _tag_shares(rng: np.random.Generator) -> dict[str, float]:
+def _tag_shares(rng):
     tags = list(_annotations()["part_of_speech"])
     return dict(zip(tags, rng.dirichlet([3.0] * len(tags)).tolist(), strict=True))
 
 
-def _offset_shares(attention: str, offset: int | None, strength: float) -> dict[str, float]:
+def _offset_shares(attention, offset, strength):
     """``strength`` on the offset, the rest spread; sums to 1."""
     allowed = [o for o in OFFSETS if attention != DECODER_SELF or o <= 0]
     keys = [str(o) for o in allowed] + (
@@ -284,14 +233,14 @@ def _offset_shares(attention: str, offset: int | None, strength: float) -> dict[
     return shares
 
 
-def _at_offsets(attention: str, shares: dict[str, float]) -> dict[str, float | None]:
+def _at_offsets(attention, shares):
     return {
         str(o): None if attention == DECODER_SELF and o > 0 else min(1.0, shares[str(o)] * 1.02)
         for o in OFFSETS
     }
 
 
-def _densities(rng: np.random.Generator, alpha: float) -> np.ndarray:
+def _densities(rng, alpha):
     """One of each sentence, sparser with a larger alpha."""
     if alpha == 1:
         return np.ones(SENTENCES)
@@ -299,8 +248,8 @@ def _densities(rng: np.random.Generator, alpha: float) -> np.ndarray:
     return rng.beta(12 * mean, 12 * (1 - mean), SENTENCES)
 
 
-def _dependencies(rng: np.random.Generator, kind: int | str) -> dict[str, dict[str, float]]:
-    def accuracy(baseline: float) -> float:
+def _dependencies(rng, kind):
+    def accuracy(baseline):
         best = 1.35 if kind == "syntactic" else 0.8
         return float(min(0.98, baseline * best * rng.uniform(0.6, 1.0)))
 
@@ -310,13 +259,7 @@ def _dependencies(rng: np.random.Generator, kind: int | str) -> dict[str, dict[s
     }
 
 
-def _map(
-    rng: np.random.Generator,
-    sentence: int,
-    length: int,
-    is_question: bool,
-    models: list[dict[str, Any]],
-) -> dict[str, Any]:
+def _map(rng, sentence, length, is_question, models):
     source = _tokens(rng, WORDS, length, is_question)
     targets = _tokens(rng, ENGLISH, length, is_question)
     return {
@@ -328,7 +271,7 @@ def _map(
     }
 
 
-def _tokens(rng: np.random.Generator, text: str, length: int, is_question: bool) -> list[str]:
+def _tokens(rng, text, length, is_question):
     words = text.split()
     number = max(1, int(rng.integers(max(1, length // 2), length + 1)) - 2)
     start = int(rng.integers(len(words)))
@@ -336,9 +279,7 @@ def _tokens(rng: np.random.Generator, text: str, length: int, is_question: bool)
     return [*tokens, "▁?" if is_question else ".", "</s>"]
 
 
-def _weights(
-    rng: np.random.Generator, model: dict[str, Any], source: list[str], targets: list[str]
-) -> Iterator[dict[str, Any]]:
+def _weights(rng, model, source, targets):
     for row in model["attentions"]:
         attention, layer = row["attention"], row["layer"]
         keys = len(targets if attention == DECODER_SELF else source)
@@ -363,7 +304,7 @@ def _weights(
         }
 
 
-def _scores(rng: np.random.Generator, kind: int | str, queries: int, keys: int) -> np.ndarray:
+def _scores(rng, kind, queries, keys):
     scores = rng.normal(size=(queries, keys))
     rows = np.arange(queries)
     if isinstance(kind, int) or kind == "aligned":
@@ -378,14 +319,14 @@ def _scores(rng: np.random.Generator, kind: int | str, queries: int, keys: int) 
     return scores
 
 
-def encode_weights(weights: np.ndarray) -> str:
+def encode_weights(weights):
     """Weights as the document writes them: zeros stay zeros, and nothing else becomes one."""
     small = weights.astype("<f2")
     small[(small == 0) & (weights > 0)] = np.nextafter(np.float16(0), np.float16(1))
     return base64.b64encode(zlib.compress(small.tobytes(), 9)).decode("ascii")
 
 
-def decode_weights(entry: dict[str, Any]) -> np.ndarray:
+def decode_weights(entry):
     """The weights ``(heads, queries, keys)`` of one attention of a map, float32."""
     raw = zlib.decompress(base64.b64decode(entry["weights"]))
     return np.frombuffer(raw, "<f2").reshape(entry["shape"]).astype(np.float32)

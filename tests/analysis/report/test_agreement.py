@@ -108,13 +108,9 @@ def test_p_is_small_where_chance_seldom_gives_as_much():
         assert interval(value, 24)[2] == pytest.approx(float((chance >= value).mean()), abs=0.03)
 
 
-def test_few_heads_have_no_interval():
-    assert interval(0.5, 3) == (None, None, None)
-    assert interval(-1.0, 4) == (None, None, None)
-
-
 @pytest.mark.parametrize("value", [-1.0, 1.0])
-def test_a_perfect_order_of_few_heads_is_not_certain(value):
+def test_few_heads_have_no_interval_and_a_perfect_order_of_some_is_not_certain(value):
+    assert interval(value, 3) == interval(value, 4) == (None, None, None)
     low, high, p = interval(value, 5)
     assert -1 <= low < high <= 1
     assert value in (low, high)
@@ -135,18 +131,14 @@ def correlation(measure, value, number=24):
     ],
 )
 def test_the_page_says_whether_relevance_alone_misleads(relevance, words):
-    pair = [correlation("relevance", relevance), correlation("confidence", 0.5)]
-    (text,) = in_words(pair)
+    (text,) = in_words([correlation("relevance", relevance), correlation("confidence", 0.5)])
     assert words in text
     assert "24 heads" in text
 
 
-def test_of_few_heads_a_large_correlation_is_not_certain():
+def test_few_heads_are_said_and_relevance_that_is_not_there_is_not():
     (text,) = in_words([correlation("relevance", 0.76, 8)])
     assert "Of so few heads it is not certain" in text
-
-
-def test_without_relevance_nothing_is_said_of_it():
     (text,) = in_words([correlation("confidence", 0.75)])
     assert "elevance" not in text
     assert "confidence ranks them much like this (0.75, 95 % from 0.45 to 0.90)" in text

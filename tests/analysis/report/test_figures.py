@@ -136,20 +136,6 @@ def test_names_of_models_that_no_file_can_have_give_names_of_files(small):
     assert names[:2] == ["alpha_trajectories-0-1", "alpha_trajectories-1-2"]
 
 
-def luminance(colour):
-    """WCAG 2.2, relative luminance."""
-    channels = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [c / 12.92 if c <= 0.04045 else ((c + 0.055) / 1.055) ** 2.4 for c in channels]
-    return sum(w * c for w, c in zip((0.2126, 0.7152, 0.0722), linear, strict=True))
-
-
-@pytest.mark.parametrize("colour", charts.COLOURS[:3])
-@pytest.mark.parametrize("page", ["#FFFFFF", "#16181D"])
-def test_three_models_stand_out_from_a_light_and_a_dark_page(colour, page):
-    light, dark = sorted((luminance(colour), luminance(page)), reverse=True)
-    assert (light + 0.05) / (dark + 0.05) >= 3
-
-
 @pytest.mark.parametrize("number", [1, 2, 6, 12])
 def test_layers_have_a_colour_each_from_blue_to_orange(number):
     colours = ramp(number)

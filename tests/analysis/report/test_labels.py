@@ -44,12 +44,9 @@ def axis_drawn(expression, values):
     return vl_convert.vegalite_to_svg({"data": rows, "mark": "point", "encoding": {"x": x}})
 
 
-def test_vega_draws_tokens_of_which_one_is_if():
+def test_vega_draws_tokens_and_names_of_which_one_is_if():
     drawn = axis_drawn(in_places(["▁if", "if", "s"]), [0.5, 1.5, 2.5])
     assert [drawn.count(f">{token}<") for token in ("_if", "if", "s")] == [1, 1, 1]
-
-
-def test_vega_draws_names_of_which_a_line_is_if():
     drawn = axis_drawn(
         in_lines(["0", "1"], 20).replace('["1"]', expression_of(["if", "x"])), [0, 1]
     )
