@@ -17,9 +17,6 @@ ROOT = Path(__file__).resolve().parent.parent
 PACKAGE = ROOT / "fairseq_entmax"
 
 
-ANALYZE, ABLATE = ([name, "data", "--path", "x", "--output", "y"] for name in ("analyze", "ablate"))
-
-
 def run_python(code, cwd):
     return subprocess.run(
         [sys.executable, "-c", code], cwd=cwd, capture_output=True, text=True, check=False
@@ -108,9 +105,6 @@ CALLS = [
     (["alpha", "absent.pt"], 1, "there is no checkpoint absent.pt"),
     (["prune", "absent.pt"], 1, "give --output FILE"),
     (["prune", "absent.pt", "--output", "x", "--heads", "up"], 1, "'up' names no heads"),
-    (["analyze", "data"], 1, "give --path CHECKPOINT"),
-    ([*ANALYZE, "--measures", "nonsense"], 1, "--measures got 'nonsense'"),
-    ([*ABLATE, "--scores", "nonsense"], 1, "'nonsense' is none of loss, bleu"),
     (["ablate", "data", "--bootstrap", "many"], 2, "invalid int value: 'many'"),
 ]
 
