@@ -55,12 +55,12 @@ def test_training_ends_with_exactly_the_budget_and_says_so(pruned):
     gated = pruned / "gated"
     found = decisions(gated / "checkpoint_best.pt")
     assert sorted(found.tolist()) == [0] * (24 - BUDGET) + [1] * BUDGET
-    first, *_, last = logged(gated, "valid")
+    first, *between, last = logged(gated, "valid")
     assert float(last["valid_heads_open"]) == float(last["valid_heads_expected"]) == BUDGET
     assert float(last["valid_heads_undecided"]) == float(last["valid_l0_penalty"]) == 0
     assert sum(float(last[f"valid_heads_open_{name}"]) for name in ATTENTIONS) == BUDGET
     assert float(first["valid_heads_open"]) > BUDGET
-    assert float(first["valid_heads_undecided"]) > 0
+    assert any(float(record["valid_heads_undecided"]) > 0 for record in between)
     names = {"train_l0_penalty", "train_l0_weight", "train_heads_expected_cross"}
     assert names <= set(logged(gated, "train")[-1])
 
