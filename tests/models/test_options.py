@@ -218,6 +218,10 @@ def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_canno
         ({"adaptive_softmax_cutoff": "__import__('os').abort()"}, r"--adaptive-softmax-cutoff"),
         ({"encoder_xformers_att_config": "__import__('os').abort()"}, r"--encoder-xformers-att"),
         ({"encoder_self_attn_heads": "4,4,4"}, r"3 numbers of heads for 2 layers, in '4,4,4'"),
+        (
+            {"encoder_layers": 0, "encoder_self_attn_heads": "4,4"},
+            r"2 numbers of heads for 0 layers, in '4,4'",
+        ),
         ({"cross_attn_heads": "5"}, r"--cross-attn-heads: .*place for 4 heads at most, .*not 5"),
         ({"decoder_self_attn_heads": "3,-1"}, r"whole numbers of 0 or more, .*3,0,8, not '3,-1'"),
         ({"cross_attn_heads": "2,"}, r"--cross-attn-heads: .*not '2,'"),
