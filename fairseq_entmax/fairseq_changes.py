@@ -41,6 +41,7 @@ from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
 from fairseq_entmax.exact_search import align_with_zeros, fill_up, reporting, search_with_zeros
+from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.modules import MultiheadAttention
 from fairseq_entmax.optimizer_state import refuse_other_training, restoring_grown_models
 from fairseq_entmax.perplexity import EVALUATION, evaluate_with_zeros
@@ -205,8 +206,16 @@ def _stop_without_kernel(run: Callable[..., Any], *args: Any, **kwargs: Any) -> 
 
 
 def _train_step(step: Callable[..., Any], trainer: Trainer, *args: Any, **kwargs: Any) -> Any:
-    """``Trainer.train_step`` as :mod:`unread_weights` has it; see :func:`_stop_without_kernel`."""
-    return _stop_without_kernel(unread_weights.step_without, step, trainer, *args, **kwargs)
+    """``Trainer.train_step`` as :mod:`unread_weights` has it; see :func:`_stop_without_kernel`.
+
+    A model is told the number of its updates at once. Without it validation, and the checkpoint, have
+    the alpha of the update before where alpha rises.
+    """
+    output = _stop_without_kernel(unread_weights.step_without, step, trainer, *args, **kwargs)
+    for module in trainer.get_model().modules():
+        if isinstance(module, Rise):
+            module.set_num_updates(trainer.get_num_updates())
+    return output
 
 
 def _check_and_follow(

@@ -21,6 +21,7 @@ from fairseq_entmax.mappings.factor import NO_FACTOR, check_lr_factor
 from fairseq_entmax.mappings.functional import check_alpha
 from fairseq_entmax.mappings.layers import LayerSpec, layers_text, parse_mappings
 from fairseq_entmax.mappings.modules import NORMAL, SHARE_NONE, SHARING, check_alpha_init
+from fairseq_entmax.mappings.rise import check_warmup
 from fairseq_entmax.mappings.strengths import (
     OSCAR_INIT,
     P_INIT,
@@ -190,6 +191,14 @@ class AttentionConfig:
         "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
         lambda value: check_lr_factor(value, "the factor"),
         "NUMBER",
+    )
+    alpha_warmup_updates: int = option(
+        0,
+        "make attention sparse by degrees: every mapping begins as softmax and is itself after N "
+        "updates, alpha rising from 1 to its value, and a strength of structure from 0; a mapping's "
+        "own, sparsemax:warmup=5000, comes first",
+        lambda value: check_warmup(value, "the number"),
+        "N",
     )
     alpha_log_interval: int = option(
         10,

@@ -126,6 +126,7 @@ def read_options(
         "init": str(config.checked("alpha_init")),
         "share": config.checked("share_alpha"),
         "lr_factor": str(config.checked("alpha_lr_factor")),
+        "warmup": str(config.checked("alpha_warmup_updates")),
         **{name: str(config.checked(name)) for name in ("tv_init", "oscar_init", "p_init")},
     }
     copy = read_copy(config, args, specs, heads) if isinstance(config, CopyConfig) else None
