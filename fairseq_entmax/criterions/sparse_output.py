@@ -89,8 +89,11 @@ class EntmaxLossCriterion(FairseqCriterion):
 
     def check_model(self, model: Any) -> None:
         """Check that a model's probabilities are those that the loss trains."""
-        of_output, decoder = getattr(model, "output_alpha", None), getattr(model, "decoder", None)
-        if of_output is None or decoder is None:
+        options, decoder = (
+            getattr(model, "attention_options", None),
+            getattr(model, "decoder", None),
+        )
+        if options is None or decoder is None:
             raise ValueError(
                 f"--criterion {NAME} needs a model of this package that writes words, such as "
                 f"--arch entmax_transformer, not {type(model).__name__}"
@@ -101,6 +104,7 @@ class EntmaxLossCriterion(FairseqCriterion):
                 f"--criterion {NAME} needs one score for each word, which neither "
                 f"--adaptive-softmax-cutoff nor a model that copies has: leave one out"
             )
+        of_output = options.output_alpha
         if of_output != self.alpha:
             raise ValueError(
                 f"--loss-alpha {self.alpha:g} is not the alpha of the model's output, {of_output:g}: "
@@ -115,7 +119,8 @@ class EntmaxLossCriterion(FairseqCriterion):
         logits, target = net_output[0], model.get_targets(sample, net_output)
         is_real = target.ne(self.padding_idx)
         is_real[:, : self.ignore_prefix_size] = False
-        parts = entmax_loss_parts(logits, target, self.alpha, self.label_smoothing)
+        # As it stands, where it rises
+        parts = entmax_loss_parts(logits, target, model.output_alpha, self.label_smoothing)
         loss = parts.loss.masked_fill(~is_real, 0.0)
         is_reached = is_real & (parts.target_prob > 0)
         sample_size = target.size(0) if self.sentence_avg else sample["ntokens"]

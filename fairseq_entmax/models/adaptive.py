@@ -25,6 +25,7 @@ from fairseq_entmax.criterions.fitting import check_loss
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.mappings import Mapping, entmax
 from fairseq_entmax.mappings.modules import SHARE_ATTENTION, SHARE_MODEL
+from fairseq_entmax.mappings.rise import Rise
 from fairseq_entmax.models.config import (
     HEADS_OPTIONS,
     MAPPING_OPTIONS,
@@ -68,6 +69,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         attention_options: what the options of this model's heads amount to.
         monitor: shows and records what heads learn.
         pruning_state: what head pruning remembers; None without gates.
+        output_rise: of the output's alpha; None where that does not rise.
     """
 
     attentions: ClassVar[tuple[str, ...]] = ATTENTIONS
@@ -75,6 +77,7 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     attention_options: AttentionOptions
     monitor: HeadMonitor | None = None
     pruning_state: PruningState | None
+    output_rise: Rise | None
     _seed = 0
     _passes = (-1, 0)
 
@@ -183,6 +186,9 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
         with compat.stopping_command():
             self._share_parameters()
         self.attention_options = options
+        self.output_rise = None
+        if options.output_warmup and options.output_alpha != SOFTMAX:
+            self.output_rise = Rise(options.output_warmup)
         self._seed = torch.initial_seed()
         save_dir = None if getattr(args, "no_save", False) else getattr(args, "save_dir", None)
         self.monitor = HeadMonitor(self.monitored(), save_dir, options.log_interval)
@@ -206,8 +212,10 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
 
     @property
     def output_alpha(self) -> float:
-        """alpha of the mapping from scores of words to their probabilities; 1 is softmax."""
-        return self.attention_options.output_alpha
+        """alpha of the mapping from scores of words to their probabilities, as it stands; 1 is softmax."""
+        alpha = self.attention_options.output_alpha
+        rise = self.output_rise
+        return alpha if rise is None else SOFTMAX + rise.share * (alpha - SOFTMAX)
 
     def get_normalized_probs(self, net_output: Any, log_probs: bool, sample: Any = None) -> Any:
         """Probabilities of words, as fairseq's models give them, exactly 0 where entmax says so."""

@@ -252,6 +252,13 @@ class AttentionConfig:
         "NUMBER",
         "--loss-alpha with --criterion entmax_loss, otherwise 1",
     )
+    loss_alpha_warmup_updates: int = option(
+        0,
+        "let alpha of --criterion entmax_loss, and of the output with it, rise from 1 (cross-entropy "
+        "and softmax) to its value over N updates",
+        lambda value: check_warmup(value, "the number"),
+        "N",
+    )
     freeze_decoder: bool = option(
         False,
         "keep every parameter of the decoder as it is, shared embeddings included; for pruning "

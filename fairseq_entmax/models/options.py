@@ -59,6 +59,7 @@ class AttentionOptions:
         log_interval: updates between two lines of the record of head values; 0 for none.
         copy: where the model copies from its source; None where it does not.
         output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
+        output_warmup: updates in which it rises from 1; 0 for none.
         pooling: how a model that classifies pools; None of any other.
     """
 
@@ -72,6 +73,7 @@ class AttentionOptions:
     log_interval: int
     copy: CopyOptions | None = None
     output_alpha: float = SOFTMAX
+    output_warmup: int = 0
     pooling: PoolingOptions | None = None
 
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
@@ -147,6 +149,7 @@ def read_options(
         log_interval=config.checked("alpha_log_interval"),
         copy=copy,
         output_alpha=_output_alpha(config, args, attentions),
+        output_warmup=config.checked("loss_alpha_warmup_updates"),
         pooling=pooling,
     )
     for attention, layers in specs.items():
