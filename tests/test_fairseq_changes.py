@@ -178,6 +178,15 @@ def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
         make_trainer(model).load_checkpoint(save(whole, tmp_path / "some.pt"))
 
 
+def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_path, caplog):
+    fast = make_trainer(build_model(alpha_lr_factor=20))
+    train(fast)
+    other = make_trainer(build_model(alpha_lr_factor=10))
+    other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
+    (said,) = [line for line in caplog.messages if "lr-factor or" in line]
+    assert "--reset-optimizer and another --save-dir" in said
+
+
 def test_fairseqs_optimizers_are_as_they_were_when_a_model_has_been_restored(tmp_path):
     stock = FairseqOptimizer.load_state_dict
     assert stock.__module__ == "fairseq.optim.fairseq_optimizer"
