@@ -65,3 +65,8 @@ class Rise(nn.Module):
         updates = state_dict.setdefault(f"{prefix}updates", torch.zeros_like(self.updates))
         super()._load_from_state_dict(state_dict, prefix, *args, **kwargs)
         self.share = min(1.0, int(updates) / self.length)
+
+
+def rises_of(model: nn.Module) -> list[Rise]:
+    """All that rises in a model."""
+    return [module for module in model.modules() if isinstance(module, Rise)]

@@ -7,7 +7,7 @@ import torch
 
 from fairseq_entmax.kernels import FusedEntmax
 from fairseq_entmax.mappings import entmax, fusedmax, parse_mappings, softmax, sq_pnorm_max
-from fairseq_entmax.mappings.rise import Rise, check_warmup
+from fairseq_entmax.mappings.rise import check_warmup, rises_of
 from tests.mappings.reference import random_rows
 
 TEXTS = {
@@ -36,9 +36,8 @@ def scores():
 
 
 def set_updates(mapping, updates):
-    for module in mapping.modules():
-        if isinstance(module, Rise):
-            module.set_num_updates(updates)
+    for rise in rises_of(mapping):
+        rise.set_num_updates(updates)
 
 
 @pytest.mark.parametrize("updates", [0, 1, 5, 8, 100])

@@ -1,9 +1,11 @@
 """``--alpha-warmup-updates`` in training: the same α in validation, checkpoints and what goes on."""
 
 import copy
+from types import SimpleNamespace
 
 import pytest
 import torch
+from fairseq import checkpoint_utils
 from fairseq.dataclass.configs import EMAConfig
 from fairseq.models.ema.ema import EMA
 
@@ -69,6 +71,19 @@ def test_a_dense_checkpoint_becomes_sparse_and_a_sparse_one_begins_anew(tmp_path
             torch.testing.assert_close(output(model), output(dense.get_model()))
         train(trainer, 1)
         assert alphas(model) == 1.25
+
+
+def test_the_best_checkpoint_is_none_from_the_middle_of_the_rise(tmp_path):
+    trainer = make_trainer(build_model(**SPARSE), f"--save-dir={tmp_path}")
+    epoch = SimpleNamespace(epoch=1, end_of_epoch=lambda: True, state_dict=dict)
+    found = []
+    for loss in (5.0, 3.0, 4.0, 4.5, 4.6, 4.2):  # the rise is over after the fourth
+        train(trainer)
+        checkpoint_utils.save_checkpoint(trainer.cfg.checkpoint, trainer, epoch, loss)
+        saved = torch.load(tmp_path / "checkpoint_best.pt")
+        found.append(saved["extra_state"]["val_loss"])
+    assert found == [5.0, 3.0, 4.0, 4.5, 4.5, 4.2]
+    vars(checkpoint_utils.save_checkpoint).pop("best")
 
 
 def test_the_output_rises_with_its_loss(tmp_path):
