@@ -5,7 +5,6 @@ The options themselves are in :mod:`fairseq_entmax.models.config`.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,7 +40,6 @@ from fairseq_entmax.models.config import (
 )
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions, read_copy
 from fairseq_entmax.modules import HardConcreteGate, Heads
-from fairseq_entmax.modules.attention import XFORMERS
 
 
 @dataclass(frozen=True)
@@ -277,33 +275,13 @@ def _check_gated(
 
 
 def check_stock_options(args: Any) -> None:
-    """Refuse values of fairseq's own options that it would evaluate, or that leave no mapping.
-
-    A checkpoint brings its own options along, and loading one is not to run code.
-    """
+    """Refuse values of fairseq's own options that leave no mapping."""
     for side in ("encoder", "decoder"):
         if getattr(args, f"{side}_xformers_att_config", None) is not None:
-            raise ValueError(XFORMERS)
-    read_cutoffs(args, "adaptive_softmax_cutoff")
-
-
-def read_cutoffs(args: Any, option: str) -> list[int]:
-    """Numbers of words at which their vectors become narrower; none where the option is not given."""
-    value = getattr(args, option, None)
-    if value is None or value == "":
-        return []
-    try:
-        read = ast.literal_eval(value) if isinstance(value, str) else value
-        numbers = list(read) if isinstance(read, list | tuple) else [read]
-    except (ValueError, SyntaxError):
-        numbers = [None]
-    is_whole = all(type(number) is int for number in numbers)
-    if not is_whole or any(a >= b for a, b in zip([0, *numbers], numbers, strict=False)):
-        raise ValueError(
-            f"{option_name(option)} must be whole numbers above 0, smallest first, such as "
-            f"20000,60000, not {value!r}"
-        )
-    return numbers
+            raise ValueError(
+                f"--{side}-xformers-att-config replaces the attention as a whole and leaves no "
+                f"place for a mapping: leave it out, or use fairseq's own transformer"
+            )
 
 
 def seed_of_its_own() -> int:

@@ -23,11 +23,6 @@ from fairseq_entmax.modules.scripting import (
     with_constants,
 )
 
-XFORMERS = (
-    "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
-    "whole and leave no place for a mapping: drop them, or use fairseq's own transformer"
-)
-
 
 @dataclass(frozen=True)
 class Heads:
@@ -71,9 +66,8 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         scores_of: heads whose scores stand behind the weights that ``need_head_weights`` returns.
 
     Raises:
-        ValueError: an xFormers attention is asked for, which would bypass the mapping; the
-            number of heads, mapping and gate do not fit each other; keys are not words alone,
-            where the mapping needs that.
+        ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
+            alone, where the mapping needs that.
     """
 
     scriptable_class = ScriptableAttention
@@ -93,8 +87,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         gate: HardConcreteGate | None = None,
         **options: Any,
     ) -> None:
-        if options.get("xformers_att_config") is not None:
-            raise ValueError(XFORMERS)
         super().__init__(embed_dim, num_heads, **options)
         number = num_heads if kept_heads is None else kept_heads
         noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
@@ -109,8 +101,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         qn_block_size: int = 8,
     ) -> MultiheadAttention:
         """An attention with all that one of fairseq's has, which is not to be used any more."""
-        if getattr(stock, "use_xformers", False):
-            raise ValueError(XFORMERS)
         attention = cls.__new__(cls)
         # All that its constructor made, whichever arguments this fairseq's has
         attention.__dict__.update(stock.__dict__)

@@ -332,7 +332,10 @@ def test_a_model_whose_gates_cannot_be_seen_is_refused_with_the_remedy(build, me
             for value in (-0.1, math.inf, math.nan, 1001)
         ),
         *(
-            ({"l0_multiplier_lr": value}, f"--l0-multiplier-lr must be from 1e-06 to 10, not {value}")
+            (
+                {"l0_multiplier_lr": value},
+                f"--l0-multiplier-lr must be from 1e-06 to 10, not {value}",
+            )
             for value in (0, -1, math.nan, 11)
         ),
         *(

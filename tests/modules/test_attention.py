@@ -316,7 +316,6 @@ def test_scores_and_values_are_handed_back_on_request():
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"xformers_att_config": "{'name': 'x'}"}, r"--encoder-xformers-att-config.*mapping"),
         ({"kept_heads": 5}, r"keeps 0 to 4 heads, not 5"),
         ({"kept_heads": 0}, r"0 heads do not fit the mapping Entmax"),
         ({"mapping": None}, r"4 heads do not fit the mapping None"),
