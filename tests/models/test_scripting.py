@@ -1,8 +1,7 @@
-"""Models in TorchScript, quantised, traced for ONNX, and with dropout in inference."""
+"""Models in TorchScript, quantised, and traced for ONNX."""
 
 import pytest
 import torch
-from fairseq.modules import FairseqDropout
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import nn
 
@@ -174,29 +173,3 @@ def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths(m
     traced = torch.jit.trace(Encoder(model.encoder), long)
     assert "fairseq_entmax::" not in str(traced.inlined_graph)
     torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
-
-
-def retained(model):
-    """The modules whose dropout stays in inference."""
-    return {
-        type(module).__name__
-        for module in model.modules()
-        for child in module.children()
-        if isinstance(child, FairseqDropout) and child.apply_during_inference
-    }
-
-
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("TransformerEncoder", {"EntmaxTransformerEncoder"}),
-        ("EntmaxTransformerEncoder", {"EntmaxTransformerEncoder"}),
-        ("TransformerDecoderLayer", {"TransformerDecoderLayerBase"}),
-        ("MultiheadAttention", {"MultiheadAttention"}),
-        ("LSTM", set()),
-    ],
-)
-def test_dropout_is_retained_by_the_names_of_fairseqs_classes(name, found):
-    model = build_model(dropout=0.1)
-    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=[name])
-    assert retained(model) == found
