@@ -79,19 +79,12 @@ class CopyConfig(AttentionConfig):
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """Where a model copies from its source.
+    """Where a model copies from its source: from the mean of heads of a cross-attention."""
 
-    Attributes:
-        layer: whose cross-attention says what is copied, from 0, the bottom.
-        heads: its heads whose mean is the distribution of the copy, in order.
-        gated: whether they may have gates and be pruned.
-        markers: words at the end of the dictionary that stand for unknown words of the source.
-    """
-
-    layer: int
+    layer: int  # from 0, the bottom
     heads: tuple[int, ...]
-    gated: bool
-    markers: int
+    gated: bool  # whether they may have gates and be pruned
+    markers: int  # words at the end of the dictionary that stand for unknown words of the source
 
 
 def copy_options(copy: CopyOptions, config: AttentionConfig) -> dict[str, str]:

@@ -44,30 +44,16 @@ from fairseq_entmax.modules import HardConcreteGate, Heads
 
 @dataclass(frozen=True)
 class AttentionOptions:
-    """The checked options of one model.
-
-    Attributes:
-        specs: for each attention of the model, the mapping of each layer, bottom first.
-        heads: for each attention, the number of heads of each layer.
-        places: for each attention, how many heads the width of a layer has place for.
-        gated: the attentions whose heads have gates.
-        gate: the arguments of their :class:`HardConcreteGate`.
-        freeze_decoder: whether the decoder keeps its parameters in training.
-        mapping_defaults: what a mapping's text is taken to say where it does not.
-        log_interval: updates between two lines of the record of head values; 0 for none.
-        copy: where the model copies from its source; None where it does not.
-        output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
-        pooling: how a model that classifies pools; None of any other.
-    """
+    """The checked options of one model: of each attention, of each layer from the bottom."""
 
     specs: dict[str, list[LayerSpec]]
     heads: dict[str, list[int]]
-    places: dict[str, int]
+    places: dict[str, int]  # how many heads the width of a layer has place for
     gated: tuple[str, ...]
-    gate: dict[str, Any]
+    gate: dict[str, Any]  # arguments of their HardConcreteGate
     freeze_decoder: bool
-    mapping_defaults: dict[str, str]
-    log_interval: int
+    mapping_defaults: dict[str, str]  # what a mapping's text is taken to say where it does not
+    log_interval: int  # updates between two lines of the record of head values; 0 for none
     copy: CopyOptions | None = None
     output_alpha: float = SOFTMAX
     pooling: PoolingOptions | None = None

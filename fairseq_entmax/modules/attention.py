@@ -26,16 +26,10 @@ from fairseq_entmax.modules.scripting import (
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one attention in one layer.
-
-    Attributes:
-        number: how many there are, 0 or more.
-        mapping: from their scores to weights; None where there are none.
-        gate: their gates; None for no gates.
-    """
+    """The heads of one attention in one layer."""
 
     number: int
-    mapping: Mapping | None
+    mapping: Mapping | None  # None where there are no heads
     gate: HardConcreteGate | None = None
 
 

@@ -198,20 +198,6 @@ class ScriptableAttention(FairseqMultiheadAttention):
         return output, None
 
 
-class _Constant(nn.Module):
-    """What an output projection of no heads gives."""
-
-    def __init__(self, value: Tensor) -> None:
-        super().__init__()
-        if isinstance(value, nn.Parameter):
-            self.value = value
-        else:
-            self.register_buffer("value", value, persistent=False)
-
-    def forward(self) -> Tensor:
-        return self.value
-
-
 def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
     """Give a :class:`ScriptableAttention` of its values the mapping and gates of an attention."""
     for name in ("filled", "scores_of", "_observers"):
@@ -221,7 +207,6 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         copy.__dict__.pop(name, None)
     if attention.mapping is None:
         copy.has_heads = False
-        copy.out_proj = _Constant(attention.out_proj())
         return copy
     copy.has_heads = True
     copy.mapping = attention.mapping.scriptable()

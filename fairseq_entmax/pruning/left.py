@@ -23,19 +23,12 @@ Mappings = dict[str, list[LayerSpec]]
 
 
 class HeadsLeft(NamedTuple):
-    """The heads that are left.
+    """The heads that are left."""
 
-    Attributes:
-        of_attentions: of each of the model's attentions, the heads kept and the gates of all.
-        counts: of each attention the number of heads of each layer.
-        mappings: as :func:`mappings_apart`, of the heads kept.
-        copy: the options of the copy; none where the model does not copy.
-    """
-
-    of_attentions: list[tuple[list[int], list[float]]]
+    of_attentions: list[tuple[list[int], list[float]]]  # the heads kept, and the gates of all
     counts: HeadCounts
-    mappings: Mappings
-    copy: dict[str, str]
+    mappings: Mappings  # as of mappings_apart, of the heads kept
+    copy: dict[str, str]  # options of the copy
 
 
 def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool) -> HeadsLeft:
