@@ -67,10 +67,6 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
     def __init__(self, models: Sequence[nn.Module], beta: float) -> None:
         super().__init__(models)
         self.beta = beta
-        for model in models:
-            # Recurrent and convolutional decoders return their attention only when asked to
-            if hasattr(model.decoder, "need_attn"):
-                model.decoder.need_attn = True
 
     def forward_decoder(
         self,

@@ -140,38 +140,34 @@ def test_the_layers_kept_are_taken_out_of_a_whole_checkpoint_and_not_out_of_one_
     )
 
 
-@pytest.fixture
-def summed(monkeypatch):
+class Summed(Mapping):
     """A mapping whose parameter, in a module of its own, is one for each head, shared in a model."""
+
+    share = "model"
+
+    def __init__(self, heads):
+        super().__init__()
+        self.inner = torch.nn.Module()
+        self.inner.weight = torch.nn.Parameter(torch.rand(heads))
+
+    @classmethod
+    def from_text(cls, parameters, num_heads, generator):
+        return cls(num_heads)
+
+    def forward(self, scores):
+        return scores.softmax(-1)
+
+
+def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_cannot(monkeypatch):
     monkeypatch.setattr(registry, "MAPPINGS", dict(registry.MAPPINGS))
-
-    class Summed(Mapping):
-        share = "model"
-
-        def __init__(self, heads):
-            super().__init__()
-            self.inner = torch.nn.Module()
-            self.inner.weight = torch.nn.Parameter(torch.rand(heads))
-
-        @classmethod
-        def from_text(cls, parameters, num_heads, generator):
-            return cls(num_heads)
-
-        def forward(self, scores):
-            return scores.softmax(-1)
-
     register_mapping("summed", Summed)
-
-
-def test_a_mapping_of_someone_elses_shares_what_it_learns_and_says_what_it_cannot(summed):
     model = build_model(attn_mapping="summed")
     weights = {id(module.mapping.inner.weight) for _, _, module in attention_modules(model)}
     assert len(weights) == 1
     args = Namespace(**{**TINY, "arch": "entmax_transformer", "attn_mapping": "summed"})
     state = {"cfg": {"model": args}, "args": None, "model": model.state_dict()}
-    with pytest.raises(
-        ValueError, match=r"summed cannot be pruned to 3 heads: keep_heads of Summed"
-    ):
+    message = r"summed cannot be pruned to 3 heads: keep_heads of Summed"
+    with pytest.raises(ValueError, match=message):
         prune_state(state, "some.pt", {Head("cross", 0, 1)})
 
 
