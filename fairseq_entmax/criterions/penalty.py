@@ -90,8 +90,7 @@ class HeadPenalty:
             if target < protected:
                 raise ValueError(
                     f"--target-heads asks for {target} heads {whose}, where {protected} copy and "
-                    f"always stay: give {protected} or more, or let copy heads go too with "
-                    f"--gate-copy-heads"
+                    f"always stay: give {protected} or more"
                 )
             if target > number:
                 raise ValueError(

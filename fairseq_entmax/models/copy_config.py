@@ -63,10 +63,6 @@ class CopyConfig(AttentionConfig):
         "SPEC",
         "that of their layer",
     )
-    gate_copy_heads: bool = option(
-        False,
-        "let gates and their penalty close copy heads too; without it their gates are 1 for ever",
-    )
     source_position_markers: int = option(
         0,
         "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
@@ -83,7 +79,6 @@ class CopyOptions:
 
     layer: int  # from 0, the bottom
     heads: tuple[int, ...]
-    gated: bool  # whether they may have gates and be pruned
     markers: int  # words at the end of the dictionary that stand for unknown words of the source
 
 
@@ -128,7 +123,6 @@ def read_copy(
     copy = CopyOptions(
         layer,
         config.checked("copy_heads"),
-        config.checked("gate_copy_heads"),
         config.checked("source_position_markers"),
     )
     number = heads[CROSS][layer]

@@ -61,7 +61,7 @@ class AttentionOptions:
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
         """The heads of a layer that no gate may close."""
         copy = self.copy
-        if copy is None or copy.gated or (attention, layer) != (CROSS, copy.layer):
+        if copy is None or (attention, layer) != (CROSS, copy.layer):
             return ()
         return copy.heads
 

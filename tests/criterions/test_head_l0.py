@@ -116,7 +116,6 @@ COPYING = {"arch": "entmax_copy_transformer", "copy_heads": "2"}  # which no gat
         (CROSS_ENTROPY, {}),
         ("adaptive_loss_with_head_l0", {"adaptive_softmax_cutoff": "5,9"}),
         ("copy_cross_entropy_with_head_l0", COPYING),
-        ("copy_cross_entropy_with_head_l0", {**COPYING, "gate_copy_heads": True}),
     ],
 )
 def test_the_loss_is_the_stock_one_plus_lambda_times_the_expected_heads_for_each_unit(
