@@ -55,8 +55,7 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
 
     Attributes:
         num_heads: number of heads that there are.
-        filled: names of the parameters that the last loaded state dict did not have. They
-            kept the values they had.
+        filled: parameters that the last loaded state dict did not have, and that kept their values.
         scores_of: heads whose scores stand behind the weights that ``need_head_weights`` returns.
 
     Raises:
@@ -162,26 +161,18 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Attend; arguments are those of fairseq's attention.
 
-        Args:
-            query: ``(queries, batch, embed_dim)``.
-            key: ``(keys, batch, kdim)``; None where the cache has it.
-            value: ``(keys, batch, vdim)``; None where the cache has it.
-            key_padding_mask: ``(batch, keys)``, true at padding.
-            incremental_state: fairseq's cache, for decoding one query at a time.
-            need_weights: also return the weights, averaged over heads.
-            static_kv: key and value are the same at every step.
-            attn_mask: ``(queries, keys)``, added to the scores.
-            before_softmax: return scores and values, as fairseq does.
-            need_head_weights: also return the weights of every head.
+        Queries are ``(queries, batch, embed_dim)``, keys and values ``(keys, batch, kdim or vdim)``,
+        or None where the cache has them; ``key_padding_mask`` ``(batch, keys)``; ``attn_mask``
+        ``(queries, keys)``, added to the scores.
 
         Returns:
             The output ``(queries, batch, embed_dim)``, and the weights as probabilities
             before dropout and gates in float32 (float64 for a float64 model): ``(batch,
-            queries, keys)``, or ``(heads, batch, queries, keys)`` with
-            ``need_head_weights``, or None. Without heads the weights are 0, in one head. Behind
-            the weights of all heads stand the scores of those in ``scores_of``.
+            queries, keys)``, or ``(heads, batch, queries, keys)`` with ``need_head_weights``, or
+            None. Without heads they are 0, in one head. Behind the weights of all heads stand the
+            scores of those in ``scores_of``. Scores and values with ``before_softmax``.
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)
