@@ -147,13 +147,13 @@ def read_options(
 
 def _output_alpha(config: AttentionConfig, args: Any, attentions: Sequence[str]) -> float:
     """α of the mapping from scores of words to probabilities: ``--output-alpha``, or of the loss."""
-    alpha = config.checked("output_alpha")
-    option = "--output-alpha"
-    if alpha is None and getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name):
+    alpha, option = config.checked("output_alpha"), "--output-alpha"
+    is_of_loss = getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name)
+    if alpha is None and is_of_loss:
         alpha = getattr(args, "loss_alpha", None)
         alpha = EntmaxLossConfig.loss_alpha if alpha is None else check_alpha(alpha, "--loss-alpha")
         option = f"--criterion {args.criterion}"
-    if alpha is None or alpha == SOFTMAX:
+    if not is_of_loss and alpha in (None, SOFTMAX):
         return SOFTMAX
     reason = ""
     if DECODER_SELF not in attentions:

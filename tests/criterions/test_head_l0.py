@@ -316,7 +316,7 @@ def test_a_model_without_gates_is_refused_with_the_remedy(build, message):
         criterion(l0_weight=0.1).check_model(build())
     # As fairscale's, by which fairseq wraps the model
     sharded = type("FullyShardedDataParallel", (torch.nn.Module,), {})
-    with pytest.raises(ValueError, match="--ddp-backend fully_sharded .* use --ddp-backend pyt"):
+    with pytest.raises(ValueError, match=r"--ddp-backend fully_sharded .* use --ddp-backend pyt"):
         criterion(l0_weight=0.1).check_model(sharded())
 
 

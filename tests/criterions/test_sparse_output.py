@@ -170,12 +170,14 @@ def test_the_default_alpha_is_that_of_the_loss_which_the_settings_say():
             "needs a model of this package.*not TransformerModel",
         ),
         *(
-            (lambda one=one: build_model(criterion="entmax_loss", **one), "with alpha 1.5: ")
+            (
+                lambda one=one, alpha=alpha: build_model(
+                    criterion="entmax_loss", loss_alpha=alpha, **one
+                ),
+                f"--criterion entmax_loss with alpha {alpha}: ",
+            )
             for one in WITHOUT_SCORES
-        ),
-        *(
-            (lambda one=one: criterion(1.0).check_model(build_model(**one)), "one score for each")
-            for one in WITHOUT_SCORES
+            for alpha in (1.5, 1)
         ),
     ],
 )

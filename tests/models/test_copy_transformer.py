@@ -44,12 +44,12 @@ def sample(target_lengths=(6, 8, 5)):
 @pytest.mark.parametrize(
     ("mapping", "dtype"),
     [
-        *((mapping, torch.float32) for mapping in EVERY_MAPPING),
+        ("entmax", torch.float32),
         ("entmax", torch.float16),
         ("sparsemax", torch.bfloat16),
     ],
 )
-def test_probabilities_sum_to_one_with_every_mapping_in_every_precision(mapping, dtype):
+def test_probabilities_sum_to_one_in_every_precision(mapping, dtype):
     model = model_of(mapping).to(dtype)
     output = model(**sample()["net_input"])
     for log_probs in (output[0], model.get_normalized_probs(output, log_probs=True)):
