@@ -23,19 +23,10 @@ TITLES = {
 
 @dataclass(frozen=True)
 class LayerValues:
-    """One attention of one layer.
+    """One attention of one layer, also one that pools.
 
-    Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``; or one that pools the words of
-            a model that classifies.
-        layer: from 0, the bottom.
-        mapping: its text form.
-        learned: the names of the values that are learned.
-        heads: the number of heads; a pruned layer may have none.
-        values: name, such as ``alpha``, to a number for each head; a single one where all heads
-            share what is learned; None where heads are apart, for those without such a value.
-        are_learned: which of these are.
-    """
+    ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
+    share what is learned; None of heads apart that lack it. ``are_learned``: which of these are."""
 
     attention: str
     layer: int

@@ -1,9 +1,8 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-In stages: :func:`analyse` loads what the options name; :func:`record` sums up the measures of
-weights in one pass, over what a model generates right after it did; :func:`measure` finds by passes of their own what a head matters;
-:func:`written` puts the document together.
-"""
+:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
+pass; :func:`measure` finds by passes of their own what a head matters; :func:`written` puts the
+document together."""
 
 from __future__ import annotations
 
@@ -29,8 +28,7 @@ from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
 from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.passes import shares_of
-from fairseq_entmax.analysis.importance.shares import Shares
+from fairseq_entmax.analysis.importance.shares import Shares, shares_of
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -73,14 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Study(NamedTuple):
-    """What is looked at, and by what.
+    """What is looked at, and by what; data sets, and measures of passes of their own, by model.
 
-    Attributes:
-        kind: of its data.
-        datasets: for each model, the data set, or what it generates of it.
-        costly: for each model, the measures that take passes of their own.
-        sentences: whose maps to keep; None keeps those that the kind chooses.
-    """
+    ``sentences``: whose maps to keep; None keeps those that the kind chooses."""
 
     args: Namespace
     wanted: Sequence[str]
@@ -186,10 +179,7 @@ def record(study: Study) -> Recorded:
 
 
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
-    """For each model, what heads matter by the measures that take passes of their own.
-
-    Of the sentences that were recorded, by their numbers, ascending.
-    """
+    """For each model, what heads matter by measures of passes of their own, of the sentences seen."""
     each = zip(study.models, study.datasets, study.costly, strict=True)
     return [
         {

@@ -19,18 +19,10 @@ AROUND = {"last": 0, "now": 1, "next": 2}
 
 @dataclass(frozen=True)
 class Side:
-    """The tokens of one language in a batch, as attention has them.
+    """The tokens ``(batch, length)`` of one language in a batch, as attention has them.
 
-    Attributes:
-        tokens: ``(batch, length)``.
-        real: ``(batch, length)`` bool: not padding.
-        end: ``(batch, length)`` bool: marks of the end of a sentence, and other symbols that are
-            no words.
-        start: ``(batch,)``: the padding on the left.
-        lengths: ``(batch,)``: how many tokens are real.
-        words: ``(batch, length)``, of :meth:`TokenTable.words`; None where nothing is known of
-            the tokens.
-    """
+    ``end``: ends of sentences, and other symbols that are no words. ``start``: the padding on the
+    left. ``words``: of :meth:`TokenTable.words`; None where nothing is known of the tokens."""
 
     tokens: Tensor
     real: Tensor
@@ -57,16 +49,9 @@ class Side:
 class Batch:
     """What the measures of one batch need beside the weights.
 
-    Attributes:
-        source: the source sentences. Of a text alone it is the text itself, and the same object
-            as the target.
-        target: the decoder's input, which begins with the mark of the end of a sentence.
-        table: facts on the source's tokens; None leaves out the measures that need them.
-        annotated: the source's annotations; None likewise.
-        said: ``(batch, target)``: the decoder's input in the numbers of the source's dictionary;
-            -1 at special symbols, and at words that it lacks. None where nothing is known of the
-            tokens.
-    """
+    A text alone is source and target, the same object; the target is the decoder's input. Without
+    ``table`` or ``annotated`` measures that need them are left out. ``said``: ``(batch, target)``:
+    the decoder's input in the source's numbers; -1 of what is no word of it."""
 
     source: Side
     target: Side
@@ -78,10 +63,7 @@ class Batch:
     def places_of_words(self) -> dict[str, Tensor] | None:
         """Where in the source the words around each step of the decoder are; None without words.
 
-        ``last``, ``now`` and ``next``, the word said last, that which the query predicts, and the
-        one behind it, to ``(batch, queries, keys)`` bool. The mark of the end of a sentence is no
-        word.
-        """
+        Name of :data:`AROUND` to ``(batch, queries, keys)`` bool."""
         if self.said is None:
             return None
         source = self.source.tokens.masked_fill(~self.source.real, -2)

@@ -1,7 +1,4 @@
-"""The written form of an analysis: ``analysis.json``, its version and its JSON Schema.
-
-The schema, ``analysis.schema.json`` beside this module, says what each number means.
-"""
+"""The written form of an analysis: ``analysis.json``, as ``analysis.schema.json`` describes it."""
 
 from __future__ import annotations
 

@@ -63,16 +63,10 @@ def _plain(value: Any) -> Any:
 
 
 class GeneratedDataset:
-    """A data set whose targets are what one model generates.
+    """A data set whose targets are what one model generates, of the sentences that it was given.
 
-    It takes the place of fairseq's where sentences are taken by their numbers; those that
-    :meth:`generate` has had are there.
-
-    Attributes:
-        numbers: of what was generated, by name: ``tokens``, with the ends of sentences;
-            ``empty``, sentences without a word; ``longest``, sentences of the longest length
-            that the options allow, most of which were cut off there.
-    """
+    ``numbers``: of ``tokens``, of ``empty`` sentences, and of those of the ``longest`` length that
+    the options allow, most of which were cut off there."""
 
     def __init__(self, dataset: Any, model: Any, task: Any, config: Any) -> None:
         self._dataset, self._model, self._task = dataset, model, task

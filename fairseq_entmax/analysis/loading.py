@@ -55,9 +55,7 @@ def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) ->
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
     """Parse a command's arguments, with those that fairseq's task adds.
 
-    What the data is made of, such as the tokens of a sample, is taken from the first checkpoint
-    where the command does not say.
-    """
+    What the data is made of is the first checkpoint's, where the command does not say."""
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")

@@ -9,7 +9,7 @@ import torch
 from fairseq import utils
 
 from fairseq_entmax.analysis.kinds import Kind, kind_of_task
-from fairseq_entmax.analysis.kinds.base import Outcome
+from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
@@ -89,7 +89,7 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
-    outcomes: Sequence[Outcome | None] = (),
+    outcomes: Sequence[Classification | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
     kind = kind_of_task(task)

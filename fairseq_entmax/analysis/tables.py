@@ -15,12 +15,7 @@ from fairseq_entmax.analysis.batch import Batch, Side
 
 
 class Tables:
-    """Facts on the tokens of both languages of pairs of texts.
-
-    Attributes:
-        pad: the number of the padding symbol.
-        source: the table of the text that measures of words are about.
-    """
+    """Facts on the tokens of both languages of pairs of texts."""
 
     def __init__(
         self, task: Any, device: torch.device, annotations: Annotations | None = None

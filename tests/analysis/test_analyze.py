@@ -351,15 +351,6 @@ def test_notebooks_load_tasks_models_and_samples(data, models):
         load_task("nowhere")
 
 
-def test_an_output_that_exists_is_kept_before_any_work(data, tmp_path, capsys):
-    (tmp_path / "analysis.json").write_text("precious")
-    assert analyze(data, "no-such-checkpoint.pt", tmp_path) == 1
-    assert (
-        "exists: choose another folder, or replace it with --overwrite" in capsys.readouterr().err
-    )
-    assert (tmp_path / "analysis.json").read_text() == "precious"
-
-
 def test_with_parses_heads_are_held_against_them(data, models, tmp_path):
     # Each word depends on the one before it, the first on none
     blocks = []

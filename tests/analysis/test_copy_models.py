@@ -245,12 +245,6 @@ def test_the_gradient_is_that_of_the_mixture():
             assert torch.allclose(found[attention][number][:, head], expected, atol=1e-7)
 
 
-def test_options_on_search_need_generated_text(folder, tmp_path, capsys):
-    assert analyze(folder, tmp_path / "x", ["copy.pt"], "--beam=3") != 0
-    assert "--beam got 3, which has no part here: give --of generated" in (capsys.readouterr().err)
-    assert not (tmp_path / "x").exists()
-
-
 def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, tmp_path):
     pytest.importorskip("fairseq_entmax.tasks.summarization")
     options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")

@@ -52,7 +52,6 @@ def eye(*shape):
         ({"self": {0: eye(2)}}, "'self' is no attention"),
         ({"cross": {0: eye(2, 3), 1: eye(2, 4)}}, "cross, layer 1, have the shape"),
         ({"cross": {0: torch.eye(3)}}, r"have the shape \(3, 3\)"),
-        ({"cross": {0: eye(3).long()}}, "are torch.int64"),
         ({"cross": {0: eye(3) * 1.75}}, "are no probabilities"),
         ({"cross": {0: eye(3) * torch.nan}}, "are no probabilities"),
         ({"cross": {0: torch.tensor([[[[1.5, -0.5]]]])}}, "are no probabilities"),

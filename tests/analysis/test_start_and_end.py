@@ -83,19 +83,6 @@ def test_the_text_says_why_there_is_none(values, reason):
     assert reason in text
 
 
-@pytest.mark.parametrize(
-    ("values", "message"),
-    [
-        ([], "has no line$"),
-        ([START, {"cross": {"0": [1.5]}}], "update 10 is of other heads than the first"),
-    ],
-)
-def test_a_record_that_cannot_be_compared_is_refused(tmp_path, values, message):
-    path = write(tmp_path / "alpha.jsonl", *values)
-    with pytest.raises(ValueError, match=message):
-        rank_correlation(path)
-
-
 def test_a_checkpoint_is_compared_at_its_own_update(tmp_path):
     write(tmp_path / "tv.jsonl", START, END, moved(END), name="tv")
     result = of_checkpoint(str(tmp_path / "checkpoint.pt"), "tv", 10, END)

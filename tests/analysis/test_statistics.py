@@ -5,7 +5,6 @@ import torch
 
 from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.measures.density import BINS
-from fairseq_entmax.analysis.measures.offsets import positional_role
 from fairseq_entmax.analysis.statistics import LayerStatistics, ModelStatistics
 from fairseq_entmax.analysis.tokens import TokenTable
 from tests.analysis import brute_force
@@ -275,22 +274,6 @@ def test_a_head_that_looks_at_one_offset_has_this_role(offset):
     assert head["positional"] == {"offset": offset, "share": 1.0, "confidence": 1.0}
     assert head["density"] == pytest.approx(1 / n)
     assert head["entropy"] == 0
-
-
-def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
-    def offsets(share, of_all=0.8):
-        return {
-            "maximum": {"-1": of_all, "0": 1 - of_all},
-            "share": {"-1": share, "0": 1 - share},
-            "weight": {"-1": 0.7, "0": 0.1},
-        }
-
-    assert positional_role(offsets(0.9)) == {"offset": -1, "share": 0.9, "confidence": 0.7}
-    assert positional_role(offsets(0.899)) is None
-    assert positional_role(offsets(1.0, of_all=0.51)) is not None
-    assert positional_role(offsets(1.0, of_all=0.5)) is None
-    nothing = {"maximum": {"0": 0.0}, "share": {"0": None}, "weight": {"0": None}}
-    assert positional_role(nothing) is None
 
 
 def test_a_model_without_heads_has_no_sums():

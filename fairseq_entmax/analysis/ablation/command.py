@@ -1,10 +1,4 @@
-"""The command ``fairseq-entmax ablate``: what a model loses without each of its heads.
-
-Into the folder of ``--output`` it writes every removal when it is finished
-(``removals.jsonl``, see :mod:`fairseq_entmax.analysis.ablation.journal`), and in the end the results of
-all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
-:mod:`fairseq_entmax.analysis.ablation.results`).
-"""
+"""The command ``fairseq-entmax ablate``: what a model loses without each of its heads."""
 
 from __future__ import annotations
 

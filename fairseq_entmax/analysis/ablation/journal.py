@@ -24,13 +24,7 @@ _NOT_ITS_LINE = (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.J
 
 
 class Journal:
-    """The finished removals, in a file that one process at a time holds open.
-
-    A line that a stop left half written is dropped.
-
-    Attributes:
-        finished: names of the heads removed, to the scores.
-    """
+    """The finished removals, names of heads to scores, in a file that one process at a time holds open."""
 
     def __init__(self, path: str, settings: dict[str, Any], overwrite: bool = False) -> None:
         self._path = path

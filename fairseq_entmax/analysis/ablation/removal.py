@@ -29,13 +29,8 @@ Names = tuple[str, ...]
 
 @dataclass(frozen=True)
 class SentenceScores:
-    """What one model made of every sentence of a data set, in the data set's order.
-
-    Attributes:
-        nll: negative log likelihood of each target in nats, summed over its tokens with the
-            end of the sentence, without smoothing; None where it was not asked for.
-        translations: the first hypothesis of each sentence as text; None likewise.
-    """
+    """Of every sentence, in the data set's order: its negative log likelihood in nats, summed over its
+    target with the end of the sentence, and the best hypothesis as text; None where not asked for."""
 
     nll: list[float] | None
     translations: list[str] | None
@@ -114,13 +109,8 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
 class Scorer:
     """Scores a model with and without heads; model, data and references are read once.
 
-    Attributes:
-        ids: numbers of the sentences in the data set, ascending; scores have this order.
-        target_tokens: tokens of each target, with the end of the sentence.
-        references: the targets as text, joined from subwords as the translations are; empty
-            without scores of text.
-        passes: how often a removal goes over the data.
-    """
+    Sentences are in the order of their numbers, ``ids``. ``passes``: how often a removal goes over
+    the data."""
 
     def __init__(
         self,

@@ -131,10 +131,7 @@ def _present(unchanged: Dictionary[str, float | None]) -> list[str]:
 
 
 def as_table(document: Dictionary[str, Any]) -> str:
-    """The content of ``ablation.json`` as lines of text.
-
-    A last one says so where the bootstrap cannot find anything significant.
-    """
+    """The content of ``ablation.json`` as lines of text."""
     scores = _present(document["unchanged"])
     unit = document.get("loss_unit", NATS)
     rows = [["removed"], ["nothing"]]

@@ -14,13 +14,7 @@ from fairseq_entmax.progress import said_if_long
 
 @dataclass(frozen=True)
 class BleuComparison:
-    """BLEU of several systems, each held against the first.
-
-    Attributes:
-        scores: BLEU of each system in percent, the first one's first.
-        p_values: of the systems after the first, as :func:`paired_bootstrap` says.
-        signature: sacreBLEU's description of how it was computed.
-    """
+    """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature."""
 
     scores: list[float]
     p_values: list[float]
@@ -75,11 +69,7 @@ def paired_bootstrap(
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction of p-values of tests that were made together.
 
-    The probability that any of the true null hypotheses among them is rejected stays below
-    the level at which the result is read, whatever the tests depend on.
-
-    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*.
-    """
+    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*."""
     corrected = [0.0] * len(p_values)
     largest = 0.0
     for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):

@@ -18,13 +18,8 @@ NO_ENTITY = ("O", "_", "")
 
 
 class Word(NamedTuple):
-    """A syntactic word; None where the file has ``_``.
-
-    Attributes:
-        head: the number of the word's head, from 1; 0 for a root.
-        relation: the universal relation to the head: ``nsubj`` for ``nsubj:pass``.
-        entity: the named entity's label; ``O`` outside of entities; None where the file is silent.
-    """
+    """A syntactic word; None where the file has ``_``. A root has the head 0; of ``nsubj:pass`` the
+    relation is ``nsubj``; ``entity`` is ``O`` outside, None where the file is silent."""
 
     form: str
     upos: str | None
@@ -34,12 +29,7 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A word of the text: one syntactic word, or the several that a range line binds.
-
-    Attributes:
-        form: as the text has it.
-        words: the indices of its syntactic words, from 0.
-    """
+    """A word of the text: one syntactic word, or the several that a range line binds, from 0."""
 
     form: str
     words: range
@@ -53,13 +43,7 @@ class Sentence(NamedTuple):
 
 
 class ConlluFile:
-    """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence.
-
-    Attributes:
-        relations: the universal relations that occur, sorted.
-        parts_of_speech: the UPOS tags that occur, sorted.
-        has_entities: whether named entities are marked.
-    """
+    """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence."""
 
     def __init__(self, path: str) -> None:
         if not Path(path).is_file():

@@ -42,15 +42,9 @@ def encoder_of(model: Any) -> Any:
 
 
 class Propagation:
-    """Relevance of the heads for some target positions of one sentence.
+    """Relevance for some target positions ``(predictions,)`` of one sentence.
 
-    Args:
-        positions: ``(predictions,)``, the target positions whose logits to start from.
-
-    Attributes:
-        heads: attention to layer to the relevance of its heads, ``(predictions, heads)``.
-        totals: boundary, in the order of the way, to ``(predictions,)``, the relevance there.
-    """
+    ``heads``: by attention and layer ``(predictions, heads)``; ``totals``: by boundary ``(predictions,)``."""
 
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
@@ -122,10 +116,7 @@ class Propagation:
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of what the residual connection takes along, and of what the values are of.
-
-        The latter is 0 where there are no heads: their output is a bias.
-        """
+        """Relevance of what the residual connection takes along, and of what the values are of."""
         place = "encoder_attn" if name == CROSS else "self_attn"
         attention: MultiheadAttention = getattr(layer, place)
         norm = getattr(layer, f"{place}_layer_norm")
@@ -151,10 +142,7 @@ class Propagation:
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of a residual connection, and of the branch that ends in a projection.
-
-        What the branch adds by the projection's bias alone is left out.
-        """
+        """Relevance of a residual connection, and of its branch, but for what a bias alone adds."""
         length = relevance.size(1)
         outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
         added = rules.made_by_inputs(outputs, inputs, wide(projection.weight))

@@ -10,13 +10,18 @@ from __future__ import annotations
 
 import itertools
 import math
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis import loading
 from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
+from fairseq_entmax.analysis.models import LoadedModel
+from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.analysis.tables import Tables
 
 # Sentences before the first look at the standard error, which is itself an estimate, and between
 # two looks
@@ -53,14 +58,7 @@ def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list
 
 
 class Shares(NamedTuple):
-    """What heads matter by one measure.
-
-    Attributes:
-        heads: attention to layer to ``(heads,)`` float64 of sum 1, or zeros where the heads of a
-            layer do not matter.
-        errors: likewise the standard errors of these; NaN of a single sentence.
-        sentences: how many they are of.
-    """
+    """What heads matter by one measure, and the standard errors of that; NaN of a single sentence."""
 
     heads: ByHead
     errors: ByHead
@@ -141,3 +139,25 @@ def until_precise(
         yield from samples(block)
         if measure.precision is not None and sums.shares().largest_error <= measure.precision:
             return
+
+
+def shares_of(
+    args: Namespace,
+    measure: ImportanceMeasure,
+    loaded: LoadedModel,
+    dataset: Any,
+    seen: Sequence[int],
+    tables: Tables,
+) -> Shares:
+    """What the heads of a model matter, by as many of the sentences seen as it takes."""
+    blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
+    at_once = min(args.batch_size or measure.at_once, measure.at_once)
+    sums = ShareSums()
+
+    def batches(block: Sequence[int]) -> Iterable[Any]:
+        return samples(dataset, [seen[n] for n in block], tables.device, at_once, args.max_tokens)
+
+    needed = until_precise(measure, sums, blocks, batches)
+    for sample in loading.with_progress(args, needed, measure.name):
+        sums.update(measure.importance(loaded.model, sample, tables.pad))
+    return sums.shares()

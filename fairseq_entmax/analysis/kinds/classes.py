@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.kinds.base import Outcome
 from fairseq_entmax.analysis.tokens import MARK
 from fairseq_entmax.attentions import POOLING, PREMISE
 from fairseq_entmax.classification_data import class_names
@@ -33,12 +32,8 @@ def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
     return {name: first if name == PREMISE else second for name in names}
 
 
-class Classification(Outcome):
-    """Accuracy, and for each attention that pools its numbers and the words it selects.
-
-    Attributes:
-        is_wrong: ``(batch,)`` bool: which texts of the last batch got another class than theirs.
-    """
+class Classification:
+    """Accuracy, and for each attention that pools its numbers and the words it selects."""
 
     def __init__(self, model: Any, task: Any) -> None:
         self._model = model
@@ -51,6 +46,7 @@ class Classification(Outcome):
         }
 
     def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
+        """Add a batch."""
         logits, extra = output
         gold, said = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
         self.is_wrong = said != gold
@@ -62,6 +58,7 @@ class Classification(Outcome):
             sums.update(extra["pooling"][name], keys[name], batch.source, gold)
 
     def entry(self) -> dict[str, Any]:
+        """Fields of the model's entry in the document."""
         total = int(self._confusion.sum())
         poolings = [
             {"name": name, **_mapping(self._model, name), **sums.entry(), "words": sums.words()}
@@ -76,6 +73,7 @@ class Classification(Outcome):
         }
 
     def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
+        """What is said of a text that maps are of."""
         probs = self._model.get_normalized_probs(output, False, sample)[0]
         said = int(probs.argmax())
         return {
@@ -100,13 +98,7 @@ class PoolingSums:
         ]
 
     def update(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            weights: ``(batch, heads, tokens)``.
-            keys: ``(batch, tokens)`` bool, where weight may be.
-            gold: ``(batch,)``, the classes of the texts.
-        """
+        """Add weights ``(batch, heads, tokens)``, where they may be, and the texts' classes."""
         wide, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()
         sizes = keys.sum(dim=1).clamp(min=1)[:, None]
         each = {

@@ -12,10 +12,10 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.kinds.base import Kind, Outcome, trained_options
-from fairseq_entmax.analysis.kinds.choice import VariedTexts
+from fairseq_entmax.analysis.kinds.base import Kind, trained_options
 from fairseq_entmax.analysis.kinds.classes import Classification, label_names
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
+from fairseq_entmax.analysis.kinds.typical import VariedTexts
 from fairseq_entmax.analysis.tables import TextTables
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_words
@@ -30,10 +30,7 @@ HEAD = "sentence_classification_head"
 
 
 class Labelled(Kind):
-    """Texts with labels: models with an encoder alone, whose words are pooled by attention.
-
-    The source of a batch is what the encoder reads, and so is the target.
-    """
+    """Texts with labels: an encoder alone, whose words are pooled; the text is source and target."""
 
     name = "labelled"
     tasks = ("sentence_prediction",)
@@ -121,12 +118,11 @@ class Labelled(Kind):
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        outcomes: Sequence[Outcome | None],
+        outcomes: Sequence[Classification | None],
     ) -> None:
         target = sample["target"].view(-1)
-        wrong = [one.is_wrong for one in outcomes if isinstance(one, Classification)]
-        is_wrong = torch.stack(wrong).any(dim=0)
-        choice.update(sample["id"], differences, texts, target, is_wrong)
+        is_wrong = torch.stack([one.is_wrong for one in outcomes if one is not None]).any(dim=0)
+        choice.update(sample["id"], differences, lengths, texts, target, is_wrong)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         words = task.source_dictionary
@@ -163,7 +159,7 @@ class Labelled(Kind):
         return Classification(loaded.model, task)
 
     def said_of(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
     ) -> dict[str, Any]:
         if not outcomes:
             return {}

@@ -29,10 +29,7 @@ MAP_TOKENS = 64
 
 
 class Text(Kind):
-    """A text in samples: models with a decoder alone.
-
-    The source of a batch is the text that the decoder reads, and so is the target.
-    """
+    """A text in samples: a decoder alone; the text is source and target."""
 
     name = "text"
     tasks = ("language_modeling",)

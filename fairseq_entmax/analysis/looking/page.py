@@ -32,8 +32,7 @@ def write(
     target = check_target(path, "--output", overwrite)
     with evaluated(session.loaded.model):
         analysis = document.rounded(analysis_of(session, looks))
-    page = render_page(analysis)
-    write_together({target: page.encode("utf-8")})
+    write_together({target: render_page(analysis).encode("utf-8")})
 
 
 def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
@@ -49,18 +48,8 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | kind.left_out
     ]
     tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
-    study = analyze.Study(
-        args=args,
-        wanted=wanted,
-        kind=kind,
-        task=session.task,
-        dataset=dataset,
-        models=[session.loaded],
-        datasets=[dataset],
-        costly=[[]],
-        tables=tables,
-        sentences=list(range(len(looks))),
-    )
+    looked_at = ([session.loaded], [dataset], [[]], tables, list(range(len(looks))))
+    study = analyze.Study(args, wanted, kind, session.task, dataset, *looked_at)
     analysis = analyze.written(study, analyze.record(study), [{}])
     # The map of a text alone is of its beginning, and stays one of tokens
     is_words = looks[0].is_words and kind.name != "text"

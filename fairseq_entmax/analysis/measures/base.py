@@ -66,11 +66,7 @@ class Number:
 
 
 def declared(analysis: Dictionary[str, Any]) -> list[Number]:
-    """The numbers that a document says it has.
-
-    Raises:
-        KeyError, TypeError: it does not say so in the form of the schema.
-    """
+    """The numbers that a document says it has."""
     return [Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]]
 
 
@@ -243,11 +239,7 @@ class ImportanceMeasure(Measure):
         return f"{self.name}_sentences"
 
     def check(self, model: Any) -> None:
-        """Refuse a model that it cannot be worked out for.
-
-        Raises:
-            ValueError: says why.
-        """
+        """Refuse a model that it cannot be worked out for, by a ValueError that says why."""
 
     def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
         """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.

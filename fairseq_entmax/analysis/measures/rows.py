@@ -18,16 +18,9 @@ if TYPE_CHECKING:
 
 
 class LayerWeights:
-    """The weights of one attention of one layer in a batch, and what is worked out of them once.
+    """The weights of one attention of one layer, and what is worked out of them once.
 
-    Args:
-        weights: ``(batch, heads, queries, keys)``.
-
-    Attributes:
-        queries, keys: the tokens that attend, and those that are attended to.
-        attendable: ``(batch, queries)``: how many keys each query may look at, 1 or more: the
-            first so many of its sentence.
-    """
+    ``attendable``: ``(batch, queries)``: how many keys, the first of its sentence, a query sees."""
 
     def __init__(self, attention: str, weights: Tensor, batch: Batch) -> None:
         self.attention = attention

@@ -29,21 +29,9 @@ def with_ablations(
 ) -> dict[str, Any]:
     """An analysis whose heads have what each score changes without them.
 
-    Any score is taken that has a change with its p, whatever it is called.
-
-    Args:
-        analysis: a valid document.
-        paths: of ``ablation.json`` on its data, one for each of its models.
-
-    Returns:
-        The document with ``ablation``, score to change, and ``significant``, a list of scores, in
-        heads that were removed alone; and the numbers ``ablation-SCORE``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no ablation, of a model that the analysis does not have or that another
-            file is of, or of other data; names the file.
-    """
+    From ``ablation.json`` on its data, one for each of its models; any score is taken that has a
+    change with its p. Heads that were removed alone get ``ablation``, score to change, and
+    ``significant``, a list of scores; the document gets numbers ``ablation-SCORE``."""
     removed: dict[str, Removed] = {}
     for path in paths:
         content = _parsed(path)

@@ -67,16 +67,10 @@ PAPER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report.
+    """A figure of the report, with a name for files and links.
 
-    Attributes:
-        name: for a file and for a link: letters, digits, ``_`` and ``-``.
-        title: a few words.
-        caption: what is drawn, and which figure of which paper it follows.
-        chart: the chart; has a description for those who do not see it.
-        rows: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
-            each, which takes seconds for maps.
-    """
+    ``rows``: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
+    each, which takes seconds for maps."""
 
     name: str
     title: str
@@ -244,14 +238,7 @@ def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[Any]]) 
     """The rows of a :func:`grid`, and one of nothing for each panel that has none.
 
     Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
-    the titles of others.
-
-    Args:
-        rows: what is drawn.
-        nothing: what makes a copy of a row invisible. In a chart of a single layer a height of 0,
-            as rows with invalid values are left out before panels are made.
-        sides: the fields of rows and columns, with their values in order.
-    """
+    the titles of others. ``nothing`` makes a copy of a row invisible."""
     fields = [field for field, _ in sides]
     there = {tuple(row[field] for field in fields) for row in rows}
     every = itertools.product(*(present(rows, field, order) for field, order in sides))

@@ -21,11 +21,7 @@ _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
 
 
 def grids(analysis: Analysis) -> Iterator[Drawable]:
-    """A grid for each measure of all models, and of each alone.
-
-    Usual are those of all models and of the measures that the list of heads has; the others are
-    drawn where they are named.
-    """
+    """A grid for each measure of all models, and of each alone; usual are those of main measures."""
     models = charts.model_names(analysis)
     for number in measures_of(analysis):
         name = file_name(number)

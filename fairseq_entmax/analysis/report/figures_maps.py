@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_entmax.analysis.groups import decoded_groups
-from fairseq_entmax.analysis.maps import decoded
+from fairseq_entmax.analysis.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
 from fairseq_entmax.analysis.report.labels import in_places
@@ -43,9 +42,7 @@ class _Place(NamedTuple):
 def maps(analysis: Analysis) -> Iterator[Drawable]:
     """``map_SENTENCE_ATTENTION_LAYER_HEAD`` of all models that have the head, and of each alone.
 
-    Usual is, of the first sentence and each attention, the head that is most confident over all
-    models.
-    """
+    Usual is of the first sentence and each attention the most confident head."""
     suffixes = charts.model_suffixes(charts.model_names(analysis))
     for attention in ATTENTIONS:
         usual = _most_confident(analysis, attention)
@@ -193,12 +190,8 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
 def map_rows(weights: np.ndarray, groups: np.ndarray | None, is_causal: bool) -> Iterator[Row]:
     """A row for each run of neighbours of equal weight, each key alone, and each exact zero.
 
-    Args:
-        weights: ``(queries, keys)``.
-        groups: of that shape, as :func:`fairseq_entmax.analysis.groups.numbered_groups` gives
-            them; None where the mapping makes none.
-        is_causal: whether a query does not see the keys behind it: of these there are no rows.
-    """
+    Weights and, where the mapping makes some, numbers of groups are ``(queries, keys)``. Of keys
+    behind a query that is causal there are no rows."""
     numbers = np.zeros(weights.shape, int) if groups is None else groups.astype(int)
     for query, (row, own) in enumerate(zip(weights, numbers, strict=True)):
         seen = query + 1 if is_causal else len(row)

@@ -14,11 +14,7 @@ KINDS = ("baseline", "continued", "pruned", "scratch")
 
 
 def bleu_by_heads(pruning: list[dict[str, Any]]) -> list[Figure]:
-    """One panel for the encoder's budgets, one for those of all attentions.
-
-    Args:
-        pruning: rows of :func:`fairseq_entmax.analysis.report.pruning_table.read_pruning`.
-    """
+    """One panel for the encoder's budgets, one for those of all attentions."""
     rows = [row for panel in (ENCODER, ALL) for row in _panel(pruning, panel)]
     if not rows:
         return []

@@ -53,13 +53,7 @@ def trajectories(analysis: Analysis) -> list[Figure]:
 def _rows(
     record: list[dict[str, Any]], name: str, mappings: dict[tuple[str, str], str | None]
 ) -> list[Row]:
-    """A row for each head that learns: its name and its values, which the chart takes apart.
-
-    Args:
-        record: of one kind of value.
-        name: of the value.
-        mappings: the text of the mappings of an attention and a layer.
-    """
+    """A row for each head that learns: its name and its values, which the chart takes apart."""
     step = -(-len(record) // MOST_POINTS)
     # Counted from the end: the last value is the model's own
     kept = record[::-1][::step][::-1]

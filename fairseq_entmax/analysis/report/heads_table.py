@@ -10,10 +10,7 @@ from fairseq_entmax.analysis.report.payload import measures_of, role_words
 
 
 def heads_csv(analysis: dict[str, Any]) -> str:
-    """A line for each head: its place, mapping and roles, and every number that stands alone.
-
-    A number that a head does not have is empty.
-    """
+    """A line for each head: its place, mapping, roles, and every number that stands alone."""
     measures = [measure for measure in measures_of(analysis) if not measure.group]
     text = io.StringIO()
     table = csv.writer(text, lineterminator="\n")

@@ -53,11 +53,7 @@ def printed(token: str) -> str:
 
 
 def decimal(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals; a dash for none.
-
-    Only what is 0 or 1 reads 0 or 1, as on the report's page: a density of all but one key is
-    not that of all. A minus is U+2212, as there.
-    """
+    """A number with so many decimals, a dash for none; only 0 and 1 read 0 and 1, as on the page."""
     if value is None:
         return "–"
     text = f"{value:.{digits}f}"

@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.document import rounded
-from fairseq_entmax.analysis.groups import decoded_groups
-from fairseq_entmax.analysis.maps import decoded
+from fairseq_entmax.analysis.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
@@ -60,14 +59,7 @@ def page_data(
     charts: dict[str, Any],
     measure: str | None,
 ) -> dict[str, Any]:
-    """The JSON that the page's script reads; the maps' weights stand beside it.
-
-    Args:
-        analysis: a valid analysis.
-        figures: with ``name``, ``title``, ``caption`` and ``for_page()``.
-        charts: specifications by name, whose rows the script gives.
-        measure: the name of the one shown first; None takes the first that tells heads apart.
-    """
+    """The JSON that the page's script reads; the maps' weights stand beside it."""
     measures = measures_of(analysis)
     found = agreement.correlations(analysis)
     data = {

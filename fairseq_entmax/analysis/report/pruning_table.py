@@ -17,18 +17,8 @@ _HEADS = re.compile(r"\d+ \((\d+(?:,\d+)*)\)")
 
 
 def read_pruning(path: str | os.PathLike[str]) -> list[dict[str, Any]]:
-    """Read the ``pruning.tsv`` that a recipe's ``prune.sh`` writes.
-
-    Returns:
-        One dictionary a model, in the file's order, with the file's columns: ``mapping``;
-        ``model``, such as ``baseline`` or ``all24-pruned``; the heads left in each layer, bottom
-        layer first, at the name of each attention; ``BLEU``, ``parameters``, ``sentences/s`` and
-        ``speed`` (relative to the baseline) as numbers.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: the file is not such a table; names the line.
-    """
+    """The rows of the ``pruning.tsv`` of a recipe, its columns by name; the heads left in each layer are
+    at the names of the attentions."""
     if not Path(path).is_file():
         raise FileNotFoundError(
             f"--pruning {named(path)} does not exist or is no file: give the pruning.tsv that a recipe's "

@@ -33,11 +33,7 @@ NEARLY_ALL = 0.9
 
 
 def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    """The words of roles, each with what it takes for a head to be called so, in numbers.
-
-    Args:
-        settings: of the document, for what was decided when it was analysed.
-    """
+    """The words of roles, each with what it takes for a head to be called so, in numbers."""
     positional_share = settings["positional_share"]
     points = f"{100 * ABOVE_BASELINE:.0f} points"
     return [
@@ -101,21 +97,10 @@ def roles(
     attention: str,
     copy_chance: float | None = None,
 ) -> list[str]:
-    """The roles of one head, the strongest first.
+    """The roles of one head, the strongest first, roles by shape behind the others.
 
-    Args:
-        head: its entry in the analysis.
-        analysis: the document, for what its annotations say of chance.
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        copy_chance: of the layer: how often a head that looks anywhere looks at the word that is
-            said.
-
-    Returns:
-        Such as ``["previous token, 97 %"]``: what it is and how much of it, roles by shape
-        behind the others; ``["closed"]`` for a head whose gate is 0, which does nothing; none
-        where nothing stands out, nor on sentences of one's own, whose few queries say nothing of
-        what a head does elsewhere.
-    """
+    ``copy_chance``: of its layer: how often a head that looks anywhere looks at the word said.
+    None on sentences of one's own, whose few queries say nothing of what a head does elsewhere."""
     if head["gate"] == 0:
         return [CLOSED]
     if analysis.get("data", {}).get("own"):

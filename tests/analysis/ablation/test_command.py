@@ -214,31 +214,6 @@ def test_rouge_is_the_mean_over_documents_with_the_paired_t_test(by_rouge, targe
     assert corrected == pytest.approx(significance.holm(p_values), rel=1e-9)
 
 
-def test_rouge_alone_sorts_by_rouge_1_and_goes_on_where_it_stopped(source, tmp_path, capsys):
-    out, options = tmp_path / "out", ["--scores=rouge", "--heads=cross:0.0,0.1,0.2,1.0"]
-    ablate(source, out, *options)
-    removals = document(out)["removals"]
-    values = [removal["rouge1"]["value"] for removal in removals]
-    assert values == sorted(values)
-    assert all(removal["loss"] is removal["bleu"] is None for removal in removals)
-    assert all(line["nll"] is None for line in stored(out).values())
-    before = {name: (out / name).read_bytes() for name in RESULTS}
-    journal = (out / "removals.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "removals.jsonl").write_bytes(b"".join(journal[:3]) + journal[3][:9])
-    capsys.readouterr()
-    ablate(source, out, *options)
-    told = capsys.readouterr()
-    assert scored(told.err) == {"1/3", "2/3", "3/3"}
-    heads = "removed ROUGE-1 change p p (Holm) ROUGE-2 change p p (Holm) ROUGE-L change p p (Holm)"
-    assert told.out.splitlines()[0].split() == heads.split()
-    assert {name: (out / name).read_bytes() for name in RESULTS} == before
-
-
-def test_the_worst_removal_comes_first(finished):
-    changes = [removal["loss"]["change"] for removal in document(finished)["removals"]]
-    assert changes == sorted(changes, reverse=True)
-
-
 def test_the_table_in_tabs_has_the_same_numbers(finished):
     with open(finished / "ablation.tsv", encoding="utf-8", newline="") as file:
         rows = list(csv.DictReader(file, delimiter="\t"))
@@ -305,13 +280,6 @@ def test_more_heads_in_the_same_folder_are_added_to_those_that_are_there(
     ablate(source, straight, "--scores=loss", "--heads=cross:0.0,0.1")
     found = document(out)
     assert found["removals"] == document(straight)["removals"]
-
-
-def test_heads_and_all_heads_and_sets_go_together(source, tmp_path):
-    ablate(source, tmp_path / "a", "--scores=loss", "--sets", "cross:0.0,0.1")
-    assert len(document(tmp_path / "a")["removals"]) == 1
-    ablate(source, tmp_path / "b", "--scores=loss", "--heads=all", "--sets=cross:0.0,0.1")
-    assert len(document(tmp_path / "b")["removals"]) == 24 + 1
 
 
 def test_the_number_of_resamples_can_be_changed_afterwards(source, finished, tmp_path, capsys):
@@ -405,15 +373,6 @@ def test_results_without_removals_are_not_written_over(source, tmp_path):
     with pytest.raises(FileExistsError, match=r"has an ablation.json and no removals.jsonl"):
         ablate(source, tmp_path)
     assert (tmp_path / "ablation.json").read_text() == "mine"
-
-
-def test_sentences_that_are_too_long_can_be_skipped(source, tmp_path):
-    write_data(tmp_path / "bin", *(random_sentences(n) for n in ([6, 70, 5, 8], [70, 6, 5, 8])))
-    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
-    options = ["--skip-invalid-size-inputs-valid-test", "--heads=cross:0.1"]
-    ablate(tmp_path, tmp_path / "out", *options)
-    # The long source, and the long target
-    assert document(tmp_path / "out")["data"]["sentences"] == 2
 
 
 @pytest.mark.slow

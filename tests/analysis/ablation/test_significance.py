@@ -34,16 +34,6 @@ def test_the_bootstrap_is_that_of_sacrebleu(monkeypatch):
     ]
 
 
-def test_the_bootstrap_depends_on_its_seed_and_on_nothing_else():
-    metric = bleu_metric(None, "en")
-    seeds = [1, 1, 2, 3, 4]
-    found = [
-        paired_bootstrap([GOOD, BAD], REFERENCES, metric, 100, seed).p_values for seed in seeds
-    ]
-    assert found[0] == found[1]
-    assert len({p for (p,) in found}) > 1
-
-
 @pytest.mark.parametrize("before", [None, "99"])
 def test_the_bootstrap_leaves_the_environment_as_it_was(monkeypatch, before):
     monkeypatch.delenv("SACREBLEU_SEED", raising=False)
@@ -62,11 +52,6 @@ def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposit
     assert results["BLEU"][1].p_value == 1 / 201
 
 
-def test_one_sentence_is_too_few_for_a_test():
-    with pytest.raises(ValueError, match="needs 2 sentences or more, not 1"):
-        paired_bootstrap([["a"], ["b"]], ["a"], bleu_metric(None, "en"), 10, 1)
-
-
 def test_the_tokenizer_follows_the_language_unless_it_is_named():
     cases = [
         (None, "en", "13a"),
@@ -76,11 +61,6 @@ def test_the_tokenizer_follows_the_language_unless_it_is_named():
     ]
     for tokenize, language, expected in cases:
         assert bleu_metric(tokenize, language).tokenizer.signature() == expected
-
-
-def test_an_unknown_tokenizer_is_refused_with_those_there_are():
-    with pytest.raises(ValueError, match=r"--sacrebleu-tokenize got 'moses': it can be 13a, .*zh"):
-        bleu_metric("moses", "en")
 
 
 def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
@@ -94,13 +74,3 @@ def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
 def test_holms_correction_of_an_example_worked_by_hand():
     """Sorted .005 .01 .03 .04, times 4 3 2 1: .02 .03 .06 .04, and never falling: .06 last."""
     assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], rel=1e-12)
-
-
-def test_corrected_values_end_at_one_and_equal_ones_stay_equal():
-    assert holm([0.5, 0.5, 0.9]) == [1.0, 1.0, 1.0]
-    assert holm([0.02, 0.02]) == [0.04, 0.04]
-
-
-def test_one_test_needs_no_correction():
-    assert holm([0.03]) == [0.03]
-    assert holm([]) == []

@@ -362,12 +362,6 @@ def test_counts_are_those_of_loops(annotated, dictionary):
     assert sum(results["part_of_speech"].values()) == pytest.approx(1.0)
 
 
-def test_an_unknown_subword_over_two_words_is_part_of_the_first(annotated, dictionary):
-    text = row(1, "x", 2, "amod") + row(2, "y", 0, "root") + row(3, "a", 2, "obj") + "\n"
-    batch = annotated(text).batch(torch.tensor([0]), collate(dictionary, ["unknown ▁a"]))
-    assert batch.word.tolist() == [[0, 2, -1]]
-
-
 def test_a_marker_stands_for_a_word_as_the_unknown_word_does(tmp_path):
     dictionary = Dictionary()
     for symbol in ["a", "b", "<unk-0>", "<unk-1>"]:

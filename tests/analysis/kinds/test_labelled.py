@@ -10,14 +10,12 @@ from torch.nn.functional import cross_entropy
 
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import (
-    head_relevance,
     head_sensitivity,
     load_model,
     load_samples,
     load_task,
 )
 from fairseq_entmax.analysis.kinds.classes import FEWEST_PLACES, MOST_WORDS
-from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.kinds import made
 from tests.analysis.kinds.made import CLASSES
 
@@ -169,19 +167,6 @@ def test_texts_that_nobody_chose_are_of_all_labels_and_some_of_them_are_wrong(la
     assert len({tuple(entry["source"]) for entry in analysis["maps"]}) == 10
 
 
-def test_the_texts_of_a_pair_are_attended_to_apart(of_pairs):
-    for entry in of_pairs["maps"]:
-        end = entry["source"].index("</s>")
-        for said in entry["classified"]:
-            premise, hypothesis = (said["pooling"][name] for name in ("premise", "hypothesis"))
-            for row in premise:
-                assert sum(row[:end]) == pytest.approx(1, abs=1e-4)
-                assert not any(row[end:])
-            for row in hypothesis:
-                assert sum(row[end + 1 :]) == pytest.approx(1, abs=1e-4)
-                assert not any(row[: end + 1])
-
-
 def test_heads_of_the_encoder_are_measured_without_relevance(of_labelled):
     assert not {"relevance", "copy_agreement"} & set(of_labelled["settings"]["measures"])
     for layer in model_of(of_labelled, "sparse")["attentions"]:
@@ -213,21 +198,6 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
     step = 1e-6
     slope = abs(loss(1 + step) - loss(1 - step)) / (2 * step)
     assert float(found) == pytest.approx(slope, rel=1e-4)
-
-
-def test_no_rule_propagates_relevance_through_what_pools(labelled):
-    task = task_of(labelled)
-    model = load_model(str(labelled / "sparse.pt"), task).model
-    with pytest.raises(ValueError, match="whose words are pooled"):
-        head_relevance(model, load_samples(task, "valid", [0])[0])
-
-
-def test_the_page_holds_labels_as_text(of_labelled):
-    page = render_page(of_labelled)
-    assert made.LABELS[1] not in page
-    data = json.loads(page.split('id="report-data">')[1].split("</script>")[0])
-    assert data["data"]["labels"] == list(made.LABELS)
-    assert data["sentences"][0]["classified"] is not None
 
 
 def test_the_loss_of_an_ablation_is_that_of_the_analysis(labelled, of_labelled, tmp_path):

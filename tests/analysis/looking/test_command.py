@@ -1,7 +1,6 @@
 """The command ``fairseq-entmax look``, and the page it writes."""
 
 import contextlib
-import io
 import json
 import re
 
@@ -66,12 +65,6 @@ def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
     assert "translation (given): ▁w7 w8\n" in out
 
 
-def test_standard_input_is_a_file_too(given, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{CUT}\n▁w5\n".encode())))
-    assert run(*given, "--input", "-", "--beam", 1, "--max-len-b", 4) == 0
-    assert capsys.readouterr().out.count("note: translated by greedy search") == 2
-
-
 def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(tiny):
     opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), ["--cpu"])
     looks = opened.look([CUT, "▁w5"], ["▁w7 w8", "▁w1"])
@@ -88,16 +81,6 @@ def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(
     for name in ("relevance", "gradient", "rare_word", "final_punctuation"):
         assert {head[name] for head in heads} == {None}
     assert None not in {head["density"] for head in heads}
-
-
-def test_the_page_on_a_models_own_translation_says_by_which_search(tiny):
-    options = ["--max-len-b", "6", "--cpu"]
-    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
-    (one,) = opened.look([CUT])
-    analysis = page.analysis_of(opened, [one.words()])
-    assert (analysis["of"], analysis["search"]["beam"]) == ("generated", 5)
-    assert analysis["models"][0]["generated"]["tokens"] == len(one.target_tokens)
-    assert analysis["data"]["own"] == {"words": True}
 
 
 def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_path):

@@ -112,22 +112,6 @@ def test_what_a_model_was_doing_is_left_as_it_was():
     assert torch.equal(first.attention["cross"][0], second.attention["cross"][0])
 
 
-@pytest.mark.parametrize(
-    ("options", "counts"),
-    [
-        ({"encoder_self_attn_heads": "0,3", "cross_attn_heads": "2,1"}, ([0, 3], [2, 1])),
-        ({"attn_mapping": "entmax|fusedmax|softmax|entmax"}, ([4, 4], [4, 4])),
-        ({"attn_mapping": "oscarmax:oscar=0.1"}, ([4, 4], [4, 4])),
-    ],
-)
-def test_pruned_models_heads_apart_and_structure_are_shown(options, counts):
-    model = spread_scores(build_model(**{"attn_mapping": "entmax", **options}))
-    found = look(model, TEXT, TRANSLATION, task=tiny_task())
-    assert [len(one) for one in found.attention["encoder-self"]] == counts[0]
-    assert [len(one) for one in found.attention["cross"]] == counts[1]
-    assert "cross, mean of" in str(found)
-
-
 def test_closed_gates_are_left_out_of_the_mean():
     model = trained(attn_mapping="entmax", head_gates="cross")
     found = look(model, TEXT, TRANSLATION, task=tiny_task())
@@ -220,11 +204,6 @@ def test_a_language_model_reads_the_text_behind_its_mark(texts, name):
 def test_a_text_that_cannot_be_read_is_refused(arguments, message):
     with pytest.raises(ValueError, match=message):
         look(build_model(), **arguments, task=tiny_task())
-
-
-def test_a_model_alone_needs_its_task():
-    with pytest.raises(ValueError, match="look needs the task of a model"):
-        look(build_model(), "w1")
 
 
 def test_a_dictionary_alone_is_enough_where_the_checkpoint_names_the_languages(tiny, tmp_path):

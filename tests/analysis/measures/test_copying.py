@@ -133,21 +133,6 @@ def test_neighbours_in_the_encoder_are_the_tokens_before_and_behind():
         assert results["heads"][head]["copy_agreement"] is None
 
 
-def test_a_head_that_copies_agrees_always_and_its_position_too():
-    batch = batch_of()
-    weights = torch.zeros(3, 3, batch.target.tokens.size(1), KEYS)
-    weights[..., -1] = 1.0
-    for number, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True)):
-        for step, word in enumerate(target):
-            if word > 3 and word in source:
-                weights[number, :, step] = 0
-                weights[number, :, step, KEYS - len(source) + source.index(word)] = 1
-    head = measured(batch, weights, "cross")["heads"][0]
-    assert head["copy_agreement"] == {"largest": 1, "support": 1, "weight": 1}
-    # 5, 4, 7, 8 and 7 of the 11 steps
-    assert head["relative_position"] == pytest.approx(5 / 11)
-
-
 def test_two_dictionaries_have_words_in_common_by_their_symbols():
     source, target = Dictionary(), Dictionary()
     for word in ("a", "b", "c"):

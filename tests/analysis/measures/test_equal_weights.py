@@ -7,7 +7,7 @@ from fairseq_entmax.analysis import summary
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
 from fairseq_entmax.analysis.statistics import LayerStatistics
-from fairseq_entmax.mappings import softmax, sparsemax
+from fairseq_entmax.mappings import sparsemax
 from tests.analysis import brute_force
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.test_statistics import SOURCE, TARGET, batch_of, cut, one_sentence, table, texts
@@ -73,26 +73,10 @@ def test_a_key_of_weight_zero_parts_a_run_and_no_cluster():
     assert found == {"run_length": 2, "run_weight": 1, "cluster_size": 4, "cluster_weight": 1}
 
 
-def test_keys_alone_count_as_runs_of_one_without_weight_in_runs():
-    found = of_row(0.5, 0.25, 0.125, 0.125, 0.0)
-    assert found["run_length"] == pytest.approx(4 / 3)
-    assert found["run_weight"] == 0.25
-
-
 def test_weights_that_differ_in_the_last_bit_are_not_equal():
     near = float(torch.nextafter(torch.tensor(0.5), torch.tensor(1.0)))
     assert of_row(0.5, near)["run_weight"] == 0
     assert of_row(0.5, 0.5 + 1e-12, dtype=torch.float64)["cluster_weight"] == 0
-
-
-def test_softmax_has_groups_by_chance_alone():
-    batch = one_sentence(12)
-    generator = torch.Generator().manual_seed(0)
-    statistics = LayerStatistics("encoder-self", 2, {"equal_weights"})
-    statistics.update(softmax(torch.randn(1, 2, 12, 12, generator=generator)), batch)
-    for head in statistics.results()["heads"]:
-        assert head["equal_weights"]["run_length"] == pytest.approx(1, abs=0.02)
-        assert head["equal_weights"]["cluster_weight"] == pytest.approx(0, abs=0.02)
 
 
 @pytest.mark.parametrize(

@@ -160,13 +160,16 @@ def _head(rng, attention, kind, number, alpha, annotations):
     densities = _densities(rng, alpha)
     confidence = max(strength, float(rng.uniform(0.1, 0.5)))
     maximum = _offset_shares(attention, offset, strength)
-    share = _at_offsets(attention, maximum)
+    share = {
+        str(o): None if attention == DECODER_SELF and o > 0 else min(1.0, maximum[str(o)] * 1.02)
+        for o in OFFSETS
+    }
     weight = {key: value and 0.95 * value for key, value in share.items()}
     positional = None
     if offset is not None and share[str(offset)] >= 0.9:
         key = str(offset)
         positional = {"offset": offset, "share": share[key], "confidence": weight[key]}
-    return {
+    head = {
         "head": number,
         "values": {"alpha": alpha},
         "density": float(densities.mean()),
@@ -180,64 +183,52 @@ def _head(rng, attention, kind, number, alpha, annotations):
         },
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
-        "relative_position": None if attention == DECODER_SELF else 0.5 * strength,
-        "copy_agreement": {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
-        if attention == CROSS
-        else None,
-        "rare_word": None
-        if attention == DECODER_SELF
-        else {"rarest": 0.66, "two_rarest": 0.83}
-        if kind == "rare"
-        else {"rarest": 0.06, "two_rarest": 0.11},
-        "subword_merging": None
-        if attention == CROSS
-        else {"all": 0.88 * strength, "split": 0.86 * strength}
-        if kind == 0
-        else {"all": 0.1, "split": 0.2},
-        "final_punctuation": None
-        if attention == DECODER_SELF
-        else {"interrogative": 0.45, "declarative": 0.03}
-        if kind == "question"
-        else {"interrogative": 0.06, "declarative": 0.05},
-        "gate": None,
         "relevance": float(rng.gamma(1.0) + (2 if kind in (-1, "rare") else 0.1)),
         "gradient": float(rng.gamma(1.0) + (2 if kind in (-1, "rare") else 0.1)),
-        "dependencies": _dependencies(rng, kind)
-        if annotations and attention == ENCODER_SELF
-        else None,
-        "pos_shares": _tag_shares(rng) if annotations and attention != DECODER_SELF else None,
-        "pos_kl": float(rng.gamma(1.0, 0.1)) if annotations and attention != DECODER_SELF else None,
-        "named_entity": float(rng.beta(1, 15))
-        if annotations and attention != DECODER_SELF
-        else None,
+        **dict.fromkeys(("gate", "relative_position", "copy_agreement", "rare_word")),
+        **dict.fromkeys(("subword_merging", "final_punctuation", "dependencies")),
+        **dict.fromkeys(("pos_shares", "pos_kl", "named_entity")),
     }
-
-
-def _tag_shares(rng):
-    tags = list(_annotations()["part_of_speech"])
-    return dict(zip(tags, rng.dirichlet([3.0] * len(tags)).tolist(), strict=True))
+    if attention == CROSS:
+        agreement = {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
+        head["copy_agreement"] = agreement
+    else:
+        own = (0.88 * strength, 0.86 * strength) if kind == 0 else (0.1, 0.2)
+        head["subword_merging"] = dict(zip(("all", "split"), own, strict=True))
+    if attention != DECODER_SELF:
+        rare = (0.66, 0.83) if kind == "rare" else (0.06, 0.11)
+        marks = (0.45, 0.03) if kind == "question" else (0.06, 0.05)
+        head["relative_position"] = 0.5 * strength
+        head["rare_word"] = dict(zip(("rarest", "two_rarest"), rare, strict=True))
+        head["final_punctuation"] = dict(zip(("interrogative", "declarative"), marks, strict=True))
+        if annotations:
+            tags = list(_annotations()["part_of_speech"])
+            shares = rng.dirichlet([3.0] * len(tags)).tolist()
+            head["pos_shares"] = dict(zip(tags, shares, strict=True))
+            head["pos_kl"] = float(rng.gamma(1.0, 0.1))
+            head["named_entity"] = float(rng.beta(1, 15))
+    if annotations and attention == ENCODER_SELF:
+        best = 1.35 if kind == "syntactic" else 0.8
+        head["dependencies"] = {
+            name: {
+                way: float(min(0.98, baseline * best * rng.uniform(0.6, 1.0)))
+                for way in ("to_head", "to_dependent")
+            }
+            for name, (baseline, _) in RELATIONS.items()
+        }
+    return head
 
 
 def _offset_shares(attention, offset, strength):
     """``strength`` on the offset, the rest spread; sums to 1."""
-    allowed = [o for o in OFFSETS if attention != DECODER_SELF or o <= 0]
-    keys = [str(o) for o in allowed] + (
-        ["below"] if attention == DECODER_SELF else ["below", "above"]
-    )
-    shares = dict.fromkeys([*map(str, OFFSETS), "below", "above"], 0.0)
+    names = [str(o) for o in OFFSETS if attention != DECODER_SELF or o <= 0]
+    names += ["below"] if attention == DECODER_SELF else ["below", "above"]
     held = strength if offset is not None else 0.0
-    for key in keys:
-        shares[key] = (1 - held) / len(keys)
+    shares = dict.fromkeys([*map(str, OFFSETS), "below", "above"], 0.0)
+    shares |= dict.fromkeys(names, (1 - held) / len(names))
     if offset is not None:
         shares[str(offset)] += held
     return shares
-
-
-def _at_offsets(attention, shares):
-    return {
-        str(o): None if attention == DECODER_SELF and o > 0 else min(1.0, shares[str(o)] * 1.02)
-        for o in OFFSETS
-    }
 
 
 def _densities(rng, alpha):
@@ -246,17 +237,6 @@ def _densities(rng, alpha):
         return np.ones(SENTENCES)
     mean = min(0.95, (2.05 - alpha) * rng.uniform(0.4, 1.2))
     return rng.beta(12 * mean, 12 * (1 - mean), SENTENCES)
-
-
-def _dependencies(rng, kind):
-    def accuracy(baseline):
-        best = 1.35 if kind == "syntactic" else 0.8
-        return float(min(0.98, baseline * best * rng.uniform(0.6, 1.0)))
-
-    return {
-        name: {"to_head": accuracy(baseline), "to_dependent": accuracy(baseline)}
-        for name, (baseline, _) in RELATIONS.items()
-    }
 
 
 def _map(rng, sentence, length, is_question, models):

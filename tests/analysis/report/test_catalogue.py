@@ -56,7 +56,11 @@ def test_without_names_there_are_the_pages_figures_grids_of_main_measures_and_a_
 
 
 def test_every_name_is_one_of_a_file_and_stands_once(analysis):
-    names = [one.name for one in drawables(analysis, figures(analysis))]
+    odd = copy.deepcopy(analysis)
+    odd["models"].append({**odd["models"][2], "name": "α/2"})
+    odd["models"][2]["name"] = "../1"
+    odd["maps"] = []
+    names = [one.name for one in drawables(odd, figures(odd))]
     assert len(names) == len(set(names))
     assert {"grid_weight_minus1", "grid_weight_plus1", "grid_weight_0"} <= set(names)
     assert all(re.fullmatch(r"[A-Za-z0-9_-]+", name) for name in names)
@@ -127,16 +131,11 @@ def test_exact_zeros_are_hatched_and_nothing_else(analysis, there):
     assert svg.count('stroke="#8f8f8a"') == zeros > 0
 
 
-def test_what_lies_in_the_future_is_left_blank(there):
+def test_the_future_is_blank_and_a_run_of_equal_weight_is_one_box(there):
     drawn = rows(there["map_0_decoder-self_0_0"])
     assert drawn
     assert all(row["to"] <= row["query"] + 1 for row in drawn)
-
-
-def test_runs_of_equal_weight_are_one_box(there):
-    drawn = rows(there["map_0_encoder-self_0_1"])
-    runs = [row for row in drawn if row["to"] - row["from"] > 1]
-    assert runs
+    runs = [row for row in rows(there["map_0_encoder-self_0_1"]) if row["to"] - row["from"] > 1]
     assert {row["panel"] for row in runs} == {"entmax"}
     assert "A box is a run" in there["map_0_encoder-self_0_1"].draw().caption
 
