@@ -19,13 +19,14 @@ from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     GENERATED,
+    HELP_ALL,
     MAPS,
     add_analyze_options,
     check_counts,
     chosen_measures,
 )
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
-from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
 from fairseq_entmax.analysis.importance.shares import Shares, shares_of
@@ -37,7 +38,6 @@ from fairseq_entmax.analysis.measures import (
 )
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, on_device, shown_at_most
-from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +47,7 @@ ASKED = "asked"
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(ANALYZE, generation=True)
+    options = loading.data_parser(ANALYZE)
     options.prog = "fairseq-entmax analyze"
     add_analyze_options(options)
     return options

@@ -14,6 +14,7 @@ from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.batch import Tables as Tables
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.likelihood import has_zeros, negative_log_likelihood, unreachable
@@ -21,7 +22,6 @@ from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import ModelStatistics
-from fairseq_entmax.analysis.tables import Tables as Tables
 
 
 class DataCounts:
@@ -93,12 +93,9 @@ class ModelCollector:
         if self.outcome is not None:
             self.outcome.update(sample, batch, output)
         if model.attention_options.copy is not None:
-            target = sample["target"]
-            is_word = (target != model.decoder.padding_idx) & (
-                target != model.decoder.dictionary.eos()
-            )
-            switch = output[1]["copy"].switch.double()
-            self._copied = self._copied + torch.sigmoid(-switch)[is_word].sum()
+            is_word = counts & (target != model.decoder.dictionary.eos())
+            shares = torch.sigmoid(-output[1]["copy"].switch.double())
+            self._copied = self._copied + shares[is_word].sum()
             self._words += int(is_word.sum())
         return differences
 

@@ -56,17 +56,14 @@ def model_entry(
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
+    unreached = {"unreachable": collector.unreachable}
     if importance:
         entry["importance_sentences"] = {name: own.sentences for name, own in importance.items()}
     if copy is not None:
-        entry["copying"] = {"share": collector.copied, "unreachable": collector.unreachable}
+        entry["copying"] = {"share": collector.copied, **unreached}
     if has_zeros(loaded.model):
-        alpha, support = loaded.model.output_alpha, collector.support
-        entry["output"] = {
-            "alpha": alpha,
-            "support": support,
-            "unreachable": collector.unreachable,
-        }
+        alpha = loaded.model.output_alpha
+        entry["output"] = {"alpha": alpha, "support": collector.support, **unreached}
     if collector.outcome is not None:
         entry |= collector.outcome.entry()
     if generated is not None:

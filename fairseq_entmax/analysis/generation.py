@@ -1,10 +1,8 @@
 """What models generate, as a data set to look at: ``analyze --of generated``.
 
-A text is decoded first, by the search that fairseq's options and the task ask for, and the best
-hypothesis of each sentence then goes through the model once more, as its target. A decoder sees
-nothing behind the word that it is at, so its attention is the same in both: what is recorded is
-the attention of the steps that led to the best hypothesis, and not of those that the search gave
-up.
+A text is decoded first, and the best hypothesis of each sentence then goes through the model once
+more, as its target. A decoder sees nothing behind the word that it is at, so its attention is the
+same in both: that of the steps that led to the best hypothesis.
 """
 
 from __future__ import annotations
@@ -140,18 +138,15 @@ class GeneratedDataset:
         words = self._task.target_dictionary
         net_input = sample["net_input"]
 
-        def padded(move_end: bool) -> Tensor:
-            batch = data_utils.collate_tokens(
+        target, previous = (
+            data_utils.collate_tokens(
                 targets, words.pad(), words.eos(), move_eos_to_beginning=move_end
-            )
-            return batch.to(net_input["src_tokens"].device)
-
-        return {
-            **sample,
-            "target": padded(False),
-            "ntokens": sum(map(len, targets)),
-            "net_input": {**net_input, "prev_output_tokens": padded(True)},
-        }
+            ).to(net_input["src_tokens"].device)
+            for move_end in (False, True)
+        )
+        net_input = {**net_input, "prev_output_tokens": previous}
+        tokens = sum(map(len, targets))
+        return {**sample, "target": target, "ntokens": tokens, "net_input": net_input}
 
     def _search(self, call: Any) -> Any:
         try:

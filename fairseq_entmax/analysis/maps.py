@@ -28,11 +28,7 @@ _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
 
 
 def encode_weights(weights: Tensor) -> str:
-    """Write weights as text: float16, little endian, compressed by zlib, in base64.
-
-    Zero stays zero, and what is above zero stays above: it becomes at least the smallest
-    float16 above zero, 6e-8.
-    """
+    """Write weights as float16: zero stays zero, and what is above zero stays above."""
     exact = weights.detach().float().cpu().numpy()
     half = exact.astype("<f2")
     half[(half == 0) & (exact > 0)] = _SMALLEST

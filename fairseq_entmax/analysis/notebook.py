@@ -147,4 +147,5 @@ def _batch_of(
             tokens[places == (0 if is_target else lengths[:, None] - 1)] = _END
         tokens = tokens.masked_fill((places < 0) | (places >= lengths[:, None]), _PAD)
         sides.append(Side.of(tokens, _PAD, _END, None))
-    return Batch(*sides)
+    source_side, target_side = sides
+    return Batch(source_side, target_side)

@@ -42,15 +42,9 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", "", ""]
     table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join(
-        [
-            *_of_generated(analysis),
-            *_of_output(analysis),
-            *_of_classes(analysis),
-            table,
-            *_of_records(analysis),
-        ]
-    )
+    before = (_of_generated, _of_output, _of_classes)
+    lines = [line for part in before for line in part(analysis)]
+    return "\n".join([*lines, table, *_of_records(analysis)])
 
 
 def missing_records(model: Dictionary[str, Any]) -> list[str]:

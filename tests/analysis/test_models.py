@@ -67,10 +67,6 @@ def test_another_dictionary_is_refused(tmp_path):
         load_model(str(path), tiny_task())
 
 
-def named(*paths, mappings=None):
-    return models._names(list(paths), mappings or ["entmax"] * len(paths))
-
-
 @pytest.mark.parametrize(
     ("paths", "mappings", "names"),
     [
@@ -82,9 +78,9 @@ def named(*paths, mappings=None):
     ],
 )
 def test_models_are_called_by_what_tells_them_apart(paths, mappings, names):
-    assert named(*paths, mappings=mappings) == names
+    assert models._names(list(paths), mappings or ["entmax"] * len(paths)) == names
 
 
 def test_the_same_checkpoint_twice_is_refused():
     with pytest.raises(ValueError, match="the same checkpoint twice"):
-        named("a.pt", "a.pt")
+        models._names(["a.pt", "a.pt"], ["entmax"] * 2)

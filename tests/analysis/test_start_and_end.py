@@ -65,20 +65,14 @@ def test_a_value_that_layers_share_counts_once():
 @pytest.mark.parametrize(
     ("values", "reason"),
     [
-        (
-            [{"cross": {"0": [1.5, 1.5, 1.5]}}, {"cross": {"0": [1.4, 1.6, 1.3]}}],
-            "all 3 start or end alike",
-        ),
-        (
-            [{"cross": {"0": [1.1, 1.2, 1.3]}}, {"cross": {"0": [2.0, 2.0, 2.0]}}],
-            "all 3 start or end alike",
-        ),
-        ([START], "one line, of update 0"),
-        ([START, START], "0 learn it"),
+        ([[1.5, 1.5, 1.5], [1.4, 1.6, 1.3]], "all 3 start or end alike"),
+        ([[1.1, 1.2, 1.3], [2.0, 2.0, 2.0]], "all 3 start or end alike"),
+        ([[1.1, 1.2, 1.3]], "one line, of update 0"),
+        ([[1.1, 1.2, 1.3]] * 2, "0 learn it"),
     ],
 )
 def test_the_text_says_why_there_is_none(values, reason):
-    text = as_text(rank_correlation(lines(*values)))
+    text = as_text(rank_correlation(lines(*({"cross": {"0": own}} for own in values))))
     assert text.startswith("rank correlation of start and end, updates 0 to ")
     assert reason in text
 

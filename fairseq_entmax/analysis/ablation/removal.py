@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import utils
@@ -27,8 +26,7 @@ Removal = tuple[Head, ...]
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SentenceScores:
+class SentenceScores(NamedTuple):
     """Of every sentence, in the data set's order: its negative log likelihood in nats, summed over its
     target with the end of the sentence, and the best hypothesis as text; None where not asked for."""
 
@@ -71,11 +69,7 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
 
 @contextmanager
 def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
-    """Run a model without some of its heads; afterwards it is as it was.
-
-    What a head gives to the output projection is set to zero, so the result is that of the
-    model with the head taken out.
-    """
+    """Run a model without some of its heads; afterwards it is as it was."""
     check_heads(model, heads)
     with ExitStack() as stack:
         for attention, layer, module in attention_modules(model):
@@ -87,7 +81,7 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
         yield
 
 
-def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) -> Tensor:
+def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
     """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats.
 
     Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
@@ -96,8 +90,6 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
         kind = kind_of_model(model)
         output = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
-        if pad is not None:
-            counts = counts & (target != pad)
         if has_zeros(model):
             losses = loss_of_logits(output[0], target, counts, model.output_alpha)
         else:

@@ -47,14 +47,7 @@ class Annotations:
     Args:
         path: the file, a sentence for each line of the source, in its order.
         dictionary: fairseq's dictionary of the source.
-        sentences: how many sentences the data set has, checked against the file; None to leave
-            that out, for a data set of some of the lines.
-
-    Attributes:
-        path: the file.
-        relations: the relations whose accuracy is measured, sorted; subtypes are cut off.
-        parts_of_speech: the tags that occur, sorted.
-        has_entities: whether named entities are marked.
+        sentences: how many the data set has; None for a data set of some of the lines.
 
     Raises:
         FileNotFoundError: there is no such file.

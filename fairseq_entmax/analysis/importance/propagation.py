@@ -23,7 +23,7 @@ def layers_of(stack: Any) -> list[Any]:
 
 def watched_modules(model: Any) -> Iterator[nn.Module]:
     """The modules whose inputs and outputs :class:`Propagation` needs."""
-    encoder, decoder = encoder_of(model), model.decoder
+    encoder, decoder = getattr(model, "encoder", None), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
             yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
@@ -34,11 +34,6 @@ def watched_modules(model: Any) -> Iterator[nn.Module]:
     last = (getattr(encoder, "layer_norm", None), decoder.layer_norm, decoder.project_out_dim)
     yield from (module for module in last if module is not None)
     yield decoder.output_projection
-
-
-def encoder_of(model: Any) -> Any:
-    """The encoder of a model; None of a decoder alone."""
-    return getattr(model, "encoder", None)
 
 
 class Propagation:
@@ -54,7 +49,7 @@ class Propagation:
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
         self._decoder = self._from_logits(model.decoder, positions)
-        encoder = encoder_of(model)
+        encoder = getattr(model, "encoder", None)
         width = 0 if encoder is None else model.cfg.encoder.embed_dim
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")

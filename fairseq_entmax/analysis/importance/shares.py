@@ -1,9 +1,7 @@
 """How important heads are to a model, over some sentences of a data set, and how surely so.
 
-Relevance (Voita et al. 2019, section 4) costs as many passes as a sentence has target tokens,
-the gradient of the loss (Michel et al. 2019) one each way. So both are worked out for sentences
-that are spread evenly over the data set: for more of them until the standard error of every head
-is small. Both are given as shares of the heads of one layer and attention, as Voita et al. do.
+Both measures take passes of their own, so they are of sentences spread evenly over the data set:
+of more of them until the standard error of every head's share of its layer is small.
 """
 
 from __future__ import annotations
@@ -18,10 +16,10 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.sentences import samples
-from fairseq_entmax.analysis.tables import Tables
 
 # Sentences before the first look at the standard error, which is itself an estimate, and between
 # two looks
@@ -35,10 +33,7 @@ def evenly_spread(size: int, number: int) -> list[int]:
 
 
 def spread_order(size: int) -> Iterator[int]:
-    """The numbers below ``size`` in an order of which every beginning is spread evenly.
-
-    The bits of the natural numbers reversed: the van der Corput sequence, of base 2.
-    """
+    """The numbers below ``size`` in an order of which every beginning is spread evenly: of van der Corput."""
     bits = max(0, size - 1).bit_length()
     for number in range(1 << bits):
         reversed_ = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0

@@ -12,9 +12,9 @@ from torch import Tensor
 from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.kinds.typical import TypicalSentences
-from fairseq_entmax.analysis.tables import Tables
 
 
 class Kind:

@@ -12,11 +12,11 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.batch import TextTables
 from fairseq_entmax.analysis.kinds.base import Kind, trained_options
 from fairseq_entmax.analysis.kinds.classes import Classification, label_names
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
 from fairseq_entmax.analysis.kinds.typical import VariedTexts
-from fairseq_entmax.analysis.tables import TextTables
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_words
 from fairseq_entmax.models.classifier_loading import HEADS
@@ -130,13 +130,8 @@ class Labelled(Kind):
         return {"source": source, "queries": [], "targets": []}
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        nothing = ("source_lang", "target_lang", "target_tokens")
-        return {
-            "kind": self.name,
-            **numbers,
-            **dict.fromkeys(nothing),
-            "labels": label_names(task),
-        }
+        nothing = dict.fromkeys(("source_lang", "target_lang", "target_tokens"))
+        return {"kind": self.name, **numbers, **nothing, "labels": label_names(task)}
 
     def item_text(self, item: Any) -> str:
         return f"{item['net_input.src_tokens'].tolist()}:{item['target'].tolist()}"

@@ -13,8 +13,8 @@ from torch import Tensor
 
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.kinds.base import Kind, groups_of
-from fairseq_entmax.analysis.tables import Tables
 from fairseq_entmax.attentions import ATTENTIONS
 
 
@@ -75,11 +75,8 @@ class Pairs(Kind):
         return int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
-        source, target, net_input = (
-            task.source_dictionary,
-            task.target_dictionary,
-            sample["net_input"],
-        )
+        source, target = task.source_dictionary, task.target_dictionary
+        net_input = sample["net_input"]
         return {
             "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
             "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],

@@ -70,12 +70,10 @@ class _Kept(NamedTuple):
 class TypicalSentences:
     """Keeps typical sentences in which heads differ most, whatever the number of sentences seen.
 
-    Ordered by length, the data has four quarters. Of each as many sentences are taken as of the
-    next, the inner ones first, and of the outer ones those of the half nearest the median: those
-    whose heads differ most. No text is taken twice, and none of more than :data:`LONGEST_SHOWN`
-    tokens. Where this leaves places, the sentences nearest the median have them.
-
-    The lengths that are typical are known at the end alone, so the best of every length are kept.
+    Of each quarter of the data by length as many are taken as of the next, the inner ones first, and
+    of the outer ones those of the half nearest the median. No text is taken twice, and none of more
+    than :data:`LONGEST_SHOWN` tokens. Where this leaves places, those nearest the median have them. The
+    lengths that are typical are known at the end alone, so the best of every length are kept.
     """
 
     by: ClassVar = "typical"

@@ -48,8 +48,12 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
         if isinstance(one, WeightMeasure) and one.name not in LEFT_OUT | kind.left_out
     ]
     tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
-    looked_at = ([session.loaded], [dataset], [[]], tables, list(range(len(looks))))
-    study = analyze.Study(args, wanted, kind, session.task, dataset, *looked_at)
+    study = analyze.Study(
+        *(args, wanted, kind, session.task, dataset, [session.loaded], [dataset]),
+        costly=[[]],
+        tables=tables,
+        sentences=list(range(len(looks))),
+    )
     analysis = analyze.written(study, analyze.record(study), [{}])
     # The map of a text alone is of its beginning, and stays one of tokens
     is_words = looks[0].is_words and kind.name != "text"

@@ -78,7 +78,7 @@ def look(
 
 def fairseq_parser() -> Any:
     """fairseq's options on data, subwords, search and devices, and defaults of an analysis."""
-    parser = loading.data_parser("", generation=True)
+    parser = loading.data_parser("")
     parser.prog, parser.usage = "fairseq-entmax look", USAGE
     parser.allow_abbrev = False
     add_analyze_options(parser)

@@ -1,8 +1,7 @@
 """How far what is cheap to know of heads goes with what a model loses without them.
 
-Relevance, gradient and confidence are numbers of a whole model; ``ablate`` removes each head and
-scores what is left. Spearman's correlation of both over heads says whether one ranks heads as the
-other does, here with an interval, since models have few heads: by Fisher's transformation, with
+Spearman's correlation over heads of relevance, gradient or confidence with what ``ablate`` finds
+lost without each, with an interval, since models have few heads: by Fisher's transformation, with
 the standard error of Bonett and Wright 2000, *Sample size requirements for estimating Pearson,
 Kendall and Spearman correlations*, equation 3.
 """

@@ -1,8 +1,4 @@
-"""What the figures share: the plotting library, colours that everyone can tell apart, panels.
-
-Altair writes Vega-Lite specifications: the page's script draws them in the browser, vl-convert
-writes them as PNG, SVG and PDF.
-"""
+"""What the figures share: Altair, colours that everyone can tell apart, panels."""
 
 from __future__ import annotations
 
@@ -222,10 +218,7 @@ def _panel_width(columns: int) -> int:
 
 
 def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, Any]:
-    """Of panels so long: no name is cut, a long one is broken into lines.
-
-    Beside a row of panels it is turned, and lies flat where the row is not high enough for that.
-    """
+    """Of panels so long: no name is cut, a long one is broken into lines, and lies flat beside low rows."""
     is_flat = is_row and length < _LOW
     # Placed by their bounds, those that begin at one place end at the panels
     flat: dict[str, Any] = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}

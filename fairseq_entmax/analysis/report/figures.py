@@ -26,7 +26,6 @@ _DRAWN = (
     figures_density.density_by_layer,
     figures_density.diversity_by_layer,
     figures_heads.confidence_and_importance,
-    figures_heads.offset_profile,
     figures_heads.dependency_accuracy,
 )
 

@@ -70,14 +70,9 @@ def page_charts(analysis: Analysis) -> dict[str, Any]:
     overview = overview.add_params(alt.param(name="chosen", value=""))
     rows = alt.Chart(alt.NamedData("rows")).properties(width=260, height=100)
     x = alt.X("offset:N", sort=None, title="relative offset", axis=alt.Axis(labelAngle=0))
-    told = [
-        "offset:N",
-        alt.Tooltip("largest:Q", format=".1%"),
-        alt.Tooltip("weight:Q", format=".3f"),
-    ]
-    bars = rows.mark_bar().encode(
-        x=x, y=alt.Y("largest:Q", title="share", scale=charts.SHARE), tooltip=told
-    )
+    shares = [alt.Tooltip("largest:Q", format=".1%"), alt.Tooltip("weight:Q", format=".3f")]
+    y = alt.Y("largest:Q", title="share", scale=charts.SHARE)
+    bars = rows.mark_bar().encode(x=x, y=y, tooltip=["offset:N", *shares])
     strokes = rows.mark_tick(color=charts.COLOURS[1], thickness=2).encode(x=x, y="weight:Q")
     density = rows.mark_bar(binSpacing=1).encode(
         x=alt.X("from:Q", bin="binned", title="density", scale=charts.SHARE),

@@ -161,26 +161,16 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
         ),
     )
     shape = alt.Shape("mark:N", scale=charts.value_scale(range(len(MARKS)), MARKS), legend=None)
-    hatch: dict[str, Any] = {
-        "shape": _HATCH,
-        "size": _WEIGHT**2,
-        "stroke": _ZERO_LINE,
-        "strokeWidth": 0.6,
-    }
+    line: dict[str, Any] = {"filled": False, "aria": False}
+    hatch: dict[str, Any] = {"shape": _HATCH, "size": _WEIGHT**2, "stroke": _ZERO_LINE}
     mark: dict[str, Any] = {"size": 40, "color": _MARKED, "stroke": "white", "strokeWidth": 0.75}
-    outline: dict[str, Any] = {
-        "filled": False,
-        "stroke": _MARKED,
-        "strokeWidth": 1.75,
-        "aria": False,
-    }
     is_run = "datum.weight > 0 && datum.to - datum.from > 1"
     is_zero = "datum.weight === 0"
     return [
         boxes.mark_rect(fill=_ZERO, aria=False).transform_filter(is_zero),
-        points.mark_point(filled=False, opacity=1, aria=False, **hatch).transform_filter(is_zero),
+        points.mark_point(opacity=1, strokeWidth=0.6, **line, **hatch).transform_filter(is_zero),
         boxes.mark_rect(aria=False).encode(color=colour).transform_filter("datum.weight > 0"),
-        boxes.mark_rect(**outline).transform_filter(is_run),
+        boxes.mark_rect(stroke=_MARKED, strokeWidth=1.75, **line).transform_filter(is_run),
         points.mark_point(filled=True, opacity=1, aria=False, **mark)
         .encode(shape=shape)
         .transform_filter("isValid(datum.mark)"),

@@ -1,15 +1,10 @@
 """What a head does, in words, as far as its measures say so.
 
 A head has a role where a measure is clearly above what it would be by chance or by position
-alone; :func:`explanations` has the rules, in numbers. Where they come from:
-
-- Positional heads and the largest weights on rare words ("more than 50 %"): Voita et al. 2019,
-  sections 5.1 and 5.3. Section 5.2 asks of relations for 10 % above the position; points are the
-  stricter of the two readings. From 50 arcs on the standard error of an accuracy is at most 7 points.
-- Neighbours are the relative-position heads of Baan et al. 2019, section 5.3. In cross-attention
-  they are the words said last, now and next.
-- Of subword merging either share alone does not tell: a head that looks at the current token has
-  the one over all words, one that looks at the previous token that over words of several subwords.
+alone; :func:`explanations` has the rules, in numbers, after Voita et al. 2019, sections 5.1 to 5.3,
+and Baan et al. 2019, section 5.3. From 50 arcs on the standard error of an accuracy is at most 7
+points. Of subword merging either share alone does not tell: a head that looks at the current token
+has the one over all words, one that looks at the previous token that over words of several.
 """
 
 from __future__ import annotations

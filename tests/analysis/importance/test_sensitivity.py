@@ -84,23 +84,6 @@ def test_sensitivity_is_the_slope_of_each_sentences_loss(options):
                 torch.testing.assert_close(sensitivity[:, head], expected, atol=1e-8, rtol=1e-6)
 
 
-def test_padding_and_the_other_sentences_of_a_batch_make_no_difference():
-    model = make().double()
-    sample = batch([9, 3, 6], [7, 2, 5])
-    together = head_sensitivity(model, sample, PAD)
-    net_input = sample["net_input"]
-    for row in range(3):
-        every = net_input["src_tokens"], net_input["prev_output_tokens"], sample["target"]
-        source, previous, target = (tokens[row][tokens[row] != PAD][None] for tokens in every)
-        lengths = torch.tensor([source.size(1)])
-        taken = {"src_tokens": source, "src_lengths": lengths, "prev_output_tokens": previous}
-        alone = {"net_input": taken, "target": target}
-        for attention, layers in head_sensitivity(model, alone, PAD).items():
-            for layer, sensitivity in layers.items():
-                expected = together[attention][layer][row : row + 1]
-                torch.testing.assert_close(sensitivity, expected, atol=1e-10, rtol=0)
-
-
 def test_the_model_is_left_as_it_was_by_an_error_too():
     model = make().train()
     sample = batch([6], [5])

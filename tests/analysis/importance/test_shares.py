@@ -103,28 +103,19 @@ def model():
 SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
 
 
-def shares_of(measure, model):
+@pytest.mark.parametrize("measure", [Relevance(), Gradient()], ids=["relevance", "gradient"])
+def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_gradient(
+    model, measure
+):
     sums = ShareSums()
     for sample in SAMPLES:
         sums.update(measure.importance(model, sample, PAD))
-    return sums.shares().heads
-
-
-def test_relevance_is_a_mean_over_predictions(model):
-    given = shares_of(Relevance(), model)
-    shares = [head_relevance(model, sample).shares() for sample in SAMPLES]
-    for attention, layers in given.items():
+    relevance = [head_relevance(model, sample).shares() for sample in SAMPLES]
+    gradients = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
+    for attention, layers in sums.shares().heads.items():
         for layer, found in layers.items():
-            every = torch.cat([one[attention][layer] for one in shares]).double()
-            assert len(every) == 17
-            assert torch.allclose(found, every.mean(dim=0), atol=1e-6)
+            parts = relevance if measure.name == "relevance" else gradients
+            every = torch.cat([one[attention][layer] for one in parts]).double()
+            assert len(every) == (17 if measure.name == "relevance" else 3)
+            assert torch.allclose(found, every.sum(dim=0) / every.sum(), atol=1e-6)
             assert found.numel() == 0 or float(found.sum()) == pytest.approx(1)
-
-
-def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_layer(model):
-    given = shares_of(Gradient(), model)
-    sensitivities = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
-    for attention, layers in given.items():
-        for layer, found in layers.items():
-            total = sum(one[attention][layer].double().sum(dim=0) for one in sensitivities)
-            assert torch.allclose(found, total / total.sum(), atol=1e-6)

@@ -156,6 +156,18 @@ def classification_task(data):
     return SentencePredictionTask.setup_task(config)
 
 
+def slope(loss, columns, step=1e-6):
+    """How fast a loss changes with a factor on a part of a weight, by finite differences."""
+    losses = []
+    kept = columns.detach().clone()
+    with torch.no_grad():
+        for factor in (1 + step, 1 - step):
+            columns.copy_(kept * factor)
+            losses.append(loss())
+        columns.copy_(kept)
+    return ((losses[0] - losses[1]).abs() / (2 * step)).tolist()
+
+
 def analysed(folder, task, names, output, *more):
     """The document of an analysis of some models by their names."""
     assert run("analyze", folder, task, names, output, f"--names={','.join(names)}", *more) == 0

@@ -119,21 +119,26 @@ def test_what_is_wrong_is_said_in_one_sentence(given, capsys, words, message):
     assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_data_and_a_classifier_are_refused(tiny, labelled, capsys):
-    for words, message in (
-        ((), "give CHECKPOINT first"),
-        (("no.pt", "--text", CUT), "there is no checkpoint no.pt"),
-        ((tiny / "plain.pt", "--text", CUT), "give --data DATA-BIN"),
-        ((tiny / "plain.pt", "--text", CUT, "--data", "nowhere"), "--data got 'nowhere'"),
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "give CHECKPOINT first"),
+        ("no.pt --text a", "there is no checkpoint no.pt"),
+        ("{tiny}/plain.pt --text a", "give --data DATA-BIN"),
+        ("{tiny}/plain.pt --text a --data nowhere", "--data got 'nowhere'"),
         (
-            (labelled / "sparse.pt", "--text", CUT, "--data", labelled / "bin"),
-            "look is for models that translate and for language models",
+            "{labelled}/sparse.pt --text a --data {labelled}/bin",
+            "look is for models that translate",
         ),
-    ):
-        assert run(*words) == 1
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+    ],
+)
+def test_a_missing_checkpoint_or_data_and_a_classifier_are_refused(
+    tiny, labelled, capsys, words, message
+):
+    assert run(*words.format(tiny=tiny, labelled=labelled).split()) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_help_has_its_own_options_and_fairseqs_where_asked(capsys):

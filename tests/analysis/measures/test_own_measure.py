@@ -1,8 +1,6 @@
 """A measure of one's own: a class and a call, and it is measured, written, described and drawn."""
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -10,7 +8,6 @@ import torch
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.analyze import analyse, parser
 from fairseq_entmax.analysis.arguments import chosen_measures
-from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.loading import load_dataset, parse, setup_task
 from fairseq_entmax.analysis.measures import (
     _MEASURES,
@@ -21,7 +18,7 @@ from fairseq_entmax.analysis.measures import (
 )
 from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
+from fairseq_entmax.analysis.schema import schema
 from fairseq_entmax.analysis.sentences import samples
 from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS
@@ -29,7 +26,8 @@ from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
 from tests.analysis.test_analyze import _build as build
 from tests.analysis.test_models import save
-from tests.support import spread_scores, tiny_task
+from tests.analysis.test_statistics import one_sentence
+from tests.support import spread_scores
 
 
 class Introspection(WeightMeasure):
@@ -59,13 +57,9 @@ class Surprise(WeightMeasure):
 def test_a_measure_that_fails_is_named(monkeypatch):
     monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
     register_measure(Surprise())
-    words = tiny_task().source_dictionary
-    tokens = torch.full((1, 3), words.nspecial)
-    side = Side.of(tokens, words.pad(), words.eos(), None)
-    sentences = Batch(side, side)
     statistics = LayerStatistics(CROSS, 2, ["surprise"])
     with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
-        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), sentences)
+        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), one_sentence(3))
 
 
 class Halves(WeightMeasure):
@@ -151,13 +145,10 @@ def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
     analysis = analysed[0]
     page = embedded(render_page(analysis, measure="introspection"))
     assert page["measure"] == "introspection"
-    (shown,) = [one for one in page["measures"] if one["name"] == "introspection"]
-    assert (shown["title"], shown["meaning"], shown["isMain"]) == (
-        "Introspection",
-        "mean weight of a query on its own position",
-        True,
-    )
-    assert "left-half" in [one["name"] for one in page["measures"]]
+    shown = {one["name"]: one for one in page["measures"]}
+    own = shown["introspection"]
+    assert (own["title"], own["isMain"]) == ("Introspection", True)
+    assert own["meaning"] == "mean weight of a query on its own position"
     entry = analysis["models"][0]["attentions"][0]["heads"][1]
     values = page["layers"][0]["heads"][1]["values"]
     assert values["introspection"] == pytest.approx(entry["introspection"], rel=1e-6)
@@ -165,44 +156,29 @@ def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
     assert "introspection" in summary.as_table(analysis).splitlines()[0]
 
 
-def without_it():
-    """A document of who had only the measures of the package."""
+def test_who_has_the_measure_reads_documents_that_lack_it(registered):
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
     own = ("introspection", "halves")
     analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]
-    return analysis
-
-
-def test_who_has_the_measure_reads_documents_that_lack_it(registered):
-    analysis = without_it()
     document.validate(analysis, "a.json")
     head = analysis["models"][0]["attentions"][0]["heads"][0]
     assert head["introspection"] is head["halves"] is None
     assert head["density"] is not None
-    assert "introspection" not in [
-        one["name"] for one in embedded(render_page(analysis))["measures"]
-    ]
+    names = [one["name"] for one in embedded(render_page(analysis))["measures"]]
+    assert "introspection" not in names
 
 
-def test_names_in_use_are_refused():
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ("density", "calls something 'density', as the measure density does"),
+        ("a b", "is called 'a b'"),
+    ],
+)
+def test_names_in_use_are_refused(own, message):
     class Second(Introspection):
-        name = "density"
+        name = own
 
-    with pytest.raises(ValueError, match="calls something 'density', as the measure density does"):
+    with pytest.raises(ValueError, match=message):
         register_measure(Second())
-
-    class Third(Introspection):
-        name = "a b"
-
-    with pytest.raises(ValueError, match="a measure is called 'a b'"):
-        register_measure(Third())
     assert "a b" not in [measure.name for measure in measures()]
-
-
-def test_the_file_that_ships_is_what_the_measures_say():
-    command = "from fairseq_entmax.analysis.schema import *; print(as_text(schema()))"
-    fresh = subprocess.run(
-        [sys.executable, "-c", command], capture_output=True, text=True, check=True
-    )
-    assert fresh.stdout == SCHEMA.read_text(encoding="utf-8")
-    assert as_text({"a": 1}) == '{"a": 1}'

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from fairseq_entmax.analysis.report.ablation_table import with_ablations
-from fairseq_entmax.analysis.report.pruning_table import read_pruning
+from fairseq_entmax.analysis.report.figures_pruning import read_pruning
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_figures import layer_of
 

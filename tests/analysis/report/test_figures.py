@@ -17,22 +17,12 @@ EVERY_FIGURE = [
     "confidence_and_importance-encoder-self",
     "confidence_and_importance-decoder-self",
     "confidence_and_importance-cross",
-    "offset_profile",
     "dependency_accuracy",
     "bleu_by_heads",
 ]
 PRUNING = [
-    {
-        "mapping": mapping,
-        "model": model,
-        "encoder-self": encoder,
-        "decoder-self": [2, 2],
-        "cross": cross,
-        "BLEU": bleu,
-        "parameters": 1000,
-        "sentences/s": 3.0,
-        "speed": 1.0,
-    }
+    {"mapping": mapping, "model": model, "encoder-self": encoder, "decoder-self": [2, 2]}
+    | {"cross": cross, "BLEU": bleu, "parameters": 1000, "sentences/s": 3.0, "speed": 1.0}
     for mapping, model, encoder, cross, bleu in [
         ("softmax", "baseline", [2, 2], [2, 2], 20.0),
         ("softmax", "continued", [2, 2], [2, 2], 21.0),
@@ -70,8 +60,6 @@ def every_head(analysis):
 
 
 def test_a_full_analysis_gives_every_figure(small):
-    heads = layer_of(small)["heads"]
-    heads[0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
     assert list(drawn(small, PRUNING)) == EVERY_FIGURE
 
 
@@ -79,15 +67,12 @@ def test_a_full_analysis_gives_every_figure(small):
     ("change", "gone"),
     [
         ({"relevance": None}, {name for name in EVERY_FIGURE if "importance" in name}),
-        ({"positional": None}, {"offset_profile"}),
-        ({"offsets": None}, {"offset_profile"}),
         ({"dependencies": None}, {"dependency_accuracy"}),
         ({"density_histogram": None}, {"density_distribution"}),
         ({"density": None}, {"density_by_layer"}),
     ],
 )
 def test_a_figure_without_its_measure_is_left_out(small, change, gone):
-    layer_of(small)["heads"][0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
     for head in every_head(small):
         head.update(change)
     assert list(drawn(small, PRUNING)) == [name for name in EVERY_FIGURE if name not in gone]

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from fairseq_entmax.analysis.report.figures import chosen, drawables
-from fairseq_entmax.analysis.report.heads_table import heads_csv
+from fairseq_entmax.analysis.report.payload import heads_csv
 from tests.analysis.report.page_actions import head_of
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_agreement import ablated

@@ -6,7 +6,6 @@ import pytest
 import vl_convert
 
 from fairseq_entmax.analysis.report.labels import (
-    cell_digits,
     decimal,
     expression_of,
     in_places,
@@ -60,7 +59,3 @@ def test_vega_draws_tokens_of_which_one_is_if():
 )
 def test_only_0_and_1_read_0_and_1(value, text):
     assert decimal(value) == text
-
-
-def test_cells_of_small_numbers_have_a_decimal_more():
-    assert [cell_digits(-0.004, 0.03), cell_digits(-0.2, 0.03), cell_digits(0, 1)] == [3, 2, 2]

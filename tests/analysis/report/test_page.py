@@ -11,8 +11,8 @@ import pytest
 
 from fairseq_entmax.analysis.maps import decoded_groups
 from fairseq_entmax.analysis.report import command, payload
+from fairseq_entmax.analysis.report.figures_pruning import COLUMNS
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.report.pruning_table import COLUMNS
 from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 

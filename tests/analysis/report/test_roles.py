@@ -9,14 +9,8 @@ NOTHING: dict[str, Any] = {
     "values": {"alpha": 1.5},
     "density": 0.4,
     "confidence": 0.3,
-    "offsets": None,
-    "positional": None,
-    "rare_word": None,
-    "subword_merging": None,
-    "final_punctuation": None,
-    "gate": None,
-    "dependencies": None,
-    "named_entity": None,
+    **dict.fromkeys(("offsets", "positional", "rare_word", "subword_merging", "gate")),
+    **dict.fromkeys(("final_punctuation", "dependencies", "named_entity")),
 }
 ANNOTATIONS = {
     "relations": {
