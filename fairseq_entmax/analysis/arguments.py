@@ -225,9 +225,7 @@ OF_FAIRSEQ: dict[str, dict[str, Any]] = {
     },
     "--max-tokens": {"metavar": "N", "help": "of a batch, or --batch-size in sentences"},
     "--cpu": {"action": "store_true", "help": "leave a GPU alone"},
-}
-OF_SEARCH = {
-    "--beam": {"metavar": "N", "help": "and the like, such as --lenpen: how text is generated"}
+    "--beam": {"metavar": "N", "help": "and the like, such as --lenpen: how text is generated"},
 }
 OF_ABLATE: dict[str, dict[str, Any]] = {
     "--remove-bpe": {
@@ -254,7 +252,7 @@ def early_parser(command: str) -> argparse.ArgumentParser:
     group.add_argument("--path", metavar="FILE", help=f"the checkpoint{several}")
     add_options(parser)
     group = parser.add_argument_group("of fairseq's options those needed most")
-    of_fairseq = OF_FAIRSEQ | OF_SEARCH | (OF_ABLATE if command == "ablate" else {})
+    of_fairseq = OF_FAIRSEQ | (OF_ABLATE if command == "ablate" else {})
     for name, how in of_fairseq.items():
         group.add_argument(name, **how)
     group.add_argument("--user-dir", metavar="DIR", help="a folder that registers more of its own")

@@ -66,18 +66,6 @@ def test_weights_can_keep_their_graph():
     assert model.encoder.layers[0].self_attn.q_proj.weight.grad.abs().sum() > 0
 
 
-def test_generation_is_recorded_call_by_call():
-    model = spread_scores(build_model(attn_mapping="entmax15"))
-    generator = tiny_task().build_generator([model], Namespace(beam=2, max_len_a=0, max_len_b=5))
-    with AttentionRecorder(model, keep_calls=True) as recorder:
-        generator.generate([model], sample())
-    crosses = [weights for name, layer, weights in recorder.calls if (name, layer) == ("cross", 0)]
-    assert len(crosses) > 1
-    assert {weights.shape[2] for weights in crosses} == {1}
-    for weights in crosses:
-        assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
-
-
 def test_a_model_is_found_in_what_comes_around_it():
     model = build_model(attn_mapping="entmax15")
     expected, _ = record_attention(model, sample())

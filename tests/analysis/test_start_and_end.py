@@ -97,13 +97,6 @@ def test_a_record_of_another_model_is_refused(tmp_path, present, message):
         of_checkpoint(str(tmp_path / "checkpoint.pt"), "alpha", 10, present)
 
 
-def test_a_checkpoint_between_two_lines_has_values_of_its_own(tmp_path):
-    write(tmp_path / "alpha.jsonl", START, END)
-    result = of_checkpoint(str(tmp_path / "c.pt"), "alpha", 13, moved(END))
-    assert (result.first_update, result.last_update) == (0, 13)
-    assert result.end == rank_correlation(lines(START, moved(END))).end
-
-
 def test_differences_that_no_attention_shows_are_ties():
     start = {"cross": {"0": [1.1, 1.2, 1.3, 1.4, 1.5, 1.6]}}
     # Around 1.0005, where rounding would tear them apart

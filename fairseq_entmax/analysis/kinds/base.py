@@ -7,6 +7,7 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
+from fairseq import tasks
 from torch import Tensor
 
 from fairseq_entmax import checkpoints
@@ -64,7 +65,7 @@ class Kind:
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
-        raise NotImplementedError
+        return tasks.setup_task(config)
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
         """Refuse a data set that fairseq has read, where it has no targets."""

@@ -8,7 +8,6 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
-from fairseq import tasks
 from torch import Tensor
 
 from fairseq_entmax import data_bin
@@ -41,7 +40,7 @@ class Pairs(Kind):
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         try:
-            return tasks.setup_task(config)
+            return super().setup_task(args, config)
         except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
             raise ValueError(
                 f"cannot read the dictionaries in {args.data}: give --source-lang and "

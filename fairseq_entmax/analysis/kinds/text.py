@@ -7,7 +7,6 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
-from fairseq import tasks
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
@@ -70,7 +69,7 @@ class Text(Kind):
                 "--self-target and --past-target are for models that read in both directions: "
                 "leave them out"
             )
-        return tasks.setup_task(config)
+        return super().setup_task(args, config)
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         check_vocabulary(state, path, "decoder", task.source_dictionary)

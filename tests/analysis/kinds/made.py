@@ -91,24 +91,14 @@ def language_models(folder):
     write(folder / "bin", words(), random_sentences([100, 90], seed=2), "long")
     dictionary = Dictionary.load(str(folder / "bin" / "dict.txt"))
     adaptive = {"adaptive_softmax_cutoff": "8,16", "adaptive_input": True}
+    adaptive |= {"adaptive_input_cutoff": "8,16"}
+    own = "entmax_transformer_lm"
     for name, arch, options in (
         ("softmax", "transformer_lm", {}),
-        ("entmax15", "entmax_transformer_lm", {"attn_mapping": "entmax15"}),
-        (
-            "pruned",
-            "entmax_transformer_lm",
-            {"attn_mapping": "entmax", "decoder_self_attn_heads": "0,3"},
-        ),
-        (
-            "sparse",
-            "entmax_transformer_lm",
-            {"attn_mapping": "entmax15", "output_alpha": 1.5},
-        ),
-        (
-            "adaptive",
-            "entmax_transformer_lm",
-            {"attn_mapping": "sparsemax", "adaptive_input_cutoff": "8,16", **adaptive},
-        ),
+        ("entmax15", own, {"attn_mapping": "entmax15"}),
+        ("pruned", own, {"attn_mapping": "entmax", "decoder_self_attn_heads": "0,3"}),
+        ("sparse", own, {"attn_mapping": "entmax15", "output_alpha": 1.5}),
+        ("adaptive", own, {"attn_mapping": "sparsemax", **adaptive}),
     ):
         save_language_model(folder / f"{name}.pt", dictionary, arch, **options)
     return folder

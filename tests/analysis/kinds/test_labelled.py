@@ -1,7 +1,5 @@
 """Classifiers: accuracy, what pools, and the words that it selects."""
 
-import json
-import math
 from collections import defaultdict
 
 import pytest
@@ -161,17 +159,6 @@ def test_texts_that_nobody_chose_are_of_all_labels_and_some_of_them_are_wrong(la
     assert len({tuple(entry["source"]) for entry in analysis["maps"]}) == 10
 
 
-def test_heads_of_the_encoder_are_measured_without_relevance(of_labelled):
-    assert not {"relevance", "copy_agreement"} & set(of_labelled["settings"]["measures"])
-    for layer in model_of(of_labelled, "sparse")["attentions"]:
-        assert layer["attention"] == "encoder-self"
-        for head in layer["heads"]:
-            assert head["relevance"] is None
-            for name in ("density", "entropy", "confidence", "gradient", "relative_position"):
-                assert head[name] is not None
-            assert head["subword_merging"]["all"] is not None
-
-
 def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
     task = task_of(labelled)
     model = load_model(str(labelled / "learned.pt"), task).model.double()
@@ -184,31 +171,6 @@ def test_the_gradient_is_that_of_the_loss_of_the_class(labelled):
     found = head_sensitivity(model, sample, 1)["encoder-self"][1][0, 2]
     expected = made.slope(loss, model.encoder.layers[1].self_attn.out_proj.weight[:, 8:12])
     assert float(found) == pytest.approx(expected, rel=1e-4)
-
-
-def test_the_loss_of_an_ablation_is_that_of_the_analysis(labelled, of_labelled, tmp_path):
-    output = tmp_path / "ablation"
-    more = ("--heads=encoder-self:0.1",)
-    assert made.run("ablate", labelled, CLASSES, ["sparse"], output, *more) == 0
-    results = json.loads((output / "ablation.json").read_text())
-    assert results["data"]["target_tokens"] == TEXTS
-    expected = model_of(of_labelled, "sparse")["loss"]
-    assert results["unchanged"]["loss"] == pytest.approx(expected, rel=1e-5)
-    assert math.isfinite(results["removals"][0]["loss"]["change"])
-
-
-@pytest.mark.parametrize(
-    ("more", "expected"),
-    [
-        (["--num-classes=3"], "tells 2 classes apart, and --num-classes is 3"),
-        (["--of=generated"], "--of got 'generated': classifiers write no text"),
-        (["--measures=relevance"], "no measure of classifiers"),
-        (["--gen-subset=test"], "--gen-subset got 'test', "),
-    ],
-)
-def test_what_does_not_fit_a_classifier_is_refused(labelled, tmp_path, capsys, more, expected):
-    assert made.run("analyze", labelled, CLASSES, ["sparse"], tmp_path / "x", *more) == 1
-    assert expected in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

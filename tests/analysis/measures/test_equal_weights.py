@@ -30,7 +30,9 @@ def stepped_weights(batch, attention, first):
     """
     queries, keys = batch.sides(attention)
     shape = (len(queries.tokens), HEADS, queries.tokens.size(1), keys.tokens.size(1))
-    scores = torch.full(shape, -torch.inf)
+    # Rows of padding have equal weights too, which must not count
+    padding = ~queries.real[:, None, :, None] & keys.real[:, None, None, :]
+    scores = torch.where(padding, 0.0, -torch.inf).expand(shape).clone()
     for row in range(len(scores)):
         generator = torch.Generator().manual_seed(first + row)
         q0, q, k0, k = (int(side[row]) for s in (queries, keys) for side in (s.start, s.lengths))
@@ -40,9 +42,7 @@ def stepped_weights(batch, attention, first):
         if attention == "decoder-self":
             own = own.masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1), -torch.inf)
         scores[row, :, q0 : q0 + q, k0 : k0 + k] = own
-    # Rows of padding have equal weights too, which must not count
-    padding = ~queries.real[:, None, :, None] & keys.real[:, None, None, :]
-    return sparsemax(scores.masked_fill(padding, 0.0))
+    return sparsemax(scores)
 
 
 @pytest.mark.parametrize("attention", ["encoder-self", "decoder-self", "cross"])

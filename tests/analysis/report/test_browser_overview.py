@@ -1,12 +1,10 @@
 """The report as a page, its overview, list and figures, in a real browser."""
 
-import itertools
-
 import pytest
 
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
-from tests.analysis.report.browser import LAPTOP, PHONE, save_screenshot
+from tests.analysis.report.browser import PHONE, save_screenshot
 from tests.analysis.report.page_actions import (
     cell_texts,
     choose_measure,
@@ -119,52 +117,11 @@ def test_the_list_is_sorted_by_a_click_on_a_title_and_filtered(opened, analysis)
     assert "layer 1" in page.locator("#selected-line").inner_text()
 
 
-CONTRASTS = """() => {
-  const numbers = (text) => text.match(/[\\d.]+/g).map(Number);
-  const light = (rgb) => {
-    const [r, g, b] = rgb.map((v) => v / 255).map((v) =>
-      v <= 0.04045 ? v / 12.92 : ((v + 0.055) / 1.055) ** 2.4);
-    return 0.2126 * r + 0.7152 * g + 0.0722 * b;
-  };
-  const behind = (element) => {
-    for (let one = element; one; one = one.parentElement) {
-      const colour = numbers(getComputedStyle(one).backgroundColor);
-      if (colour.length === 3 || colour[3] > 0) return colour.slice(0, 3);
-    }
-    return [255, 255, 255];
-  };
-  const found = [];
-  for (const element of document.querySelectorAll("body *")) {
-    const hasText = [...element.childNodes].some((n) => n.nodeType === 3 && n.data.trim());
-    if (!hasText || !element.checkVisibility() || element.closest("svg, script")) continue;
-    const [a, b] = [numbers(getComputedStyle(element).color).slice(0, 3), behind(element)]
-      .map(light).sort((x, y) => y - x);
-    const ratio = (a + 0.05) / (b + 0.05);
-    if (ratio < 4.5) found.push(`${element.tagName} ${element.textContent.slice(0, 30)}: ${ratio}`);
-  }
-  return found;
-}"""
-
-
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_enough_contrast_and_headings_are_in_order(opened, scheme):
-    page = opened(scheme=scheme)
-    assert page.evaluate(CONTRASTS) == []
-    levels = page.locator("h1, h2, h3, h4").evaluate_all(
-        "all => all.map(h => Number(h.tagName[1]))"
-    )
-    assert levels[0] == 1
-    assert all(after - before <= 1 for before, after in itertools.pairwise(levels))
-    page.keyboard.press("Tab")
-    assert page.evaluate("document.activeElement.className") == "skip"
-
-
-@pytest.mark.parametrize("viewport", [PHONE, LAPTOP], ids=["phone", "laptop"])
-def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_path, viewport):
+def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_path):
     wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
     wide["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
     wide["maps"][0]["source"][0] = "x" * 300
-    page = opened(written(tmp_path, wide, figures(wide)), viewport=viewport)
+    page = opened(written(tmp_path, wide, figures(wide)), viewport=PHONE)
     overflow = "document.documentElement.scrollWidth - innerWidth"
     draw_every_figure(page)
     assert page.evaluate(overflow) <= 0
@@ -179,7 +136,7 @@ def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_
     page.wait_for_selector("#map-panels .thumbnails img")
     assert page.evaluate(overflow) <= 0
     ends = [one.bounding_box() for one in page.locator("nav li:not([hidden]) a").all()]
-    assert max(box["x"] + box["width"] for box in ends) <= viewport["width"]
+    assert max(box["x"] + box["width"] for box in ends) <= PHONE["width"]
 
 
 def test_an_analysis_of_one_model_without_maps_has_a_page(opened, tmp_path):

@@ -1,5 +1,7 @@
 """The numbers that the charts show, worked out by hand."""
 
+import copy
+
 import pytest
 
 from fairseq_entmax.analysis.report.figures_density import (
@@ -68,6 +70,24 @@ def test_the_histogram_of_alpha_counts_learned_ones_in_bins_of_a_twentieth(small
     ]
     counts = {(row["from"], row["to"]): row["heads"] for row in data(only(histograms, small))}
     assert counts == {(1.0, 1.05): 2, (1.05, 1.1): 1, (1.3, 1.35): 2, (1.95, 2.0): 2}
+
+
+def test_a_panel_without_numbers_has_a_row_of_nothing_so_that_those_behind_it_stay(small):
+    learned = small["models"][2]
+    small["models"] = [learned, {**copy.deepcopy(learned), "name": "sparse"}]
+    for entry in learned["attentions"]:
+        if entry["attention"] != "cross":
+            entry["learned"] = []
+    panels = {}
+    for row in data(only(histograms, small)):
+        place = (row["model"], row["attention"])
+        panels[place] = panels.get(place, 0) + row["heads"]
+    attentions = ("encoder-self", "decoder-self", "cross")
+    assert panels == {
+        (model, attention): 0 if (model, attention != "cross") == ("entmax", True) else 6
+        for model in ("entmax", "sparse")
+        for attention in attentions
+    }
 
 
 def test_fixed_heads_among_heads_apart_are_not_counted_as_learned(small):

@@ -1,6 +1,4 @@
-import itertools
 import json
-import re
 
 import pytest
 import vl_convert
@@ -94,23 +92,3 @@ def test_every_chart_is_described_and_brings_no_colours_of_the_page(small):
         assert "config" not in spec
         text = json.dumps(spec).lower()
         assert not any(f'"{colour}"' in text for colour in ("black", "white", "#000000", "#ffffff"))
-
-
-def symbols(figure, words):
-    """The places (x, y) inside their panels of the marks whose description has the words."""
-    svg = vl_convert.vegalite_to_svg(figure.for_paper())
-    marks = re.findall(r'<path aria-label="([^"]*)"[^>]*transform="translate\(([^)]*)\)"', svg)
-    return [tuple(map(float, place.split(","))) for label, place in marks if words in label]
-
-
-def test_models_that_agree_on_a_relation_do_not_hide_each_other(small):
-    for head in every_head(small):
-        if head["dependencies"]:
-            for scores in head["dependencies"].values():
-                scores.update(to_head=0.5, to_dependent=0.5)
-    places = symbols(drawn(small)["dependency_accuracy"], "amod → head")
-    assert len(places) == 3
-    assert len({x for x, _ in places}) == 1
-    heights = sorted(y for _, y in places)
-    # A mark of area 50 is at most 8 high
-    assert all(below - above >= 8 for above, below in itertools.pairwise(heights))
