@@ -52,12 +52,12 @@ def search_options(config: Any, task: Any) -> dict[str, Any]:
     }
     known = {*defaults, *vars(TranslationConfig()), "_name"}
     own = {name: getattr(task.cfg, name) for name in task.cfg if name not in known}
-    plain = {name: _plain(value) for name, value in {**said, **own}.items()}
+    simple = bool | int | float | str | None
+    plain = {
+        name: value if isinstance(value, simple) else str(value)
+        for name, value in {**said, **own}.items()
+    }
     return {"task": str(task.cfg.get("_name") or "translation"), **plain}
-
-
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
 
 
 class GeneratedDataset:

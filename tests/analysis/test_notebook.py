@@ -4,23 +4,7 @@ import pytest
 import torch
 
 from fairseq_entmax.analysis import Annotations, measure, record_attention
-from fairseq_entmax.analysis.collect import Tables
-from fairseq_entmax.analysis.statistics import ModelStatistics
 from tests.support import batch, build_model, spread_scores, tiny_task
-
-
-def test_with_a_sample_all_measures_are_those_of_a_data_set():
-    model = spread_scores(build_model(attn_mapping="entmax15"))
-    sample = batch([7, 5, 2], [6, 3, 4])
-    attention, _ = record_attention(model, sample)
-    given = measure(attention, sample, tiny_task())
-    statistics = ModelStatistics()
-    statistics.update(attention, Tables(tiny_task(), torch.device("cpu")).batch(sample))
-    for name, layers in statistics.layers.items():
-        for layer, one in layers.items():
-            assert given[name][layer] == one.results()
-            assert [head["head"] for head in given[name][layer]["heads"]] == [0, 1, 2, 3]
-    assert given["encoder-self"][0]["heads"][0]["subword_merging"] is not None
 
 
 def test_without_a_sample_the_lengths_say_what_is_padding():

@@ -112,18 +112,14 @@ def _markers_as_words(text: str) -> str:
     return MARKER.sub(r"unkmarker\1", text)
 
 
-def _present(unchanged: Dictionary[str, float | None]) -> list[str]:
-    """The scores that there are, in the order in which they are shown."""
-    return [score for score in _HEADINGS if unchanged.get(score) is not None]
-
-
 def as_table(document: Dictionary[str, Any]) -> str:
     """The content of ``ablation.json`` as lines of text."""
-    scores = _present(document["unchanged"])
+    unchanged = document["unchanged"]
+    scores = [score for score in _HEADINGS if unchanged.get(score) is not None]
     unit = document.get("loss_unit", NATS)
     rows = [["removed"], ["nothing"]]
     for score in scores:
-        value = document["unchanged"][score]
+        value = unchanged[score]
         rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
         rows[1].append(f"{value:.{_DIGITS[score]}f}")
         if score == LOSS and unit.startswith("nats"):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -126,8 +125,3 @@ def check_vocabulary(
             f"--path: {path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
             f"has {len(dictionary)}: give the data that it was trained with"
         )
-
-
-def dictionary_in(folder: str) -> str:
-    """The path of the dictionary of a text alone."""
-    return os.path.join(folder, "dict.txt")

@@ -10,7 +10,7 @@ from typing import Any
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
-from fairseq_entmax.analysis.report.labels import cell_digits, decimal
+from fairseq_entmax.analysis.report.labels import decimal
 from fairseq_entmax.analysis.report.payload import copies, measures_of, values_of
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -42,7 +42,8 @@ def file_name(number: Number) -> str:
 def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) -> Figure:
     values = values_of(analysis, number)
     ends = number.range or (min(values), max(values))
-    rows = list(_rows(analysis, models, number, cell_digits(*ends)))
+    digits = 2 if max(map(abs, ends)) >= 0.1 else 3
+    rows = list(_rows(analysis, models, number, digits))
     caption = f"{number.title} of every head: {number.meaning}."
     if any(row["copies"] for row in rows):
         caption += " Words are copied by the heads in a frame."

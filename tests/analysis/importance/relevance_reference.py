@@ -141,13 +141,10 @@ class Reference:
         gates = np.ones(heads) if attention.gate is None else array(attention.gate())
         size = values.values.shape[1] // heads
         matrix = np.zeros((len(queries.values) * heads * size, values.values.size))
-        for head in range(heads):
-            for unit in range(head * size, (head + 1) * size):
-                for q in range(len(queries.values)):
-                    for k in range(len(keys.values)):
-                        matrix[q * heads * size + unit, k * heads * size + unit] = (
-                            gates[head] * weights[head, q, k] * values.values[k, unit]
-                        )
+        for unit in range(heads * size):
+            places = slice(unit, None, heads * size)
+            own = gates[unit // size] * weights[unit // size]
+            matrix[places, places] = own * values.values[:, unit]
         outputs = matrix.sum(axis=1).reshape(-1, heads * size)
         output = self.note(Units(outputs, [(values, matrix)]))
         self.heads[name, number] = output, heads

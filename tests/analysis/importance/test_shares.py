@@ -57,16 +57,6 @@ def sums_of(*parts):
     return sums
 
 
-def test_the_standard_error_is_that_of_many_samples_of_sentences():
-    generator = torch.Generator().manual_seed(0)
-    sizes = torch.rand(20_000, 1, generator=generator) * 30 + 5
-    rows = torch.rand(20_000, 4, generator=generator).softmax(-1) * sizes
-    found = [sums_of(part).shares() for part in rows.split(100)]
-    errors = torch.stack([one.errors["cross"][0] for one in found])
-    spread = torch.stack([one.heads["cross"][0] for one in found]).std(dim=0)
-    assert torch.allclose(errors.mean(dim=0), spread.double(), rtol=0.15)
-
-
 def test_the_error_does_not_depend_on_batches():
     rows = torch.rand(50, 3, generator=torch.Generator().manual_seed(1))
     whole, parts = sums_of(rows).shares(), sums_of(*rows.split(7)).shares()

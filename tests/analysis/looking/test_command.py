@@ -66,17 +66,23 @@ def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
 
 
 def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(tiny):
-    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), ["--cpu"])
-    looks = opened.look([CUT, "▁w5"], ["▁w7 w8", "▁w1"])
-    analysis = page.analysis_of(opened, looks)
-    assert analysis["data"]["own"] == {"words": False}
-    assert "of" not in analysis
-    for entry, one in zip(analysis["maps"], looks, strict=True):
-        assert (entry["source"], entry["targets"]) == (one.tokens, one.target_tokens)
-        for item in entry["models"][0]:
-            weights = one.attention[item["attention"]][item["layer"]]
-            assert torch.allclose(decode_weights(item), weights, atol=1e-3)
-            assert torch.equal(decode_weights(item) == 0, weights == 0)
+    options = ["--cpu", "--max-len-b", "6"]
+    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
+    for words, given in ((False, ["▁w7 w8", "▁w1"]), (True, None)):
+        looks = opened.look([CUT, "▁w5"], given)
+        looks = [one.words() for one in looks] if words else looks
+        analysis = page.analysis_of(opened, looks)
+        assert analysis["data"]["own"] == {"words": words}
+        if given is None:
+            assert (analysis["of"], analysis["search"]["beam"]) == ("generated", 5)
+            number = sum(len(one.item.target) for one in looks)
+            assert analysis["models"][0]["generated"]["tokens"] == number
+        for entry, one in zip(analysis["maps"], looks, strict=True):
+            assert (entry["source"], entry["targets"]) == (one.tokens, one.target_tokens)
+            for item in entry["models"][0]:
+                weights = one.attention[item["attention"]][item["layer"]]
+                assert torch.allclose(decode_weights(item), weights, atol=1e-3)
+                assert torch.equal(decode_weights(item) == 0, weights == 0)
     heads = [h for layer in analysis["models"][0]["attentions"] for h in layer["heads"]]
     for name in ("relevance", "gradient", "rare_word", "final_punctuation"):
         assert {head[name] for head in heads} == {None}
@@ -95,10 +101,8 @@ def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_pat
     ("words", "message"),
     [
         ((), "give the sentence by --text"),
-        (("--text", "▁w1", "--input", "-"), "give the sentence by --text"),
         (("--text", " "), "a text is empty: give a sentence"),
         (("--text", "w1"), "nothing says how the text is cut into them: give --bpe sentencepiece"),
-        (("--text", CUT, "--top", 0), "--top got 0: give 1 or more"),
         (("--text", CUT, "--layer", 7), "--layer got 7: cross has the layers 0 to 1"),
         (("--text", CUT, "--translation", "a", "--translation", "b"), "is there 2 times, and --text 1"),
         (("--input", "nowhere.txt"), "--input got 'nowhere.txt': there is no such file"),

@@ -6,8 +6,8 @@ import pytest
 
 from fairseq_entmax.analysis.report.ablation_table import with_ablations
 from fairseq_entmax.analysis.report.figures_pruning import read_pruning
+from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import synthetic_analysis
-from tests.analysis.report.test_figures import layer_of
 
 DATA = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)["data"]
 HEADER = "mapping\tmodel\tencoder-self\tdecoder-self\tcross\tBLEU\tparameters\tsentences/s\tspeed"

@@ -15,6 +15,7 @@ from tests.analysis.report.page_actions import (
     cell_texts,
     choose_measure,
     key,
+    layer_of,
     layout_of,
     map_of,
     point_at,
@@ -23,7 +24,6 @@ from tests.analysis.report.page_actions import (
 )
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_agreement import ablated
-from tests.analysis.report.test_figures import layer_of
 
 pytestmark = pytest.mark.slow
 

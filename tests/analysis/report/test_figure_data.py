@@ -15,8 +15,9 @@ from fairseq_entmax.analysis.report.figures_heads import (
 )
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
 from fairseq_entmax.analysis.report.figures_values import histograms, trajectories
+from tests.analysis.report.page_actions import layer_of
 from tests.analysis.report.synthetic import synthetic_analysis
-from tests.analysis.report.test_figures import PRUNING, every_head, layer_of
+from tests.analysis.report.test_figures import PRUNING, every_head
 
 
 @pytest.fixture

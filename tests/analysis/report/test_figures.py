@@ -42,15 +42,6 @@ def drawn(analysis, pruning=None):
     return {figure.name: figure for figure in figures(analysis, pruning)}
 
 
-def layer_of(analysis, model=2, attention="encoder-self", layer=0):
-    (entry,) = (
-        entry
-        for entry in analysis["models"][model]["attentions"]
-        if (entry["attention"], entry["layer"]) == (attention, layer)
-    )
-    return entry
-
-
 def every_head(analysis):
     for model in analysis["models"]:
         for entry in model["attentions"]:
