@@ -6,10 +6,10 @@ import json
 from functools import cache
 from pathlib import Path
 
-import claims.table  # noqa: F401
 import pytest
 from claims.record import PACKED, Corpus, read_object, run_of
-from claims.rules import CLAIMS, FAILS, HOLDS, OPEN, UNDECIDED, UNMEASURED
+from claims.rules import FAILS, HOLDS, OPEN, UNDECIDED, UNMEASURED
+from claims.table import CLAIMS
 from scipy.stats import norm
 
 RECORD = Path(__file__).parents[4] / "examples" / "bible_es_en" / "record" / "bible_es_en"
