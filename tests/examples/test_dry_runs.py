@@ -19,6 +19,7 @@ from tests.examples import (
     summary_miniatures,
 )
 from tests.examples.dry_runs import EXAMPLES, DryRun
+from tests.examples.miniatures import lines
 
 TRIAL = {**miniatures.TRIAL, "VALID_PAIRS": "16", "TEST_PAIRS": "12"}
 STORIES = {**summary_miniatures.STORIES, "train": summary_miniatures.STORIES["train"] - 1}
@@ -26,10 +27,6 @@ PAPERS = list(miniatures.WRITERS)
 EVERY_RECIPE = sorted(path.parent.name for path in EXAMPLES.glob("*/dataset.sh"))
 CORREIA = "--lr 0.0003125 --lr-scheduler inverse_sqrt --warmup-updates 20000 --patience 10"
 VOITA = "--lr 0.0014 --lr-scheduler inverse_sqrt --warmup-updates 16000 --patience 20"
-
-
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def raw(table: Path) -> dict[str, str]:

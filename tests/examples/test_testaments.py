@@ -8,6 +8,7 @@ from collections import Counter
 import pytest
 
 from tests.examples import debian
+from tests.examples.miniatures import lines
 
 EXAMPLES = debian.EXAMPLES
 RECIPE = EXAMPLES / "bible_testaments"
@@ -17,10 +18,6 @@ SPLITS = ("train", "valid", "test")
 
 debian.program(EXAMPLES / "bible_es_en" / "split.py")  # which verses.py imports
 verses = debian.program(RECIPE / "verses.py")
-
-
-def lines(path):
-    return path.read_bytes().decode("utf-8").split("\n")[:-1]
 
 
 @pytest.fixture(scope="module")

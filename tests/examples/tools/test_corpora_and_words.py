@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.examples import miniatures
+from tests.examples.miniatures import lines
 
 TOOLS = Path(__file__).resolve().parents[3] / "examples" / "tools"
 
@@ -25,10 +26,6 @@ def tool(name, *arguments, check=True, text=None):
     if check:
         assert result.returncode == 0, result.stderr
     return result
-
-
-def lines(path):
-    return path.read_bytes().decode("utf-8").split("\n")[:-1]
 
 
 def pairs(folder, left, right, *options, **more):

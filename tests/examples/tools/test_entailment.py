@@ -5,10 +5,7 @@ from entailment import LABELS, main, words_of, write_splits
 
 from tests.examples import entailment_miniature as miniature
 from tests.examples import miniatures
-
-
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+from tests.examples.miniatures import lines
 
 
 @pytest.fixture

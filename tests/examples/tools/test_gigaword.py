@@ -9,10 +9,7 @@ import pytest
 from gigaword import every, normalise, write_splits
 
 from tests.examples import miniatures, summary_miniatures
-
-
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
+from tests.examples.miniatures import lines
 
 
 @pytest.fixture(scope="module")

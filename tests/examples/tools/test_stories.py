@@ -8,12 +8,9 @@ import pytest
 from stories import main, names_of, parse_story, write_splits
 
 from tests.examples import miniatures
+from tests.examples.miniatures import lines
 
 TWO = "@highlight\n\nA first\n\n@highlight\n\nA second!\n"
-
-
-def lines(path):
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
 
 
 def archive(folder, stories, name="cnn"):
