@@ -36,7 +36,7 @@ from fairseq.sequence_generator import SequenceGenerator, SequenceGeneratorWithA
 from fairseq.tasks.translation import TranslationTask
 from fairseq.trainer import Trainer
 
-from fairseq_entmax import early_checks, kernels, moving_averages, unread_weights
+from fairseq_entmax import kernels, moving_averages, unread_weights
 from fairseq_entmax.checkpoints.archives import replace_by_folder
 from fairseq_entmax.checkpoints.literals import evaluate_nothing_in_fairseq
 from fairseq_entmax.checkpoints.loading import SafelyLoadingTorch
@@ -157,12 +157,11 @@ def _replace(owner: Any, name: str, change: Callable[..., Any]) -> None:
 
 def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """``parse_args_and_arch`` that ends a command with a sentence on what its options lack."""
-    command = compat.running_command()
-    if not command or kwargs.get("suppress_defaults"):
+    if not compat.running_command() or kwargs.get("suppress_defaults"):
         return parse(*args, **kwargs)
     with compat.stopping_command():
         try:
-            parsed = parse(*args, **kwargs)
+            return parse(*args, **kwargs)
         except RuntimeError as error:
             if str(error):
                 raise
@@ -175,8 +174,6 @@ def _check_options(parse: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
             raise ValueError(
                 "give --task, that of the training, such as --task translation"
             ) from error
-        early_checks.check(command, parsed[0] if isinstance(parsed, tuple) else parsed)
-    return parsed
 
 
 def _end_without_traceback(run: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -235,29 +235,3 @@ def test_structured_models_translate_with_all_heads_and_without_some(data, struc
         assert len(hypotheses(generate(data, path).stdout)) == SIZES["test"]
     settings = torch.load(structured / "small.pt")["cfg"]["model"]
     assert settings.encoder_self_attn_mapping == f"(softmax|sqpnormmax:p=learned),({APART})"
-
-
-# -- --alpha-lr-factor ----------------------------------------------------------------------------
-
-FAST = ["--attn-mapping=entmax:tv=learned", "--cross-attn-mapping=sqpnormmax:p=learned"]
-
-
-@pytest.fixture(scope="module")
-def fast(data, tmp_path_factory):
-    """A model whose heads learn 20 times as fast as its other parameters."""
-    folder = tmp_path_factory.mktemp("fast")
-    train(data, folder, *FAST, "--alpha-lr-factor=20", "--max-update=20")
-    return folder
-
-
-def test_a_training_with_another_factor_goes_on_from_the_same_values_and_says_so(
-    data, fast, tmp_path
-):
-    start = f"--restore-file={fast / 'checkpoint_last.pt'}"
-    done = train(data, tmp_path, *FAST, start, "--alpha-lr-factor=10", "--max-update=21")
-    for name in ("alpha", "tv", "p"):
-        old, new = numbers(lines(fast, name)[-1][name]), numbers(lines(tmp_path, name)[0][name])
-        assert new == pytest.approx(old, abs=2e-6)
-    said = [line for line in (done.stdout + done.stderr).splitlines() if "lr-factor or" in line]
-    assert len(said) == 1
-    assert "--reset-optimizer and another --save-dir" in said[0]

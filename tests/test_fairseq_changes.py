@@ -53,8 +53,6 @@ def test_a_model_that_the_criterion_cannot_take_is_refused_before_any_batch(
     command, monkeypatch, capsys
 ):
     as_command(monkeypatch, command)
-    # Which looks at the options that the other commands parse
-    monkeypatch.setattr("fairseq_entmax.early_checks.check", lambda *_: None)
     expected = SystemExit if command != "python" else ValueError
     for model in (build_model(), build_model("transformer")):
         with pytest.raises(expected):
@@ -178,6 +176,15 @@ def test_state_for_more_parameters_is_refused_with_the_remedy(tmp_path):
     refusal = "is for 93 parameters, the model trains 35 .* continue it with --reset-optimizer"
     with pytest.raises(ValueError, match=refusal):
         make_trainer(model).load_checkpoint(save(whole, tmp_path / "some.pt"))
+
+
+def test_another_factor_is_told_where_the_state_of_the_optimizer_is_taken(tmp_path, caplog):
+    fast = make_trainer(build_model(alpha_lr_factor=20))
+    train(fast)
+    other = make_trainer(build_model(alpha_lr_factor=10))
+    other.load_checkpoint(save(fast, tmp_path / "fast.pt"))
+    (said,) = [line for line in caplog.messages if "lr-factor or" in line]
+    assert "--reset-optimizer and another --save-dir" in said
 
 
 def test_fairseqs_optimizers_are_as_they_were_when_a_model_has_been_restored(tmp_path):

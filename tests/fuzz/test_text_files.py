@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import shutil
-import sys
-from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairseq_entmax.analysis.annotations.conllu import ConlluFile
-from fairseq_entmax.models.head_record import read_record
-from tests.fuzz.support import CODE, attempt, check_sentence, examples
+from tests.fuzz.support import CODE, check_sentence, examples
 
 PIECES = (
     *("", "_", "-", "-1", "0", "1-1", "8.1", "9-3", "1e400", "nan", "inf", "null", "\t", "\n\n"),
@@ -155,44 +150,5 @@ def test_a_command_takes_a_file_or_says_what_is_wrong(place, name, change, words
             assert path.read_bytes() == content
         place.check(outcome, ["ablated"] if is_journal else [])
         place.restore()
-
-    tried()
-
-
-def read_parses():
-    parses = ConlluFile("parses.conllu")
-    for number in range(len(parses)):
-        assert len(parses[number].tokens) <= len(parses[number].words)
-
-
-def read_records():
-    for record in read_record(Path("alpha.jsonl")):
-        assert record["update"] >= 0
-
-
-@pytest.mark.parametrize(
-    ("name", "change", "read"),
-    [
-        ("parses.conllu", lines_changed, read_parses),
-        ("alpha.jsonl", json_changed, read_records),
-    ],
-)
-def test_a_reader_takes_a_file_or_says_what_is_wrong(place, name, change, read):
-    path = place.folder / name
-
-    def command():
-        try:
-            read()
-        except (ValueError, OSError) as error:
-            print(f"reader: {error}", file=sys.stderr)
-            return 1
-        return 0
-
-    @examples(15)
-    @given(change(path.read_bytes()))
-    def tried(content):
-        path.write_bytes(content)
-        with contextlib.chdir(place.folder):
-            check_sentence(attempt(command), (*PIECES, *CODE))
 
     tried()

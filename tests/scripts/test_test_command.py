@@ -67,10 +67,3 @@ def test_what_failed_is_named_at_the_end_and_all_else_has_run(project):
     assert result.returncode == 1
     assert result.stderr == "test.sh: error: failed: types tool-types\n"
     assert len(calls) == 5  # all but those two
-
-
-def test_help_says_what_the_quick_run_is(project):
-    result, calls = run(project, "--help")
-    assert result.returncode == 0
-    assert "--quick" in result.stdout
-    assert calls == []

@@ -56,14 +56,6 @@ def test_a_dump_gives_the_weights_of_the_model(dump, monkeypatch):
     torch.testing.assert_close(probs, seen[0], atol=1e-6, rtol=1e-5)
 
 
-def test_softmax_is_left_out(dump, monkeypatch):
-    layers = []
-    model = model_of(monkeypatch, "softmax")
-    dump.watched(model, layers)
-    read(model)
-    assert layers == []
-
-
 def test_joined_sentences_end_once(dump):
     class Pairs(list):
         collater = staticmethod(lambda samples: samples)
