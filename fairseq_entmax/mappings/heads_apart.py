@@ -67,6 +67,10 @@ class HeadsApart(Mapping):
     def changing(self) -> tuple[str, ...]:
         return tuple(dict.fromkeys(name for part in self._mappings() for name in part.changing))
 
+    @property
+    def risen(self) -> float:
+        return min(part.risen for part in self._mappings())
+
     def learns(self, name: str) -> list[bool]:
         return [name in self._mappings()[number].learned for number in self.part_of]
 
