@@ -60,7 +60,7 @@ GOOD = {
 }
 # Beside those of its lines. Not --user-dir: its code runs, and stays imported, which is what it is for
 MORE = {
-    "prune": ["--overwrite", "--undecided", "--copy-heads-too"],
+    "prune": ["--overwrite", "--undecided"],
     "alpha": ["--json", "--version"],
     "oov": ["--cut-target", "--cut-source", "--overwrite"],
     "rouge": ["--sentences", "--compare", "--json", "--no-stem", "--overwrite"],
