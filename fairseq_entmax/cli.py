@@ -13,8 +13,7 @@ from pathlib import Path
 
 import fairseq_entmax
 from fairseq_entmax import quiet
-from fairseq_entmax.analysis.arguments import named_heads
-from fairseq_entmax.analysis.command_help import COMMANDS, check_early
+from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import said_if_long
 

@@ -1,11 +1,7 @@
 # The English side of the Bible verses that come with the project; see README.md.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/lm.sh
 source "$ROOT/examples/lib/lm.sh"
 # The split of the translation, so that both have the same test verses
-# shellcheck source=examples/bible_es_en/corpus.sh
 source "$ROOT/examples/bible_es_en/corpus.sh"
 SUBWORDS=sentencepiece:2000
 

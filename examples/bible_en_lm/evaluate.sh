@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Measures the perplexity of a language model of the English Bible verses that come with the project.
-set -euo pipefail
-# shellcheck source=examples/lib/evaluate_lm.sh
 source "$(dirname "$0")/../lib/evaluate_lm.sh"

@@ -1,6 +1,4 @@
 # The shipped verses and how they are split, for the recipes that read them.
-#
-# shellcheck shell=bash disable=SC2034
 
 BIBLE=$ROOT/examples/bible_es_en
 CORPUS=$BIBLE/data/bible.es-en.tsv.xz

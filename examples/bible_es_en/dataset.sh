@@ -1,6 +1,4 @@
 # Spanish-English Bible verses that come with the project; see README.md.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=es TARGET=en
 TOKENIZER=none
@@ -11,10 +9,8 @@ SUBWORDS=sentencepiece:$BPE_SIZE SIZE_OPTION=BPE_SIZE
 # The quickstart's folder has this recipe's data
 DEFAULT_OUTPUT=$ROOT/quickstart
 
-# shellcheck source=examples/bible_es_en/corpus.sh
 source "$ROOT/examples/bible_es_en/corpus.sh"
 
 LENGTH=6
 EPOCH_UPDATES=1817
-# shellcheck source=examples/lib/small_translation.sh
 source "$ROOT/examples/lib/small_translation.sh"

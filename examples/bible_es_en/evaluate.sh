@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Translates and scores the test set of the Spanish-English Bible verses that come with the project.
-set -euo pipefail
-# shellcheck source=examples/lib/evaluate.sh
 source "$(dirname "$0")/../lib/evaluate.sh"

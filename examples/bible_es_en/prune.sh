@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Prunes models of the Spanish-English Bible verses that come with the project.
-set -euo pipefail
-# shellcheck source=examples/lib/prune.sh
 source "$(dirname "$0")/../lib/prune.sh"

@@ -22,6 +22,8 @@ import argparse
 import lzma
 import random
 from collections import Counter
+from collections.abc import Callable
+from operator import attrgetter
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,7 +48,6 @@ def read_verses(path: Path) -> list[Verse]:
 
 
 def is_translation(verse: Verse) -> bool:
-    """Tell whether neither text has over `MAX_LENGTH_RATIO` times the other's characters."""
     shorter, longer = sorted((len(verse.es), len(verse.en)))
     return longer <= MAX_LENGTH_RATIO * shorter
 
@@ -74,12 +75,14 @@ def split_verses(verses: list[Verse], valid: int, test: int, seed: int) -> dict[
     return splits
 
 
-def write_splits(splits: dict[str, list[Verse]], folder: Path) -> None:
-    """Write `folder/<split>.{es,en,verse}`, a verse a line."""
+def write_splits(
+    splits: dict[str, list[Verse]], folder: Path, columns: dict[str, Callable[[Verse], str]]
+) -> None:
+    """A file for each column, with what it says of a verse."""
     folder.mkdir(parents=True, exist_ok=True)
     for split, verses in splits.items():
-        for column, attribute in (("es", "es"), ("en", "en"), ("verse", "name")):
-            text = "".join(f"{getattr(verse, attribute)}\n" for verse in verses)
+        for column, text_of in columns.items():
+            text = "".join(f"{text_of(verse)}\n" for verse in verses)
             (folder / f"{split}.{column}").write_bytes(text.encode("utf-8"))
 
 
@@ -95,7 +98,8 @@ def main(arguments: list[str] | None = None) -> None:
     verses = [verse for verse in corpus if is_translation(verse)]
     left_out = [verse.name for verse in corpus if not is_translation(verse)]
     splits = split_verses(verses, options.valid, options.test, options.seed)
-    write_splits(splits, options.folder)
+    columns = {"verse": attrgetter("name"), "es": attrgetter("es"), "en": attrgetter("en")}
+    write_splits(splits, options.folder, columns)
     names = "".join(f"{name}\n" for name in left_out)
     (options.folder / "left-out.verse").write_text(names, encoding="utf-8")
     print(", ".join(f"{len(splits[name]):,} {name}" for name in SPLITS), "verses")

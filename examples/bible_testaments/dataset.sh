@@ -2,10 +2,7 @@
 # see README.md.
 #
 # Environment: EVERY=20 takes one verse of twenty, for a trial.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/classifiers.sh
 source "$ROOT/examples/lib/classifiers.sh"
 
 CORPUS_FOLDER=$ROOT/examples/bible_es_en

@@ -19,9 +19,11 @@ import argparse
 import random
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
+from operator import attrgetter
 from pathlib import Path
 
-from split import Verse, is_translation, read_verses, text_key
+from split import Verse, is_translation, read_verses, text_key, write_splits
 
 SPLITS = ("train", "valid", "test")
 # Of this many chapters, in the order in which they are drawn, those for validation and for the
@@ -45,7 +47,6 @@ def chapter_of(verse: Verse) -> str:
 
 
 def label_of(verse: Verse, labels: str) -> str:
-    """The book, or ``old`` or ``new``."""
     book = book_of(verse)
     if labels == "books":
         return book
@@ -84,7 +85,6 @@ def split_verses(verses: Sequence[Verse], seed: int) -> dict[str, list[Verse]]:
 
 
 def facts(splits: dict[str, list[Verse]], labels: str) -> str:
-    """What README.md says of the data, measured, a line for each split."""
     lines = []
     for name, verses in splits.items():
         counts = Counter(label_of(verse, labels) for verse in verses)
@@ -95,21 +95,6 @@ def facts(splits: dict[str, list[Verse]], labels: str) -> str:
             f"{len(counts)} labels; {most / len(verses):.1%} are {label}; {words:.1f} words on average"
         )
     return "\n".join(lines) + "\n"
-
-
-def write_splits(splits: dict[str, list[Verse]], folder: Path, labels: str) -> None:
-    """Write `folder/<split>.{input0,label,group,verse}`, a verse a line."""
-    folder.mkdir(parents=True, exist_ok=True)
-    for split, verses in splits.items():
-        columns = {
-            "input0": [verse.en for verse in verses],
-            "label": [label_of(verse, labels) for verse in verses],
-            "group": [chapter_of(verse) for verse in verses],
-            "verse": [verse.name for verse in verses],
-        }
-        for column, lines in columns.items():
-            text = "".join(f"{line}\n" for line in lines)
-            (folder / f"{split}.{column}").write_bytes(text.encode("utf-8"))
 
 
 def main(arguments: list[str] | None = None) -> None:
@@ -123,7 +108,13 @@ def main(arguments: list[str] | None = None) -> None:
     corpus = read_verses(options.corpus)[:: options.every]
     verses = [verse for verse in corpus if is_translation(verse)]
     splits = split_verses(verses, options.seed)
-    write_splits(splits, options.folder, options.labels)
+    columns = {
+        "input0": attrgetter("en"),
+        "label": partial(label_of, labels=options.labels),
+        "group": chapter_of,
+        "verse": attrgetter("name"),
+    }
+    write_splits(splits, options.folder, columns)
     told = facts(splits, options.labels)
     (options.folder / "facts.txt").write_text(told, encoding="utf-8")
     print(told, end="")

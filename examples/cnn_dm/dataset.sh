@@ -2,10 +2,7 @@
 #
 # Environment: LOWERCASE=1 writes everything in small letters, as See et al. do; Baan et al. need
 # the capitals for their taggers. PAIRS says how many pairs the splits have, for other archives.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/summaries.sh
 source "$ROOT/examples/lib/summaries.sh"
 
 ARCHIVES=(cnn_stories.tgz dailymail_stories.tgz all_train.txt all_val.txt all_test.txt)

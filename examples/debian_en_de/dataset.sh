@@ -1,6 +1,4 @@
 # Descriptions of Debian's packages, English to German; see README.md.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=en TARGET=de
 TOKENIZER=none
@@ -10,7 +8,6 @@ require_positive_integer BPE_SIZE "$BPE_SIZE"
 SUBWORDS=sentencepiece:$BPE_SIZE SIZE_OPTION=BPE_SIZE
 
 LANGUAGES=(de en)
-# shellcheck source=examples/lib/debian_lists.sh
 source "$ROOT/examples/lib/debian_lists.sh"
 
 # Of a thousand source packages, those for validation and for the test
@@ -27,6 +24,5 @@ splits() {
 
 LENGTH=8
 EPOCH_UPDATES=1358
-# shellcheck source=examples/lib/small_translation.sh
 source "$ROOT/examples/lib/small_translation.sh"
 MODELS=(softmax entmax15 entmax)

@@ -134,7 +134,6 @@ def is_untranslated(pair: Pair) -> bool:
 
 
 def is_usable(pair: Pair) -> bool:
-    """Tell whether both sides are short, whole, of words, and about as long as each other."""
     shorter, longer = sorted((len(pair.en), len(pair.de)))
     return longer <= MAX_LENGTH_RATIO * shorter and all(
         WORDS[0] <= len(text.split()) <= WORDS[1] and LETTER.search(text) and DAMAGED not in text
@@ -202,7 +201,6 @@ def facts(translated: int, counts: Sequence[int], splits: dict[str, list[Pair]])
 
 
 def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
-    """Write `folder/<split>.{en,de,package}`, a pair a line."""
     for split, pairs in splits.items():
         columns = {side: [pair[number] for pair in pairs] for number, side in enumerate(SIDES)}
         columns["package"] = ["\t".join(pair[2:]) for pair in pairs]
@@ -210,7 +208,6 @@ def write_splits(splits: dict[str, list[Pair]], folder: Path) -> None:
 
 
 def make(options: Namespace) -> str:
-    """Write the splits of the lists, and return their facts."""
     kinds = ("Packages", "Translation-de", "Translation-en")
     packages, german, english = (debian.lists_of(options.lists, kind, "de", "en") for kind in kinds)
     translated, parts = read_pairs(english, german, debian.read_sources(packages))

@@ -4,6 +4,4 @@
 # The package lists are those of this machine where they have German descriptions, else those that
 # 'apt-get update' brings into the output's folder; or *Translation-en*, *Translation-de* and
 # *Packages* in RAW_DIR. BPE_SIZE is the number of subwords (default: 4000).
-set -euo pipefail
-# shellcheck source=examples/lib/prepare.sh
 source "$(dirname "$0")/../lib/prepare.sh"

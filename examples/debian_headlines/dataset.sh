@@ -1,11 +1,8 @@
 # Descriptions of Debian's packages and their titles; see README.md.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=source TARGET=target
 
 LANGUAGES=(en)
-# shellcheck source=examples/lib/debian_lists.sh
 source "$ROOT/examples/lib/debian_lists.sh"
 
 # Of a thousand source packages, those for validation and for the test: about 2,000 pairs each

@@ -58,7 +58,6 @@ def read_packages(texts: Iterable[str], sources: dict[str, str]) -> Iterator[Pac
 
 
 def is_usable(package: Package) -> bool:
-    """Tell whether body and title have as many words as a headline and its text should."""
     body, title = len(package.body.split()), len(package.title.split())
     return BODY_WORDS[0] <= body <= BODY_WORDS[1] and TITLE_WORDS[0] <= title <= TITLE_WORDS[1]
 
@@ -92,7 +91,6 @@ def split_packages(packages: Iterable[Package], valid: int, test: int) -> dict[s
 
 
 def words(text: str) -> list[str]:
-    """Runs of letters and digits, without capitals."""
     return WORD.findall(text.casefold())
 
 
@@ -126,7 +124,6 @@ def facts(described: int, usable: int, splits: dict[str, list[Package]]) -> str:
 
 
 def write_splits(splits: dict[str, list[Package]], folder: Path) -> None:
-    """Write `folder/<split>.{source,target,package}`, a package a line."""
     for split, packages in splits.items():
         columns = {
             "source": [p.body for p in packages],
@@ -137,7 +134,6 @@ def write_splits(splits: dict[str, list[Package]], folder: Path) -> None:
 
 
 def make(options: Namespace) -> str:
-    """Write the splits of the lists, and return their facts."""
     packages = debian.lists_of(options.lists, "Packages", "en")
     titled = debian.lists_of(options.lists, "Translation-en", "en")
     described = list(read_packages(titled, debian.read_sources(packages)))

@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Writes titles for the test descriptions of Debian's packages, and scores them by ROUGE.
-set -euo pipefail
-# shellcheck source=examples/lib/evaluate_summaries.sh
 source "$(dirname "$0")/../lib/evaluate_summaries.sh"

@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Prunes heads of models that write titles for the descriptions of Debian's packages.
-set -euo pipefail
-# shellcheck source=examples/lib/prune.sh
 source "$(dirname "$0")/../lib/prune.sh"

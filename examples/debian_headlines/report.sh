@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Holds trained models that write titles side by side.
-set -euo pipefail
-# shellcheck source=examples/lib/report.sh
 source "$(dirname "$0")/../lib/report.sh"

@@ -2,10 +2,7 @@
 #
 # Environment: SUMDATA is the unpacked folder sumdata, instead of the archive. VALID_PAIRS says
 # how many of the 189,651 validation pairs are used.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/summaries.sh
 source "$ROOT/examples/lib/summaries.sh"
 
 VALID_PAIRS=${VALID_PAIRS:-8000}

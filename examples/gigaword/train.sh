@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Trains a model on Gigaword.
-set -euo pipefail
-# shellcheck source=examples/lib/train.sh
 source "$(dirname "$0")/../lib/train.sh"

@@ -1,6 +1,4 @@
 # IWSLT 2017 German-English, Correia et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=de TARGET=en
 ARCHIVES=(de-en.tgz)
@@ -14,5 +12,4 @@ splits() {
 }
 
 EVALUATE_EVERY=5000
-# shellcheck source=examples/lib/paper_correia.sh
 source "$ROOT/examples/lib/paper_correia.sh"

@@ -1,6 +1,4 @@
 # Kyoto Free Translation Task, Japanese-English, Correia et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=ja TARGET=en
 ARCHIVES=(kftt-data-1.0.tar.gz)
@@ -13,5 +11,4 @@ splits() {
 }
 
 EVALUATE_EVERY=5000
-# shellcheck source=examples/lib/paper_correia.sh
 source "$ROOT/examples/lib/paper_correia.sh"

@@ -1,9 +1,6 @@
 # claims.sh: holds the papers' claims against models that are trained here, from data to a table with
 # a verdict for each. A recipe's dataset.sh may set CLAIMS_LENGTH, the default of --epochs.
-#
-# shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
 # The first corpus has all models; any other tells whether a finding is the first one's own
@@ -89,7 +86,6 @@ if [[ -z $jobs ]]; then
 fi
 
 hold_lock "$output"
-WRITING=$output
 mkdir -p "$output/logs"
 python3 "$TOOLS/claims_record.py" about "$record" --corpora "$corpora" $quick
 

@@ -20,11 +20,8 @@ if [[ $1 != - ]]; then
 fi
 RECIPE_FOLDER=$2 output=$3 record=$4 device=$5 kind=$6 model=$7 size=$8
 export RECIPE_LOCK=$output SEED=$9 # claims.sh holds the lock
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "$0")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
 source "$(dirname "$0")/run.sh"
-# shellcheck source=examples/lib/pruning.sh
 source "$(dirname "$0")/pruning.sh"
 
 epochs=${CLAIMS_EPOCHS:-${CLAIMS_LENGTH:-8}}

@@ -10,8 +10,6 @@
 #
 # A model is named by the mapping of the attention that pools words for the classification; with
 # all: before it, the encoder's heads have the mapping, too. Else they have softmax.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=input0 TARGET=label
 INPUTS=(input0) PAIR=0

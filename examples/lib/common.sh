@@ -1,12 +1,11 @@
-# What the dataset recipes share. Source it from a script that has `set -euo pipefail`.
+# What the dataset recipes share.
 #
 # The rule of every recipe: a step's product gets its final name only when it is
 # whole, and a stamp beside it says from which settings it was made. So a step
 # that is done is skipped, a step that was interrupted is made anew, and a step
 # whose settings changed is made anew too.
-#
-# shellcheck shell=bash
 
+set -euo pipefail
 TOOLS=$(cd "$(dirname "${BASH_SOURCE[0]}")/../tools" && pwd)
 # The name by which the programs in tools/ speak of what went wrong
 RECIPE_PROGRAM=$(basename "$0")
@@ -29,12 +28,6 @@ usage_error() {
 
 # Prints the comment at the head of a script: its --help.
 print_head_comment() { awk 'NR > 1 && !/^#/ { exit } NR > 1 { sub(/^# ?/, ""); print }' "$1"; }
-
-# without_advice: what a command of fairseq's prints, line by line, without what fairseq says of a
-# package that nothing here needs. It says so before it imports --user-dir, which hushes the rest.
-without_advice() {
-    LC_ALL=C grep -a --line-buffered -v 'Please install tensorboardX: pip install tensorboardX$' || :
-}
 
 # --- values of options -------------------------------------------------------
 
@@ -104,27 +97,6 @@ require_known_mapping() { python3 "$TOOLS/environment.py" mapping "$1" "$2"; }
 
 # choose_device auto|cpu|gpu: prints cpu or gpu.
 choose_device() { python3 "$TOOLS/environment.py" device "$1"; }
-
-# --- what went wrong ----------------------------------------------------------
-
-# explain_failures: from now on a script that fails says so when the disk is full where it writes
-# (WRITING), which tools do not always, and removes the folder that it was building (BUILDING).
-explain_failures() {
-    WRITING='' BUILDING=''
-    trap 'explain_failure $?' EXIT
-}
-
-FULL_BELOW=262144 # bytes
-
-explain_failure() {
-    [[ $1 != 0 && -n $WRITING ]] || return 0
-    local free path=$WRITING
-    until [[ -e $path ]]; do path=$(dirname "$path"); done
-    free=$(df -Pk "$path" | awk 'NR == 2 { printf "%.0f\n", $4 * 1024 }')
-    ((free >= FULL_BELOW)) || printf '%s: error: the disk is full: %s bytes are left for %s. What was done before is unharmed: free some space, or choose another --output, and run again\n' \
-        "$(basename "$0")" "$free" "$WRITING" >&2
-    [[ -z $BUILDING ]] || rm -rf "$BUILDING"
-}
 
 # --- one run at a time -------------------------------------------------------
 
@@ -202,9 +174,11 @@ write_whole() {
 # mark_done STAMP FINGERPRINT
 mark_done() { write_whole "$1" printf '%s\n' "$2"; }
 
-# begin_dir DIR: empties DIR.tmp, in which the caller builds the next DIR.
+# begin_dir DIR: empties DIR.tmp, in which the caller builds the next DIR; nothing is left of it where
+# that fails.
 begin_dir() {
-    WRITING=$1 BUILDING=$1.tmp
+    BUILDING=$1.tmp
+    trap 'rm -rf "$BUILDING"' EXIT
     rm -rf "$1.tmp" "$1.old"
     mkdir -p "$1.tmp"
 }
@@ -215,7 +189,7 @@ finish_dir() {
     mark_done "$1.tmp/.done" "$2"
     if [[ -e $1 ]]; then mv "$1" "$1.old"; fi
     mv "$1.tmp" "$1"
-    WRITING='' BUILDING=''
+    trap - EXIT
     rm -rf "$1.old"
 }
 
@@ -227,7 +201,7 @@ set_aside() {
     say "$2: the earlier run is kept as $1.replaced-$n"
 }
 
-# --- scores and checkpoints --------------------------------------------------
+# --- scores ------------------------------------------------------------------
 
 # score_of METRIC FILE: the number in what sacrebleu printed to the file.
 score_of() {
@@ -235,13 +209,4 @@ score_of() {
     found=$(sed -n "s/^ *$1|[^=]*= \([^ ]*\).*/\1/p" "$2" | head -n 1)
     [[ -n $found ]] || die "no $1 in $2: remove that file and run again"
     printf '%s\n' "$found"
-}
-
-# mend_checkpoints DIR: makes the checkpoints fit for resuming; fails when they cannot be, and ends
-# the script when there is no room.
-mend_checkpoints() {
-    local status=0
-    python3 "$TOOLS/checkpoints.py" mend "$1" || status=$?
-    ((status <= 1)) || exit "$status"
-    return "$status"
 }

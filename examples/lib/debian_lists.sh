@@ -1,8 +1,6 @@
 # Where Debian's package lists come from, for the recipes that make their data of them: sets LISTS,
 # the folder that has them. A dataset.sh sets LANGUAGES, those of the descriptions, en last, and
 # sources this.
-#
-# shellcheck shell=bash disable=SC2034,SC2154 # prepare.sh sets output, and reads LISTS
 
 # As debian_lists.py says it: Debian packs the English descriptions by xz, translations by bzip2
 MIRROR=$(printf 'main/i18n/Translation-%s.bz2, ' "${LANGUAGES[@]}")

@@ -1,6 +1,4 @@
 # evaluate.sh of recipes that translate: translates the test set and scores the translations.
-#
-# shellcheck shell=bash disable=SC2153
 
 evaluate_writes() {
     cat <<TEXT
@@ -9,7 +7,6 @@ the run's folder.
 TEXT
 }
 
-# shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-generate sacrebleu

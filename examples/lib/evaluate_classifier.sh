@@ -1,6 +1,4 @@
 # evaluate.sh of the recipes for classifiers: classifies the test set, and scores what came out.
-#
-# shellcheck shell=bash
 
 evaluate_writes() {
     cat <<TEXT
@@ -10,7 +8,6 @@ with its intervals), words.txt (the words that get most of the weight) and alpha
 TEXT
 }
 
-# shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-entmax

@@ -1,6 +1,4 @@
 # evaluate.sh of the recipes for language models: the perplexity of the test text, and samples.
-#
-# shellcheck shell=bash
 
 evaluate_writes() {
     cat <<TEXT
@@ -11,7 +9,6 @@ alpha.txt.
 TEXT
 }
 
-# shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 begin_evaluation fairseq-eval-lm fairseq-interactive

@@ -6,8 +6,6 @@
 #                   the test set and the folder text/
 #
 # and in published.txt the numbers of the papers, which are printed behind the scores.
-#
-# shellcheck shell=bash
 
 evaluate_writes() {
     cat <<TEXT
@@ -17,7 +15,6 @@ ROUGE (test.rouge.json), and scores.txt and alpha.txt.
 TEXT
 }
 
-# shellcheck source=examples/lib/evaluation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/evaluation.sh"
 
 require_modules rouge_score

@@ -3,12 +3,8 @@
 #
 # Who sources it defines evaluate_writes before, which prints what the script writes, for --help; and calls
 # begin_evaluation and end_evaluation behind it.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
 SCRIPT=evaluate
@@ -44,7 +40,6 @@ begin_evaluation() {
     if [[ $device == cpu ]]; then on_device+=(--cpu); fi
     user_dir=$(fairseq-entmax user-dir)
     run=$(basename "$RUN")
-    WRITING=$RUN
 }
 
 # logged LOG COMMAND...: ends the script where the command fails, with the end of its log

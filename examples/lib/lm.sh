@@ -9,8 +9,6 @@
 #                  length of a training; reads LENGTH
 #
 # In the place of a mapping, stock is fairseq's own transformer_lm.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=en TARGET=''
 TASK=(--task language_modeling)

@@ -1,6 +1,4 @@
 # Several models at once: --mappings (or --models) and --mapping of the scripts that take them.
-#
-# shellcheck shell=bash
 
 CHOSEN=()
 

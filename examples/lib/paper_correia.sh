@@ -5,8 +5,6 @@
 #
 # The paper gives no peak of the learning rate, dropout or smoothing: these are those of
 # Vaswani et al. (2017), whose formula has the peak (512 * 20,000)^-0.5.
-#
-# shellcheck shell=bash disable=SC2034
 
 SUBWORDS=joint:32000
 BATCH_TOKENS=8192

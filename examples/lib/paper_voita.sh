@@ -5,8 +5,6 @@
 # (github.com/lena-voita/the-story-of-heads, scripts/train_baseline.sh): normalisation before
 # each block, dropout 0.1 everywhere, Adam with betas 0.9 and 0.998, a warm-up of 16,000 updates
 # to 4 * (512 * 16,000)^-0.5.
-#
-# shellcheck shell=bash disable=SC2034
 
 SUBWORDS=separate:32000
 MAX_WORDS=200

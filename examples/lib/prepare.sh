@@ -1,11 +1,7 @@
 # prepare.sh of every recipe: from the raw archives to what fairseq-train reads.
-#
-# shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
 
-# shellcheck source=examples/lib/preparation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
 require_commands python3 fairseq-preprocess
@@ -131,5 +127,4 @@ else
     printf '%s\n' "$SUBWORDS" >"$output/data-bin.tmp/units"
     finish_dir "$output/data-bin" "$step"
 fi
-take_results_back
 say "data ready: $output/data-bin"

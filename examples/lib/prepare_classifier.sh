@@ -1,17 +1,13 @@
 # prepare.sh of the recipes for classifiers: from the raw archives to what fairseq-train reads for the
 # task sentence_prediction: data-bin/input0, data-bin/input1 where there are pairs, data-bin/label.
-#
-# shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/preparation.sh
 source "$(dirname "${BASH_SOURCE[0]}")/preparation.sh"
 
 require_commands python3 fairseq-preprocess fairseq-entmax
 if [[ $TOKENIZER != none ]]; then require_modules sacremoses; fi
 hold_lock "$output"
-require_own_output "$output"
+if declare -F require_own_output >/dev/null; then require_own_output "$output"; fi
 
 step='' TARGET='' MAX_WORDS=''
 make_text examples label "${INPUTS[@]}"

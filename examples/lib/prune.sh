@@ -16,14 +16,9 @@
 #   prune_schedules            function: sets the arrays from_scratch, searching and recovering, options
 #                              of fairseq-train for models trained from scratch and for the phases,
 #                              such as by two_phases; reads SEARCH_UPDATES and RECOVERY_UPDATES
-#
-# shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
-# shellcheck source=examples/lib/pruning.sh
 source "$(dirname "${BASH_SOURCE[0]}")/pruning.sh"
 
 # Both can be smaller for a trial
@@ -122,7 +117,6 @@ done
 device=$(choose_device "$device")
 hold_lock "$output"
 require_data "$output"
-WRITING=$output
 
 from_scratch=() searching=() recovering=()
 prune_schedules

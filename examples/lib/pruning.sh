@@ -6,8 +6,6 @@
 # options of train.sh. A recipe's dataset.sh sets SEARCH_UPDATES and RECOVERY_UPDATES, the lengths of
 # the two phases, and its prune_schedules the arrays searching and recovering, options of fairseq-train
 # for them, and from_scratch, for models that are trained from nothing.
-#
-# shellcheck shell=bash disable=SC2034,SC2154
 
 SHARING=(${SHARING[@]+"${SHARING[@]}"})
 PRUNE_MODEL=(${PRUNE_MODEL[@]+"${PRUNE_MODEL[@]}"})

@@ -41,13 +41,10 @@
 # For a trial, GENERATION_OPTIONS in the environment has further options of fairseq-generate, such as
 # '--max-len-b 20': a model that is hardly trained does not end its sentences; and TRIAL_PAIRS how
 # many pairs prepare.sh keeps of training, validation and test, such as 240,16,12.
-#
-# shellcheck shell=bash disable=SC2034
 
 # A script of no recipe's folder says whose it is
 RECIPE=${RECIPE_FOLDER:-$(cd "$(dirname "$0")" && pwd)}
 ROOT=$(cd "$(dirname "${BASH_SOURCE[0]}")/../.." && pwd)
-# shellcheck source=examples/lib/common.sh
 source "$ROOT/examples/lib/common.sh"
 
 # Where the recipe writes when no --output is given. The quickstart's data lie in a folder
@@ -92,7 +89,6 @@ TOOK=2
 # changes what the others depend on
 settle_dataset() { :; }
 
-# shellcheck source=/dev/null
 source "$RECIPE/dataset.sh"
 SEED=${SEED-1}
 [[ $SEED =~ ^(0|[1-9][0-9]{0,8})$ ]] || usage_error "SEED is '$SEED': give a whole number of at least 0, such as 2"
@@ -115,4 +111,3 @@ derive() {
     GENERATION+=(${trial[@]+"${trial[@]}"})
 }
 derive
-explain_failures

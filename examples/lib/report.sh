@@ -9,14 +9,9 @@
 #   TABLE_TOOL       the program that makes it
 #   write_table      function: prints the table of CHOSEN, whose runs are in RUNS; BINARY has the data
 #   analysis_options function: sets ANALYSIS, options of fairseq-entmax analyze
-#
-# shellcheck shell=bash disable=SC2034,SC2153
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
-# shellcheck source=examples/lib/models.sh
 source "$(dirname "${BASH_SOURCE[0]}")/models.sh"
 
 SCRIPT=report WHERE_SCORED=', those of them that are scored'
@@ -74,7 +69,6 @@ hold_lock "$OUTPUT"
 require_data "$OUTPUT"
 canonical_model "${CHOSEN[0]}" >/dev/null
 device=$(choose_device "$device")
-WRITING=$OUTPUT
 
 # Who names models wants all of them; else those that are there are taken
 scored=() left_out=() RUNS=() names=()

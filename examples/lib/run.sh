@@ -1,12 +1,9 @@
 # Runs: what train.sh, evaluate.sh and prune.sh share beside recipe.sh.
-#
-# shellcheck shell=bash
 
 # parse_run_options OPTION... MAPPING REST...: the options that name a run, in train.sh and
 # evaluate.sh alike. Sets OUTPUT LENGTH DEVICE MAPPING RUN and the array REST; those of
 # train.sh alone (EXTRA_OPTIONS) set PROCESSES MOST_TOKENS NODES NODE_RANK MASTER. A length in updates
 # can be given in every recipe, also in one whose LENGTH_UNIT is epochs.
-# shellcheck disable=SC2034 # the caller reads them
 parse_run_options() {
     local name='' lengths="--$LENGTH_UNIT"
     if [[ $LENGTH_UNIT == epochs ]]; then lengths+=", --updates"; fi

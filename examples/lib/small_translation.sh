@@ -1,8 +1,6 @@
 # What the recipes with 30,000 pairs have in common, so that their models differ in the data alone:
 # small Transformers that a CPU trains in minutes, a larger one to prune. A dataset.sh sets LENGTH,
 # in epochs, and EPOCH_UPDATES, how many updates of 625 tokens one has, and sources this.
-#
-# shellcheck shell=bash disable=SC2034
 
 BATCH_TOKENS=${BATCH_TOKENS:-625}
 require_positive_integer BATCH_TOKENS "$BATCH_TOKENS"

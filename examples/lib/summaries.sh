@@ -14,8 +14,6 @@
 #
 # Environment: FAMILY is the mapping of sparse models (default: sparsemax), LAYERS the layers of
 # encoder and decoder each, VOCABULARY=words:50000 in prepare.sh takes words instead of subwords.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=article TARGET=summary
 SUBWORDS=${VOCABULARY:-joint:32000}

@@ -1,10 +1,6 @@
 # train.sh of every recipe: trains a model with the given attention mapping.
-#
-# shellcheck shell=bash
 
-# shellcheck source=examples/lib/recipe.sh
 source "$(dirname "${BASH_SOURCE[0]}")/recipe.sh"
-# shellcheck source=examples/lib/run.sh
 source "$(dirname "${BASH_SOURCE[0]}")/run.sh"
 
 SCRIPT=train
@@ -110,7 +106,6 @@ settings=$(
 checkpoints=$RUN/checkpoints
 step=$(fingerprint train "$settings")
 run=$(basename "$RUN")
-WRITING=$OUTPUT
 
 own_the_folder() {
     if [[ -d $checkpoints && ! (-f $RUN/settings.txt && $(<"$RUN/settings.txt") == "$settings") ]]; then
@@ -127,10 +122,13 @@ if is_done "$RUN/.train.done" "$step" && python3 "$TOOLS/checkpoints.py" whole "
 fi
 if ((NODE_RANK == 0)); then
     rm -f "$RUN/.train.done"
-    if ! mend_checkpoints "$checkpoints"; then
-        set_aside "$RUN" "the checkpoints of $run are damaged"
-        own_the_folder
-    fi
+    status=0
+    python3 "$TOOLS/checkpoints.py" mend "$checkpoints" || status=$?
+    case $status in
+    0) ;;
+    3) set_aside "$RUN" "the checkpoints of $run are damaged" && own_the_folder ;;
+    *) exit "$status" ;;
+    esac
     mkdir -p "$checkpoints"
 fi
 
@@ -170,12 +168,7 @@ if [[ $device == cpu ]]; then
 fi
 mkdir -p "$RUN"
 if ((NODE_RANK > 0)); then log=$RUN/train.node$NODE_RANK.log; fi
-program=(fairseq-train)
-if [[ -f $checkpoints/checkpoint_last.pt && " ${options[*]} ${REST[*]-} " =~ \ --patience[=\ ][1-9] ]]; then
-    # Patience goes on counting where the training was stopped
-    program=(python3 "$TOOLS/patience.py" "$RUN/train.log")
-fi
-launcher=("${program[@]}")
+launcher=(fairseq-train)
 if ((world == 1)); then
     on_device+=(--distributed-world-size 1)
 else
@@ -190,7 +183,7 @@ else
     else
         launcher+=(--node-rank "$NODE_RANK" --master-addr "${MASTER%:*}" --master-port "${MASTER##*:}")
     fi
-    launcher+=("$ROOT/examples/lib/worker.sh" "${program[@]}")
+    launcher+=("$ROOT/examples/lib/worker.sh" fairseq-train)
 fi
 user_dir=$(fairseq-entmax user-dir)
 
@@ -201,7 +194,7 @@ status=0
     "${options[@]}" ${REST[@]+"${REST[@]}"} \
     --max-tokens "$max_tokens" --max-tokens-valid "$max_tokens_valid" --update-freq "$update_freq" ${on_device[@]+"${on_device[@]}"} \
     --save-dir "$checkpoints" --no-epoch-checkpoints \
-    2>&1 | without_advice | tee -a "$log" || status=${PIPESTATUS[0]}
+    2>&1 | tee -a "$log" || status=${PIPESTATUS[0]}
 if ((status != 0)); then
     printf 'train.sh: error: fairseq-train ended with status %s; its messages are above and in %s\n' \
         "$status" "$log" >&2

@@ -1,6 +1,4 @@
 # OpenSubtitles2018 English-Russian, Voita et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=en TARGET=ru
 ARCHIVES=(OpenSubtitles.en-ru.txt.zip OpenSubtitles.en-ru.xml.gz)
@@ -17,5 +15,4 @@ splits() {
 }
 
 PRUNE_BUDGETS=27/31/46,13/17/31,6/9/13
-# shellcheck source=examples/lib/paper_voita.sh
 source "$ROOT/examples/lib/paper_voita.sh"

@@ -3,8 +3,6 @@
 # What other recipes say in their dataset.sh, options say here: those of prepare.sh to the text, those of
 # train.sh to the model and its training, those of evaluate.sh to the search. train.sh and evaluate.sh
 # find languages and subwords in what prepare.sh wrote.
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=src TARGET=tgt
 TOKENIZER=none
@@ -167,7 +165,6 @@ TEXT
 # value OPTION DEFAULT
 value() { printf '%s\n' "${GIVEN[$1]-$2}"; }
 
-# shellcheck disable=SC2153 # the scripts in lib say SCRIPT
 settle_dataset() {
     case $SCRIPT in
     prepare) settle_text ;;

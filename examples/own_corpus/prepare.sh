@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Makes training data of two texts of your own, a text and its translation.
-set -euo pipefail
-# shellcheck source=examples/lib/prepare.sh
 source "$(dirname "$0")/../lib/prepare.sh"

@@ -5,11 +5,8 @@
 #
 # Calls prepare.sh, then train.sh and evaluate.sh for each mapping, and report.sh; takes the options
 # of all of them, below. Can be stopped and run again at any time: it goes on where it stopped.
-set -euo pipefail
 recipe=$(cd "$(dirname "$0")" && pwd)
-# shellcheck source=examples/lib/recipe.sh
 source "$recipe/../lib/recipe.sh"
-# shellcheck source=examples/lib/models.sh
 source "$recipe/../lib/models.sh"
 
 run_all_help() {
@@ -97,7 +94,6 @@ fi
 for one in "${CHOSEN[@]}"; do
     # stock is fairseq's own transformer
     [[ $one != stock ]] || continue
-    # shellcheck disable=SC2153 # dataset.sh says LENGTH
     run=$output/runs/$(run_name "$one" "$LENGTH" "$LENGTH_UNIT")
     say "alpha of each head of $one ($run/alpha.txt)"
     cat "$run/alpha.txt"

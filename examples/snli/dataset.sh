@@ -1,10 +1,7 @@
 # Stanford Natural Language Inference, Bowman et al. (2015), as Niculae and Blondel (2017) use it.
 #
 # Environment: PAIRS says how many pairs the splits have, for other archives.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/classifiers.sh
 source "$ROOT/examples/lib/classifiers.sh"
 
 INPUTS=(input0 input1) PAIR=1

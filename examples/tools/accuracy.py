@@ -29,7 +29,6 @@ COLUMNS = ("model", "accuracy", "95 % interval", "Wilson", "change", "95 % inter
 
 
 def wilson(correct: int, total: int) -> tuple[float, float]:
-    """Wilson's score interval of a share, from 0 to 1, for independent examples."""
     share, spread = correct / total, Z * Z / total
     middle = share + spread / 2
     half = Z * math.sqrt(share * (1 - share) / total + spread / total / 4)
@@ -87,7 +86,6 @@ class NaiveBayes:
 
 
 def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
-    """Tell for each example whether it was classified rightly, by the true labels."""
     rows = [json.loads(line) for line in lines_of(path)]
     if len(rows) != len(labels):
         raise ValueError(f"{path} has {len(rows)} predictions for {len(labels)} labels: remove it")
@@ -95,7 +93,6 @@ def read_predictions(path: Path, labels: Sequence[str]) -> list[bool]:
 
 
 def measured(correct: Sequence[bool], groups: Sequence[str]) -> dict[str, Any]:
-    """Accuracy and its intervals, in percent."""
     intervals = bootstrap([float(right) for right in correct], groups)
     return {
         "accuracy": 100 * sum(correct) / len(correct),
@@ -133,7 +130,6 @@ def baselines(
 
 
 def told(document: dict[str, Any]) -> str:
-    """What scores.txt has of a model."""
     low, high = document["bootstrap"]
     wilson_low, wilson_high = document["wilson"]
     return (

@@ -45,7 +45,6 @@ def _copy(source: IO[bytes], target: Path) -> None:
 
 
 def unpack(archive: Path, members: list[str], folder: Path) -> list[Path]:
-    """Copy members to files in a folder."""
     files = [folder / str(number) for number in range(len(members))]
     with archive.open("rb") as opened:
         extract(opened, str(archive), dict(zip(members, files, strict=True)))

@@ -49,7 +49,6 @@ def longest_sides(folder: Path, split: str, languages: Sequence[str]) -> numpy.n
 
 
 def longest(folder: Path, languages: Sequence[str]) -> int:
-    """The tokens of the longest sentence in either language, over all splits."""
     pair = "-".join(languages)
     paths = [path for x in languages for path in sorted(folder.glob(f"*.{pair}.{x}.idx"))]
     return max(int(sizes(path).max()) for path in paths)

@@ -64,7 +64,6 @@ def _why(error: Exception) -> str:
 
 
 def encode(model: Path, lines: Iterator[str]) -> Iterator[str]:
-    """Yield each line as its pieces with spaces between them."""
     processor = sentencepiece.SentencePieceProcessor(model_file=str(model))
     for line in lines:
         yield " ".join(processor.encode(line, out_type=str))

@@ -21,10 +21,10 @@ import sys
 import zipfile
 from pathlib import Path
 
-from messages import FAILED, one_sentence, say
+from messages import one_sentence, say
 
 BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
-CANNOT_WRITE = 3  # the exit status where there was something to copy, and no room for it
+DAMAGED = 3  # the exit status where checkpoints are not whole, and cannot be made so
 BY_UPDATES = re.compile(r"checkpoint_[0-9]+_([0-9]+)\.pt")
 
 
@@ -68,15 +68,11 @@ def _copy(source: Path, target: Path) -> None:
         f"{target.name} is missing or cut short: taking {source.name}, from which it was being copied"
     )
     unfinished = target.with_name(f"{target.name}.tmp")
-    try:
-        shutil.copyfile(source, unfinished)
-        os.replace(unfinished, target)
-    except OSError as error:
-        raise ValueError(f"cannot write {target}: {error.strerror}") from error
+    shutil.copyfile(source, unfinished)
+    os.replace(unfinished, target)
 
 
 def updates(path: Path) -> int:
-    """How many updates the model of a checkpoint was trained for."""
     from fairseq_entmax.checkpoints import load_checkpoint
 
     return int(load_checkpoint(f"{path}")["optimizer_history"][-1]["num_updates"])
@@ -84,11 +80,11 @@ def updates(path: Path) -> int:
 
 def main(arguments: list[str]) -> None:
     command, path = arguments[0], Path(arguments[1])
-    with one_sentence(failed=CANNOT_WRITE):
+    with one_sentence():
         if command == "updates":
             print(updates(path))
         elif not (is_whole(path) if command == "whole" else mend(path)):
-            sys.exit(FAILED)
+            sys.exit(DAMAGED)
 
 
 if __name__ == "__main__":

@@ -49,7 +49,6 @@ def translation(hypotheses: Sequence[str], references: Sequence[str]) -> dict[st
 
 
 def heads_of(model: Any) -> dict[str, list[list[int]]]:
-    """Of each attention the heads of each layer that are open, by their numbers in it."""
     kept: dict[str, dict[int, list[int]]] = {attention: {} for attention in ATTENTIONS}
     for attention in model.attentions:
         heads = [head for head, gate in enumerate(model.gates(attention)) if gate > 0]
@@ -85,11 +84,7 @@ def read_json(path: Path) -> Any:
 
 
 def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict[str, Any]:
-    """All that is kept of a run, of which ``about`` says the name and so on.
-
-    The folder of the corpus has data-bin and runs, and ``search`` is the run in which the heads of a
-    pruned one were found.
-    """
+    """All that is kept of a run; ``search`` is the one in which the heads of a pruned one were found."""
     from fairseq_entmax.models.saved import read_model
     from fairseq_entmax.pruning.left import head_counts
 
@@ -121,7 +116,6 @@ def document(about: Mapping[str, Any], output: Path, search: str | None) -> dict
 
 
 def about(before: Mapping[str, Any], corpora: Sequence[str], quick: bool) -> dict[str, Any]:
-    """When and with what a record is made, beside what it said before."""
     git = ["git", "-C", str(Path(__file__).parent), "rev-parse", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=False).stdout.strip()
     versions = {name: importlib.metadata.version(name) for name in ("fairseq-entmax", "torch")}

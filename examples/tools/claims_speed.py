@@ -37,7 +37,6 @@ def density_of(analysis: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def translation(model: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
-    """What translates the first sentences of the test set, and says how many."""
     import torch
     from fairseq import utils
 
@@ -63,7 +62,6 @@ def translation(model: Any, task: Any, options: argparse.Namespace) -> Callable[
 
 
 def training(model: Any, config: Any, task: Any, options: argparse.Namespace) -> Callable[[], int]:
-    """What makes updates on the first batches of an epoch, and says how many."""
     import torch
     from fairseq import utils
 
@@ -91,7 +89,6 @@ def training(model: Any, config: Any, task: Any, options: argparse.Namespace) ->
 
 
 def loaded(checkpoint: Path, options: argparse.Namespace) -> tuple[Any, Any, Any]:
-    """Model, configuration and task."""
     from fairseq import checkpoint_utils
 
     [model], config, task = checkpoint_utils.load_model_ensemble_and_task(

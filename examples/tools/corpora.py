@@ -17,7 +17,6 @@ from subtitles import Draw, write_subtitles
 
 
 def parser() -> argparse.ArgumentParser:
-    """The options of the commands."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     commands = parser.add_subparsers(dest="command", required=True)
     pairs = commands.add_parser("pairs", help="append the pairs of a corpus to two files")

@@ -60,7 +60,6 @@ def remedy(*languages: str) -> str:
 
 
 def read_list(path: Path) -> str:
-    """A list's text, unpacked by its ending."""
     try:
         if path.suffix in (".lz4", ".zst"):
             command = [str(APT_HELPER), "cat-file", str(path)]
@@ -114,7 +113,6 @@ def clean(text: str) -> str:
 
 
 def without_bullet(line: str) -> str:
-    """A line without the mark of a list item that it may begin with."""
     return line[match.end() :] if (match := BULLET.match(line)) else line
 
 

@@ -44,7 +44,6 @@ class Archive(NamedTuple):
 
 
 def read_archive(table: Path, file: str) -> Archive:
-    """Read the line of a file."""
     with table.open(encoding="utf-8", newline="") as rows:
         for row in csv.reader(rows, delimiter="\t", quoting=csv.QUOTE_NONE):
             if row and row[0] == file:
@@ -77,7 +76,6 @@ def fault_of(path: Path, archive: Archive) -> str | None:
 
 
 def fetch(address: str, part: Path) -> int:
-    """Download to a file, behind what is there where the server can; curl's exit status."""
     command = [*CURL, "--output", str(part), address]
     for _ in range(2):
         result = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
@@ -132,7 +130,6 @@ def download(archive: Archive, folder: Path) -> None:
 
 
 def have(archive: Archive, folders: Sequence[Path]) -> None:
-    """Download an archive to the last folder, unless one of them has it, whole."""
     for folder in folders:
         path = folder / archive.file
         if path.is_file():

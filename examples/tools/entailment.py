@@ -16,11 +16,10 @@ import argparse
 import json
 import tempfile
 from collections.abc import Iterable, Iterator
-from contextlib import ExitStack
 from pathlib import Path
 
 from archives import unpack
-from messages import UsageError, one_sentence
+from messages import numbers_of_pairs, one_sentence, text_files, write_line
 
 SPLITS = {"train": "train", "valid": "dev", "test": "test"}  # to the names in the archive
 MEMBER = "snli_1.0/snli_1.0_{}.jsonl"
@@ -55,25 +54,17 @@ def rows_of(lines: Iterable[str]) -> Iterator[tuple[str, ...]]:
 
 
 def write_splits(archive: Path, folder: Path) -> dict[str, int]:
-    """Write all splits of an archive; return how many pairs each has."""
     folder.mkdir(parents=True, exist_ok=True)
     members = [MEMBER.format(name) for name in SPLITS.values()]
     written = dict.fromkeys(SPLITS, 0)
     with tempfile.TemporaryDirectory(dir=folder) as place:
         paths = unpack(archive, members, Path(place))
         for split, member, path in zip(SPLITS, members, paths, strict=True):
-            with ExitStack() as stack:
-                outs = [
-                    stack.enter_context(
-                        open(folder / f"{split}.{name}", "w", encoding="utf-8", newline="\n")
-                    )
-                    for name in COLUMNS
-                ]
+            with text_files(folder / split, COLUMNS) as outs:
                 try:
                     for row in rows_of(path.open(encoding="utf-8", newline="\n")):
                         written[split] += 1
-                        for out, text in zip(outs, row, strict=True):
-                            out.write(f"{text}\n")
+                        write_line(outs, row)
                 except ValueError as error:
                     raise ValueError(f"{archive}, {member}: {error}") from error
     return written
@@ -86,14 +77,10 @@ def main(arguments: list[str] | None = None) -> None:
     parser.add_argument("--expect", required=True, help="pairs of train/valid/test")
     options = parser.parse_args(arguments)
     with one_sentence():
-        expected = options.expect.split("/")
-        if len(expected) != len(SPLITS) or not all(number.isdecimal() for number in expected):
-            raise UsageError(
-                f"PAIRS is '{options.expect}': give three numbers, such as 549367/9842/9824"
-            )
+        expected = numbers_of_pairs(options.expect, len(SPLITS))
         written = write_splits(options.archive, options.folder)
         for (split, count), number in zip(written.items(), expected, strict=True):
-            if count != int(number):
+            if count != number:
                 raise ValueError(
                     f"{options.archive} has {count} pairs with a label in {split}, {number} are "
                     "expected: it is another version; PAIRS says other numbers"

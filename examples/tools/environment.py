@@ -18,7 +18,6 @@ ROUGE = "rouge_score"  # of an extra that only the recipes for summaries need
 
 
 def require_modules(modules: Sequence[str]) -> None:
-    """Fail where a module cannot be imported, and say how it is installed."""
     missing = [module for module in modules if find_spec(module) is None]
     if missing:
         extras = "fairseq,recipes,summaries" if ROUGE in missing else "fairseq,recipes"
@@ -42,14 +41,12 @@ def require_mapping(what: str, mapping: str) -> None:
 
 
 def gpus() -> int:
-    """How many GPUs torch can use."""
     import torch
 
     return torch.cuda.device_count() if torch.cuda.is_available() else 0
 
 
 def choose_device(wanted: str) -> str:
-    """``cpu`` or ``gpu``; of ``auto`` a GPU where there is one."""
     if wanted == "cpu":
         return "cpu"
     found = "gpu" if gpus() else "cpu"

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import IO, cast
 
 from archives import DAMAGED, unpack
-from messages import UsageError, one_sentence
+from messages import UsageError, one_sentence, text_files, write_line
 
 ROOT = "sumdata"
 UNKNOWN = "UNK"
@@ -68,7 +68,6 @@ def _unpacked(source: Path, name: str) -> Path:
 
 
 def rows(split: str, paths: list[Path]) -> Iterator[list[str]]:
-    """Yield the lines of the files of a split beside each other."""
     names = " and ".join(PARTS[split])
     with ExitStack() as stack:
         files = [stack.enter_context(_open(path)) for path in paths]
@@ -93,11 +92,7 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
     names = ["article", "summary"]
     if split in TESTS:
         names += [f"reference{number}" for number in range(len(paths) - 1)]
-    with ExitStack() as stack:
-        outs = [
-            stack.enter_context((folder / f"{split}.{name}").open("w", encoding="utf-8"))
-            for name in names
-        ]
+    with text_files(folder / split, names) as outs:
         for number, texts in enumerate(rows(split, paths)):
             if chosen is not None and number not in chosen:
                 continue
@@ -105,8 +100,7 @@ def write_split(split: str, paths: list[Path], folder: Path, chosen: set[int] | 
             if split not in TESTS and not all(pair):
                 left_out += 1
                 continue
-            for out, text in zip(outs, pair + texts[1:], strict=False):
-                out.write(f"{text}\n")
+            write_line(outs, [*pair, *texts[1:]][: len(outs)])
             written += 1
     rest = f"; left out {left_out} with an empty side" if left_out else ""
     return f"{split}: {written} pairs{rest}"

@@ -19,7 +19,6 @@ ATTEMPTS, PAUSE = 100, 0.1  # seconds
 
 
 def take(descriptor: int, folder: str, attempts: int = ATTEMPTS) -> None:
-    """Lock an open file, which locks a folder."""
     for attempt in range(attempts):
         if attempt:
             time.sleep(PAUSE)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from typing import IO
 
 PROGRAM = "RECIPE_PROGRAM"  # names, in the environment, the script that a person called
 FAILED, USAGE = 1, 2  # exit statuses; the second is that of parsers of options
@@ -17,21 +18,20 @@ class UsageError(ValueError):
 
 
 def say(text: str) -> None:
-    """Print a line of progress."""
     print(f"==> {text}", flush=True)
 
 
 @contextmanager
-def one_sentence(failed: int = FAILED) -> Iterator[None]:
+def one_sentence() -> Iterator[None]:
     """End the program with a sentence on standard error where the block raises.
 
-    The status is 2 for a ``UsageError``, and `failed` for any other ``ValueError`` or ``OSError``.
-    Other exceptions are mistakes of the program and keep their tracebacks.
+    The status is 2 for a ``UsageError``, and 1 for any other ``ValueError`` or ``OSError``. Other
+    exceptions are mistakes of the program and keep their tracebacks.
     """
     try:
         yield
     except (OSError, ValueError) as error:
-        sentence, status = f"{error}", failed
+        sentence, status = f"{error}", FAILED
         if isinstance(error, UsageError):
             sentence, status = f"{error} (see --help)", USAGE
         elif isinstance(error, OSError) and error.strerror:
@@ -42,7 +42,30 @@ def one_sentence(failed: int = FAILED) -> Iterator[None]:
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Write a file, whole or not at all."""
     unfinished = path.with_name(f"{path.name}.tmp")
     unfinished.write_bytes(data)
     os.replace(unfinished, path)
+
+
+@contextmanager
+def text_files(prefix: Path | str, ends: Sequence[str], mode: str = "w") -> Iterator[list[IO[str]]]:
+    """The files PREFIX.end, opened as UTF-8 whose lines end with "\\n" alone."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(open(f"{prefix}.{end}", mode, encoding="utf-8", newline="\n"))
+            for end in ends
+        ]
+
+
+def write_line(files: Sequence[IO[str]], texts: Iterable[str]) -> None:
+    """A line in each file."""
+    for file, text in zip(files, texts, strict=True):
+        file.write(f"{text}\n")
+
+
+def numbers_of_pairs(text: str, splits: int) -> list[int]:
+    """What PAIRS says: how many are expected of each split."""
+    numbers = text.split("/")
+    if len(numbers) != splits or not all(number.isdecimal() for number in numbers):
+        raise UsageError(f"PAIRS is '{text}': give {splits} numbers, such as 287113/13368/11490")
+    return list(map(int, numbers))

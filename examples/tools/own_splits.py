@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy
-from messages import UsageError, one_sentence, say
-from parallel_text import SAME, Limits, Texts, pairs_of, require_texts, said
+from messages import UsageError, one_sentence, say, text_files, write_line
+from parallel_text import Limits, Texts, pairs_of, require_texts
 
 DRAWN = ("valid", "test")
 MOST_DRAWN = 1000  # pairs by default, or of a small corpus
@@ -68,9 +68,8 @@ def read_keys(texts: Texts, limits: Limits, *, lower: bool, whole: bool = False)
     """Read two files and say what was found; every pair is kept of the `whole`, as of a test."""
     pairs = require_texts(texts)
     kept, sides = numpy.zeros(pairs, dtype=bool), numpy.zeros((pairs, 2), dtype=numpy.uint64)
-    found: Counter[str] = Counter()
     why: Counter[str] = Counter()
-    for number, pair in enumerate(pairs_of(texts, lower=lower, found=found)):
+    for number, pair in enumerate(pairs_of(texts, lower=lower)):
         reason = None if whole else limits.broken_by(pair)
         if whole and max(map(len, pair)) > limits.characters:
             side = len(pair[1]) > limits.characters
@@ -83,14 +82,10 @@ def read_keys(texts: Texts, limits: Limits, *, lower: bool, whole: bool = False)
             why[reason] += 1
             continue
         kept[number] = True
-        found[SAME] += pair[0] == pair[1]
         sides[number] = [key(side) for side in pair]
-    if found[SAME] == pairs:
-        raise UsageError(
-            f"{texts.source} and {texts.target} hold the same text: give the text and its translation"
-        )
-    for line in said(found, why, pairs, texts):
-        say(line)
+    reasons = ", ".join(f"{number:,} {reason}" for reason, number in why.items())
+    left_out = f"left out {why.total():,}: {reasons}" if why else "none left out"
+    say(f"{texts.source} and {texts.target}: {pairs:,} pairs, {left_out}")
     return Keys(kept, sides)
 
 
@@ -129,24 +124,19 @@ def write(
         files = []
         for name in names:
             ends = [*options.languages, *(["line"] if name != names[0] else [])]
-            paths = [options.folder / f"{name}.{end}" for end in ends]
-            opened = (path.open("w", encoding="utf-8", newline="\n") for path in paths)
-            files.append([stack.enter_context(file) for file in opened])
-        for number, pair in enumerate(pairs_of(texts, lower=options.lower, found=Counter())):
+            files.append(stack.enter_context(text_files(options.folder / name, ends)))
+        for number, pair in enumerate(pairs_of(texts, lower=options.lower)):
             if kept[number]:
-                values = [*pair, str(number + 1)]
-                for file, value in zip(files[split[number]], values, strict=False):
-                    file.write(f"{value}\n")
+                outs = files[split[number]]
+                write_line(outs, [*pair, str(number + 1)][: len(outs)])
 
 
 def given(options: argparse.Namespace, split: str) -> Texts | None:
-    """The files of a split that has its own."""
     prefix = getattr(options, f"{split}pref")
     return Texts(*(Path(f"{prefix}.{x}") for x in options.languages)) if prefix else None
 
 
 def make(options: argparse.Namespace) -> None:
-    """Read, draw and write, saying what is done."""
     limits = Limits(options.max_words, options.max_characters, options.max_ratio)
     lower = options.lower
     texts = given(options, "train") or Texts(options.source, options.target)

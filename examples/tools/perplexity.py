@@ -54,7 +54,6 @@ class Text(NamedTuple):
 
 
 def count(lines: list[str]) -> Text:
-    """Count a text; its lines are without their ends."""
     words = sum(len(line.split()) for line in lines)
     return Text(words, len(lines), sum(len(line) + 1 for line in lines))
 
@@ -105,7 +104,6 @@ def measure(
 
 
 def table(measured: dict[str, dict[str, float]], units: str) -> list[list[str]]:
-    """The rows of a table, the names of its columns first; of words, none is of subwords."""
     columns = [name for name in COLUMNS if units == "subwords" or "subword" not in name]
     rows = [["evaluation", *columns]]
     for name, found in measured.items():

@@ -28,7 +28,6 @@ TEXT_OF = {"premise": 0, "hypothesis": 1}  # which text of a pair an attention r
 
 
 def read_texts(prefix: str, inputs: Sequence[str]) -> list[tuple[str, ...]]:
-    """The text, or the pair of texts, of each example of a split, whose files end with the inputs."""
     return list(zip(*(lines_of(Path(f"{prefix}.{name}")) for name in inputs), strict=True))
 
 

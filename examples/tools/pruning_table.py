@@ -50,7 +50,6 @@ def heads_in_words(options: str) -> dict[str, str]:
 
 
 def measured(speed: Path, checkpoint: str) -> dict[str, Any]:
-    """What was measured of a model."""
     for row in json.loads(speed.read_text(encoding="utf-8"))["models"]:
         if row["model"] == checkpoint:
             return row
@@ -78,7 +77,6 @@ def table(
     heads_of: Callable[[str], str] = heads_of,
     metrics: Sequence[str] = (BLEU,),
 ) -> list[list[str]]:
-    """The rows of the table, the names of its columns first."""
     rows: list[list[str]] = []
     attentions: Sequence[str] = ()
     timed: Sequence[str] = ()

@@ -6,11 +6,11 @@ import html
 import re
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from itertools import zip_longest
 from pathlib import Path
 
 from archives import unpack
+from messages import text_files, write_line
 
 SEGMENT = re.compile(rb"<seg\b[^>]*>(.*?)</seg>", re.IGNORECASE)
 
@@ -74,27 +74,21 @@ def write_pairs(
 ) -> str:  # fmt: skip
     """Append the pairs of a corpus to PREFIX.source and PREFIX.target; say how many.
 
-    Args:
-        member: name of the two files in the archive, with ``{lang}`` for the language and
-            ``{role}`` for src or ref.
-        languages: source and target.
-        separator: where one file has both, what stands between them and their order in it,
-            such as ``||| ru,en``.
-        keep_empty: leave nothing out, as in a test set; else a pair with an empty side, or
-            with bytes that are no UTF-8, is left out and counted.
+    The member is the name of the two files in the archive, with ``{lang}`` for the language and
+    ``{role}`` for src or ref; or of one that has both, with a separator and their order in it, such
+    as ``||| ru,en``. A pair with an empty side, or with bytes that are no UTF-8, is left out and
+    counted, but for `keep_empty`, as in a test set.
     """
     names = [
         member.replace("{lang}", language).replace("{role}", role)
         for language, role in zip(languages, ("src", "ref"), strict=True)
     ][: 2 if separator is None else 1]
     written = empty = wrong = 0
-    with ExitStack() as stack:
-        folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=prefix.parent)))
-        files = unpack(archive, names, folder)
-        outs = [
-            stack.enter_context(open(f"{prefix}.{language}", "a", encoding="utf-8", newline="\n"))
-            for language in languages
-        ]
+    with (
+        tempfile.TemporaryDirectory(dir=prefix.parent) as folder,
+        text_files(prefix, languages, "a") as outs,
+    ):
+        files = unpack(archive, names, Path(folder))
         for pair in read_pairs(files, names, separator, languages):
             texts = [clean(side) for side in pair]
             if None in texts and keep_empty:
@@ -105,7 +99,6 @@ def write_pairs(
                 empty += 1
             else:
                 written += 1
-                for out, text in zip(outs, texts, strict=True):
-                    out.write(f"{text}\n")
+                write_line(outs, map(str, texts))
     left_out = f"; left out {empty} with an empty side, {wrong} that are no UTF-8"
     return f"{archive.name}: {written} pairs{left_out if empty or wrong else ''}"

@@ -43,7 +43,6 @@ def p_values(hypotheses: Sequence[list[str]], references: list[str]) -> list[flo
 
 
 def rows(runs: Sequence[Path], names: Sequence[str]) -> list[dict[str, str]]:
-    """The table: a row a model, in the order given."""
     references = lines_of(runs[0] / "test.ref")
     for run in runs:
         if lines_of(run / "test.ref") != references:

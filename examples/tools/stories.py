@@ -15,12 +15,11 @@ import hashlib
 import tarfile
 import tempfile
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
 from typing import IO
 
 from archives import DAMAGED
-from messages import UsageError, one_sentence
+from messages import numbers_of_pairs, one_sentence, text_files, write_line
 
 HIGHLIGHT = "@highlight"
 # A line that ends otherwise, such as the caption of a picture, has lost its full stop
@@ -78,7 +77,6 @@ class Spool:
                     file.write(content)
 
     def read(self, name: str) -> str:
-        """The text of a story."""
         start, length = self.places[name]
         self.file.seek(start)
         return self.file.read(length).decode("utf-8", "replace")
@@ -91,17 +89,12 @@ def write_split(stories: Spool, names: Sequence[str], prefix: Path) -> int:
     of training.
     """
     written = 0
-    with ExitStack() as stack:
-        outs = [
-            stack.enter_context(open(f"{prefix}.{suffix}", "w", encoding="utf-8", newline="\n"))
-            for suffix in SUFFIXES
-        ]
+    with text_files(prefix, SUFFIXES) as outs:
         for name in names:
             article, summary = parse_story(stories.read(name))
             if article and summary:
                 written += 1
-                for out, text in zip(outs, (article, summary, name), strict=True):
-                    out.write(f"{text}\n")
+                write_line(outs, (article, summary, name))
     return written
 
 
@@ -144,13 +137,8 @@ def main(arguments: list[str] | None = None) -> None:
     with one_sentence():
         named = (text.partition("=") for text in options.lists)
         lists = {split: Path(file) for split, _, file in named}
-        expect = options.expect.split("/")
-        if len(expect) != len(lists) or not all(number.isdecimal() for number in expect):
-            raise UsageError(
-                f"PAIRS is '{options.expect}': give {len(lists)} numbers, such as 287113/13368/11490"
-            )
-        archives = options.archives
-        for line in write_splits(options.folder, archives, lists, list(map(int, expect))):
+        expect = numbers_of_pairs(options.expect, len(lists))
+        for line in write_splits(options.folder, options.archives, lists, expect):
             print(line)
 
 

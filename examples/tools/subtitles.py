@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from archives import DAMAGED, unpack
+from messages import text_files, write_line
 from sentences import clean
 
 GROUP = re.compile(rb"<linkGrp\b.*")
@@ -152,15 +153,9 @@ def assign(lines: Sequence[int], films: Sequence[int], draw: Draw) -> dict[int, 
 
 
 def distribute(text: Path, chosen: dict[int, str], folder: Path, language: str) -> None:
-    """Write the chosen lines of one language to their splits."""
     with ExitStack() as stack:
         lines = stack.enter_context(text.open("rb"))
-        outs = {
-            split: stack.enter_context(
-                (folder / f"{split}.{language}").open("w", encoding="utf-8", newline="\n")
-            )
-            for split in SPLITS
-        }
+        files = {s: stack.enter_context(text_files(folder / s, [language])) for s in SPLITS}
         for number, line in enumerate(lines):
             if number in chosen:
-                outs[chosen[number]].write(f"{clean(line) or ''}\n")
+                write_line(files[chosen[number]], [clean(line) or ""])

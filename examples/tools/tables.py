@@ -13,7 +13,6 @@ from fairseq_entmax.text_table import text_table
 
 
 def shown(path: Path) -> str:
-    """The table with aligned columns, those of numbers to the right."""
     with path.open(encoding="utf-8", newline="") as file:
         rows = list(csv.reader(file, delimiter="\t"))
     columns = enumerate(zip(*rows[1:], strict=True))

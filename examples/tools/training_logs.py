@@ -112,7 +112,6 @@ def read_search(path: Path, most: int) -> list[tuple[int, dict[str, float]]]:
 
 
 def _logged(line: str) -> dict[str, str]:
-    """The values of a line, during an epoch or of a validation."""
     inner, summary = INNER.search(line), LINE.match(line)
     if inner:
         return dict(part.split("=", 1) for part in inner[1].split(", ") if "=" in part)

@@ -15,14 +15,13 @@ import io
 import re
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack
 from importlib.metadata import version
 from itertools import islice
 from multiprocessing import Pool
 from pathlib import Path
 from typing import NamedTuple
 
-from messages import one_sentence
+from messages import one_sentence, text_files, write_line
 
 Chunk = list[tuple[str, ...]]
 CHUNK = 2000  # sentences that a worker takes at a time
@@ -73,7 +72,6 @@ class Cut(NamedTuple):
     lower: bool = False
 
     def words(self, chunk: Chunk) -> Chunk:
-        """The words of each side of some pairs."""
         cutters = _cutters(self.languages, self.keep)
         return [
             tuple(self._words(number, cutters[number](side)) for number, side in enumerate(pair))
@@ -88,11 +86,7 @@ class Cut(NamedTuple):
 
 def chunks(prefix: str, sides: tuple[str, ...], size: int) -> Iterator[Chunk]:
     """Yield the lines of PREFIX.side, those of the same number together."""
-    with ExitStack() as stack:
-        files = [
-            stack.enter_context(open(f"{prefix}.{side}", encoding="utf-8", newline="\n"))
-            for side in sides
-        ]
+    with text_files(prefix, sides, "r") as files:
         pairs = zip(*files, strict=True)
         while chunk := list(islice(pairs, size)):
             yield [tuple(line.rstrip("\n") for line in lines) for lines in chunk]
@@ -107,12 +101,7 @@ def cut_files(
     leaves nothing out.
     """
     written = left_out = 0
-    with ExitStack() as stack:
-        outs = [
-            stack.enter_context(open(f"{target}.{side}", "w", encoding="utf-8", newline="\n"))
-            for side in sides
-        ]
-        pool = stack.enter_context(Pool(workers))
+    with text_files(target, sides) as outs, Pool(workers) as pool:
         # A few chunks a worker at a time, so a large corpus is never in memory
         todo = chunks(source, sides, CHUNK)
         while some := list(islice(todo, 4 * workers)):
@@ -122,8 +111,7 @@ def cut_files(
                     left_out += 1
                     continue
                 written += 1
-                for out, side in zip(outs, pair, strict=True):
-                    out.write(f"{side}\n")
+                write_line(outs, pair)
     return written, left_out
 
 

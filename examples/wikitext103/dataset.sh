@@ -8,10 +8,7 @@
 # Environment, for a trial: BLOCK_TOKENS is the length of the blocks of text, CONTEXT_WINDOW the
 # tokens before a block that evaluate.sh lets the model see, PRUNE_LAYERS and PRUNE_HEADS what the
 # model has, where options make it another one.
-#
-# shellcheck shell=bash disable=SC2034
 
-# shellcheck source=examples/lib/lm.sh
 source "$ROOT/examples/lib/lm.sh"
 
 ARCHIVES=(wikitext-103-v1.zip)

@@ -1,6 +1,4 @@
 # WMT 2014 English-German, Correia et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=en TARGET=de
 ARCHIVES=(training-parallel-europarl-v7.tgz training-parallel-commoncrawl.tgz
@@ -14,5 +12,4 @@ splits() {
 }
 
 EVALUATE_EVERY=10000
-# shellcheck source=examples/lib/paper_correia.sh
 source "$ROOT/examples/lib/paper_correia.sh"

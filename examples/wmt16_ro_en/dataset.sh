@@ -1,6 +1,4 @@
 # WMT 2016 Romanian-English, Correia et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=ro TARGET=en
 ARCHIVES=(training-parallel-ep-v8.tgz SETIMES.en-ro.txt.zip wmt19-dev.tgz)
@@ -12,5 +10,4 @@ splits() {
 }
 
 EVALUATE_EVERY=10000
-# shellcheck source=examples/lib/paper_correia.sh
 source "$ROOT/examples/lib/paper_correia.sh"

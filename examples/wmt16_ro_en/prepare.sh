@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Makes the training data of WMT 2016 Romanian-English.
-set -euo pipefail
-# shellcheck source=examples/lib/prepare.sh
 source "$(dirname "$0")/../lib/prepare.sh"

@@ -1,6 +1,4 @@
 # WMT English-Russian without UN and Paracrawl, Voita et al. (2019).
-#
-# shellcheck shell=bash disable=SC2034
 
 SOURCE=en TARGET=ru
 ARCHIVES=(training-parallel-commoncrawl.tgz training-parallel-nc-v13.tgz wiki-titles.tgz
@@ -15,5 +13,4 @@ splits() {
 }
 
 PRUNE_BUDGETS=14/31/30,12/21/25,8/13/15,5/9/12
-# shellcheck source=examples/lib/paper_voita.sh
 source "$ROOT/examples/lib/paper_voita.sh"

@@ -1,5 +1,3 @@
 #!/usr/bin/env bash
 # Translates and scores the test set of WMT English-Russian without UN and Paracrawl.
-set -euo pipefail
-# shellcheck source=examples/lib/evaluate.sh
 source "$(dirname "$0")/../lib/evaluate.sh"

@@ -80,6 +80,11 @@ class Texts:
         return "".join(f"{pair[side]}\n" for pair in pairs).encode()
 
 
+def lines(path: Path) -> list[str]:
+    """The lines of a UTF-8 text, split at "\\n" alone."""
+    return path.read_bytes().decode("utf-8").split("\n")[:-1]
+
+
 def write_tar(path: Path, members: dict[str, bytes]) -> None:
     with tarfile.open(path, "w:gz") as archive:
         for name, content in members.items():

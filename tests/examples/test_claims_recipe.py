@@ -11,7 +11,6 @@ import os
 import re
 import signal
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -19,10 +18,9 @@ from typing import Any
 import pytest
 
 from tests import preloaded
+from tests.examples.dry_runs import EXAMPLES, PATH
 
-SCRIPT = Path(__file__).parents[2] / "examples" / "bible_es_en" / "claims.sh"
-PATH = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
-CHOSEN = ("--quick", "--models", "softmax,entmax", "--sizes", "large", "--cpu")
+CHOSEN = ("--quick", "--models", "softmax,entmax", "--sizes", "large", "--cpu", "--jobs", "2")
 PATIENCE = 600  # seconds
 BASELINE = "softmax-large-seed1"
 PRUNED, SCRATCH = (f"softmax-large-seed1-all24-{role}" for role in ("pruned", "scratch"))
@@ -35,7 +33,7 @@ pytestmark = pytest.mark.slow
 
 def start(folder: Path) -> subprocess.Popen[str]:
     return subprocess.Popen(
-        [str(SCRIPT), *CHOSEN, "--jobs", "2", "--output", str(folder)],
+        [str(EXAMPLES / "bible_es_en" / "claims.sh"), *CHOSEN, "--output", str(folder)],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -91,27 +89,23 @@ def test_the_verdicts_are_of_this_record(made: Path) -> None:
     assert len(rows) == 92
 
 
-def test_no_update_is_lost_or_counted_twice(made: Path) -> None:
-    baseline, pruned, scratch = (record(made, run) for run in (BASELINE, PRUNED, SCRATCH))
+def test_no_update_is_lost_or_counted_twice_and_pruned_heads_are_those_kept(made: Path) -> None:
+    baseline, pruned, scratch, continued = (
+        record(made, run) for run in (BASELINE, PRUNED, SCRATCH, CONTINUED)
+    )
     assert baseline["updates"] == baseline["own_updates"] == TRAINED
     assert pruned["own_updates"] == pruned["curve"][-1]["updates"] == SEARCHED + RECOVERED
     assert pruned["updates"] == TRAINED + SEARCHED + RECOVERED
-    assert record(made, CONTINUED)["updates"] == scratch["updates"] == pruned["updates"]
+    assert continued["updates"] == scratch["updates"] == pruned["updates"]
     for run in RUNS:
         updates = [point["updates"] for point in record(made, run)["curve"]]
         assert updates == sorted(set(updates))
-
-
-def test_the_heads_of_a_pruned_model_are_those_kept_and_those_trained_from_scratch(
-    made: Path,
-) -> None:
-    pruned, scratch = record(made, PRUNED), record(made, SCRATCH)
     heads = {name: [len(layer) for layer in kept] for name, kept in pruned["kept"].items()}
     assert heads == pruned["heads"] == scratch["heads"]
     assert sum(map(sum, heads.values())) == 24
     assert pruned["search"][-1]["updates"] == SEARCHED
     assert pruned["search"][-1]["open"] == {name: sum(layers) for name, layers in heads.items()}
-    assert sum(map(sum, record(made, CONTINUED)["heads"].values())) == 72
+    assert sum(map(sum, continued["heads"].values())) == 72
 
 
 def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
@@ -127,14 +121,3 @@ def test_a_run_of_the_record_is_as_its_model_was_measured(made: Path) -> None:
     assert run["translation"]["bleu"] == pytest.approx(float(printed[1]), abs=0.006)
     assert len(run["ablation"]["removals"]) == 2
     assert record(made, BASELINE)["ablation"] is None
-
-
-def test_run_again_it_has_nothing_to_do_and_the_runs_keep_their_bytes(made: Path) -> None:
-    def content() -> dict[Path, bytes]:
-        return {path: path.read_bytes() for path in (made / "record" / "bible_es_en").iterdir()}
-
-    before = content()
-    again = start(made)
-    printed, _ = again.communicate(timeout=PATIENCE)
-    assert again.returncode == 0, printed
-    assert content() == before

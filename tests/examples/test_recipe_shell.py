@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import time
-import zipfile
 from pathlib import Path
 
 import pytest
@@ -107,40 +106,11 @@ def test_a_score_is_read_from_what_sacrebleu_prints(tmp_path: Path) -> None:
         "  BLEU|nrefs:1|tok:13a|version:2.6.0 = 24.53 55.1/30.2 (BP = 1.000 ratio = 1.024)\n"
         "chrF2|nrefs:1|version:2.6.0 = 45.62\nBLEU|tok:none = 20.00 1\n"
     )
-    assert shell(
-        "score_of BLEU scores.txt; score_of chrF2 scores.txt", tmp_path
-    ).stdout.split() == [
-        "24.53",
-        "45.62",
-    ]
+    read = shell("score_of BLEU scores.txt; score_of chrF2 scores.txt", tmp_path)
+    assert read.stdout.split() == ["24.53", "45.62"]
     missing = shell("score=$(score_of TER scores.txt); echo reached", tmp_path)
     assert (missing.returncode, missing.stdout) == (1, "")
     assert "no TER in scores.txt" in missing.stderr
-
-
-# --- checkpoints -------------------------------------------------------------
-
-
-def test_a_last_checkpoint_that_is_missing_or_cut_short_is_taken_from_the_best(
-    tmp_path: Path,
-) -> None:
-    best, last = tmp_path / "checkpoint_best.pt", tmp_path / "checkpoint_last.pt"
-    assert shell("mend_checkpoints not-there-yet", tmp_path).returncode == 0
-    with zipfile.ZipFile(best, "w") as archive:
-        archive.writestr("data", "best" * 1000)
-    whole = best.read_bytes()
-    (tmp_path / "checkpoint_last.pt.tmp").write_bytes(b"left by a kill")
-    for content in (None, b"", whole[: len(whole) // 2], whole[:-1]):
-        last.unlink(missing_ok=True)
-        if content is not None:
-            last.write_bytes(content)
-        assert shell("mend_checkpoints .", tmp_path).returncode == 0
-        assert last.read_bytes() == whole
-    assert names(tmp_path) == {best.name, last.name}
-    flipped = bytearray(whole)
-    flipped[len(flipped) // 2] ^= 1
-    best.write_bytes(flipped)
-    assert shell("mend_checkpoints .", tmp_path).returncode == 1
 
 
 # --- one run at a time -------------------------------------------------------
@@ -180,7 +150,7 @@ def fetched(tmp_path: Path, table: Path, **further: str) -> str:
     return dry(*command, check=False, CORPORA=str(table), **further)
 
 
-@pytest.mark.parametrize("damage", ["checksum", "size", "content"])
+@pytest.mark.parametrize("damage", ["checksum", "content", "cut short"])
 def test_a_damaged_archive_is_named_and_nothing_is_made_of_it(
     damage: str, raw: Path, tmp_path: Path
 ) -> None:
@@ -188,41 +158,17 @@ def test_a_damaged_archive_is_named_and_nothing_is_made_of_it(
     whole = archive.read_bytes()
     if damage == "checksum":
         archive.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-        message = (
-            r"has the sha256 checksum [0-9a-f]{64}, and [0-9a-f]{64} is expected: it is damaged"
-        )
-    elif damage == "size":
-        archive.write_bytes(whole[:1000])
-        message = f"has 1000 of {len(whole)} bytes: it is cut short"
-    else:
+        message = "is expected: it is damaged"
+    elif damage == "content":
         miniatures.write_tar(archive, {"de-en/README": b"nothing else\n"})
         table = miniatures.write_table(raw, [archive])
         message = "has no file de-en/train.tags.de-en.de, de-en/train.tags.de-en.en"
-    assert re.search(message, fetched(tmp_path, table, RAW_DIR=str(raw)))
+    else:  # of an archive without a known checksum
+        archive.write_bytes(whole[:-40])
+        table.write_text(re.sub(r"\t\d+\tsha256:\w+", "\t-\t-", table.read_text()))
+        message = f"{archive} is cut short or damaged"
+    assert message in fetched(tmp_path, table, RAW_DIR=str(raw))
     assert names(tmp_path / "out") == {".lock"}
-
-
-@pytest.mark.parametrize(
-    ("recipe", "name"),
-    [
-        (RECIPE, ARCHIVE),
-        ("wmt16_ro_en", "SETIMES.en-ro.txt.zip"),
-        ("opensubtitles_en_ru", "OpenSubtitles.en-ru.xml.gz"),
-    ],
-)
-def test_an_archive_without_a_known_checksum_is_tested_by_those_inside_it(
-    recipe: str, name: str, tmp_path: Path
-) -> None:
-    table = miniatures.write(recipe, tmp_path / "raw")
-    rows = [line.split("\t") for line in table.read_text().splitlines()]
-    unknown = [[row[0], "-", "-", *row[3:]] if row[0] == name else row for row in rows]
-    table.write_text("".join("\t".join(row) + "\n" for row in unknown))
-    archive = tmp_path / "raw" / name
-    archive.write_bytes(archive.read_bytes()[:-40])
-    command = [recipe, "prepare.sh", "--output", tmp_path / "out"]
-    given = {"RAW_DIR": str(tmp_path / "raw"), "CORPORA": str(table)}
-    said = DryRun(tmp_path / "stubs")(*command, check=False, **given)
-    assert f"{archive} is cut short or damaged" in said
 
 
 @pytest.mark.parametrize("kind", ["goes on", "no parts", "nothing more"])
@@ -307,44 +253,15 @@ def test_a_tool_that_fails_in_the_middle_leaves_no_finished_step(tool: str, tmp_
     assert not (out / "bpe").exists()
 
 
-@pytest.mark.slow
-def test_a_full_disk_is_said_and_what_was_there_stays(raw: Path, tmp_path: Path) -> None:
-    disk = tmp_path / "disk"
-    disk.mkdir()
-    mount = ["mount", "-t", "tmpfs", "-o", "size=320k", "tmpfs", str(disk)]
-    if subprocess.run(mount, capture_output=True, check=False).returncode:
-        pytest.skip("to mount a small file system needs the rights of an administrator")
-    try:
-        given = {"RAW_DIR": str(raw), "CORPORA": str(raw / "corpora.tsv")}
-        (disk / "mine").write_bytes(b"x" * 200_000)
-        dry = DryRun(tmp_path / "stubs")
-        said = dry(RECIPE, "prepare.sh", "--output", disk, check=False, **given)
-        assert "the disk is full" in said
-        assert (disk / "mine").read_bytes() == b"x" * 200_000
-        left = names(disk) - {".lock", "mine"}
-        assert all((disk / name / ".done").exists() for name in left)  # whole, or not there
-        subprocess.run(["mount", "-o", "remount,size=20m", str(disk)], check=True)
-        again = dry(RECIPE, "prepare.sh", "--output", disk, **given)
-        assert again.count("done before") == len(left)
-    finally:
-        subprocess.run(["umount", str(disk)], check=True)
-
-
 # --- wrong options -----------------------------------------------------------
 
 WRONG = [
     (RECIPE, "prepare.sh --outptu x", {}, "unknown option '--outptu': use --output, --workers or"),
     (RECIPE, "prepare.sh --workers 0", {}, "option --workers got '0'"),
     (RECIPE, "prepare.sh", {"RAW_DIR": "/nowhere"}, "RAW_DIR is '/nowhere', and there is no such"),
-    (RECIPE, "prepare.sh", {"CORPORA": "/nowhere"}, "CORPORA is '/nowhere', and there is no such"),
     (RECIPE, "prepare.sh", {"SEED": "one"}, "SEED is 'one': give a whole number of at least 0"),
     (RECIPE, "train.sh", {}, "no mapping given"),
-    (
-        RECIPE,
-        "train.sh --epochs 3 entmax",
-        {},
-        "unknown option '--epochs': use --output, --updates",
-    ),
+    (RECIPE, "train.sh --epochs 3 x", {}, "unknown option '--epochs': use --output, --updates"),
     (RECIPE, "train.sh entmax --max-update 3", {}, "give --updates N before the mapping"),
     (RECIPE, "train.sh entmax --max-tokens 3", {}, "so that the batch stays at 8192 tokens"),
     (RECIPE, "train.sh entmax --distributed-world-size 3", {}, "give --processes N"),
@@ -359,24 +276,11 @@ WRONG = [
     ("bible_es_en", "claims.sh --seeds one", {}, "option --seeds got 'one': give whole numbers"),
     ("bible_es_en", "claims.sh --corpora bible", {}, "got 'bible', which is no recipe"),
     ("bible_es_en", "claims.sh --models softmix", {}, "got 'softmix': give any of softmax, entmax"),
-    ("bible_es_en", "claims.sh --jobs 0", {}, "option --jobs got '0'"),
-    ("debian_en_de", "prepare.sh", {"BPE_SIZE": "0"}, "BPE_SIZE got '0'"),
     ("debian_headlines", "prepare.sh", {"VOCABULARY": "bpe:3"}, "VOCABULARY is 'bpe:3'"),
     ("debian_headlines", "report.sh --models copies", {}, "got 'copies': give no-copy"),
     ("wikitext103", "prepare.sh", {"BLOCK_TOKENS": "no"}, "BLOCK_TOKENS got 'no': give a whole"),
-    (
-        "wikitext103",
-        "prepare.sh",
-        {"CONTEXT_WINDOW": "3072"},
-        "CONTEXT_WINDOW is '3072': give less",
-    ),
-    ("wikitext103", "prune.sh --budgets encoder=4", {}, "give all=N with N up to 128"),
-    (
-        "cnn_dm",
-        "prepare.sh",
-        {"VOCABULARY": "words"},
-        "VOCABULARY is 'words': give joint:N or words",
-    ),
+    ("wikitext103", "prepare.sh", {"CONTEXT_WINDOW": "3072"}, "CONTEXT_WINDOW is '3072'"),
+    ("cnn_dm", "prepare.sh", {"VOCABULARY": "words"}, "VOCABULARY is 'words': give joint:N"),
     ("cnn_dm", "prepare.sh", {"LOWERCASE": "yes"}, "LOWERCASE is 'yes': give 1, or leave it out"),
     ("cnn_dm", "train.sh softmax", {}, "the model got 'softmax': give baseline, sparse-enc"),
     ("gigaword", "prepare.sh", {"SUMDATA": "/nowhere"}, "SUMDATA is '/nowhere', and there is no"),
@@ -388,7 +292,6 @@ WRONG = [
 @pytest.mark.parametrize(
     ("recipe", "command", "environment", "message"),
     WRONG,
-    ids=[f"{recipe} {command} {environment or ''}" for recipe, command, environment, _ in WRONG],
 )
 def test_a_wrong_option_is_named_before_anything_is_done(
     recipe: str, command: str, environment: dict[str, str], message: str, tmp_path: Path
@@ -408,11 +311,3 @@ def test_help_says_what_a_script_does_and_its_options(step: str, tmp_path: Path)
         shown = dry(script.parent.name, script.name, "--help")
         assert shown.startswith(script.read_text().splitlines()[1].removeprefix("# "))
         assert "--output DIR" in shown
-        if step == "prune":
-            of_one = script.parent.name in (
-                "bible_en_lm",
-                "wikitext103",
-                "bible_testaments",
-                "snli",
-            )
-            assert ("cross" in shown) != of_one

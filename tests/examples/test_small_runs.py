@@ -17,6 +17,7 @@ import pytest
 from tests import preloaded
 from tests.examples import entailment_miniature, miniatures, summary_miniatures
 from tests.examples.dry_runs import EXAMPLES, PATH
+from tests.examples.miniatures import lines
 
 SIDES = ("encoder", "decoder")
 TINY = [f"--{side}-{part}=32" for side in SIDES for part in ("embed-dim", "ffn-embed-dim")]
@@ -68,10 +69,6 @@ def kill_when(log: Path, pattern: str, command: list[object], **further: str) ->
     process.wait()
 
 
-def lines(path: Path) -> list[str]:
-    return path.read_text(encoding="utf-8").split("\n")[:-1]
-
-
 def losses(log: str) -> dict[int, tuple[float, float]]:
     """loss and nll_loss of each update that fairseq logged; of what is there twice, the last."""
     found = re.findall(
@@ -111,18 +108,6 @@ def test_two_processes_that_are_killed_train_as_one_with_twice_the_batches(verse
     assert 0 <= float(bleu[1]) <= 100
     assert len(lines(verses / "runs" / "one" / "test.hyp")) == 12
     assert "learned: mean" in (verses / "runs" / "one" / "alpha.txt").read_text(encoding="utf-8")
-
-
-def test_patience_goes_on_counting_where_a_training_was_killed(verses: Path) -> None:
-    # No validation has a lower loss than the first, so that the third ends the training
-    still = ["--patience=2", "--lr=1e-20", "--log-interval=1", *TINY]
-    arguments = ["--output", verses, "--cpu", "--epochs", 30, "--name", "still", "softmax", *still]
-    log = verses / "runs" / "still" / "train.log"
-    kill_when(log, "begin training epoch 3", [EXAMPLES / "bible_es_en" / "train.sh", *arguments])
-    run("bible_es_en", "train.sh", *arguments)
-    text = log.read_text(encoding="utf-8")
-    assert re.findall(r"\| valid \| epoch (\d+)", text) == ["001", "002", "003"]
-    assert "early stop since" in text
 
 
 # --- summaries ---------------------------------------------------------------

@@ -5,21 +5,30 @@ Runs are those of the large size.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy
 from scipy import stats
 
-from claims import measures, record, rules, statistics, words
-from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX
+from claims import measures, rules, statistics, words
+from claims.measures import FIXED, LEARNED, PLAIN, SOFTMAX, gap, heads_exist, more, of_models
 from claims.modes import Mixture, dip_power, dip_test, mixture_fit
-from claims.record import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF, Corpus, Head, NotInRecord
-from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, Paper
+from claims.record import (
+    ATTENTIONS,
+    CROSS,
+    DECODER_SELF,
+    ENCODER_SELF,
+    Corpus,
+    Head,
+    NothingToJudge,
+    NotInRecord,
+    Pairs,
+    Run,
+)
+from claims.rules import FAILS, HOLDS, LEVEL, ONE_SEED, UNDECIDED, Decision, Finding, several
 
-correia = Paper("Correia et al. 2019")
 SPARSE = (FIXED, LEARNED)
 NEAR_TWO, BELOW_FIXED = 1.75, 1.5
 FEWEST_HEADS = 16  # of which a distribution can be told
@@ -29,20 +38,16 @@ POWER = 0.8
 TURN = 0.05  # of α, from its least on
 
 
-def _learned(corpus: Corpus) -> list[record.Run]:
+def _learned(corpus: Corpus) -> list[Run]:
     return corpus.of(model=LEARNED, **PLAIN)
 
 
-def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> record.Pairs:
+def _against(corpus: Corpus, model: str, other: str = SOFTMAX) -> Pairs:
     return corpus.pairs({"model": model}, {"model": other}, **PLAIN)
 
 
-@correia.claim(
-    "4", "Replacing softmax by 1.5-entmax or learned α changes BLEU by no more than noise"
-)
 def bleu(corpus: Corpus) -> Finding:
-    """BLEU less that of softmax, within 0.5."""
-    return measures.of_models(
+    return of_models(
         SPARSE,
         lambda model: measures.compare_bleu(_against(corpus, model), rules.within, limit=0.5),
     )
@@ -69,9 +74,7 @@ def _distribution(corpus: Corpus, attention: str) -> Distribution:
     runs = _learned(corpus)
     values = [head.value("values", "alpha") for run in runs for head in run.each_head(attention)]
     if len(values) < FEWEST_HEADS or len(set(values)) < 2:
-        raise record.NothingToJudge(
-            f"{len(values)} heads of {attention} are too few for a distribution"
-        )
+        raise NothingToJudge(f"{len(values)} heads of {attention} are too few for a distribution")
     found, p = dip_test(values)
     fit = mixture_fit(values)
     test = f"dip {found:.3f}, {words.p_value(p)}; BIC gained by two Gaussians {words.number(fit.gain, 1)}"
@@ -106,54 +109,37 @@ def _one_mode(gain: float, power: float) -> Decision:
     return Decision(FAILS, why)
 
 
-@correia.claim("5.1 (figure 3)", "The learned α of the encoder's heads have two modes")
 def alpha_of_the_encoder(corpus: Corpus) -> Finding:
-    """α of encoder-self, heads of all layers and seeds pooled, as in the figure."""
     return _distribution(corpus, ENCODER_SELF).finding
 
 
-@correia.claim(
-    "5.1 (figure 3)",
-    "The learned α of the decoder's self-attention and of its cross-attention have a single mode",
-)
 def alpha_of_the_decoder(corpus: Corpus) -> Finding:
-    """α of each attention, heads of all layers and seeds pooled, as in the figure."""
     distributions = {name: _distribution(corpus, name) for name in (DECODER_SELF, CROSS)}
-    found = {}
     corrected = statistics.holm([one.p for one in distributions.values()])
-    for (name, one), p in zip(distributions.items(), corrected, strict=True):
-        decision = one.finding.decision
-        if decision.verdict == HOLDS and p >= LEVEL:
-            decision = Decision(UNDECIDED, "two modes are not significant after Holm's correction")
-        test = f"{one.finding.test} (Holm {words.p_value(p)})"
-        found[name] = Finding(rules.negated(decision), one.finding.values, test)
-    return rules.several(found)
+    found = {}
+    for (name, (own, *_)), p in zip(distributions.items(), corrected, strict=True):
+        if own.decision.verdict == HOLDS and p >= LEVEL:
+            own = own.but(UNDECIDED, "two modes are not significant after Holm's correction")
+        found[name] = own.denied()._replace(test=f"{own.test} (Holm {words.p_value(p)})")
+    return several(found)
 
 
-@correia.claim(
-    "5.1 (figure 3)",
-    "The encoder's two modes are one near α = 2 and one between softmax and 1.5",
-)
 def where_the_modes_are(corpus: Corpus) -> Finding:
-    """Means of the two Gaussians: from 1.75 up, and 1.5 or less; heads pooled, as in the figure.
-    Decided where there are two modes, or where no head is near 2."""
     finding, _, fit, largest = _distribution(corpus, ENCODER_SELF)
     lower, upper = fit.means
     if finding.decision.verdict == HOLDS:
         right = upper >= NEAR_TWO and lower <= BELOW_FIXED
         why = f"they are at {words.number(lower)} and {words.number(upper)}"
-        return replace(finding, decision=Decision(HOLDS if right else FAILS, why))
+        return finding.but(HOLDS if right else FAILS, why)
     if finding.decision is not ONE_SEED and largest < NEAR_TWO:
-        decision = Decision(FAILS, f"no head has an α of {NEAR_TWO} or more")
-        return replace(finding, decision=decision)
-    why = f"two modes are not established: {finding.decision.why}"
-    return replace(finding, decision=Decision(UNDECIDED, why))
+        return finding.but(FAILS, f"no head has an α of {NEAR_TWO} or more")
+    return finding.but(UNDECIDED, f"two modes are not established: {finding.decision.why}")
 
 
 # --- how α went ---------------------------------------------------------------
 
 
-def trajectories(run: record.Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
+def trajectories(run: Run) -> tuple[list[int], dict[tuple[str, int, int], list[float]]]:
     """The updates, and of each attention, layer and head α at each."""
     points = run.analyzed.get("records", {}).get("alpha", [])
     if len(points) < 3:
@@ -168,21 +154,18 @@ def trajectories(run: record.Run) -> tuple[list[int], dict[tuple[str, int, int],
     return [point["update"] for point in points], ways
 
 
-@correia.claim("5.1 (figure 2)", "Most α fall at first")
 def most_fall_first(corpus: Corpus) -> Finding:
-    """Share of heads whose α is lower after 10 % of the updates than at the start."""
     shares = []
     for run in _learned(corpus):
         updates, ways = trajectories(run)
         at = int(numpy.searchsorted(updates, 0.1 * updates[-1]))
         shares.append(float(numpy.mean([way[at] < way[0] for way in ways.values()])))
-    found = measures.more(numpy.subtract(shares, 0.5))
-    return replace(found, values=f"{words.over_seeds(shares)}; less one half {found.values}")
+    found = more(numpy.subtract(shares, 0.5))
+    values = f"{words.over_seeds(shares)}; less one half {found.values}"
+    return found._replace(values=values)
 
 
-@correia.claim("5.1 (figure 2)", "Of the α that fall first, some turn and rise", counted=True)
 def some_rise_later(corpus: Corpus) -> Finding:
-    """Heads that fall by 0.05 or more and then rise by as much, of each seed."""
     turned, ends = [], [1.0]
     for run in _learned(corpus):
         ways = trajectories(run)[1].values()
@@ -196,7 +179,7 @@ def some_rise_later(corpus: Corpus) -> Finding:
 # --- density and diversity ----------------------------------------------------
 
 
-def _histogram(run: record.Run) -> Any:
+def _histogram(run: Run) -> Any:
     """Pairs of head and sentence by density, in 20 bins, as shares."""
     rows = [head.get("density_histogram") for head in run.each_head()]
     found = [row for row in rows if row is not None]
@@ -205,44 +188,31 @@ def _histogram(run: record.Run) -> Any:
     return numpy.sum(found, axis=0) / numpy.sum(found)
 
 
-@correia.claim(
-    "5.1 (figure 4)",
-    "With learned α there is a mode of fully dense attention, which 1.5-entmax lacks",
-)
 def dense_mode(corpus: Corpus) -> Finding:
-    """Share of pairs of head and sentence with a density of 0.95 or more, the last of 20 bins,
-    which has to be above the one before it."""
     pairs = zip(*_against(corpus, LEARNED, FIXED), strict=True)
     learned, fixed = (numpy.array([_histogram(run) for run in runs]) for runs in pairs)
-    found = measures.more(learned[:, -1] - fixed[:, -1], 0.01, digits=3)
+    found = more(learned[:, -1] - fixed[:, -1], 0.01, digits=3)
     decision, pooled, of_fixed = found.decision, learned.mean(0), fixed.mean(0)
     if decision.verdict == HOLDS and pooled[-1] <= pooled[-2]:
         decision = Decision(FAILS, "there are more, but no mode: those below are as frequent")
     elif decision.verdict == HOLDS and of_fixed[-1] > of_fixed[-2] + 0.01:
         decision = Decision(FAILS, "there are more, but 1.5-entmax has such a mode, too")
-    values = f"learned α {words.over_seeds(learned[:, -1], 3)}, 1.5-entmax {words.over_seeds(fixed[:, -1], 3)}"
-    return Finding(decision, values, f"difference {found.values}")
+    one, other = (words.over_seeds(own[:, -1], 3) for own in (learned, fixed))
+    return Finding(decision, f"learned α {one}, 1.5-entmax {other}", f"difference {found.values}")
 
 
-@correia.claim(
-    "5.1 (figure 4)",
-    "With learned α both attentions of the decoder are denser than the encoder's",
-)
 def decoder_is_denser(corpus: Corpus) -> Finding:
-    """Mean density; a difference of 0.02 is of no importance."""
-    means = {
-        name: measures.each(_learned(corpus), measures.mean_of([name], "density"))
-        for name in ATTENTIONS
-    }
-    encoder = means[ENCODER_SELF]
-    found = rules.several(
-        {name: measures.more(means[name] - encoder, 0.02) for name in (DECODER_SELF, CROSS)}
+    encoder, *others = (
+        measures.each(_learned(corpus), measures.mean_of([name], "density")) for name in ATTENTIONS
     )
-    values = words.listed({name: words.over_seeds(own) for name, own in means.items()})
-    return Finding(found.decision, values, f"less that of the encoder: {found.values}")
+    means = dict(zip(ATTENTIONS, map(words.over_seeds, (encoder, *others)), strict=True))
+    of_each = zip(ATTENTIONS[1:], others, strict=True)
+    found = several({name: more(own - encoder, 0.02) for name, own in of_each})
+    less = f"less that of the encoder: {found.values}"
+    return found._replace(values=words.listed(means), test=less)
 
 
-def _spread(run: record.Run, attention: str) -> float:
+def _spread(run: Run, attention: str) -> float:
     """Standard deviation of density between heads of a layer, mean over layers."""
     layers = [[head["density"] for head in entry["heads"]] for entry in run.layers(attention)]
     spreads = [float(numpy.std(heads)) for heads in layers if len(heads) > 1 and None not in heads]
@@ -251,7 +221,7 @@ def _spread(run: record.Run, attention: str) -> float:
     return float(numpy.mean(spreads))
 
 
-def _diversities(run: record.Run, attention: str) -> list[float]:
+def _diversities(run: Run, attention: str) -> list[float]:
     """Of the layers that have one, the bottom first."""
     found = [entry.get("diversity") for entry in run.layers(attention)]
     values = [float(value) for value in found if value is not None]
@@ -260,110 +230,78 @@ def _diversities(run: record.Run, attention: str) -> list[float]:
     return values
 
 
-def _over_attentions(pairs: record.Pairs, measure: Callable[[record.Run, str], float]) -> Finding:
+def _over_attentions(pairs: Pairs, measure: Callable[[Run, str], float]) -> Finding:
     """Whether the first of each pair has more, by the mean over attentions."""
     of_each = {
-        a: measures.gap(pairs, functools.partial(lambda a, run: measure(run, a), a))
-        for a in ATTENTIONS
+        name: gap(pairs, lambda run, name=name: measure(run, name))  # type: ignore[misc]
+        for name in ATTENTIONS
     }
     test = words.listed({a: words.number(own.mean(), 3, signed=True) for a, own in of_each.items()})
     means = numpy.mean(list(of_each.values()), axis=0)
-    return measures.more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
+    return more(means, 0.01, 3, f"interval over seeds; of each attention: {test}")
 
 
-@correia.claim(
-    "5.1 (figure 5)",
-    "Learned α makes the heads of a layer differ more in density than 1.5-entmax does",
-)
 def densities_differ(corpus: Corpus) -> Finding:
-    """Standard deviation of density in a layer, less that of 1.5-entmax; mean over layers and
-    attentions; 0.01 is of no importance."""
     return _over_attentions(_against(corpus, LEARNED, FIXED), _spread)
 
 
-@correia.claim(
-    "5.1 (figure 6)", "Heads of both sparse models are more diverse than those of softmax"
-)
 def diversity(corpus: Corpus) -> Finding:
-    """Jensen-Shannon divergence of a layer's heads, less that of softmax; mean over layers and
-    attentions; 0.01 is of no importance."""
 
-    def mean(run: record.Run, attention: str) -> float:
+    def mean(run: Run, attention: str) -> float:
         return float(numpy.mean(_diversities(run, attention)))
 
-    return measures.of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
+    return of_models(SPARSE, lambda model: _over_attentions(_against(corpus, model), mean))
 
 
-@correia.claim(
-    "5.1 (figure 6)",
-    "Diversity peaks in the middle layers of the encoder and of the cross-attention, not in those of "
-    "the decoder's self-attention",
-)
 def diversity_peaks(corpus: Corpus) -> Finding:
-    """Jensen-Shannon divergence, mean of the inner layers less the higher of the lowest and the top
-    one; learned α; 0.01 is of no importance."""
     found = {}
     for attention in ATTENTIONS:
         layers = [_diversities(run, attention) for run in _learned(corpus)]
         if any(len(own) < 3 for own in layers):
-            raise record.NothingToJudge(
-                f"a model has no three layers of {attention} with a diversity"
-            )
+            raise NothingToJudge(f"a model has no three layers of {attention} with a diversity")
         heights = [float(numpy.mean(own[1:-1])) - max(own[0], own[-1]) for own in layers]
-        one = measures.more(heights, 0.01, 3)
-        denied = replace(one, decision=rules.negated(one.decision))
-        found[attention] = denied if attention == DECODER_SELF else one
-    return rules.several(found)
+        one = more(heights, 0.01, 3)
+        found[attention] = one.denied() if attention == DECODER_SELF else one
+    return several(found)
 
 
 # --- roles of heads -----------------------------------------------------------
-
-
-def _share_at(offset: int, head: Head) -> float:
-    return head.value("offsets", "share", f"{offset}")
 
 
 def _is_at(head: Head, offset: int) -> bool:
     return head.get("positional", "offset") == offset
 
 
-@correia.claim("5.2", "Each model has heads for the previous token and for the next", counted=True)
 def positional(corpus: Corpus) -> Finding:
-    """Heads of encoder-self and decoder-self whose largest weight is at one offset in 90 % of the
-    queries, of each seed."""
     found = {}
     for model in (SOFTMAX, *SPARSE):
         for offset in (-1, 1):
             # The decoder does not see the tokens that follow
             attentions = [ENCODER_SELF, *([DECODER_SELF] if offset < 0 else [])]
             found[f"{words.name_of(model)} at {words.number(offset, 0, signed=True)}"] = (
-                measures.heads_exist(
+                heads_exist(
                     [run.each_head(*attentions) for run in corpus.of(model=model, **PLAIN)],
-                    functools.partial(_is_at, offset=offset),
-                    functools.partial(_share_at, offset),
+                    partial(_is_at, offset=offset),
+                    lambda head, at=f"{offset}": head.value("offsets", "share", at),  # type: ignore[misc]
                 )
             )
-    return rules.several(found)
+    return several(found)
 
 
-@correia.claim("5.2", "Positional heads are more confident in sparse models than in softmax")
 def positional_confidence(corpus: Corpus) -> Finding:
-    """Median weight at the offset of positional heads at −1 or +1, less that of softmax, and the
-    test of Mann and Whitney over heads, seeds combined, after Holm."""
     found, p_values = {}, []
     for model in SPARSE:
         differences, of_heads = _more_confident(_against(corpus, model))
+        name = words.name_of(model)
         if not differences:
-            raise record.NothingToJudge(
-                f"no seed has such heads both in softmax and in {words.name_of(model)}"
-            )
+            raise NothingToJudge(f"no seed has such heads both in softmax and in {name}")
         p_values.append(statistics.combined_p(of_heads))
-        found[words.name_of(model)] = measures.more(differences, digits=3)
+        found[name] = more(differences, digits=3)
     corrected = dict(zip(found, map(words.p_value, statistics.holm(p_values)), strict=True))
-    return replace(rules.several(found), test=words.listed(corrected))
+    return several(found)._replace(test=words.listed(corrected))
 
 
-def _more_confident(pairs: record.Pairs) -> tuple[list[float], list[float]]:
+def _more_confident(pairs: Pairs) -> tuple[list[float], list[float]]:
     """Differences of medians of each seed that has such heads, and p over heads."""
     differences, p_values = [], []
     for pair in pairs:
@@ -386,34 +324,22 @@ def _merging(head: Head) -> float:
     return head.value("subword_merging", "all")
 
 
-@correia.claim(
-    "5.2",
-    "Sparse models have heads that merge subwords with a score above 80 %, softmax has none",
-    counted=True,
-)
 def merging(corpus: Corpus) -> Finding:
-    """Heads of the encoder with a score above 80 % over all words, of each seed."""
 
     def judge(model: str) -> Finding:
         heads = measures.encoders(corpus, model)
-        found = measures.heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
-        return replace(found, decision=rules.negated(found.decision)) if model == SOFTMAX else found
+        found = heads_exist(heads, lambda head: _merging(head) > 0.8, _merging)
+        return found.denied() if model == SOFTMAX else found
 
-    return measures.of_models((SOFTMAX, *SPARSE), judge)
+    return of_models((SOFTMAX, *SPARSE), judge)
 
 
-@correia.claim(
-    "5.2", "The best subword-merging head scores higher in sparse models than in softmax"
-)
 def best_merging(corpus: Corpus) -> Finding:
-    """Score of the encoder's best head over all words, less that of softmax."""
 
-    def best(run: record.Run) -> float:
+    def best(run: Run) -> float:
         return max(map(_merging, run.each_head(ENCODER_SELF)))
 
-    return measures.of_models(
-        SPARSE, lambda model: measures.more(measures.gap(_against(corpus, model), best), digits=3)
-    )
+    return of_models(SPARSE, lambda model: more(gap(_against(corpus, model), best), digits=3))
 
 
 def _marking(head: Head) -> float:
@@ -421,39 +347,24 @@ def _marking(head: Head) -> float:
     return interrogative - head.value("final_punctuation", "declarative")
 
 
-@correia.claim(
-    "5.2 (figure 9)",
-    "Softmax, 1.5-entmax and learned α have a head that marks questions",
-    counted=True,
-)
 def questions(corpus: Corpus) -> Finding:
-    """Heads of the encoder with 10 points more weight on the final mark of questions than on that
-    of statements, from all tokens, of each seed."""
     # From one interrogative word, as in the paper, it is a few points: a head may be there unseen
     unseen = "but one that looks there from interrogative words alone would not be seen"
 
     def judge(model: str) -> Finding:
         heads = measures.encoders(corpus, model)
-        found = measures.heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
-        why = f"{found.decision.why}, {unseen}"
-        failed = found.decision.verdict == FAILS
-        return replace(found, decision=Decision(UNDECIDED, why)) if failed else found
+        found = heads_exist(heads, lambda head: _marking(head) >= 0.1, _marking, digits=1)
+        verdict, why = found.decision
+        return found.but(UNDECIDED, f"{why}, {unseen}") if verdict == FAILS else found
 
-    return measures.of_models((SOFTMAX, *SPARSE), judge)
+    return of_models((SOFTMAX, *SPARSE), judge)
 
 
-@correia.claim(
-    "4",
-    "Training with 1.5-entmax runs at 90 % or more of the speed of softmax, with learned α at 75 %",
-)
 def speed(corpus: Corpus) -> Finding:
-    """Updates a second, those of softmax being 1; the paper's were of GPUs."""
     published = {FIXED: 0.9, LEARNED: 0.75}
 
     def judge(model: str) -> Finding:
-        one, other = (
-            measures.timed_run(corpus, model=name, role=record.TRAINED) for name in (model, SOFTMAX)
-        )
+        one, other = (measures.timed_run(corpus, name) for name in (model, SOFTMAX))
         return measures.faster(corpus, measures.TRAINING, one, other, published[model])
 
-    return measures.of_models(published, judge)
+    return of_models(published, judge)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any
 
@@ -10,24 +9,14 @@ import numpy
 
 from claims import record, statistics, words
 from claims.modes import Array
-from claims.record import (
-    LARGE,
-    PRUNED,
-    TRAINED,
-    Corpus,
-    Head,
-    NothingToJudge,
-    NotInRecord,
-    Pairs,
-    Run,
-)
+from claims.record import PRUNED, TRAINED, Corpus, Head, NothingToJudge, NotInRecord, Pairs, Run
 from claims.rules import Decision, Finding, in_each, loses_at_most, more_than, over_heads, several
-from claims.statistics import Bootstrap, HeadStatistic, Stratum
+from claims.statistics import Bootstrap, HeadStatistic
 from claims.words import name_of, of_bootstrap, signed
 
 SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax"
 OF_EACH = (SOFTMAX, LEARNED)  # the models that are pruned and ablated
-PLAIN = {"size": LARGE, "role": TRAINED}
+PLAIN = {"size": record.LARGE, "role": TRAINED}
 LITTLE = {"size": record.SMALL, "role": TRAINED}
 ALL, HALF, ENCODER = "all24", "all36", "encoder4"
 # Numbers of updates that differ by this share are taken for the same
@@ -44,18 +33,19 @@ def mean_of(attentions: Iterable[str], *path: str) -> Callable[[Run], float]:
     return lambda run: float(numpy.mean([h.value(*path) for h in run.each_head(*attentions)]))
 
 
-def _is_left(left: Collection[str], head: Head) -> float:
-    return float(head.name in left)
-
-
 def each(runs: Iterable[Any], measure: Callable[[Any], float]) -> Array:
-    """A number of each run."""
     return numpy.array([measure(run) for run in runs])
 
 
 def gap(pairs: Pairs, measure: Callable[[Run], float]) -> Array:
     """By how much the first of each pair has more."""
     return numpy.array([measure(one) - measure(other) for one, other in pairs])
+
+
+def means(pairs: Pairs, measure: Callable[[Run], float]) -> str:
+    """Such as ``0.123 against 0.045``."""
+    both = zip(*pairs, strict=True)
+    return " against ".join(f"{each(runs, measure).mean():.3f}" for runs in both)
 
 
 def more(
@@ -93,13 +83,18 @@ def compare_bleu(pairs: Pairs, rule: Callable[..., Decision], **options: Any) ->
     )
 
 
+def bleu(
+    corpus: Corpus, model: str, rule: Callable[..., Decision], other: str = SOFTMAX, **options: Any
+) -> Finding:
+    """BLEU of a small model against another."""
+    pairs = corpus.pairs({"model": model}, {"model": other}, **LITTLE)
+    return compare_bleu(pairs, rule, **options)
+
+
 def difference_of_pruning(corpus: Corpus, rule: Callable[..., Decision], **options: Any) -> Finding:
     """What pruning to a third of the heads costs learned α less what it costs softmax."""
     both = [
-        {
-            one.seed: (one, other)
-            for one, other in pruned_and_other(corpus, model, ALL, record.CONTINUED)
-        }
+        {pair[0].seed: pair for pair in pruned_and_other(corpus, model, ALL, record.CONTINUED)}
         for model in (LEARNED, SOFTMAX)
     ]
     seeds = sorted(both[0].keys() & both[1].keys())
@@ -149,6 +144,18 @@ def of_heads(
     return Finding(over_heads(tested, margin), shown(tested.values), words.p_of_sides(tested))
 
 
+def correlated(
+    heads: Iterable[Head],
+    group: Callable[[Head], Any],
+    first: Callable[[Head], float],
+    second: Callable[[Head], float],
+    missing: str,
+) -> Finding:
+    """Whether two numbers of heads of a group are of the same rank."""
+    tested = statistics.rank_correlation(statistics.strata_of(heads, group, first, second))
+    return of_heads(tested, missing, SMALL_CORRELATION, words.as_correlation)
+
+
 def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[Head]]:
     """The heads of the encoder, or of a layer of it, of the large model of each seed."""
     return [
@@ -163,13 +170,13 @@ def encoders(corpus: Corpus, model: str, layer: int | None = None) -> list[list[
 def pruned_with_baseline(corpus: Corpus, model: str, budget: str) -> Pairs:
     """Each pruned model with the one that it was pruned from."""
     wanted = {"role": PRUNED, "budget": budget}
-    return corpus.pairs(wanted, {"role": TRAINED}, model=model, size=LARGE)
+    return corpus.pairs(wanted, {"role": TRAINED}, model=model, size=record.LARGE)
 
 
 def pruned_and_other(corpus: Corpus, model: str, budget: str, role: str) -> Pairs:
     """Each pruned model with one that took as many updates."""
     wanted = {"role": PRUNED, "budget": budget}
-    pairs = corpus.pairs(wanted, {"role": role}, model=model, size=LARGE)
+    pairs = corpus.pairs(wanted, {"role": role}, model=model, size=record.LARGE)
     require_equal_updates(pairs)
     return pairs
 
@@ -181,7 +188,6 @@ def loss_by_pruning(corpus: Corpus, model: str, budget: str, limit: float) -> Fi
 
 
 def require_equal_updates(pairs: Pairs) -> None:
-    """Runs with other numbers of updates are not compared."""
     for one, other in pairs:
         if abs(one.updates - other.updates) > EQUAL_UPDATES * other.updates:
             raise NothingToJudge(
@@ -191,7 +197,6 @@ def require_equal_updates(pairs: Pairs) -> None:
 
 
 def left_in(run: Run) -> set[str]:
-    """The names of a model's heads."""
     return {head.name for head in run.each_head()}
 
 
@@ -202,11 +207,9 @@ def survivors(
     score: Callable[[Head], float],
 ) -> Finding:
     """How often a head that pruning left had more of a score than one of its group that it removed."""
-    strata: list[Stratum] = []
-    for pruned, baseline in pairs:
-        left = left_in(pruned)
-        heads = baseline.each_head(*attentions)
-        strata += statistics.strata_of(heads, group, score, functools.partial(_is_left, left))
+    left = {baseline.run: left_in(pruned) for pruned, baseline in pairs}
+    heads = [head for _, baseline in pairs for head in baseline.each_head(*attentions)]
+    strata = statistics.strata_of(heads, group, score, lambda h: float(h.name in left[h.run.run]))
     missing = "pruning left all of the heads that are compared with each other, or none"
     return of_heads(statistics.superiority(strata), missing, SMALL_SUPERIORITY)
 
@@ -214,21 +217,32 @@ def survivors(
 # --- speed --------------------------------------------------------------------
 
 
-def timed_run(corpus: Corpus, **wanted: str) -> Run:
+def _timed(corpus: Corpus) -> dict[str, Any]:
+    return {entry["run"]: entry for entry in (corpus.speed or {}).get("models", [])}
+
+
+def timed_run(corpus: Corpus, model: str, role: str = TRAINED, **wanted: str) -> Run:
     """The run of which speed was measured."""
-    timed = {entry["run"] for entry in (corpus.speed or {}).get("models", [])}
-    runs = [run for run in corpus.runs if run.size == LARGE and run.run in timed]
+    wanted = {"model": model, "role": role, **wanted}
+    timed = _timed(corpus)
+    runs = [run for run in corpus.runs if run.size == record.LARGE and run.run in timed]
     try:
         return Corpus(corpus.name, runs).of(**wanted)[0]
     except NotInRecord as error:
-        said = ", ".join(f"{name} {value}" for name, value in wanted.items())
-        raise NotInRecord(f"speed was not measured of a run with {said}") from error
+        raise NotInRecord(
+            f"speed was not measured of a run with {record.in_words(wanted)}"
+        ) from error
+
+
+def density(corpus: Corpus, run: Run) -> str:
+    """As it was where speed was measured, of encoder-self, decoder-self and cross."""
+    timed = _timed(corpus)[run.run]["density"]
+    return ", ".join(words.number(timed[attention]) for attention in record.ATTENTIONS)
 
 
 def ratios(corpus: Corpus, what: str, one: Run, other: Run) -> list[float]:
     """The speed of a run, the other's being 1, in each round."""
-    timed = {entry["run"]: entry for entry in (corpus.speed or {})["models"]}
-    rounds = zip(timed[one.run][what], timed[other.run][what], strict=True)
+    rounds = zip(*(_timed(corpus)[run.run][what] for run in (one, other)), strict=True)
     return [float(a) / float(b) for a, b in rounds]
 
 

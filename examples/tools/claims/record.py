@@ -35,7 +35,6 @@ class NothingToJudge(NotInRecord):
 
 
 def within(measures: Mapping[str, Any], *path: str) -> Any:
-    """What is at this place of an analysis, or None where it has nothing there."""
     found: Any = measures
     for key in path:
         found = found.get(key) if isinstance(found, Mapping) else None
@@ -54,15 +53,12 @@ class Head:
 
     @property
     def name(self) -> str:
-        """Such as ``encoder-self:0.3``, as ablations have it."""
         return f"{self.attention}:{self.layer}.{self.head}"
 
     def get(self, *path: str) -> Any:
-        """What the analysis has at this place, or None."""
         return within(self.measures, *path)
 
     def value(self, *path: str) -> float:
-        """A number of the analysis, such as ``value("values", "alpha")``."""
         found = self.get(*path)
         if found is None:
             raise NotInRecord(f"the analysis has no {' '.join(path)} of {self.name}")
@@ -115,16 +111,13 @@ class Run:
 
     @cached_property
     def sentences(self) -> numpy.ndarray[Any, Any]:
-        """BLEU's sufficient statistics, (sentences, 10)."""
         return numpy.array(self.translation["sentences"], dtype=numpy.int64)
 
     def layers(self, attention: str) -> list[Mapping[str, Any]]:
-        """The layers' entries in the analysis, the bottom first; those without heads are left out."""
         found = [a for a in self.analyzed["attentions"] if a["attention"] == attention]
         return sorted(found, key=lambda entry: entry["layer"])
 
     def each_head(self, *attentions: str) -> Iterator[Head]:
-        """The heads of these attentions, or of all."""
         for attention in attentions or ATTENTIONS:
             for entry in self.layers(attention):
                 layer = entry["layer"]
@@ -145,48 +138,40 @@ class Corpus:
     speed: Mapping[str, Any] | None = None
 
     def of(self, **wanted: Any) -> list[Run]:
-        """The runs of this model, size, role, budget or seed; by seed, one or more."""
         chosen = [run for run in self.runs if all(getattr(run, k) == v for k, v in wanted.items())]
         if not chosen:
-            raise NotInRecord(f"the record has no run with {_in_words(wanted)}")
+            raise NotInRecord(f"the record has no run with {in_words(wanted)}")
         return sorted(chosen, key=lambda run: (run.seed, run.run))
 
     def pairs(self, first: Mapping[str, Any], second: Mapping[str, Any], **common: Any) -> Pairs:
-        """Runs of two kinds with the same seed, by seed, one pair or more."""
-        ones = {run.seed: run for run in self.of(**first, **common)}
-        others = {run.seed: run for run in self.of(**second, **common)}
+        kinds = [{**first, **common}, {**second, **common}]
+        ones, others = ({run.seed: run for run in self.of(**kind)} for kind in kinds)
         seeds = sorted(ones.keys() & others.keys())
         if not seeds:
-            raise NotInRecord(
-                f"no seed has both a run with {_in_words({**first, **common})} and one with "
-                f"{_in_words({**second, **common})}"
-            )
+            one, other = map(in_words, kinds)
+            raise NotInRecord(f"no seed has both a run with {one} and one with {other}")
         return [(ones[seed], others[seed]) for seed in seeds]
 
 
 def read_object(path: Path) -> Any:
-    """The JSON of a file, packed or not."""
     data = path.read_bytes()
     return json.loads(lzma.decompress(data) if path.name.endswith(PACKED) else data)
 
 
 def run_of(document: Mapping[str, Any]) -> Run:
-    """A run from its document."""
-    values: dict[str, Any] = {field.name: document.get(field.name) for field in fields(Run)}
-    return Run(**values)
+    return Run(**{field.name: document.get(field.name) for field in fields(Run)})  # type: ignore[arg-type]
 
 
 def read_record(folder: Path) -> tuple[Mapping[str, Any], list[Corpus]]:
     """What ``record.json`` says, and the corpora; one that has no run yet is empty."""
     about = read_object(folder / ABOUT)
-    return about, [_corpus(folder / name) for name in about["corpora"]]
+    corpora = []
+    for name in about["corpora"]:
+        speed = folder / name / SPEED
+        runs = [run_of(read_object(path)) for path in sorted((folder / name).glob(f"*{PACKED}"))]
+        corpora.append(Corpus(name, runs, read_object(speed) if speed.exists() else None))
+    return about, corpora
 
 
-def _corpus(folder: Path) -> Corpus:
-    runs = [run_of(read_object(path)) for path in sorted(folder.glob(f"*{PACKED}"))]
-    path = folder / SPEED
-    return Corpus(folder.name, runs, read_object(path) if path.exists() else None)
-
-
-def _in_words(wanted: Mapping[str, Any]) -> str:
+def in_words(wanted: Mapping[str, Any]) -> str:
     return ", ".join(f"{name} {value}" for name, value in wanted.items())

@@ -10,7 +10,7 @@ frequent offset (section 5.2).
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from claims.record import ENCODER_SELF, Head, Run, within
 
@@ -25,8 +25,7 @@ RELATIONS = ("nsubj", "obj", "amod", "advmod")
 _ROUNDING = 1e-6
 
 
-@dataclass(frozen=True)
-class Accuracy:
+class Accuracy(NamedTuple):
     """The share of a relation's arcs that a head finds, and that its most frequent offset finds."""
 
     case: str  # such as nsubj to head
@@ -36,12 +35,10 @@ class Accuracy:
 
     @property
     def above(self) -> float:
-        """Above the baseline, as a share."""
         return self.share - self.baseline
 
     @property
     def is_syntactic(self) -> bool:
-        """Whether it is ten points above the baseline."""
         return self.above >= SYNTACTIC_POINTS - _ROUNDING
 
 
@@ -52,7 +49,6 @@ def adjacent_share(head: Head) -> tuple[float, str]:
 
 
 def is_positional(head: Head) -> bool:
-    """Whether it looks at an adjacent token 90 % of the time."""
     return str(head.get("positional", "offset")) in ADJACENT
 
 
@@ -62,7 +58,6 @@ def rare_word_share(head: Head) -> float:
 
 
 def is_rare_word(head: Head) -> bool:
-    """Whether that is so of half of the queries."""
     return rare_word_share(head) >= RARE_WORDS - _ROUNDING
 
 
@@ -88,13 +83,10 @@ def roles_of(head: Head) -> list[str]:
     names = [one.case for one in accuracies(head) if one.is_syntactic]
     if is_positional(head):
         names.append(f"position {int(head.value('positional', 'offset')):+d}")
-    if is_rare_word(head):
-        names.append("rare words")
-    return names
+    return [*names, "rare words"] if is_rare_word(head) else names
 
 
 def encoder_roles(run: Run) -> set[str]:
-    """The roles that heads of the encoder have."""
     return {role for head in run.each_head(ENCODER_SELF) for role in roles_of(head)}
 
 
@@ -115,10 +107,7 @@ def role_score(head: Head) -> float:
     half of all queries there), of half of the queries, of ten points above the baseline.
     """
     share, offset = adjacent_share(head)
-    overall = head.get("offsets", "maximum", offset) or 0.0
-    scores = [
-        min(share / POSITIONAL_SHARE, float(overall) / POSITIONAL_OF_ALL),
-        rare_word_share(head) / RARE_WORDS,
-        *(accuracy.above / SYNTACTIC_POINTS for accuracy in accuracies(head)),
-    ]
-    return min(1.0, max(0.0, *scores))
+    overall = float(head.get("offsets", "maximum", offset) or 0.0)
+    position = min(share / POSITIONAL_SHARE, overall / POSITIONAL_OF_ALL)
+    syntax = (accuracy.above / SYNTACTIC_POINTS for accuracy in accuracies(head))
+    return min(1.0, max(0.0, position, rare_word_share(head) / RARE_WORDS, *syntax))

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 from claims.record import Corpus, NothingToJudge, NotInRecord
 from claims.statistics import Bootstrap, HeadStatistic, seed_interval
-from claims.words import listed, name_of
+from claims.words import listed
 
 HOLDS, FAILS, UNDECIDED = "holds", "does not hold", "not decidable here"
 UNMEASURED = "not measured"  # the record lacks the runs
@@ -18,31 +17,38 @@ OPEN = (UNDECIDED, UNMEASURED)
 LEVEL = 0.05  # of all tests
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """A verdict and its reason."""
 
     verdict: str
     why: str
 
 
-@dataclass(frozen=True)
-class Finding:
+class Finding(NamedTuple):
     """What a record says of a claim: values and test in words, with intervals and p."""
 
     decision: Decision
     values: str = "–"
     test: str = "–"
 
+    def but(self, verdict: str, why: str) -> Finding:
+        """With another decision."""
+        return self._replace(decision=Decision(verdict, why))
+
+    def denied(self) -> Finding:
+        """Of a claim that it is not so."""
+        return self._replace(decision=negated(self.decision))
+
+    def beside(self, text: str) -> Finding:
+        """With more behind its values."""
+        return self._replace(values=f"{self.values}; {text}")
+
 
 Judge = Callable[..., Finding]
 
 
 class Claim(NamedTuple):
-    """What a paper says in one sentence, what is measured of which runs, and how it is judged.
-
-    Where ``counted``, heads are counted by a threshold; else a test or an interval decides.
-    """
+    """An entry of claims.toml."""
 
     paper: str
     source: str
@@ -55,37 +61,9 @@ class Claim(NamedTuple):
         """What a corpus says of it."""
         try:
             return self.judge(corpus)
-        except NothingToJudge as nothing:
-            return Finding(Decision(UNDECIDED, f"{nothing}"))
-        except NotInRecord as missing:
-            return Finding(Decision(UNMEASURED, f"{missing}"))
-
-
-CLAIMS: dict[str, Claim] = {}  # by names such as voita.few_heads.softmax
-
-
-class Paper:
-    """Registers what a paper claims: the functions' docstrings say what is measured."""
-
-    def __init__(self, name: str, *models: str) -> None:
-        self.name, self.models = name, models
-
-    def claim(self, where: str, text: str, *, counted: bool = False) -> Callable[[Judge], Judge]:
-        """A claim that a function of a corpus judges, or of a corpus and of each of the models."""
-        source = f"{self.name}, {where}" if where else self.name
-
-        def register(judge: Judge) -> Judge:
-            key = f"{judge.__module__.removeprefix('claims.')}.{judge.__name__}"
-            measure = " ".join((judge.__doc__ or "").split()).removesuffix(".")
-            if not self.models:
-                CLAIMS[key] = Claim(self.name, source, f"{text}.", measure, judge, counted)
-            for model in self.models:
-                name, own = name_of(model), partial(judge, model=model)
-                texts = (f"{text} ({name}).", f"{measure}; {name}")
-                CLAIMS[f"{key}.{model}"] = Claim(self.name, source, *texts, own, counted)
-            return judge
-
-        return register
+        except NotInRecord as error:
+            undecided = isinstance(error, NothingToJudge)
+            return Finding(Decision(UNDECIDED if undecided else UNMEASURED, f"{error}"))
 
 
 ONE_SEED = Decision(UNDECIDED, "one seed alone says nothing of the noise between trainings")
@@ -106,20 +84,16 @@ def more_than(
         return ONE_SEED
     low, high = seed_interval(differences)
     sampled = bootstrap is None or bootstrap.p < LEVEL
+    no_importance = f"{margin:g}, which is of no importance"
     if low > 0 and sampled:
-        small_by = f", though by less than {margin:g}, which is of no importance"
-        return Decision(
-            HOLDS,
-            f"every value of the interval is above {against}{small_by if high < margin else ''}",
-        )
+        small_by = f", though by less than {no_importance}" if high < margin else ""
+        return Decision(HOLDS, f"every value of the interval is above {against}{small_by}")
     if high < 0 and sampled:
-        return Decision(
-            FAILS, f"it is the other way round: every value of the interval is below {against}"
-        )
+        below = f"every value of the interval is below {against}"
+        return Decision(FAILS, f"it is the other way round: {below}")
     small = bool(margin) and -margin <= low and high <= margin
-    alike = bootstrap is None or (-margin <= bootstrap.low and bootstrap.high <= margin)
-    if small and alike:
-        return Decision(FAILS, f"the difference is at most {margin:g}, which is of no importance")
+    if small and (bootstrap is None or (-margin <= bootstrap.low and bootstrap.high <= margin)):
+        return Decision(FAILS, f"the difference is at most {no_importance}")
     if small or not low <= 0 <= high:
         return Decision(UNDECIDED, "seeds agree, but other test sentences might say otherwise")
     return Decision(UNDECIDED, f"the interval has {against} and differences that matter")
@@ -192,31 +166,27 @@ def over_heads(
 def negated(decision: Decision) -> Decision:
     """Of a claim that something is not so."""
     other = {HOLDS: FAILS, FAILS: HOLDS}.get(decision.verdict, UNDECIDED)
-    return replace(decision, verdict=other)
-
-
-def combined(decisions: Mapping[str, Decision]) -> Decision:
-    """Of a claim that says several things at once, with the reason of each that decides.
-
-    It holds where all of them do, and does not where one does not.
-    """
-    verdicts = {decision.verdict for decision in decisions.values()}
-    verdict = FAILS if FAILS in verdicts else HOLDS if verdicts == {HOLDS} else UNDECIDED
-    reasons: dict[str, list[str]] = {}
-    for name, decision in decisions.items():
-        if decision.verdict == verdict:
-            reasons.setdefault(decision.why, []).append(name)
-    if list(map(len, reasons.values())) == [len(decisions)]:
-        return Decision(verdict, next(iter(reasons)))
-    why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
-    return Decision(verdict, why)
+    return Decision(other, decision.why)
 
 
 def several(findings: Mapping[str, Finding]) -> Finding:
-    """What is found of several things at once, such as of each mapping or attention."""
+    """What is found of several things at once, with the reason of each that decides.
+
+    The claim holds where all of them do, and does not where one does not.
+    """
+    verdicts = {found.decision.verdict for found in findings.values()}
+    verdict = FAILS if FAILS in verdicts else HOLDS if verdicts == {HOLDS} else UNDECIDED
+    reasons: dict[str, list[str]] = {}
+    for name, found in findings.items():
+        if found.decision.verdict == verdict:
+            reasons.setdefault(found.decision.why, []).append(name)
+    why = "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
+    if list(map(len, reasons.values())) == [len(findings)]:
+        why = next(iter(reasons))
     tests = {name: found.test for name, found in findings.items()}
+    same = len(set(tests.values())) == 1
     return Finding(
-        combined({name: found.decision for name, found in findings.items()}),
+        Decision(verdict, why),
         listed({name: found.values for name, found in findings.items()}),
-        listed(tests) if len(set(tests.values())) > 1 else next(iter(tests.values())),
+        next(iter(tests.values())) if same else listed(tests),
     )

@@ -22,6 +22,7 @@ from claims.record import Head
 BOOTSTRAP, DRAWS = 1000, 10_000
 SHARE = 0.95  # of intervals
 ORDERS = 4  # of n-grams in BLEU
+Random = numpy.random.RandomState
 
 
 def seed_interval(values: Collection[float]) -> tuple[float, float]:
@@ -41,10 +42,9 @@ def combined_p(p_values: Collection[float]) -> float:
 
 def holm(p_values: Sequence[float]) -> list[float]:
     """Holm's correction of p-values of tests that belong together, in their order (Holm 1979)."""
-    order = sorted(range(len(p_values)), key=p_values.__getitem__)
     corrected = [0.0] * len(p_values)
     largest = 0.0
-    for rank, place in enumerate(order):
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
         corrected[place] = largest
     return corrected
@@ -53,8 +53,7 @@ def holm(p_values: Sequence[float]) -> list[float]:
 # --- BLEU over sentences ------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class Bootstrap:
+class Bootstrap(NamedTuple):
     """A difference over resampled sentences: itself, its 95 % interval, and p, two-sided."""
 
     difference: float
@@ -74,8 +73,7 @@ def bleu(sums: Array) -> Array:
     smoothed = numpy.where(correct == 0, 0.5**halvings, correct)
     with numpy.errstate(divide="ignore", invalid="ignore"):
         logs = numpy.log(smoothed / total).mean(axis=-1)
-        brevity = numpy.minimum(0.0, 1 - reference / hypothesis)
-        found = 100 * numpy.exp(logs + brevity)
+        found = 100 * numpy.exp(logs + numpy.minimum(0.0, 1 - reference / hypothesis))
     empty = (correct.sum(axis=-1) == 0) | (total == 0).any(axis=-1)
     return numpy.where(empty, 0.0, found)
 
@@ -90,16 +88,15 @@ def paired_bootstrap(first: Sequence[Array], second: Sequence[Array]) -> Bootstr
     differences, which rejects about twice as often as it says.
     """
     sentences = len(first[0])
-    drawn = numpy.random.RandomState(SEED).multinomial(
+    drawn = Random(SEED).multinomial(
         sentences, numpy.full(sentences, 1 / sentences), size=BOOTSTRAP
     )
-    as_they_are = numpy.ones((1, sentences), dtype=drawn.dtype)
 
     def difference(counts: Array) -> Array:
         pairs = zip(first, second, strict=True)
         return numpy.mean([bleu(counts @ one) - bleu(counts @ other) for one, other in pairs], 0)
 
-    whole = float(difference(as_they_are)[0])
+    whole = float(difference(numpy.ones((1, sentences), dtype=drawn.dtype))[0])
     resampled = difference(drawn)
     low, high = numpy.quantile(resampled, [(1 - SHARE) / 2, (1 + SHARE) / 2])
     beyond = int((numpy.abs(resampled - resampled.mean()) >= abs(whole)).sum())
@@ -139,12 +136,10 @@ class HeadStatistic:
 
     @property
     def values(self) -> list[float]:
-        """Of each seed, in their order."""
         return [self.by_seed[seed] for seed in sorted(self.by_seed)]
 
     @property
     def mean(self) -> float:
-        """Over seeds."""
         return float(numpy.mean(self.values))
 
 
@@ -155,12 +150,11 @@ def strata_of(
     second: Callable[[Head], float],
 ) -> list[Stratum]:
     """Two numbers of heads, by their models and groups, such as layers."""
-    groups: dict[tuple[int, Hashable], list[tuple[float, float]]] = {}
+    groups: dict[tuple[int, Hashable], list[Head]] = {}
     for head in heads:
-        groups.setdefault((head.run.seed, group(head)), []).append((first(head), second(head)))
+        groups.setdefault((head.run.seed, group(head)), []).append(head)
     return [
-        Stratum(seed, [one for one, _ in pairs], [other for _, other in pairs])
-        for (seed, _), pairs in groups.items()
+        Stratum(seed, [*map(first, own)], [*map(second, own)]) for (seed, _), own in groups.items()
     ]
 
 
@@ -169,12 +163,14 @@ def rank_correlation(strata: Sequence[Stratum]) -> HeadStatistic | None:
 
     Strata in which either number is the same for all heads say nothing; None of no others.
     """
-    informative = [one for one in strata if _varies(one.first) and _varies(one.second)]
 
-    def mean(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
-        return numpy.mean([_correlations(one, random) for one in own], axis=0)
+    def correlations(one: Stratum, random: Random | None) -> Array:
+        first, second = (stats.rankdata(own) - (len(own) + 1) / 2 for own in one[1:])
+        scale = numpy.sqrt((first**2).sum()) * numpy.sqrt((second**2).sum())
+        return _orders(second, random) @ first / scale
 
-    return _by_seed(informative, mean, chance=0.0)
+    informative = [one for one in strata if min(len(set(one.first)), len(set(one.second))) > 1]
+    return _by_seed(informative, correlations, 0.0)
 
 
 def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
@@ -183,13 +179,17 @@ def superiority(strata: Sequence[Stratum]) -> HeadStatistic | None:
     ``second`` is 1 of chosen heads and 0 of others. It is the statistic of Mann and Whitney, summed
     over strata, over the number of pairs. None without strata that have heads of both kinds.
     """
-    informative = [one for one in strata if _varies(one.second)]
 
-    def share(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
-        wins = numpy.sum([_wins(one, random) for one in own], axis=0)
-        return numpy.asarray(wins / sum(map(_pairs, own)))
+    def pairs(one: Stratum) -> float:
+        return sum(one.second) * (len(one.second) - sum(one.second))
 
-    return _by_seed(informative, share, chance=0.5)
+    def share(one: Stratum, random: Random | None) -> Array:
+        chosen = numpy.asarray(one.second, dtype=numpy.float64)
+        number = chosen.sum()
+        sums = _orders(chosen, random) @ stats.rankdata(one.first)
+        return (sums - number * (number + 1) / 2) / pairs(one)
+
+    return _by_seed([one for one in strata if pairs(one)], share, 0.5, pairs)
 
 
 def concentration(strata: Sequence[Stratum]) -> HeadStatistic | None:
@@ -198,18 +198,14 @@ def concentration(strata: Sequence[Stratum]) -> HeadStatistic | None:
     A stick that is broken at random into as many parts (Dirichlet with all parameters 1; MacArthur
     1957) is as uneven as parts are of which nothing is known but their sum.
     """
+
+    def share(one: Stratum, random: Random | None) -> Array:
+        parts = numpy.asarray(one.first)[numpy.newaxis] / numpy.sum(one.first)
+        if random is not None:
+            parts = random.dirichlet(numpy.ones(len(one.first)), DRAWS)
+        return numpy.sort(parts, axis=1)[:, -_quarter(len(one.first)) :].sum(axis=1)
+
     informative = [one for one in strata if len(one.first) > 1]
-
-    def share(own: Sequence[Stratum], random: numpy.random.RandomState | None) -> Array:
-        rows = []
-        for one in own:
-            shares = numpy.asarray(one.first)
-            parts = shares[numpy.newaxis] / shares.sum()
-            if random is not None:
-                parts = random.dirichlet(numpy.ones(len(shares)), DRAWS)
-            rows.append(numpy.sort(parts, axis=1)[:, -_quarter(len(shares)) :].sum(axis=1))
-        return numpy.mean(rows, axis=0)
-
     expected = [broken_stick_share(len(one.first)) for one in informative]
     return _by_seed(informative, share, float(numpy.mean(expected)) if expected else 0.0)
 
@@ -231,30 +227,32 @@ def chosen_more_often(draws: Sequence[Draw]) -> HeadStatistic | None:
     if not informative:
         return None
     distribution = numpy.ones(1)
-    for draw in informative:
-        counts = numpy.arange(draw.chosen + 1)
-        chances = stats.hypergeom.pmf(counts, draw.heads, draw.marked, draw.chosen)
+    by_seed = {}
+    for seed, heads, marked, chosen, both in informative:
+        chances = stats.hypergeom.pmf(numpy.arange(chosen + 1), heads, marked, chosen)
         distribution = numpy.convolve(distribution, chances)
+        by_seed[seed] = both / marked - (chosen - both) / (heads - marked)
     observed = sum(draw.both for draw in informative)
-    by_seed = {
-        draw.seed: draw.both / draw.marked - (draw.chosen - draw.both) / (draw.heads - draw.marked)
-        for draw in informative
-    }
     more, fewer = distribution[observed:].sum(), distribution[: observed + 1].sum()
     return HeadStatistic(by_seed, 0.0, min(1.0, float(more)), min(1.0, float(fewer)))
 
 
 def _by_seed(
     strata: Sequence[Stratum],
-    statistic: Callable[[Sequence[Stratum], numpy.random.RandomState | None], Array],
+    statistic: Callable[[Stratum, Random | None], Array],
     chance: float,
+    weight: Callable[[Stratum], float] = lambda one: 1.0,
 ) -> HeadStatistic | None:
-    """A statistic of each seed's strata, and p of as many draws by chance, combined over seeds."""
+    """A mean over each seed's strata, and p of as many draws by chance, combined over seeds."""
     values, greater, less = {}, [], []
     for seed in sorted({one.seed for one in strata}):
         own = [one for one in strata if one.seed == seed]
-        values[seed] = float(statistic(own, None)[0])
-        drawn = statistic(own, numpy.random.RandomState(SEED))
+        weights = list(map(weight, own))
+        observed, drawn = (
+            numpy.average([statistic(one, random) for one in own], axis=0, weights=weights)
+            for random in (None, Random(SEED))
+        )
+        values[seed] = float(observed[0])
         # What was observed is one of the possible draws, so p is never 0
         greater.append(float(1 + (drawn >= values[seed] - 1e-12).sum()) / (1 + DRAWS))
         less.append(float(1 + (drawn <= values[seed] + 1e-12).sum()) / (1 + DRAWS))
@@ -265,34 +263,8 @@ def _quarter(heads: int) -> int:
     return max(1, round(heads / 4))
 
 
-def _varies(values: Sequence[float]) -> bool:
-    return len(set(values)) > 1
-
-
-def _orders(values: Array, random: numpy.random.RandomState | None) -> Array:
+def _orders(values: Array, random: Random | None) -> Array:
     """The values as they are, or in as many random orders as there are draws, one a row."""
     if random is None:
         return values[numpy.newaxis]
-    places = random.random_sample((DRAWS, len(values))).argsort(axis=1, kind="stable")
-    return numpy.asarray(values[places])
-
-
-def _correlations(stratum: Stratum, random: numpy.random.RandomState | None) -> Array:
-    def scaled(values: Sequence[float]) -> Array:
-        ranks = stats.rankdata(values) - (len(values) + 1) / 2
-        return numpy.asarray(ranks / numpy.sqrt((ranks**2).sum()))
-
-    return numpy.asarray(_orders(scaled(stratum.second), random) @ scaled(stratum.first))
-
-
-def _wins(stratum: Stratum, random: numpy.random.RandomState | None) -> Array:
-    """Of the pairs of a chosen and another head, those in which the chosen one has more."""
-    chosen = numpy.asarray(stratum.second, dtype=numpy.float64)
-    number = chosen.sum()
-    sums = _orders(chosen, random) @ stats.rankdata(stratum.first)
-    return numpy.asarray(sums - number * (number + 1) / 2)
-
-
-def _pairs(stratum: Stratum) -> float:
-    number = sum(stratum.second)
-    return number * (len(stratum.second) - number)
+    return values[random.random_sample((DRAWS, len(values))).argsort(axis=1, kind="stable")]

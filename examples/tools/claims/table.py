@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import tomllib
 from collections.abc import Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 import numpy
 
-from claims import record, words
+from claims import record, rules, words
+from claims.niculae_blondel import MAPPINGS
 from claims.record import ATTENTIONS, Corpus, NotInRecord, Run
-from claims.rules import CLAIMS, LEVEL, OPEN, Claim, Finding
+from claims.rules import LEVEL, OPEN, Claim, Finding
 
 QUICK = (
     "**This was a quick run, to see that everything works: its models are not trained, and nothing can be "
@@ -20,23 +23,45 @@ QUICK = (
 )
 SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
+QUESTIONS = Path(__file__).with_name("claims.toml")
+NAMES = {None: "", **words.NAMES, **MAPPINGS}
+ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
-# In the order of the table
-for paper in ("correia", "voita", "niculae_blondel", "baan", "beyond"):
-    importlib.import_module(f"claims.{paper}")
 
+def _claims() -> dict[str, Claim]:
+    found = {}
+    for module, entries in tomllib.loads(QUESTIONS.read_text("utf-8")).items():
+        paper = entries.pop("paper")
+        for key, entry in entries.items():
+            where, _, name = entry.get("judge", f"{module}.{key}").rpartition(".")
+            judge = getattr(importlib.import_module(f"claims.{where}"), name)
+            given = dict(entry.get("with", {}))
+            if "rule" in given:
+                given["rule"] = getattr(rules, given["rule"])
+            source = ", ".join([paper, *([entry["source"]] if "source" in entry else [])])
+            for model in entry.get("models", [None]):
+                own = {**given, **({"model": model} if model else {})}
+                text, measure = (
+                    entry[part].replace("{model}", NAMES.get(model, model))
+                    for part in ("text", "measure")
+                )
+                found[".".join(filter(None, [module, key, model]))] = Claim(
+                    paper, source, text, measure, partial(judge, **own), entry.get("counted", False)
+                )
+    return found
+
+
+CLAIMS = _claims()  # by names such as voita.few_heads.softmax
 # Of each claim what each corpus says, by its name
 Findings = Sequence[tuple[Claim, Mapping[str, Finding]]]
 
 
-def judged(corpora: Sequence[Corpus]) -> Findings:
-    """Judge every claim on every corpus."""
-    return [(c, {corpus.name: c.judged(corpus) for corpus in corpora}) for c in CLAIMS.values()]
-
-
 def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     """``claims.md``."""
-    findings = judged(corpora)
+    findings: Findings = [
+        (claim, {corpus.name: claim.judged(corpus) for corpus in corpora})
+        for claim in CLAIMS.values()
+    ]
     parts = [
         "# Do the papers' claims hold?",
         *([QUICK] if about["quick"] else []),
@@ -70,14 +95,12 @@ def _how(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
     if "calls" in about:
         hours = f"{about['hours']:.1f} hours, {about['core_hours']:.1f} core hours"
         rows["Time"] = f"{hours}, in {about['calls']} calls"
-    rows["Corpora"] = "; ".join(map(_extent, corpora))
+    extents = []
+    for corpus in corpora:
+        seeds = ", ".join(map(str, sorted({run.seed for run in corpus.runs})))
+        extents.append(f"{corpus.name} ({len(corpus.runs)} runs, seeds {seeds})")
+    rows["Corpora"] = "; ".join(extents)
     return "\n".join(f"- {name}: {value}" for name, value in rows.items())
-
-
-def _extent(corpus: Corpus) -> str:
-    """How many runs and which seeds a corpus has."""
-    seeds = sorted({run.seed for run in corpus.runs})
-    return f"{corpus.name} ({len(corpus.runs)} runs, seeds {', '.join(map(str, seeds))})"
 
 
 def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
@@ -85,16 +108,10 @@ def _overview(corpora: Sequence[Corpus], findings: Findings) -> str:
     rows = [["claim", "source", *names, "agree"]]
     for claim, each in findings:
         verdicts = [each[name].decision.verdict for name in names]
-        rows.append([claim.text, claim.source, *verdicts, _agreement(verdicts)])
+        decided = [verdict for verdict in verdicts if verdict not in OPEN]
+        agree = "–" if len(decided) < 2 else "yes" if len(set(decided)) == 1 else "no"
+        rows.append([claim.text, claim.source, *verdicts, agree])
     return _table(rows)
-
-
-def _agreement(verdicts: Sequence[str]) -> str:
-    """Whether corpora that decide say the same; a dash where fewer than two decide."""
-    decided = [verdict for verdict in verdicts if verdict not in OPEN]
-    if len(decided) < 2:
-        return "–"
-    return "yes" if len(set(decided)) == 1 else "no"
 
 
 def by_chance(corpora: Sequence[Corpus], findings: Findings) -> str:
@@ -120,14 +137,11 @@ def _details(findings: Findings) -> list[str]:
     for paper, entries in groupby(findings, key=lambda entry: entry[0].paper):
         rows = [["claim, and what is measured", "values", "test", "verdict", "why"]]
         for claim, each in entries:
-            claimed = f"**{claim.text}** ({claim.source})<br>{claim.measure}"
-            columns = (
-                {name: found.values for name, found in each.items()},
-                {name: found.test for name, found in each.items()},
-                {name: found.decision.verdict for name, found in each.items()},
-                {name: found.decision.why for name, found in each.items()},
+            said = [(one.values, one.test, *one.decision) for one in each.values()]
+            cells = (
+                _cell(dict(zip(each, column, strict=True))) for column in zip(*said, strict=True)
             )
-            rows.append([claimed, *map(_cell, columns)])
+            rows.append([f"**{claim.text}** ({claim.source})<br>{claim.measure}", *cells])
         parts += [f"### {paper[0].upper()}{paper[1:]}", _table(rows)]
     return parts
 
@@ -141,20 +155,18 @@ def _cell(said: Mapping[str, str]) -> str:
 
 def _run_rows(corpus: Corpus) -> list[list[str]]:
     titles = "model, size, role, BLEU, chrF, loss, last epoch, updates, epochs, ended by, CPU hours"
-    models, roles = (
-        list(words.NAMES),
-        [record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH],
-    )
+    models = list(words.NAMES)
 
     def place(run: Run) -> tuple[Any, ...]:
         model = models.index(run.model) if run.model in models else len(models)
-        return run.size, model, run.model, run.budget or "", roles.index(run.role)
+        return run.size, model, run.model, run.budget or "", ROLES.index(run.role)
 
     rows = [[*titles.split(", "), "parameters", "density", "α"]]
     for _, group in groupby(sorted(corpus.runs, key=lambda r: (*place(r), r.seed)), key=place):
         runs = list(group)
         one = runs[0]
         hours = [run.cpu_seconds / SECONDS_OF_HOUR for run in runs if run.cpu_seconds is not None]
+        falls = [run.losses[-2] / run.losses[-1] - 1 for run in runs if len(run.losses) > 1]
         bleu = [run.bleu for run in runs]
         rows.append(
             [
@@ -164,7 +176,7 @@ def _run_rows(corpus: Corpus) -> list[list[str]]:
                 _mean(bleu) + (f" {words.of_seeds(bleu)}" if len(runs) > 1 else ""),
                 _mean([run.translation["chrf"] for run in runs]),
                 _mean([run.analyzed["loss"] for run in runs], 3),
-                _last_fall(runs),
+                f"{_mean([-100 * fall for fall in falls], 1)} %" if falls else "–",
                 _mean([run.updates for run in runs], 0),
                 _mean([run.epochs for run in runs], 1),
                 ", ".join(dict.fromkeys(run.ended_by for run in runs)),
@@ -181,19 +193,12 @@ def _mean(values: Sequence[float], digits: int = 2) -> str:
     return words.number(float(numpy.mean(values)), digits) if values else "–"
 
 
-def _last_fall(runs: Sequence[Run]) -> str:
-    """By how much the validation loss fell in the last epoch; a dash of a single one."""
-    falls = [run.losses[-2] / run.losses[-1] - 1 for run in runs if len(run.losses) > 1]
-    return f"{_mean([-100 * fall for fall in falls], 1)} %" if falls else "–"
-
-
 def _of_attentions(runs: Sequence[Run], *path: str) -> str:
     """Means over heads and seeds; a dash of an attention whose heads have no such number."""
     shown = []
     for attention in ATTENTIONS:
         try:
-            heads = [head for run in runs for head in run.each_head(attention)]
-            shown.append(_mean([head.value(*path) for head in heads]))
+            shown.append(_mean([h.value(*path) for run in runs for h in run.each_head(attention)]))
         except NotInRecord:
             shown.append("–")
     return ", ".join(shown)

@@ -46,7 +46,6 @@ def over_seeds(
 
 
 def signed(values: Collection[float], digits: int = 2) -> str:
-    """As :func:`over_seeds`, of a difference."""
     return over_seeds(values, digits, signed=True)
 
 
@@ -56,32 +55,26 @@ def of_seeds(values: Sequence[float], signs: bool = False) -> str:
 
 
 def as_share(values: Sequence[float]) -> str:
-    """As :func:`over_seeds`, of a share, with each seed's."""
     return f"{over_seeds(values, least=0.0)} {of_seeds(values)}"
 
 
 def as_correlation(values: Sequence[float]) -> str:
-    """As :func:`over_seeds`, of a correlation, with each seed's."""
     return f"{over_seeds(values, signed=True, least=-1.0)} {of_seeds(values, signs=True)}"
 
 
 def p_value(p: float) -> str:
-    """Such as ``p = 0.031`` or ``p < 0.001``."""
     return "p < 0.001" if p < 0.001 else f"p = {p:.3f}"
 
 
 def of_bootstrap(found: Bootstrap) -> str:
-    """Such as ``bootstrap [−0.2, +0.4], p = 0.31``."""
     low, high = number(found.low, signed=True), number(found.high, signed=True)
     return f"bootstrap [{low}, {high}], {p_value(found.p)}"
 
 
 def p_of_sides(tested: HeadStatistic) -> str:
     """p of the side that a claim is of, and that of the other side where it is the one that decides."""
-    greater = p_value(tested.greater)
-    return (
-        greater if tested.less >= 0.05 else f"{greater}; of the other side {p_value(tested.less)}"
-    )
+    other = f"; of the other side {p_value(tested.less)}" if tested.less < 0.05 else ""
+    return p_value(tested.greater) + other
 
 
 def listed(parts: Mapping[str, str]) -> str:
@@ -90,5 +83,4 @@ def listed(parts: Mapping[str, str]) -> str:
 
 
 def counts(values: Sequence[int]) -> str:
-    """Numbers of each seed, such as ``2, 0, 1``."""
     return ", ".join(map(str, values))

@@ -27,10 +27,7 @@ def wide(tensor: Tensor) -> Tensor:
 
 
 class Activations:
-    """Keeps the first input and the output of modules, of their last call, on one sentence.
-
-    A context manager: it watches within its block, and what it saw can be asked for afterwards.
-    """
+    """Keeps the first input and the output of modules, of their last call, on one sentence."""
 
     def __init__(self, modules: Iterable[nn.Module]) -> None:
         self._modules = list(modules)

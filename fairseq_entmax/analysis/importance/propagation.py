@@ -23,7 +23,7 @@ def layers_of(stack: Any) -> list[Any]:
 
 def watched_modules(model: Any) -> Iterator[nn.Module]:
     """The modules whose inputs and outputs :class:`Propagation` needs."""
-    encoder, decoder = encoder_of(model), model.decoder
+    encoder, decoder = getattr(model, "encoder", None), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
             yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
@@ -36,21 +36,10 @@ def watched_modules(model: Any) -> Iterator[nn.Module]:
     yield decoder.output_projection
 
 
-def encoder_of(model: Any) -> Any:
-    """The encoder of a model; None of a decoder alone."""
-    return getattr(model, "encoder", None)
-
-
 class Propagation:
-    """Relevance of the heads for some target positions of one sentence.
+    """Relevance for some target positions ``(predictions,)`` of one sentence.
 
-    Args:
-        positions: ``(predictions,)``, the target positions whose logits to start from.
-
-    Attributes:
-        heads: attention to layer to the relevance of its heads, ``(predictions, heads)``.
-        totals: boundary, in the order of the way, to ``(predictions,)``, the relevance there.
-    """
+    ``heads``: by attention and layer ``(predictions, heads)``; ``totals``: by boundary ``(predictions,)``."""
 
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
@@ -60,7 +49,7 @@ class Propagation:
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
         self._decoder = self._from_logits(model.decoder, positions)
-        encoder = encoder_of(model)
+        encoder = getattr(model, "encoder", None)
         width = 0 if encoder is None else model.cfg.encoder.embed_dim
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")
@@ -122,10 +111,7 @@ class Propagation:
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of what the residual connection takes along, and of what the values are of.
-
-        The latter is 0 where there are no heads: their output is a bias.
-        """
+        """Relevance of what the residual connection takes along, and of what the values are of."""
         place = "encoder_attn" if name == CROSS else "self_attn"
         attention: MultiheadAttention = getattr(layer, place)
         norm = getattr(layer, f"{place}_layer_norm")
@@ -151,10 +137,7 @@ class Propagation:
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of a residual connection, and of the branch that ends in a projection.
-
-        What the branch adds by the projection's bias alone is left out.
-        """
+        """Relevance of a residual connection, and of its branch, but for what a bias alone adds."""
         length = relevance.size(1)
         outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
         added = rules.made_by_inputs(outputs, inputs, wide(projection.weight))

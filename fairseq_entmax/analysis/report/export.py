@@ -34,14 +34,7 @@ def figure_files(
     formats: Sequence[str],
     overwrite: bool,
 ) -> dict[Path, tuple[Drawable, str]]:
-    """The files of figures, ``NAME.FORMAT``, each with its figure and format; checked before
-    anything is drawn.
-
-    Raises:
-        FileExistsError: one of the files exists, and is not to be replaced.
-        OSError: the folder cannot be made, or is a file.
-        ValueError: a folder in a file's place, or no name of a folder.
-    """
+    """The files of figures, ``NAME.FORMAT``, checked before anything is drawn."""
     if not os.fspath(directory):
         raise ValueError("--figures got '': give the folder for the figures' files")
     folder = Path(directory)

@@ -26,19 +26,12 @@ _DRAWN = (
     figures_density.density_by_layer,
     figures_density.diversity_by_layer,
     figures_heads.confidence_and_importance,
-    figures_heads.offset_profile,
     figures_heads.dependency_accuracy,
 )
 
 
 def figures(analysis: Analysis, pruning: list[dict[str, Any]] | None = None) -> list[Figure]:
-    """Every figure that the analysis has numbers for, each with a name of its own.
-
-    Args:
-        analysis: a document as ``analysis.json`` holds it.
-        pruning: rows of :func:`fairseq_entmax.analysis.report.pruning_table.read_pruning`, for
-            the figure of BLEU against heads.
-    """
+    """Every figure that the analysis has numbers for, each with a name of its own."""
     drawn = [figure for draw in _DRAWN for figure in draw(analysis)]
     return drawn + (bleu_by_heads(pruning) if pruning else [])
 
@@ -53,12 +46,7 @@ def drawables(analysis: Analysis, shown: Sequence[Figure]) -> list[Drawable]:
 
 
 def chosen(drawables: Sequence[Drawable], names: str | None) -> list[Drawable]:
-    """Those of some names, separated by commas and with ``*``, ``?`` and ``[…]`` as in a shell;
-    without names the usual ones.
-
-    Raises:
-        ValueError: a name fits none of them.
-    """
+    """Those of some names with commas between them, as in a shell; without names the usual ones."""
     if names is None:
         return [one for one in drawables if one.is_usual]
     patterns = [part.strip() for part in names.split(",")]

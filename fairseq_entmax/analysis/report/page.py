@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -17,19 +18,8 @@ from fairseq_entmax.analysis.report.payload import groups_block, page_data, weig
 TEMPLATE = "template"
 # In this order they make one script: what is used stands before what uses it
 SCRIPTS = (
-    "data.js",
-    "colours.js",
-    "elements.js",
-    "charts.js",
-    "summary.js",
-    "evidence.js",
-    "classes.js",
-    "overview.js",
-    "details.js",
-    "heads.js",
-    "weights.js",
-    "map.js",
-    "maps.js",
+    *("data.js", "colours.js", "elements.js", "charts.js", "summary.js", "evidence.js"),
+    *("classes.js", "overview.js", "details.js", "heads.js", "weights.js", "map.js", "maps.js"),
     "main.js",
 )
 
@@ -41,19 +31,7 @@ def render_page(
 
     The same analysis gives the same page. A content security policy in it forbids the
     browser to load anything, to send forms, and to run any script but the page's own two.
-
-    Args:
-        analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it; with ablations, as
-            :func:`fairseq_entmax.analysis.report.ablation_table.with_ablations` gives it.
-        figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
-            Vega-Lite specification.
-        measure: what the overview shows first, one of
-            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
-            tells heads apart.
-
-    Raises:
-        ModuleNotFoundError: the extra ``report`` is not installed.
-    """
+    ``measure`` is what the overview shows first; None takes the first that tells heads apart."""
     from fairseq_entmax.analysis.report.figures_grids import page_charts
 
     library = _library()
@@ -98,6 +76,7 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
+@functools.cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script."""
     try:

@@ -1,7 +1,9 @@
 """Reports, opened in a real browser."""
 
 import pytest
+import torch
 
+from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.browser import (
@@ -9,7 +11,7 @@ from tests.analysis.report.browser import (
     launched,
 )
 from tests.analysis.report.page_actions import MARKUP
-from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
+from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +23,7 @@ def analysis():
         item = entry["models"][1][0]
         weights = decode_weights(item)[:-1]
         item["shape"] = list(weights.shape)
-        item["weights"] = encode_weights(weights)
+        item["weights"] = encode_weights(torch.from_numpy(weights))
     analysis["maps"][2]["source"][0] = MARKUP
     analysis["maps"][2]["source"][1] = "▁Jehová"
     return analysis
@@ -59,8 +61,8 @@ def opened(browser, file):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """The report of three models with 6 layers of 8 heads, and ten sentences."""
-    analysis = synthetic_analysis()
+    """The report of three models with 6 layers of 8 heads, and four sentences."""
+    analysis = synthetic_analysis(sentences=4)
     path = tmp_path_factory.mktemp("large") / "report.html"
     path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
     return path

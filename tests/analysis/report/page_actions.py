@@ -18,12 +18,18 @@ def row(page, *place):
     return page.locator(f'#heads-table tr[data-head="{key(*place)}"]')
 
 
-def head_of(analysis, model, attention, layer, head):
-    entry = next(
-        entry for entry in analysis["models"][model]["attentions"]
+def layer_of(analysis, model=2, attention="encoder-self", layer=0):
+    """The entry of an attention and layer of a model."""
+    (entry,) = (
+        entry
+        for entry in analysis["models"][model]["attentions"]
         if (entry["attention"], entry["layer"]) == (attention, layer)
-    )  # fmt: skip
-    return entry["heads"][head]
+    )
+    return entry
+
+
+def head_of(analysis, model, attention, layer, head):
+    return layer_of(analysis, model, attention, layer)["heads"][head]
 
 
 def weights_of(analysis, sentence, model, attention, layer, head):

@@ -1,46 +1,61 @@
-"""Checkpoints that a kill left cut short; tests/examples/test_recipe_shell.py has the usual ways."""
+"""Checkpoints that a kill left cut short."""
 
 import zipfile
 
 import pytest
-from checkpoints import CANNOT_WRITE, main, mend, newest
+from checkpoints import DAMAGED, main, mend, newest
+
+BEST, LAST = "checkpoint_best.pt", "checkpoint_last.pt"
 
 
 def write(path, content):
     with zipfile.ZipFile(path, "w") as archive:
         archive.writestr("data", content * 1000)
+    return path.read_bytes()
 
 
-def test_the_newest_checkpoint_is_told_by_its_updates_not_its_name(tmp_path):
+def test_the_newest_whole_checkpoint_is_told_by_its_updates_not_its_name(tmp_path):
     for name in ("checkpoint_2_900.pt", "checkpoint_10_1000.pt", "checkpoint_1_99.pt"):
         write(tmp_path / name, name)
     assert newest(tmp_path).name == "checkpoint_10_1000.pt"
-
-
-def test_a_newest_checkpoint_that_is_cut_short_is_none(tmp_path):
-    write(tmp_path / "checkpoint_1_50.pt", "a")
-    (tmp_path / "checkpoint_1_60.pt").write_bytes(b"PK")
+    (tmp_path / "checkpoint_1_1001.pt").write_bytes(b"PK")
     assert newest(tmp_path) is None
     assert newest(tmp_path / "not-there") is None
 
 
 def test_where_a_run_saves_by_updates_both_copies_are_mended_from_the_newest(tmp_path):
-    write(tmp_path / "checkpoint_1_50.pt", "a")
-    for name in ("checkpoint_best.pt", "checkpoint_last.pt"):
+    whole = write(tmp_path / "checkpoint_1_50.pt", "a")
+    for name in (BEST, LAST):
         (tmp_path / name).write_bytes(b"cut short")
     assert mend(tmp_path)
-    newest_bytes = (tmp_path / "checkpoint_1_50.pt").read_bytes()
-    assert (tmp_path / "checkpoint_best.pt").read_bytes() == newest_bytes
-    assert (tmp_path / "checkpoint_last.pt").read_bytes() == newest_bytes
+    assert (tmp_path / BEST).read_bytes() == (tmp_path / LAST).read_bytes() == whole
 
 
-def test_a_copy_that_cannot_be_written_is_told_from_a_damaged_run(tmp_path, monkeypatch, capsys):
+def test_a_last_checkpoint_that_is_missing_or_cut_short_is_taken_from_the_best(tmp_path):
+    assert mend(tmp_path / "not-there-yet")
+    whole = write(tmp_path / BEST, "best")
+    (tmp_path / f"{LAST}.tmp").write_bytes(b"left by a kill")
+    for content in (None, b"", whole[: len(whole) // 2], whole[:-1]):
+        (tmp_path / LAST).unlink(missing_ok=True)
+        if content is not None:
+            (tmp_path / LAST).write_bytes(content)
+        assert mend(tmp_path)
+        assert (tmp_path / LAST).read_bytes() == whole
+    assert {path.name for path in tmp_path.iterdir()} == {BEST, LAST}
+
+
+def test_a_damaged_run_is_told_from_a_copy_that_cannot_be_written(tmp_path, monkeypatch, capsys):
     def full(*_):
-        raise OSError(28, "No space left on device")
+        raise OSError(28, "No space left on device", "here")
 
-    write(tmp_path / "checkpoint_best.pt", "a")
+    whole = bytearray(write(tmp_path / BEST, "a"))
     monkeypatch.setattr("checkpoints.shutil.copyfile", full)
     with pytest.raises(SystemExit) as end:
         main(["mend", str(tmp_path)])
-    assert end.value.code == CANNOT_WRITE
-    assert "checkpoint_last.pt: No space left on device" in capsys.readouterr().err
+    assert end.value.code == 1
+    assert "No space left on device" in capsys.readouterr().err
+    whole[len(whole) // 2] ^= 1
+    (tmp_path / BEST).write_bytes(whole)
+    with pytest.raises(SystemExit) as end:
+        main(["mend", str(tmp_path)])
+    assert end.value.code == DAMAGED

@@ -3,102 +3,99 @@
 from __future__ import annotations
 
 import gzip
-import subprocess
+import io
 import sys
-from pathlib import Path
 
+import bpe
+import corpora
 import pytest
+import words
 
 from tests.examples import miniatures
-
-TOOLS = Path(__file__).resolve().parents[3] / "examples" / "tools"
-
-
-def tool(name, *arguments, check=True, text=None):
-    result = subprocess.run(
-        [sys.executable, TOOLS / f"{name}.py", *map(str, arguments)],
-        input=text,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    if check:
-        assert result.returncode == 0, result.stderr
-    return result
+from tests.examples.miniatures import lines
 
 
-def lines(path):
-    return path.read_bytes().decode("utf-8").split("\n")[:-1]
+def tool(module, *arguments):
+    module.main(list(map(str, arguments)))
 
 
-def pairs(folder, left, right, *options, **more):
-    """Take pairs out of an archive with these two files."""
+def refusal(capsys, module, *arguments):
+    with pytest.raises(SystemExit) as ended:
+        tool(module, *arguments)
+    assert ended.value.code == 1
+    return capsys.readouterr().err
+
+
+def archived(folder, left, right, *options):
+    """An archive with these two files, and the arguments that take pairs out of it."""
     miniatures.write_tar(folder / "a.tgz", {"x/c.aa": left, "x/c.bb": right})
-    arguments = [folder / "a.tgz", "x/c.{lang}", "aa", "bb", folder / "train", *options]
-    return tool("corpora", "pairs", *arguments, **more)
+    return ["pairs", folder / "a.tgz", "x/c.{lang}", "aa", "bb", folder / "train", *options]
 
 
-def test_pairs_are_added_to_what_is_there_with_single_spaces(tmp_path):
+@pytest.mark.parametrize(
+    ("left", "right", "options", "expected"),
+    [
+        ("a  b\n c\u00a0d \n", "A\nB\n", [], [["a b", "c d"], ["A", "B"]]),
+        # only a newline ends a sentence
+        (
+            "one\rtwo\u2028three\x85four\x0bfive\nsix\n",
+            "A\nB\n",
+            [],
+            [["one two three four five", "six"], ["A", "B"]],
+        ),
+        # a test set loses nothing
+        ("a\n\nc\n", "A\nB\n\n", ["--keep-empty"], [["a", "", "c"], ["A", "B", ""]]),
+    ],
+)
+def test_pairs_are_added_to_what_is_there_with_single_spaces(
+    left, right, options, expected, tmp_path
+):
     for _ in range(2):
-        pairs(tmp_path, "a  b\n c\u00a0d \n".encode(), b"A\nB\n")
-    assert lines(tmp_path / "train.aa") == ["a b", "c d"] * 2
-    assert lines(tmp_path / "train.bb") == ["A", "B"] * 2
+        tool(corpora, *archived(tmp_path, left.encode(), right.encode(), *options))
+    assert [lines(tmp_path / f"train.{x}") for x in ("aa", "bb")] == [2 * x for x in expected]
 
 
-def test_only_a_newline_ends_a_sentence(tmp_path):
-    odd = "one\rtwo\u2028three\x85four\x0bfive\nsix\n"
-    pairs(tmp_path, odd.encode(), b"A\nB\n")
-    assert lines(tmp_path / "train.aa") == ["one two three four five", "six"]
-
-
-def test_pairs_with_an_empty_side_or_other_bytes_are_left_out_and_counted(tmp_path):
-    result = pairs(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n")
+def test_pairs_with_an_empty_side_or_other_bytes_are_left_out_and_counted(tmp_path, capsys):
+    tool(corpora, *archived(tmp_path, b"a\n\nc\n\xff\n", b"A\nB\n \nD\n"))
     assert lines(tmp_path / "train.aa") == ["a"]
-    assert "1 pairs; left out 2 with an empty side, 1 that are no UTF-8" in result.stdout
+    said = capsys.readouterr().out
+    assert "1 pairs; left out 2 with an empty side, 1 that are no UTF-8" in said
 
 
-def test_a_test_set_loses_nothing(tmp_path):
-    pairs(tmp_path, b"a\n\nc\n", b"A\nB\n\n", "--keep-empty")
-    assert lines(tmp_path / "train.aa") == ["a", "", "c"]
-    assert lines(tmp_path / "train.bb") == ["A", "B", ""]
-    result = pairs(tmp_path, b"\xff\n", b"A\n", "--keep-empty", check=False)
-    assert result.returncode == 1
-    assert "sentence 1 of x/c.aa is no UTF-8" in result.stderr
-
-
-def test_files_of_unequal_length_are_refused(tmp_path):
-    result = pairs(tmp_path, b"a\nb\nc\n", b"A\n", check=False)
-    assert result.returncode == 1
-    assert "x/c.aa and x/c.bb have 3 and 1 sentences\n" in result.stderr
+@pytest.mark.parametrize(
+    ("left", "options", "message"),
+    [
+        (b"\xff\n", ["--keep-empty"], "sentence 1 of x/c.aa is no UTF-8"),
+        (b"a\nb\nc\n", [], "x/c.aa and x/c.bb have 3 and 1 sentences\n"),
+    ],
+)
+def test_files_that_do_not_fit_are_refused(left, options, message, tmp_path, capsys):
+    assert message in refusal(capsys, corpora, *archived(tmp_path, left, b"A\n", *options))
 
 
 def test_one_file_with_both_languages_is_split_in_its_own_order(tmp_path):
     miniatures.write_tar(tmp_path / "a.tgz", {"w": b"B1 ||| A1\nno pair\nB2 ||| A2\n"})
-    options = ["--separator", "||| bb,aa"]
-    tool("corpora", "pairs", tmp_path / "a.tgz", "w", "aa", "bb", tmp_path / "train", *options)
+    arguments = ["pairs", tmp_path / "a.tgz", "w", "aa", "bb", tmp_path / "train"]
+    tool(corpora, *arguments, "--separator", "||| bb,aa")
     assert lines(tmp_path / "train.aa") == ["A1", "A2"]
     assert lines(tmp_path / "train.bb") == ["B1", "B2"]
 
 
-def test_nothing_is_left_where_an_archive_is_damaged(tmp_path):
-    miniatures.write_tar(tmp_path / "a.tgz", {"c.aa": b"a\n" * 9000, "c.bb": b"A\n" * 9000})
-    whole = (tmp_path / "a.tgz").read_bytes()
-    (tmp_path / "a.tgz").write_bytes(whole[:-30])
-    arguments = [tmp_path / "a.tgz", "c.{lang}", "aa", "bb", tmp_path / "train"]
-    result = tool("corpora", "pairs", *arguments, check=False)
-    assert result.returncode == 1
-    assert "a.tgz is cut short or damaged" in result.stderr
-    assert [path.name for path in tmp_path.iterdir()] == ["a.tgz"]
+def test_nothing_is_left_where_an_archive_is_damaged(tmp_path, capsys):
+    arguments = archived(tmp_path, b"a\n" * 9000, b"A\n" * 9000)
+    (tmp_path / "a.tgz").write_bytes((tmp_path / "a.tgz").read_bytes()[:-30])
+    assert "a.tgz is cut short or damaged" in refusal(capsys, corpora, *arguments)
+    assert all(path.name == "a.tgz" or not path.read_bytes() for path in tmp_path.iterdir())
 
 
 # --- subtitles ---------------------------------------------------------------
 
 
-def subtitles(folder, out, *options, check=True):
+def subtitles(folder, out, *options):
     out.mkdir()
     archives = [folder / "OpenSubtitles.en-ru.txt.zip", folder / "OpenSubtitles.en-ru.xml.gz"]
     numbers = ["--train", 100, "--valid", 16, "--test", 12, *options]
-    return tool("corpora", "subtitles", *archives, "en", "ru", out, *numbers, check=check)
+    return ["subtitles", *archives, "en", "ru", out, *numbers]
 
 
 @pytest.fixture
@@ -110,144 +107,117 @@ def opus(tmp_path):
 
 
 def read(out):
-    names = ["train", "valid", "test"]
     return {
         name: list(zip(lines(out / f"{name}.en"), lines(out / f"{name}.ru"), strict=True))
-        for name in names
+        for name in ("train", "valid", "test")
     }
 
 
 def test_the_seed_alone_draws_the_subtitles(opus, tmp_path):
-    first, again, other = tmp_path / "1", tmp_path / "2", tmp_path / "3"
-    subtitles(opus, first)
-    subtitles(opus, again)
-    subtitles(opus, other, "--seed", 2)
-    assert read(first) == read(again)
-    assert {name: len(pairs) for name, pairs in read(first).items()} == {
-        "train": 100,
-        "valid": 16,
-        "test": 12,
-    }
-    assert read(first)["train"] != read(other)["train"]
+    drawn = []
+    for number, options in enumerate(([], [], ["--seed", 2])):
+        tool(corpora, *subtitles(opus, tmp_path / f"{number}", *options))
+        drawn.append(read(tmp_path / f"{number}"))
+    assert drawn[0] == drawn[1]
+    assert [len(pairs) for pairs in drawn[0].values()] == [100, 16, 12]
+    assert drawn[0]["train"] != drawn[2]["train"]
 
 
 def test_the_least_overlap_can_be_chosen(opus, tmp_path):
     texts = miniatures.Texts("en", "ru")
     number = {pair: n for n, pair in enumerate(texts.train + texts.valid + texts.test)}
-    subtitles(opus, tmp_path / "1", "--overlap", "0.95", "--train", 1000)
+    tool(corpora, *subtitles(opus, tmp_path / "1", "--overlap", "0.95", "--train", 1000))
     drawn = [number[pair] for pairs in read(tmp_path / "1").values() for pair in pairs]
     assert {n % 5 for n in drawn} == {2, 3, 4}
 
 
-def test_an_alignment_of_other_documents_is_refused(opus, tmp_path):
+def test_an_alignment_of_other_documents_is_refused(opus, tmp_path, capsys):
     path = opus / "OpenSubtitles.en-ru.xml.gz"
     text = gzip.decompress(path.read_bytes()).replace(b"en/1999/1/", b"en/1998/1/")
     path.write_bytes(gzip.compress(text))
-    result = subtitles(opus, tmp_path / "1", check=False)
-    assert result.returncode == 1
-    assert "does not have the documents en/1999/1/37.xml.gz" in result.stderr
+    said = refusal(capsys, corpora, *subtitles(opus, tmp_path / "1"))
+    assert "does not have the documents en/1999/1/37.xml.gz" in said
 
 
 # --- words -------------------------------------------------------------------
 
 
-def cut(folder, *options, source="de", target="en"):
-    arguments = [folder / "text", folder / "words", source, target, *options]
-    return tool("words", "cut", *arguments)
+def cut(folder, texts, *options):
+    """The words of the sides of a text."""
+    for side, text in texts.items():
+        (folder / f"text.{side}").write_text(text, encoding="utf-8")
+    tool(words, "cut", folder / "text", folder / "words", *texts, *options)
+    return [lines(folder / f"words.{side}") for side in texts]
 
 
 def test_words_are_cut_alike_by_one_worker_and_by_several(tmp_path):
     pairs = miniatures.Texts("de", "en").train * 30  # more than a worker takes at a time
-    for side, language in enumerate(("de", "en")):
-        text = "".join(f"{pair[side]}\n" for pair in pairs)
-        (tmp_path / f"text.{language}").write_text(text, encoding="utf-8")
-    cut(tmp_path)
-    one = [(tmp_path / f"words.{x}").read_bytes() for x in ("de", "en")]
-    cut(tmp_path, "--workers", 3)
-    assert one == [(tmp_path / f"words.{x}").read_bytes() for x in ("de", "en")]
-    assert len(lines(tmp_path / "words.en")) == len(pairs)
+    texts = {x: "".join(f"{pair[n]}\n" for pair in pairs) for n, x in enumerate(("de", "en"))}
+    one = cut(tmp_path, texts)
+    assert one == cut(tmp_path, texts, "--workers", 3)
+    assert len(one[0]) == len(pairs)
 
 
-def test_long_and_empty_pairs_are_left_out_when_a_limit_is_given(tmp_path):
-    (tmp_path / "text.de").write_text("Ja.\n\nEins zwei drei.\nNein.\n", encoding="utf-8")
-    (tmp_path / "text.en").write_text("Yes.\nOne.\nOne two three.\nNo.\n", encoding="utf-8")
-    result = cut(tmp_path, "--max-words", 3)
-    assert lines(tmp_path / "words.en") == ["Yes .", "No ."]
-    assert "2 pairs; left out 2 that are empty or longer than 3 words" in result.stdout
-    cut(tmp_path)
-    assert lines(tmp_path / "words.de") == ["Ja .", "", "Eins zwei drei .", "Nein ."]
+def test_long_and_empty_pairs_are_left_out_when_a_limit_is_given(tmp_path, capsys):
+    texts = {"de": "Ja.\n\nEins zwei drei.\nNein.\n", "en": "Yes.\nOne.\nOne two three.\nNo.\n"}
+    assert cut(tmp_path, texts, "--max-words", 3)[1] == ["Yes .", "No ."]
+    said = capsys.readouterr().out
+    assert "2 pairs; left out 2 that are empty or longer than 3 words" in said
+    assert cut(tmp_path, texts)[0] == ["Ja .", "", "Eins zwei drei .", "Nein ."]
 
 
 def test_japanese_is_cut_into_short_units_whatever_its_length(tmp_path):
     sentence = "私は東京大学の学生です。"
-    (tmp_path / "text.ja").write_text(f"{sentence}\n{sentence * 3000}\n", encoding="utf-8")
-    (tmp_path / "text.en").write_text("a\nb\n", encoding="utf-8")
-    cut(tmp_path, source="ja")
-    short, long = lines(tmp_path / "words.ja")
+    texts = {"ja": f"{sentence}\n{sentence * 3000}\n", "en": "a\nb\n"}
+    (short, long), _ = cut(tmp_path, texts)
     assert short == "私 は 東京 大学 の 学生 です 。"
     assert long.replace(" ", "") == sentence * 3000
 
 
 def test_sides_whose_names_are_no_languages_are_cut_as_the_language_that_is_said(tmp_path):
-    (tmp_path / "text.article").write_text("The U.S. said <t> no.\nB\n", encoding="utf-8")
-    (tmp_path / "text.summary").write_text("<t> Don't! </t>\nb\n", encoding="utf-8")
+    texts = {"article": "The U.S. said <t> no.\nB\n", "summary": "<t> Don't! </t>\nb\n"}
     how = ["--speech", "en", "--keep", "<t>", "</t>"]
-    sides = [tmp_path / "text", tmp_path / "words", "article", "summary"]
-    tool("words", "cut", *sides, *how)
-    assert lines(tmp_path / "words.article") == ["The U.S. said <t> no .", "B"]
-    assert lines(tmp_path / "words.summary") == ["<t> Don 't ! </t>", "b"]
-    tool("words", "cut", *sides, *how, "--first", 3, 2, "--lower")
-    assert lines(tmp_path / "words.article") == ["the u.s. said", "b"]
-    assert lines(tmp_path / "words.summary") == ["<t> don", "b"]
+    assert cut(tmp_path, texts, *how) == [
+        ["The U.S. said <t> no .", "B"],
+        ["<t> Don 't ! </t>", "b"],
+    ]
+    shorter = cut(tmp_path, texts, *how, "--first", 3, 2, "--lower")
+    assert shorter == [["the u.s. said", "b"], ["<t> don", "b"]]
 
 
 def test_merges_leave_words_whole_that_are_kept(tmp_path):
     (tmp_path / "codes").write_text("#version: 0.2\na b\n", encoding="utf-8")
-    apply = ["bpe", "apply", "--codes", tmp_path / "codes"]
-    assert "</t>" not in tool(*apply, text="</t>\n").stdout
-    assert tool(*apply, "--keep", "<t>", "</t>", text="<t> abc </t>\n").stdout.split()[-1] == "</t>"
+    for keep in ((), ("<t>", "</t>")):
+        (cut,) = bpe.apply(tmp_path / "codes", iter(["<t> abc </t>"]), 1, keep)
+        assert (cut.split()[-1] == "</t>") == bool(keep)
 
 
-def test_cut_words_are_put_together_again():
+def test_cut_words_are_put_together_again(monkeypatch, capsysbinary):
     text = 'He said, "I don\'t (really) know: 3.5%!"'
-    (words,) = tool_cut(text)
-    assert words != text
-    assert tool("words", "join", "en", text=f"{words}\n").stdout == f"{text}\n"
-
-
-def tool_cut(text):
-    sys.path.insert(0, str(TOOLS))
-    try:
-        import words
-    finally:
-        sys.path.remove(str(TOOLS))
-    return [words.cutter("en")(text)]
+    cut = words.cutter("en")(text)
+    assert cut != text
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(f"{cut}\n".encode())))
+    tool(words, "join", "en")
+    assert capsysbinary.readouterr().out == f"{text}\n".encode()
 
 
 # --- one text -----------------------------------------------------------------
 
 
-def take_text(folder, content, **more):
-    miniatures.write_zip(folder / "a.zip", {"x/a.tokens": content})
-    return tool("corpora", "text", folder / "a.zip", "x/a.tokens", folder / "train.en", **more)
-
-
-def test_a_text_is_taken_as_it_is_and_appended(tmp_path):
-    content = " \n = A title = \n \n caf\u00e9 <unk> @-@ \u2028 . \n".encode()
-    for _ in range(2):
-        take_text(tmp_path, content)
-    assert (tmp_path / "train.en").read_bytes() == 2 * content
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["a.zip", "train.en"]
-
-
 @pytest.mark.parametrize(
     ("content", "message"),
     [
+        (" \n = A title = \n \n caf\u00e9 <unk> @-@ \u2028 . \n".encode(), None),
         (b"fine\n\xff\n", "line 2 of x/a.tokens is no UTF-8"),
         (b"cut sho", "x/a.tokens does not end with a line's end"),
     ],
 )
-def test_a_text_that_cannot_be_whole_is_refused(content, message, tmp_path):
-    result = take_text(tmp_path, content, check=False)
-    assert result.returncode == 1
-    assert message in result.stderr
+def test_a_text_is_taken_as_it_is_or_refused(content, message, tmp_path, capsys):
+    miniatures.write_zip(tmp_path / "a.zip", {"x/a.tokens": content})
+    arguments = ["text", tmp_path / "a.zip", "x/a.tokens", tmp_path / "train.en"]
+    if message:
+        assert message in refusal(capsys, corpora, *arguments)
+        return
+    for _ in range(2):
+        tool(corpora, *arguments)
+    assert (tmp_path / "train.en").read_bytes() == 2 * content

@@ -4,7 +4,7 @@ import json
 import math
 
 import pytest
-from perplexity import Text, count, log_probs, main, measure, table
+from perplexity import Text, count, log_probs, main, measure
 
 from tests.examples.tools.test_batches import write_index
 
@@ -12,10 +12,8 @@ from tests.examples.tools.test_batches import write_index
 # "beginning" is two subwords
 LOG = """\
 2026-11-22 18:00:00 | INFO | fairseq_cli.eval_lm | Namespace(data='x', path='7 [models]')
-2026-11-22 18:00:00 | INFO | fairseq_cli.eval_lm | data-bin test 2 examples
 2026-11-22 18:00:01 | INFO | fairseq_cli.eval_lm | 1 ▁God [-1.250000]\t▁said [-0.750000]\t</s> [-0.125000]
 2026-11-22 18:00:01 | INFO | fairseq_cli.eval_lm | 0 ▁In [-2.000000]\t▁the [-0.500000]\t▁begin [-3.000000]\tning [-0.062500]\t</s> [-0.250000]
-2026-11-22 18:00:02 | INFO | fairseq_cli.eval_lm | Evaluated 8 tokens in 0.1s (80.00 tokens/s)
 2026-11-22 18:00:02 | INFO | fairseq_cli.eval_lm | Loss (base 2): 1.4314, Perplexity: 2.70
 """
 NATS = 1.25 + 0.75 + 0.125 + 2 + 0.5 + 3 + 0.0625 + 0.25
@@ -31,14 +29,9 @@ def test_the_perplexity_of_a_word_spreads_all_nats_over_words_and_ends_of_lines(
     assert found["nats"] == pytest.approx(NATS, abs=1e-12)
     # 5 words, 2 ends
     assert found["word_perplexity"] == pytest.approx(math.exp(NATS / 7), rel=1e-12)
-    assert found["subword_perplexity"] == pytest.approx(math.exp(NATS / 8), rel=1e-12)
+    assert f"{found['subword_perplexity']:.2f}" == "2.70"  # as fairseq logs it
     characters = len("In the beginning\nGod said\n")
     assert found["bits_per_character"] == pytest.approx(NATS / math.log(2) / characters, rel=1e-12)
-
-
-def test_the_perplexity_of_a_subword_is_the_one_that_fairseq_logs():
-    found = measure(scores(), count(LINES), 8, "a.log")
-    assert f"{found['subword_perplexity']:.2f}" == "2.70"
 
 
 def test_words_of_a_text_without_subwords_have_one_perplexity():
@@ -54,20 +47,25 @@ def test_brackets_and_numbers_that_are_words_are_no_scores():
     assert scores(log) == [("[", -1.0), ("[-9]", -2.0), ("]", -3.0)]
 
 
-def test_subwords_that_were_left_out_are_an_error():
-    with pytest.raises(ValueError, match=r"a\.log has the probabilities of 8 of the 9 subwords"):
-        measure(scores(), count(LINES), 9, "a.log")
+@pytest.mark.parametrize(
+    ("found", "text", "subwords", "message"),
+    [
+        (scores(), count(LINES), 9, r"a\.log has the probabilities of 8 of the 9 subwords"),
+        (scores(), count(LINES), 7, r"of 8 of the 7 words: .*, or words of probability 0"),
+        ([("a", -1.0), ("b", -math.inf)], Text(2, 0, 4), 2, "a probability that is 0 or no number"),
+        ([("a", -1.0), ("b", math.nan)], Text(2, 0, 4), 2, "a probability that is 0 or no number"),
+    ],
+)
+def test_what_has_no_probability_is_an_error(found, text, subwords, message):
+    with pytest.raises(ValueError, match=message):
+        measure(found, text, subwords, "a.log")
 
 
-@pytest.mark.parametrize("score", ["-inf", "nan"])
-def test_a_word_without_a_probability_is_an_error(score):
-    with pytest.raises(ValueError, match="a probability that is 0 or no number"):
-        measure([("a", -1.0), ("b", float(score))], Text(2, 0, 4), 2, "a.log")
-
-
-def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):
+@pytest.mark.parametrize("cut", [True, False])
+def test_all_logs_are_in_one_table_and_one_file(cut, tmp_path, capsys):
+    text = LINES if cut else ["In the begin ning", "God said"]
     write_index(tmp_path / "test.idx", [5, 3])
-    (tmp_path / "test.en").write_text("\n".join([*LINES, ""]), encoding="utf-8")
+    (tmp_path / "test.en").write_text("\n".join([*text, ""]), encoding="utf-8")
     (tmp_path / "a.log").write_text(LOG, encoding="utf-8")
     (tmp_path / "b.log").write_text(LOG.replace("-3.000000", "-2.000000"), encoding="utf-8")
     json_file = tmp_path / "perplexity.json"
@@ -78,19 +76,7 @@ def test_all_logs_are_in_one_table_and_one_file(tmp_path, capsys):
     assert document["alone"]["nats"] - document["window"]["nats"] == pytest.approx(1.0)
     first, *rows = capsys.readouterr().out.splitlines()
     assert first.split()[:3] == ["evaluation", "word", "ppl"]
+    assert ("subword" in first) == cut
     assert [row.split()[:2] for row in rows] == [
         [name, f"{document[name]['word_perplexity']:.2f}"] for name in ("alone", "window")
     ]
-
-
-def test_a_text_of_words_has_no_columns_of_subwords():
-    found = measure(scores(), count(LINES), 8, "a.log")
-    words, subwords = table({"a": found}, "words"), table({"a": found}, "subwords")
-    assert words[0] == ["evaluation", "word ppl", "bits/character", "words", "lines"]
-    assert {"subword ppl", "subwords"} == set(subwords[0]) - set(words[0])
-    assert dict(zip(*words, strict=True)).items() <= dict(zip(*subwords, strict=True)).items()
-
-
-def test_words_that_are_not_cut_are_called_words():
-    with pytest.raises(ValueError, match=r"of 8 of the 7 words: .*, or words of probability 0"):
-        measure(scores(), count(LINES), 7, "a.log")

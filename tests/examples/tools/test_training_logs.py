@@ -8,6 +8,9 @@ import pytest
 from training_logs import read_course, read_search
 
 STAMP = "2030-01-01 00:00:00 | INFO |"
+BEGIN = f"{STAMP} fairseq.trainer | begin training epoch"
+INNER = f"{STAMP} train_inner | epoch 001:     50 / 100 loss=99, num_updates=50, lr=0.1"
+EARLY = f"{STAMP} fairseq_cli.train | early stop since valid performance hasn't improved for last 2 runs"
 
 
 def valid(epoch: int, updates: int, loss: float) -> str:
@@ -21,60 +24,52 @@ def train(epoch: int, updates: int, loss: float) -> str:
     return f"{STAMP} train | epoch {epoch:03d} | loss {loss} | nll_loss 3 | num_updates {updates} | lr 0.1 | wall 9"
 
 
-BEGIN = f"{STAMP} fairseq.trainer | begin training epoch"
-INNER = f"{STAMP} train_inner | epoch 001:     50 / 100 loss=99, num_updates=50, lr=0.1"
-EARLY = f"{STAMP} fairseq_cli.train | early stop since valid performance hasn't improved for last 2 runs"
-
-
 def log(folder: Path, *lines: str) -> Path:
     path = folder / "train.log"
     path.write_text("".join(f"{line}\n" for line in lines))
     return path
 
 
-def losses(path: Path) -> list[tuple[int, int, float, float | None]]:
-    return [(e.epoch, e.updates, e.valid_loss, e.train_loss) for e in read_course(path).epochs]
+FIRST = [valid(1, 100, 6.5), train(1, 100, 7.5)]
+SECOND = [valid(2, 200, 5.5), train(2, 200, 6.0)]
 
 
-def test_each_epoch_has_its_losses_and_updates(tmp_path: Path) -> None:
-    path = log(
-        *(tmp_path, f"{BEGIN} 1", INNER, valid(1, 100, 6.5), train(1, 100, 7.5)),
-        *(f"{BEGIN} 2", valid(2, 200, 5.5), train(2, 200, 6.0)),
-    )
-    assert losses(path) == [(1, 100, 6.5, 7.5), (2, 200, 5.5, 6.0)]
-    assert read_course(path).epochs[0].valid_nll_loss == 5.5
-    assert read_course(path).updates == 200
-
-
-def test_of_an_epoch_that_was_trained_twice_the_last_holds(tmp_path: Path) -> None:
-    path = log(
-        *(tmp_path, valid(1, 100, 6.5), train(1, 100, 7.5), valid(2, 200, 5.5), train(2, 200, 6.0)),
-        *(f"{BEGIN} 2", valid(2, 200, 5.25), train(2, 200, 6.25)),
-    )
-    assert losses(path) == [(1, 100, 6.5, 7.5), (2, 200, 5.25, 6.25)]
-
-
-def test_what_was_behind_the_point_that_a_training_went_on_from_is_gone(tmp_path: Path) -> None:
-    path = log(tmp_path, valid(1, 100, 6.5), valid(2, 200, 5.5), f"{BEGIN} 1", valid(1, 100, 6.0))
-    assert losses(path) == [(1, 100, 6.0, None)]
-
-
-def test_a_line_that_was_cut_short_is_left_out(tmp_path: Path) -> None:
-    path = log(tmp_path, valid(1, 100, 6.5), f"{STAMP} valid | epoch 002 | valid on 'va")
-    assert losses(path) == [(1, 100, 6.5, None)]
+@pytest.mark.parametrize(
+    ("lines", "epochs"),
+    [
+        ([f"{BEGIN} 1", INNER, *FIRST, *SECOND], [(1, 100, 6.5, 7.5), (2, 200, 5.5, 6.0)]),
+        # of what was trained twice the last holds
+        (
+            [*FIRST, *SECOND, f"{BEGIN} 2", valid(2, 200, 5.25), train(2, 200, 6.25)],
+            [(1, 100, 6.5, 7.5), (2, 200, 5.25, 6.25)],
+        ),
+        # what was behind the point that a training went on from is gone
+        ([FIRST[0], SECOND[0], f"{BEGIN} 1", valid(1, 100, 6.0)], [(1, 100, 6.0, None)]),
+        # a line that was cut short
+        ([FIRST[0], f"{STAMP} valid | epoch 002 | valid on 'va"], [(1, 100, 6.5, None)]),
+    ],
+)
+def test_each_epoch_has_its_losses_and_updates(
+    lines: list[str], epochs: list[tuple[float | None, ...]], tmp_path: Path
+) -> None:
+    course = read_course(log(tmp_path, *lines))
+    assert [(e.epoch, e.updates, e.valid_loss, e.train_loss) for e in course.epochs] == epochs
+    assert all(e.valid_nll_loss == e.valid_loss - 1 for e in course.epochs)
+    assert course.updates == epochs[-1][1]
 
 
 def test_patience_that_ran_out_is_told_from_the_length(tmp_path: Path) -> None:
-    assert read_course(log(tmp_path, valid(1, 100, 6.5), EARLY)).by_patience
-    assert not read_course(log(tmp_path, valid(1, 100, 6.5))).by_patience
+    assert read_course(log(tmp_path, FIRST[0], EARLY)).by_patience
+    assert not read_course(log(tmp_path, FIRST[0])).by_patience
     # It went on, with more patience
-    path = log(tmp_path, valid(1, 100, 6.5), EARLY, f"{BEGIN} 2", valid(2, 200, 6.0))
-    assert not read_course(path).by_patience
+    assert not read_course(log(tmp_path, FIRST[0], EARLY, f"{BEGIN} 2", SECOND[0])).by_patience
 
 
-def test_a_log_without_a_validation_is_named(tmp_path: Path) -> None:
+def test_a_log_without_what_is_asked_for_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="has no validation of a training: remove its folder"):
         read_course(log(tmp_path, INNER))
+    with pytest.raises(ValueError, match="has no number of open heads: remove its folder"):
+        read_search(log(tmp_path, INNER, FIRST[0]), 50)
 
 
 # --- heads in a search ----------------------------------------------------------------
@@ -88,8 +83,8 @@ def inner(updates: int, encoder: int, cross: int) -> str:
     )
 
 
-def opened(path: Path, most: int = 50) -> list[tuple[int, float, float]]:
-    points = read_search(path, most)
+def opened(path: Path) -> list[tuple[int, float, float]]:
+    points = read_search(path, 50)
     assert all(set(heads) == {"encoder-self", "cross"} for _, heads in points)
     return [(updates, heads["encoder-self"], heads["cross"]) for updates, heads in points]
 
@@ -98,9 +93,7 @@ def test_the_heads_that_a_search_has_open_are_those_of_its_course(tmp_path: Path
     end = f"{valid(1, 120, 6.5)} | heads_open 4 | heads_open_encoder_self 3 | heads_open_cross 1"
     path = log(tmp_path, INNER, inner(50, 24, 24), inner(100, 9, 12), end)
     assert opened(path) == [(50, 24, 24), (100, 9, 12), (120, 3, 1)]
-
-
-def test_what_a_search_that_was_stopped_logged_twice_counts_once(tmp_path: Path) -> None:
+    # It was stopped, and logged some of it twice
     path = log(tmp_path, inner(50, 24, 24), inner(100, 9, 12), inner(50, 24, 23), inner(100, 8, 11))
     assert opened(path) == [(50, 24, 23), (100, 8, 11)]
 
@@ -110,8 +103,3 @@ def test_a_long_search_is_thinned_with_its_first_and_last_point_kept(tmp_path: P
     updates = [updates for updates, _, _ in opened(path)]
     assert (len(updates), updates[0], updates[-1]) == (50, 10, 1990)
     assert updates == sorted(set(updates))
-
-
-def test_a_search_that_logged_no_heads_is_named(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="has no number of open heads: remove its folder"):
-        read_search(log(tmp_path, INNER, valid(1, 100, 6.5)), 50)

@@ -11,12 +11,12 @@ from claims.rules import (
     UNMEASURED,
     Claim,
     Decision,
-    combined,
+    Finding,
     in_each,
     loses_at_most,
     more_than,
-    negated,
     over_heads,
+    several,
     within,
 )
 from claims.statistics import Bootstrap, HeadStatistic
@@ -116,11 +116,12 @@ def test_corrected_p_values_stand_for_those_of_the_statistic_and_no_margin_is_no
 
 
 def test_a_claim_of_several_things_needs_all_of_them():
-    yes, no, open_ = Decision(HOLDS, "yes"), Decision(FAILS, "no"), Decision(UNDECIDED, "open")
-    assert combined({"a": yes, "b": yes}) == yes
-    assert combined({"a": yes, "b": no, "c": open_}) == Decision(FAILS, "b: no")
-    assert combined({"a": yes, "b": open_}) == Decision(UNDECIDED, "b: open")
-    assert [negated(one).verdict for one in (yes, no, open_)] == [FAILS, HOLDS, UNDECIDED]
+    decisions = (HOLDS, "yes"), (FAILS, "no"), (UNDECIDED, "open")
+    yes, no, open_ = (Finding(Decision(*one), one[1], "counted") for one in decisions)
+    assert several({"a": yes, "b": yes}) == Finding(yes.decision, "a yes; b yes", "counted")
+    assert several({"a": yes, "b": no, "c": open_}).decision == (FAILS, "b: no")
+    assert several({"a": yes, "b": open_}).decision == (UNDECIDED, "b: open")
+    assert [one.denied().decision.verdict for one in (yes, no, open_)] == [FAILS, HOLDS, UNDECIDED]
 
 
 @pytest.mark.parametrize(

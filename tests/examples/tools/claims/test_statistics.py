@@ -24,109 +24,77 @@ from claims.statistics import (
 from sacrebleu.metrics import BLEU
 from scipy import stats
 
-WORDS = [f"w{number}" for number in range(200)]
 
-
-def _texts(error_rates, sentences=150):
-    """References, and hypotheses of systems in which this share of the words is another."""
+def systems(error_rates, sentences=150):
+    """References, and of systems in which this share of the words is another their texts and
+    sufficient statistics."""
     generator = numpy.random.default_rng(4)
     lengths = generator.integers(6, 25, sentences)
-    references = [[WORDS[i] for i in generator.integers(0, 200, n)] for n in lengths]
-    systems = [
-        [[w if generator.random() > rate else "x" for w in line] for line in references]
+    lines = [[f"w{i}" for i in generator.integers(0, 200, n)] for n in lengths]
+    references = [" ".join(line) for line in lines]
+    metric = BLEU(references=[references])
+    texts = [
+        [" ".join(w if generator.random() > rate else "x" for w in line) for line in lines]
         for rate in error_rates
     ]
-    return [" ".join(line) for line in references], [
-        [" ".join(line) for line in system] for system in systems
-    ]
+    rows = [numpy.array(metric._extract_corpus_statistics(text, None)) for text in texts]
+    return references, texts, rows
 
 
-def _statistics(references, system):
-    metric = BLEU(references=[references])
-    return numpy.array(metric._extract_corpus_statistics(system, None))
-
-
-def test_the_interval_over_seeds_is_students():
+def test_the_interval_over_seeds_is_students_and_one_seed_has_none():
     values = [23.1, 24.0, 23.7]
     mean, error = numpy.mean(values), stats.sem(values)
     assert seed_interval(values) == pytest.approx(stats.t.interval(0.95, 2, mean, error))
-
-
-def test_one_seed_has_no_interval():
     assert all(map(math.isnan, seed_interval([23.1])))
 
 
-def test_bleu_of_sums_is_that_of_sacrebleu():
-    references, systems = _texts([0.2, 0.4, 0.9, 1.0])
-    for system in systems:
-        expected = BLEU().corpus_score(system, [references]).score
-        assert bleu(_statistics(references, system).sum(0)) == pytest.approx(expected)
-
-
-@pytest.mark.parametrize(
-    "sums",
-    [
+def test_bleu_of_sums_is_that_of_sacrebleu_smoothed_where_nothing_matches():
+    references, texts, rows = systems([0.2, 0.4, 0.9, 1.0])
+    for text, own in zip(texts, rows, strict=True):
+        expected = BLEU().corpus_score(text, [references]).score
+        assert bleu(own.sum(0)) == pytest.approx(expected)
+    for sums in (
         [20, 25, 9, 4, 0, 0, 20, 19, 18, 17],
         [20, 15, 9, 4, 2, 0, 20, 19, 18, 17],
         [2, 2, 2, 1, 0, 0, 2, 1, 0, 0],
         [0, 5, 0, 0, 0, 0, 0, 0, 0, 0],
-    ],
-)
-def test_bleu_without_matches_is_smoothed_as_sacrebleu_does(sums):
-    expected = BLEU()._compute_score_from_stats(sums).score
-    assert bleu(numpy.array(sums)) == pytest.approx(expected)
+    ):
+        expected = BLEU()._compute_score_from_stats(sums).score
+        assert bleu(numpy.array(sums)) == pytest.approx(expected)
 
 
 @pytest.mark.parametrize(("first", "second"), [(0.30, 0.36), (0.30, 0.305), (0.30, 0.32)])
 def test_the_bootstrap_has_the_difference_of_sacrebleu_and_about_the_p_of_a_gaussian(first, second):
-    references, (one, other) = _texts([first, second])
-    found = paired_bootstrap([_statistics(references, one)], [_statistics(references, other)])
-    scores = [BLEU().corpus_score(system, [references]).score for system in (one, other)]
+    references, texts, (one, other) = systems([first, second])
+    found = paired_bootstrap([one], [other])
+    scores = [BLEU().corpus_score(text, [references]).score for text in texts]
     assert found.difference == pytest.approx(scores[0] - scores[1])
     # Differences of sums over many sentences are about Gaussian
     error = (found.high - found.low) / (2 * stats.norm.ppf(0.975))
     expected = 2 * stats.norm.sf(abs(found.difference) / error)
     assert found.p == pytest.approx(expected, abs=0.04)
-
-
-def test_p_is_the_share_of_samples_as_far_from_their_mean_on_either_side():
-    references, (one, other) = _texts([0.30, 0.32], sentences=60)
-    rows = [_statistics(references, system) for system in (one, other)]
-    found = paired_bootstrap([rows[0]], [rows[1]])
-    counts = numpy.random.RandomState(1).multinomial(60, numpy.full(60, 1 / 60), size=1000)
-    drawn = bleu(counts @ rows[0]) - bleu(counts @ rows[1])
-    beyond = sum(abs(value - drawn.mean()) >= abs(found.difference) for value in drawn)
-    assert found.p == pytest.approx((1 + beyond) / 1001)
+    assert paired_bootstrap([one], [one]).p == 1
 
 
 def test_the_bootstrap_draws_the_same_sentences_for_all_seeds_and_averages():
-    references, systems = _texts([0.30, 0.31, 0.36, 0.37], sentences=60)
-    one, two, three, four = (_statistics(references, system) for system in systems)
-    found = paired_bootstrap([one, two], [three, four])
+    _, _, rows = systems([0.30, 0.31, 0.36, 0.37], sentences=60)
+    found = paired_bootstrap(rows[:2], rows[2:])
     counts = numpy.random.RandomState(1).multinomial(60, numpy.full(60, 1 / 60), size=1000)
     differences = []
     for drawn in counts:
-        rows = numpy.repeat(numpy.arange(60), drawn)
-        score = [
-            BLEU()._compute_score_from_stats(s[rows].sum(0)).score for s in (one, two, three, four)
-        ]
+        places = numpy.repeat(numpy.arange(60), drawn)
+        score = [BLEU()._compute_score_from_stats(own[places].sum(0)).score for own in rows]
         differences.append((score[0] + score[1] - score[2] - score[3]) / 2)
     assert (found.low, found.high) == pytest.approx(numpy.quantile(differences, [0.025, 0.975]))
+    # p is the share of samples as far from their mean, on either side
+    far = numpy.abs(differences - numpy.mean(differences)) >= abs(found.difference)
+    assert found.p == pytest.approx((1 + far.sum()) / 1001)
 
 
-def test_models_with_the_same_bleu_do_not_differ():
-    references, (one,) = _texts([0.3])
-    rows = _statistics(references, one)
-    assert paired_bootstrap([rows], [rows]).p == 1
-
-
-def test_p_values_of_seeds_are_combined_by_fishers_method():
+def test_p_values_are_combined_by_fishers_method_and_corrected_by_holms():
     p_values = [0.04, 0.2, 0.1]
     chi2 = -2 * sum(map(math.log, p_values))
     assert combined_p(p_values) == pytest.approx(stats.chi2.sf(chi2, 6))
-
-
-def test_holm_corrects_as_by_hand():
     # 0.01 is one of three, 0.02 of two, and 0.03 alone, but no lower than the one before
     assert holm([0.03, 0.01, 0.02]) == pytest.approx([0.04, 0.03, 0.04])
     assert holm([0.6, 0.7]) == [1, 1]
@@ -144,22 +112,15 @@ def test_one_stratum_has_spearmans_correlation_and_the_p_of_all_orders():
     tested = rank_correlation([Stratum(1, FIRST, SECOND)])
     expected = stats.spearmanr(FIRST, SECOND).statistic
     assert tested.values == [pytest.approx(expected)]
-    orders = [stats.spearmanr(FIRST, order).statistic for order in itertools.permutations(SECOND)]
-    assert tested.greater == pytest.approx(
-        numpy.mean(numpy.array(orders) >= expected - 1e-9), abs=DRAWN
-    )
-    assert tested.less == pytest.approx(
-        numpy.mean(numpy.array(orders) <= expected + 1e-9), abs=DRAWN
-    )
-
-
-def test_random_orders_are_of_the_generator_whose_numbers_do_not_change():
+    orders = itertools.permutations(SECOND)
+    all_orders = numpy.array([stats.spearmanr(FIRST, order).statistic for order in orders])
+    assert tested.greater == pytest.approx((all_orders >= expected - 1e-9).mean(), abs=DRAWN)
+    assert tested.less == pytest.approx((all_orders <= expected + 1e-9).mean(), abs=DRAWN)
+    # Of the generator whose numbers do not change; Fisher's method leaves the p of one seed as it is
     orders = numpy.random.RandomState(1).random_sample((10_000, 6)).argsort(axis=1)
     first, second = (stats.rankdata(values) - 3.5 for values in (FIRST, SECOND))
-    drawn, observed = second[orders] @ first, second @ first
-    expected = (1 + (drawn >= observed - 1e-9).sum()) / 10_001
-    # Fisher's method leaves the p of one seed as it is
-    assert rank_correlation([Stratum(1, FIRST, SECOND)]).greater == pytest.approx(expected)
+    beyond = (second[orders] @ first >= second @ first - 1e-9).sum()
+    assert tested.greater == pytest.approx((1 + beyond) / 10_001)
 
 
 def test_differences_between_strata_are_no_correlation_within_and_seeds_stand_apart():
@@ -174,31 +135,32 @@ def test_differences_between_strata_are_no_correlation_within_and_seeds_stand_ap
 
 
 def test_chosen_heads_that_have_more_win_as_mann_and_whitney_count():
-    chosen = [1, 0, 1, 0, 0, 1]
+    chosen = numpy.array([1, 0, 1, 0, 0, 1])
     tested = superiority([Stratum(1, FIRST, chosen)])
-    ours = [a for a, b in zip(FIRST, chosen, strict=True) if b]
-    others = [a for a, b in zip(FIRST, chosen, strict=True) if not b]
-    reference = stats.mannwhitneyu(ours, others, alternative="greater", method="exact")
+    first = numpy.array(FIRST)
+    reference = stats.mannwhitneyu(
+        first[chosen == 1], first[chosen == 0], alternative="greater", method="exact"
+    )
     assert tested.values == [pytest.approx(reference.statistic / 9)]
     assert tested.greater == pytest.approx(reference.pvalue, abs=DRAWN)
 
 
-def test_ties_count_by_half_and_strata_in_which_all_heads_are_kept_are_left_out():
+def test_ties_count_by_half_pairs_alike_and_strata_in_which_all_heads_are_kept_not():
     assert superiority([Stratum(1, [1, 1, 2, 0], [1, 0, 0, 0])]).values == [pytest.approx(0.5)]
+    # One win of one pair, and none of three
+    strata = [Stratum(1, [1, 2], [0, 1]), Stratum(1, [1, 2, 3, 4], [1, 0, 0, 0])]
+    assert superiority(strata).values == [pytest.approx(1 / 4)]
     tested = superiority([Stratum(1, [1, 2, 3], [1, 1, 1]), Stratum(1, [1, 2, 3], [0, 0, 1])])
     assert tested.values == [1]
     assert superiority([Stratum(1, [1, 2], [1, 1])]) is None
 
 
-def test_the_counts_of_one_model_are_fishers_exact_test():
+def test_counts_of_one_model_are_fishers_exact_test_and_of_several_added_up():
     tested = chosen_more_often([Draw(seed=1, heads=24, marked=8, chosen=10, both=6)])
     table = [[6, 2], [4, 12]]
     assert tested.greater == pytest.approx(stats.fisher_exact(table, alternative="greater").pvalue)
     assert tested.less == pytest.approx(stats.fisher_exact(table, alternative="less").pvalue)
     assert tested.values == [pytest.approx(6 / 8 - 4 / 16)]
-
-
-def test_counts_of_several_models_are_added_up_exactly():
     tested = chosen_more_often([Draw(1, 4, 2, 2, 2), Draw(2, 4, 2, 2, 1)])
     # Of 4 heads 2 of each kind, 2 chosen: 0, 1, 2 marked with 1/6, 4/6, 1/6
     one = {0: 1 / 6, 1: 4 / 6, 2: 1 / 6}
@@ -215,12 +177,11 @@ def test_the_largest_quarter_of_a_stick_has_what_draws_of_it_have():
 
 
 def test_heads_are_more_or_less_uneven_than_a_stick_broken_at_random():
-    def strata(shares):
-        return [Stratum(seed, shares, shares) for seed in (1, 2)]
-
-    uneven = concentration(strata([0.6, 0.3, *[0.1 / 6] * 6]))
+    uneven, even = (
+        concentration([Stratum(seed, shares, shares) for seed in (1, 2)])
+        for shares in ([0.6, 0.3, *[0.1 / 6] * 6], [0.125] * 8)
+    )
     assert uneven.values == [pytest.approx(0.9)] * 2
     assert uneven.greater < 0.01
-    even = concentration(strata([0.125] * 8))
     assert even.values == [0.25, 0.25]
     assert even.less < 0.05 < 0.9 < even.greater
