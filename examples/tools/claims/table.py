@@ -24,7 +24,7 @@ QUICK = (
 SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
-NAMES = {None: "", **words.NAMES, **MAPPINGS}
+NAMES: dict[str | None, str] = {None: "", **words.NAMES, **MAPPINGS}
 ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
 
@@ -57,7 +57,6 @@ Findings = Sequence[tuple[Claim, Mapping[str, Finding]]]
 
 
 def markdown(about: Mapping[str, Any], corpora: Sequence[Corpus]) -> str:
-    """``claims.md``."""
     findings: Findings = [
         (claim, {corpus.name: claim.judged(corpus) for corpus in corpora})
         for claim in CLAIMS.values()
@@ -205,7 +204,6 @@ def _of_attentions(runs: Sequence[Run], *path: str) -> str:
 
 
 def _table(rows: Sequence[Sequence[str]]) -> str:
-    """A table in Markdown; the first row has the titles."""
     titles, *others = ([" ".join(cell.replace("|", "\\|").split()) for cell in row] for row in rows)
     lines = [titles, ["---"] * len(titles), *others]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
