@@ -13,8 +13,7 @@ from pathlib import Path
 
 import fairseq_entmax
 from fairseq_entmax import quiet
-from fairseq_entmax.analysis.arguments import named_heads
-from fairseq_entmax.analysis.command_help import COMMANDS, check_early
+from fairseq_entmax.analysis.arguments import COMMANDS, check_early, named_heads
 from fairseq_entmax.files import check_target
 from fairseq_entmax.progress import said_if_long
 
@@ -183,10 +182,6 @@ def _parser() -> argparse.ArgumentParser:
             "--undecided",
             "prune also where training with --target-heads ended before it decided the heads",
         ),
-        (
-            "--copy-heads-too",
-            "let some of several heads that a model copies by be removed; it copies by the rest",
-        ),
     ):
         prune.add_argument(flag, action="store_true", help=text)
     prune.set_defaults(run=_prune)
@@ -257,9 +252,7 @@ def _prune(options: argparse.Namespace) -> None:
     from fairseq_entmax.pruning import text
 
     if options.output is None:
-        print(
-            text.as_options(*pruning.checkpoint_layers(options.checkpoint, options.copy_heads_too))
-        )
+        print(text.as_options(*pruning.checkpoint_layers(options.checkpoint)))
         return
     source, output = Path(options.checkpoint), Path(options.output)
     bytes_before = source.stat().st_size  # the output may replace it
@@ -270,7 +263,6 @@ def _prune(options: argparse.Namespace) -> None:
             heads,
             overwrite=options.overwrite,
             undecided=options.undecided,
-            copy_heads_too=options.copy_heads_too,
         )
     shown = sys.stderr if options.print_config else sys.stdout
     print(text.as_table(report, bytes_before, output.stat().st_size), file=shown)

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from fairseq_entmax.modules.attention import XFORMERS
-
 # With α-entmax, with gates on all heads and the penalty, and from a pruned checkpoint
 ENTMAX, GATES, PRUNED = COLUMNS = range(3)
 
@@ -134,7 +132,12 @@ REFUSALS = {
     "encoder layerdrop": (Run(LAYERDROP[:1]), GATES, _layerdrop("encoder")),
     "decoder layerdrop": (Run(LAYERDROP[1:]), GATES, _layerdrop("decoder")),
     "cutoffs": (Run(("--adaptive-softmax-cutoff=100,300",)), ENTMAX, _UNFIT),
-    "xFormers": (Run(("--encoder-xformers-att-config={}",)), ENTMAX, XFORMERS),
+    "xFormers": (
+        Run(("--encoder-xformers-att-config={}",)),
+        ENTMAX,
+        "--encoder-xformers-att-config replaces the attention as a whole and leaves no place for a "
+        "mapping: leave it out, or use fairseq's own transformer",
+    ),
     "alignments": (Run(("--load-alignments",), criterion=ALIGNING), ENTMAX, _INFINITE),
 }
 
@@ -148,5 +151,4 @@ GENERATION = (
     ("--fp16",),
     (),  # several checkpoints
     ('--model-overrides={"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}',),
-    ('--model-overrides={"decoder_layers_to_keep": "1"}',),
 )

@@ -171,7 +171,7 @@ def test_hydra_trains_from_the_yaml_file_of_the_recipe(data, tmp_path):
         ),
         (
             ["--criterion=label_smoothed_cross_entropy_with_head_l0", "--l0-weight=-1"],
-            "--l0-weight must be a number of 0 or more",
+            "--l0-weight must be from 0 to 1000, not -1",
         ),
     ],
 )

@@ -23,19 +23,10 @@ TITLES = {
 
 @dataclass(frozen=True)
 class LayerValues:
-    """One attention of one layer.
+    """One attention of one layer, also one that pools.
 
-    Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``; or one that pools the words of
-            a model that classifies.
-        layer: from 0, the bottom.
-        mapping: its text form.
-        learned: the names of the values that are learned.
-        heads: the number of heads; a pruned layer may have none.
-        values: name, such as ``alpha``, to a number for each head; a single one where all heads
-            share what is learned; None where heads are apart, for those without such a value.
-        are_learned: which of these are.
-    """
+    ``values``: name, such as ``alpha``, to a number for each head, or a single one where all heads
+    share what is learned; None of heads apart that lack it. ``are_learned``: which of these are."""
 
     attention: str
     layer: int
@@ -65,26 +56,20 @@ def model_values(model: SavedModel) -> list[LayerValues]:
             for name, mapping in model.pooling_mappings().items()
         ]
     for attention, layer, text, heads, mapping in mappings:
-        learned = () if mapping is None else mapping.learned
-        values: dict[str, list[float | None]] = {}
-        are_learned: dict[str, list[bool]] = {}
-        for name, tensor in {} if mapping is None else mapping.head_values().items():
-            is_shared = len(tensor) == 1 and name in learned
+        row = LayerValues(attention, layer, text, mapping.learned if mapping else (), heads, {}, {})
+        for name, tensor in mapping.head_values().items() if mapping else ():
+            is_shared = len(tensor) == 1 and name in row.learned
             numbers = (tensor if is_shared else tensor.expand(heads)).tolist()
-            values[name] = [None if math.isnan(number) else number for number in numbers]
+            row.values[name] = [None if math.isnan(number) else number for number in numbers]
             assert mapping is not None
             learns = mapping.learns(name)
-            are_learned[name] = learns * (len(numbers) // len(learns))
-        rows.append(LayerValues(attention, layer, text, learned, heads, values, are_learned))
+            row.are_learned[name] = learns * (len(numbers) // len(learns))
+        rows.append(row)
     return rows
 
 
 def since_start(model: SavedModel, rows: list[LayerValues]) -> dict[str, str]:
-    """For each kind of value that is learned, how far its heads still follow their start.
-
-    A line of text: the correlation of ranks, from the record that training wrote beside the
-    checkpoint, or what is missing.
-    """
+    """For each kind of value that is learned, in a line, how far its heads follow their start."""
     update = updates_of(model.state)
     lines = {}
     for name in dict.fromkeys(name for row in rows for name in row.learned):

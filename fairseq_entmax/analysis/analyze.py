@@ -1,9 +1,8 @@
 """The command ``fairseq-entmax analyze``: what every head of one or more models does.
 
-In stages: :func:`analyse` loads what the options name; :func:`record` sums up the measures of
-weights in one pass, over what a model generates right after it did; :func:`measure` finds by passes of their own what a head matters;
-:func:`written` puts the document together.
-"""
+:func:`analyse` loads what the options name; :func:`record` sums up the measures of weights in one
+pass; :func:`measure` finds by passes of their own what a head matters; :func:`written` puts the
+document together."""
 
 from __future__ import annotations
 
@@ -20,17 +19,17 @@ from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import (
     ANALYZE,
     GENERATED,
+    HELP_ALL,
     MAPS,
     add_analyze_options,
     check_counts,
     chosen_measures,
 )
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.collect import DataCounts, ModelCollector
-from fairseq_entmax.analysis.command_help import HELP_ALL
 from fairseq_entmax.analysis.entries import model_entry
 from fairseq_entmax.analysis.generation import GeneratedDataset, search_options
-from fairseq_entmax.analysis.importance.passes import shares_of
-from fairseq_entmax.analysis.importance.shares import Shares
+from fairseq_entmax.analysis.importance.shares import Shares, shares_of
 from fairseq_entmax.analysis.measures import (
     ImportanceMeasure,
     importance_measures,
@@ -39,7 +38,6 @@ from fairseq_entmax.analysis.measures import (
 )
 from fairseq_entmax.analysis.models import LoadedModel, load_models
 from fairseq_entmax.analysis.sentences import maps_of, on_device, shown_at_most
-from fairseq_entmax.analysis.tables import Tables
 
 logger = logging.getLogger(__name__)
 
@@ -49,7 +47,7 @@ ASKED = "asked"
 
 def parser() -> argparse.ArgumentParser:
     """The command's options, fairseq's among them."""
-    options = loading.data_parser(ANALYZE, generation=True)
+    options = loading.data_parser(ANALYZE)
     options.prog = "fairseq-entmax analyze"
     add_analyze_options(options)
     return options
@@ -73,14 +71,9 @@ def main(arguments: Sequence[str]) -> None:
 
 
 class Study(NamedTuple):
-    """What is looked at, and by what.
+    """What is looked at, and by what; data sets, and measures of passes of their own, by model.
 
-    Attributes:
-        kind: of its data.
-        datasets: for each model, the data set, or what it generates of it.
-        costly: for each model, the measures that take passes of their own.
-        sentences: whose maps to keep; None keeps those that the kind chooses.
-    """
+    ``sentences``: whose maps to keep; None keeps those that the kind chooses."""
 
     args: Namespace
     wanted: Sequence[str]
@@ -186,10 +179,7 @@ def record(study: Study) -> Recorded:
 
 
 def measure(study: Study, seen: Sequence[int]) -> list[dict[str, Shares]]:
-    """For each model, what heads matter by the measures that take passes of their own.
-
-    Of the sentences that were recorded, by their numbers, ascending.
-    """
+    """For each model, what heads matter by measures of passes of their own, of the sentences seen."""
     each = zip(study.models, study.datasets, study.costly, strict=True)
     return [
         {

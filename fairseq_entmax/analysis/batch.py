@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 from functools import cached_property
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional
 
-from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch
+from fairseq_entmax.analysis import tokens
+from fairseq_entmax.analysis.annotations.annotated import AnnotatedBatch, Annotations
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.attentions import DECODER_SELF, ENCODER_SELF
 
@@ -19,18 +22,10 @@ AROUND = {"last": 0, "now": 1, "next": 2}
 
 @dataclass(frozen=True)
 class Side:
-    """The tokens of one language in a batch, as attention has them.
+    """The tokens ``(batch, length)`` of one language in a batch, as attention has them.
 
-    Attributes:
-        tokens: ``(batch, length)``.
-        real: ``(batch, length)`` bool: not padding.
-        end: ``(batch, length)`` bool: marks of the end of a sentence, and other symbols that are
-            no words.
-        start: ``(batch,)``: the padding on the left.
-        lengths: ``(batch,)``: how many tokens are real.
-        words: ``(batch, length)``, of :meth:`TokenTable.words`; None where nothing is known of
-            the tokens.
-    """
+    ``end``: ends of sentences, and other symbols that are no words. ``start``: the padding on the
+    left. ``words``: of :meth:`TokenTable.words`; None where nothing is known of the tokens."""
 
     tokens: Tensor
     real: Tensor
@@ -57,16 +52,9 @@ class Side:
 class Batch:
     """What the measures of one batch need beside the weights.
 
-    Attributes:
-        source: the source sentences. Of a text alone it is the text itself, and the same object
-            as the target.
-        target: the decoder's input, which begins with the mark of the end of a sentence.
-        table: facts on the source's tokens; None leaves out the measures that need them.
-        annotated: the source's annotations; None likewise.
-        said: ``(batch, target)``: the decoder's input in the numbers of the source's dictionary;
-            -1 at special symbols, and at words that it lacks. None where nothing is known of the
-            tokens.
-    """
+    A text alone is source and target, the same object; the target is the decoder's input. Without
+    ``table`` or ``annotated`` measures that need them are left out. ``said``: ``(batch, target)``:
+    the decoder's input in the source's numbers; -1 of what is no word of it."""
 
     source: Side
     target: Side
@@ -78,10 +66,7 @@ class Batch:
     def places_of_words(self) -> dict[str, Tensor] | None:
         """Where in the source the words around each step of the decoder are; None without words.
 
-        ``last``, ``now`` and ``next``, the word said last, that which the query predicts, and the
-        one behind it, to ``(batch, queries, keys)`` bool. The mark of the end of a sentence is no
-        word.
-        """
+        Name of :data:`AROUND` to ``(batch, queries, keys)`` bool."""
         if self.said is None:
             return None
         source = self.source.tokens.masked_fill(~self.source.real, -2)
@@ -102,3 +87,76 @@ class Batch:
         if attention != DECODER_SELF:
             return keys.lengths[:, None].expand_as(queries.tokens).clamp(min=1)
         return torch.minimum((queries.places + 1).clamp(min=1), keys.lengths[:, None].clamp(min=1))
+
+
+class Tables:
+    """Facts on the tokens of both languages of pairs of texts."""
+
+    def __init__(
+        self, task: Any, device: torch.device, annotations: Annotations | None = None
+    ) -> None:
+        self.pad: int = task.source_dictionary.pad()
+        self.eos: int = task.source_dictionary.eos()
+        self.source = tokens.TokenTable.of(task.source_dictionary, task.cfg.source_lang).to(device)
+        self.target = tokens.TokenTable.of(task.target_dictionary, task.cfg.target_lang).to(device)
+        self.annotations = annotations
+        self._in_source = torch.tensor(_in_source(task)).to(device)
+
+    @property
+    def device(self) -> torch.device:
+        """Where batches are."""
+        return self.source.rank.device
+
+    def batch(self, sample: Any) -> Batch:
+        """The sentences of a batch of fairseq's data loader."""
+        net_input, annotated = sample["net_input"], None
+        previous = net_input["prev_output_tokens"]
+        if self.annotations is not None:
+            annotated = self.annotations.batch(sample["id"], net_input["src_tokens"])
+        return Batch(
+            Side.of(net_input["src_tokens"], self.pad, self.eos, self.source),
+            Side.of(previous, self.pad, self.eos, self.target),
+            self.source,
+            annotated,
+            self._in_source[previous],
+        )
+
+    def with_target(self, batch: Batch, previous: Tensor) -> Batch:
+        """The same source sentences with another input of the decoder, ``(batch, target)``."""
+        target = Side.of(previous, self.pad, self.eos, self.target)
+        return replace(batch, target=target, said=self._in_source[previous])
+
+
+class TextTables(Tables):
+    """Facts on the tokens of a text alone: it is source and target of its batches."""
+
+    def __init__(
+        self,
+        dictionary: Any,
+        device: torch.device,
+        marks: Collection[int],
+        annotations: Annotations | None = None,
+    ) -> None:
+        self.pad = dictionary.pad()
+        self.eos = dictionary.eos()
+        self.source = self.target = tokens.TokenTable.of(dictionary).to(device)
+        self.annotations = annotations
+        self._marks = torch.tensor(sorted({*marks, self.eos}), device=device)
+
+    def batch(self, sample: Any) -> Batch:
+        text, annotated = sample["net_input"]["src_tokens"], None
+        if self.annotations is not None:
+            annotated = self.annotations.batch(sample["id"], text)
+        side = Side.of(text, self.pad, self._marks, self.source)
+        return Batch(side, side, self.source, annotated)
+
+
+def _in_source(task: Any) -> list[int]:
+    """The number of each target token in the source's dictionary; -1 for special symbols."""
+    source, target = task.source_dictionary, task.target_dictionary
+    numbers = []
+    for symbol in target.symbols:
+        number = source.index(symbol)
+        is_word = number >= source.nspecial and source[number] == symbol
+        numbers.append(number if is_word else -1)
+    return numbers

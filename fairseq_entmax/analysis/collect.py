@@ -14,24 +14,18 @@ from fairseq_entmax.analysis import tokens
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.annotations.counts import AnnotationCounts
 from fairseq_entmax.analysis.batch import Batch
+from fairseq_entmax.analysis.batch import Tables as Tables
 from fairseq_entmax.analysis.kinds import kind_of_model
-from fairseq_entmax.analysis.kinds.base import Outcome
+from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.likelihood import has_zeros, negative_log_likelihood, unreachable
 from fairseq_entmax.analysis.measures.source_words import RARE_RANK
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.recorder import record_pass
 from fairseq_entmax.analysis.statistics import ModelStatistics
-from fairseq_entmax.analysis.tables import Tables as Tables
 
 
 class DataCounts:
-    """What the data set consists of.
-
-    Attributes:
-        ids: the numbers of its sentences that were seen, 8 bytes each.
-        numbers: of sentences and tokens, by name.
-        annotated: likewise of the annotations.
-    """
+    """What the data set consists of; ``ids`` are the sentences seen, 8 bytes each."""
 
     def __init__(self, annotations: Annotations | None) -> None:
         self.annotated = None if annotations is None else AnnotationCounts(annotations)
@@ -59,15 +53,10 @@ class DataCounts:
 
 
 class ModelCollector:
-    """What is known of one model after any number of batches.
-
-    Attributes:
-        statistics: of its attention.
-        unreachable: how many targets it gives no probability.
-    """
+    """What is known of one model after any number of batches."""
 
     def __init__(
-        self, loaded: LoadedModel, wanted: Collection[str], outcome: Outcome | None = None
+        self, loaded: LoadedModel, wanted: Collection[str], outcome: Classification | None = None
     ) -> None:
         self.loaded = loaded
         self.outcome = outcome
@@ -81,11 +70,7 @@ class ModelCollector:
         self._words = 0
 
     def update(self, sample: Any, batch: Batch) -> Tensor:
-        """Run the model on a batch.
-
-        Returns:
-            How much heads differ in each sentence: ``(batch,)`` float64.
-        """
+        """Run the model on a batch; how much heads differ in each sentence, ``(batch,)`` float64."""
         model = self.loaded.model
         attention, output = record_pass(model, sample)
         differences = self.statistics.update(attention, batch)
@@ -108,12 +93,9 @@ class ModelCollector:
         if self.outcome is not None:
             self.outcome.update(sample, batch, output)
         if model.attention_options.copy is not None:
-            target = sample["target"]
-            is_word = (target != model.decoder.padding_idx) & (
-                target != model.decoder.dictionary.eos()
-            )
-            switch = output[1]["copy"].switch.double()
-            self._copied = self._copied + torch.sigmoid(-switch)[is_word].sum()
+            is_word = counts & (target != model.decoder.dictionary.eos())
+            shares = torch.sigmoid(-output[1]["copy"].switch.double())
+            self._copied = self._copied + shares[is_word].sum()
             self._words += int(is_word.sum())
         return differences
 

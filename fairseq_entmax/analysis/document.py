@@ -1,7 +1,4 @@
-"""The written form of an analysis: ``analysis.json``, its version and its JSON Schema.
-
-The schema, ``analysis.schema.json`` beside this module, says what each number means.
-"""
+"""The written form of an analysis: ``analysis.json``, as ``analysis.schema.json`` describes it."""
 
 from __future__ import annotations
 
@@ -88,16 +85,15 @@ def check_output(folder: str | None, overwrite: bool) -> None:
     """Refuse, before any work, to write where an analysis is or where nothing can be written."""
     if not folder:
         raise ValueError("give --output DIR, where the results go")
-    if os.path.exists(folder) and not os.path.isdir(folder):
+    path = Path(folder)
+    if path.exists() and not path.is_dir():
         raise NotADirectoryError(f"--output got {folder!r}, which is no folder: name another")
-    path = os.path.join(folder, FILE_NAME)
-    if os.path.lexists(path) and not overwrite:
+    if os.path.lexists(path / FILE_NAME) and not overwrite:
         raise FileExistsError(
-            f"--output: {path} exists: choose another folder, or replace it with --overwrite"
+            f"--output: {path / FILE_NAME} exists: choose another folder, or replace it with "
+            f"--overwrite"
         )
-    above = Path(folder).absolute()
-    while not above.exists():
-        above = above.parent
+    above = next(one for one in [path.absolute(), *path.absolute().parents] if one.exists())
     try:
         with tempfile.TemporaryFile(dir=above):
             pass

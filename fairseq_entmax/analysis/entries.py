@@ -56,17 +56,14 @@ def model_entry(
         "records": training_records(loaded),
         "attentions": sorted(layers, key=lambda layer: ATTENTIONS.index(layer["attention"])),
     }
+    unreached = {"unreachable": collector.unreachable}
     if importance:
         entry["importance_sentences"] = {name: own.sentences for name, own in importance.items()}
     if copy is not None:
-        entry["copying"] = {"share": collector.copied, "unreachable": collector.unreachable}
+        entry["copying"] = {"share": collector.copied, **unreached}
     if has_zeros(loaded.model):
-        alpha, support = loaded.model.output_alpha, collector.support
-        entry["output"] = {
-            "alpha": alpha,
-            "support": support,
-            "unreachable": collector.unreachable,
-        }
+        alpha = loaded.model.output_alpha
+        entry["output"] = {"alpha": alpha, "support": collector.support, **unreached}
     if collector.outcome is not None:
         entry |= collector.outcome.entry()
     if generated is not None:
@@ -79,11 +76,9 @@ def _known(number: Any) -> float | None:
 
 
 def training_records(loaded: LoadedModel) -> dict[str, list[dict[str, Any]]]:
-    """What training recorded of the model's head values beside the checkpoint, by name.
+    """What training recorded of the model's head values beside the checkpoint, by name, thinned.
 
-    Up to the checkpoint, whose own values are the last, and thinned. What cannot be read, or is no
-    record of this model, is left out with a warning.
-    """
+    What cannot be read, or is no record of this model, is left out with a warning."""
     modules = (module for _, _, module in attention_modules(loaded.model))
     names = (name for one in modules if one.mapping for name in one.mapping.head_values())
     records = {name: _record(loaded, name) for name in dict.fromkeys(names)}

@@ -1,10 +1,8 @@
 """What models generate, as a data set to look at: ``analyze --of generated``.
 
-A text is decoded first, by the search that fairseq's options and the task ask for, and the best
-hypothesis of each sentence then goes through the model once more, as its target. A decoder sees
-nothing behind the word that it is at, so its attention is the same in both: what is recorded is
-the attention of the steps that led to the best hypothesis, and not of those that the search gave
-up.
+A text is decoded first, and the best hypothesis of each sentence then goes through the model once
+more, as its target. A decoder sees nothing behind the word that it is at, so its attention is the
+same in both: that of the steps that led to the best hypothesis.
 """
 
 from __future__ import annotations
@@ -54,25 +52,19 @@ def search_options(config: Any, task: Any) -> dict[str, Any]:
     }
     known = {*defaults, *vars(TranslationConfig()), "_name"}
     own = {name: getattr(task.cfg, name) for name in task.cfg if name not in known}
-    plain = {name: _plain(value) for name, value in {**said, **own}.items()}
+    simple = bool | int | float | str | None
+    plain = {
+        name: value if isinstance(value, simple) else str(value)
+        for name, value in {**said, **own}.items()
+    }
     return {"task": str(task.cfg.get("_name") or "translation"), **plain}
 
 
-def _plain(value: Any) -> Any:
-    return value if isinstance(value, bool | int | float | str | None) else str(value)
-
-
 class GeneratedDataset:
-    """A data set whose targets are what one model generates.
+    """A data set whose targets are what one model generates, of the sentences that it was given.
 
-    It takes the place of fairseq's where sentences are taken by their numbers; those that
-    :meth:`generate` has had are there.
-
-    Attributes:
-        numbers: of what was generated, by name: ``tokens``, with the ends of sentences;
-            ``empty``, sentences without a word; ``longest``, sentences of the longest length
-            that the options allow, most of which were cut off there.
-    """
+    ``numbers``: of ``tokens``, of ``empty`` sentences, and of those of the ``longest`` length that
+    the options allow, most of which were cut off there."""
 
     def __init__(self, dataset: Any, model: Any, task: Any, config: Any) -> None:
         self._dataset, self._model, self._task = dataset, model, task
@@ -146,18 +138,15 @@ class GeneratedDataset:
         words = self._task.target_dictionary
         net_input = sample["net_input"]
 
-        def padded(move_end: bool) -> Tensor:
-            batch = data_utils.collate_tokens(
+        target, previous = (
+            data_utils.collate_tokens(
                 targets, words.pad(), words.eos(), move_eos_to_beginning=move_end
-            )
-            return batch.to(net_input["src_tokens"].device)
-
-        return {
-            **sample,
-            "target": padded(False),
-            "ntokens": sum(map(len, targets)),
-            "net_input": {**net_input, "prev_output_tokens": padded(True)},
-        }
+            ).to(net_input["src_tokens"].device)
+            for move_end in (False, True)
+        )
+        net_input = {**net_input, "prev_output_tokens": previous}
+        tokens = sum(map(len, targets))
+        return {**sample, "target": target, "ntokens": tokens, "net_input": net_input}
 
     def _search(self, call: Any) -> Any:
         try:

@@ -26,11 +26,8 @@ def has_zeros(model: Any) -> bool:
 
 
 def unreachable(losses: Tensor, model: Any) -> Tensor:
-    """Targets that a model gives no probability, though it is sound.
-
-    Those are words outside the support of a sparse output, and markers of words that a copy
-    leaves out: the generator has no such word.
-    """
+    """Targets that a model gives no probability, though it is sound: words outside the support of a
+    sparse output, and markers of words that a copy leaves out."""
     copy = model.attention_options.copy
     may_be = has_zeros(model) or (copy is not None and copy.markers > 0)
     return losses == torch.inf if may_be else torch.zeros_like(losses, dtype=torch.bool)
@@ -39,9 +36,8 @@ def unreachable(losses: Tensor, model: Any) -> Tensor:
 def loss_of_logits(logits: Tensor, target: Tensor, counts: Tensor, alpha: float) -> Tensor:
     """A loss of every target that is finite, and so is its gradient; 0 where it does not count.
 
-    The negative log likelihood, where the output is softmax; otherwise the Fenchel-Young loss of
-    alpha-entmax, by which such models are trained: the likelihood of a word outside the support is
-    zero, and has no gradient.
+    The likelihood of a word outside the support of a sparse output is zero, and has no gradient:
+    there it is the Fenchel-Young loss by which such models are trained.
     """
     if alpha == 1.0:
         # fairseq's own likelihoods are float32 whatever the model's precision

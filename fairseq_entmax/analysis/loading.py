@@ -13,13 +13,13 @@ import numpy
 import torch
 from fairseq import options, utils
 from fairseq.dataclass.configs import CommonEvalConfig, GenerationConfig
-from fairseq.dataclass.utils import convert_namespace_to_omegaconf, gen_parser_from_dataclass
+from fairseq.dataclass.utils import convert_namespace_to_omegaconf
 from fairseq.tasks import TASK_REGISTRY
 from hydra.errors import HydraException
 from omegaconf.errors import OmegaConfBaseException
 
 from fairseq_entmax.analysis import kinds
-from fairseq_entmax.analysis.command_help import HELP_ALL
+from fairseq_entmax.analysis.arguments import HELP_ALL
 from fairseq_entmax.models.saved import read_model
 from fairseq_entmax.progress import watched
 from fairseq_entmax.reasons import reason
@@ -32,15 +32,12 @@ TASK = "translation"
 MAX_TOKENS = 4000
 
 
-def data_parser(description: str, *, generation: bool = False) -> argparse.ArgumentParser:
-    """A parser of fairseq's options on data, languages, batches, devices and checkpoints."""
+def data_parser(description: str) -> argparse.ArgumentParser:
+    """A parser of fairseq's options on data, languages, batches, devices, checkpoints, search."""
     parser = options.get_parser(description, default_task=TASK)
     parser.description = description
     options.add_dataset_args(parser)
-    if generation:
-        options.add_generation_args(parser)
-    else:
-        gen_parser_from_dataclass(parser.add_argument_group("Evaluation"), CommonEvalConfig())
+    options.add_generation_args(parser)
     parser.set_defaults(gen_subset=SUBSET, required_batch_size_multiple=1)
     return parser
 
@@ -55,9 +52,7 @@ def print_all_help(parser: argparse.ArgumentParser, arguments: Sequence[str]) ->
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str]) -> Namespace:
     """Parse a command's arguments, with those that fairseq's task adds.
 
-    What the data is made of, such as the tokens of a sample, is taken from the first checkpoint
-    where the command does not say.
-    """
+    What the data is made of is the first checkpoint's, where the command does not say."""
     args: Namespace = options.parse_args_and_arch(parser, list(arguments))
     if not args.path:
         raise ValueError("give --path CHECKPOINT, the model to look at")
@@ -227,13 +222,7 @@ def log_to_stderr() -> None:
     """Show warnings, and with the environment's ``LOGLEVEL`` more or less."""
     logging.basicConfig()
     # Importing fairseq has made it show everything
-    level = os.environ.get("LOGLEVEL", "WARNING").upper()
-    try:
-        logging.getLogger().setLevel(level)
-    except ValueError:
-        raise ValueError(
-            f"LOGLEVEL is {level!r}: set it to DEBUG, INFO, WARNING or ERROR"
-        ) from None
+    logging.getLogger().setLevel(os.environ.get("LOGLEVEL", "WARNING").upper())
 
 
 def device_of(args: Namespace) -> torch.device:

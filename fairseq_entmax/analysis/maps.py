@@ -1,8 +1,14 @@
-"""Attention maps of chosen sentences, in a compact form that keeps zeros exact."""
+"""Attention maps of chosen sentences, in a compact form that keeps zeros exact.
+
+Weights of maps are rounded, to float16 and in a page to a byte, and different ones become equal.
+So a head whose mapping makes groups of equal weight has them by number, beside its weights.
+"""
 
 from __future__ import annotations
 
+import base64
 import math
+import zlib
 from collections.abc import Mapping as Dictionary
 from collections.abc import Sequence
 from typing import Any
@@ -11,44 +17,27 @@ import numpy
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.groups import encode_groups, numbered_groups
-from fairseq_entmax.analysis.packing import packed, unpacked
-
-# The length, in tokens, of a sentence that is short enough to be read on one line of a figure
-LONGEST = 40
+from fairseq_entmax.analysis.measures.equal_weights import RUNS, equal_to_left, in_group
 
 # The most bytes that the weights of all maps of an analysis may have in memory. Compressed, they
 # can come from a thousandth of it; and no browser shows a page of more
 LARGEST = 1 << 30
+# Groups of a row that have a number: what a byte tells apart
+MOST = 255
 _SMALLEST = numpy.finfo(numpy.float16).smallest_subnormal
 
 
 def encode_weights(weights: Tensor) -> str:
-    """Write weights as text: float16, little endian, compressed by zlib, in base64.
-
-    Zero stays zero, and what is above zero stays above: it becomes at least the smallest
-    float16 above zero, 6e-8.
-    """
+    """Write weights as float16: zero stays zero, and what is above zero stays above."""
     exact = weights.detach().float().cpu().numpy()
     half = exact.astype("<f2")
     half[(half == 0) & (exact > 0)] = _SMALLEST
-    return packed(half)
+    return _packed(half)
 
 
 def decoded(entry: Dictionary[str, Any]) -> numpy.ndarray:
-    """Read the weights of one layer of one attention from ``maps`` in ``analysis.json``.
-
-    Returns:
-        ``(heads, queries, keys)`` float16.
-    """
-    size = map_bytes(entry["shape"])
-    try:
-        if size > LARGEST:
-            raise ValueError(f"they are {size:,} bytes, more than {LARGEST:,}")
-        data = unpacked(entry["weights"], size)
-    except ValueError as error:
-        raise ValueError(f"weights of the shape {entry['shape']} cannot be read: {error}") from None
-    return numpy.frombuffer(data, dtype="<f2").reshape(entry["shape"])
+    """The weights ``(heads, queries, keys)`` float16 of one layer in ``maps`` of the document."""
+    return _unpacked(entry, "weights", "<f2")
 
 
 def map_bytes(shape: Sequence[int]) -> int:
@@ -80,3 +69,57 @@ def sentence_maps(
                 entry["groups"] = encode_groups(groups)
             entries.append(entry)
     return entries
+
+
+def numbered_groups(weights: Tensor, kinds: Sequence[str | None]) -> Tensor:
+    """The group that each key is in, of weights ``(heads, queries, keys)``: uint8 of that shape.
+
+    0 for a key with a weight of its own, or of zero, else the number of its group in the row, from
+    1: of runs from the left, of clusters from the heaviest. Those beyond the first 255 are 0.
+    """
+    groups = torch.zeros(weights.shape, dtype=torch.uint8, device=weights.device)
+    for head, kind in enumerate(kinds):
+        if kind == RUNS:
+            groups[head] = _numbered(weights[head])
+        elif kind is not None:
+            in_order, places = weights[head].sort(dim=-1, descending=True)
+            groups[head].scatter_(-1, places, _numbered(in_order))
+    return groups
+
+
+def _numbered(rows: Tensor) -> Tensor:
+    """Runs of two or more, by number."""
+    equal = equal_to_left(rows)
+    is_member = in_group(equal)
+    numbers = (is_member & ~equal).cumsum(dim=-1)
+    return numbers.where(is_member & (numbers <= MOST), 0).to(torch.uint8)
+
+
+def encode_groups(groups: Tensor) -> str:
+    """Write the numbers of groups as text: a byte each, compressed by zlib, in base64."""
+    return _packed(groups.cpu().numpy())
+
+
+def decoded_groups(entry: Dictionary[str, Any]) -> numpy.ndarray | None:
+    """:func:`numbered_groups` of one layer in ``maps`` of the document, or None."""
+    return _unpacked(entry, "groups", "u1") if entry.get("groups") is not None else None
+
+
+def _packed(numbers: numpy.ndarray) -> str:
+    return base64.b64encode(zlib.compress(numbers.tobytes(), 9)).decode("ascii")
+
+
+def _unpacked(entry: Dictionary[str, Any], name: str, dtype: str) -> numpy.ndarray:
+    """The numbers of an entry's shape; no more bytes are inflated than they have."""
+    size = numpy.dtype(dtype).itemsize * math.prod(entry["shape"])
+    inflated = zlib.decompressobj()
+    try:
+        if size > LARGEST:
+            raise ValueError(f"they are {size:,} bytes, more than {LARGEST:,}")
+        # A byte more, so that the end of the data is reached, and what is behind it noticed
+        data = inflated.decompress(base64.b64decode(entry[name], validate=True), size + 1)
+        if len(data) != size or not inflated.eof or inflated.unused_data:
+            raise ValueError(f"they are not the {size:,} bytes of it, and nothing else")
+    except (ValueError, zlib.error) as error:
+        raise ValueError(f"{name} of the shape {entry['shape']} cannot be read: {error}") from None
+    return numpy.frombuffer(data, dtype=dtype).reshape(entry["shape"])

@@ -20,14 +20,12 @@ from fairseq_entmax.reasons import reason
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """A model of a checkpoint.
+    """A model of a checkpoint, in evaluation mode; a stock ``transformer`` as ours with softmax.
 
     Attributes:
         name: what to call it beside others.
         path: the file.
         architecture: the architecture that the checkpoint names.
-        model: in evaluation mode; a stock ``transformer`` as one of this package with
-            softmax.
         updates: how many updates it was trained for; None where the file does not say.
     """
 

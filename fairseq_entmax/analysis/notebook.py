@@ -58,25 +58,28 @@ def measure(
 
     Raises:
         ValueError: a sample is given without a task or annotations without a sample, weights
-            are no probabilities, or shapes do not fit together; they are on padding, or on what a decoder has not read yet.
+            are no probabilities, or do not fit the sentences.
     """
     if (sample is None) != (task is None):
         raise ValueError("give a sample and its task, whose dictionaries say what the tokens are")
     if annotations is not None and sample is None:
         raise ValueError("annotations need the sample that they are of, and its task")
-    _check_names(attention)
+    if not any(attention.values()):
+        raise ValueError("there is no attention to measure: the dictionary is empty")
+    for name in attention:
+        if name not in ATTENTIONS:
+            raise ValueError(f"{name!r} is no attention: use {', '.join(ATTENTIONS)}")
     if sample is not None:
         device = sample["net_input"]["src_tokens"].device
         batch = kind_of_task(task).tables(task, device, annotations).batch(sample)
     else:
         batch = _batch_of(attention, source_lengths, target_lengths, has_end)
-    _check_weights(attention, batch)
-    wide = {
-        name: {
-            n: one.to(torch.promote_types(one.dtype, torch.float32)) for n, one in layers.items()
-        }
-        for name, layers in attention.items()
-    }
+    wide: dict[str, dict[int, Tensor]] = {}
+    for name, layers in attention.items():
+        for layer, weights in layers.items():
+            _check_weights(f"the weights of {name}, layer {layer},", name, weights, batch)
+            dtype = torch.promote_types(weights.dtype, torch.float32)
+            wide.setdefault(name, {})[layer] = weights.to(dtype)
     statistics = ModelStatistics()
     statistics.update(wide, batch)
     return {
@@ -85,54 +88,35 @@ def measure(
     }
 
 
-def _check_names(attention: Attention) -> None:
-    if not any(attention.values()):
-        raise ValueError("there is no attention to measure: the dictionary is empty")
-    for name, layers in attention.items():
-        if name not in ATTENTIONS:
-            raise ValueError(f"{name!r} is no attention: use {', '.join(ATTENTIONS)}")
-        for layer, weights in layers.items():
-            if weights.dim() != 4 or not weights.is_floating_point():
-                raise ValueError(
-                    f"the weights of {name}, layer {layer}, have the shape {tuple(weights.shape)} "
-                    f"and are {weights.dtype}: they must be (batch, heads, queries, keys) of "
-                    f"floating point"
-                )
-
-
-def _check_weights(attention: Attention, batch: Batch) -> None:
+def _check_weights(what: str, name: str, weights: Tensor, batch: Batch) -> None:
     """Refuse what is no attention between these sentences."""
-    for name, layers in attention.items():
-        queries, keys = batch.sides(name)
-        wanted = (*queries.tokens.shape, keys.tokens.size(1))
-        # (batch, 1, queries, keys)
-        hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
-        if name == DECODER_SELF:
-            hidden = hidden | torch.ones_like(hidden).triu(1)
-        for layer, weights in layers.items():
-            shape = tuple(weights.shape)
-            if (shape[0], *shape[2:]) != wanted:
-                raise ValueError(
-                    f"the weights of {name}, layer {layer}, have the shape {shape}: they must be "
-                    f"(batch, heads, queries, keys) with {wanted[0]} sentences, {wanted[1]} queries "
-                    f"and {wanted[2]} keys"
-                )
-            totals = weights.float().sum(dim=-1)
-            # Zero at padding; half precision rounds every weight
-            is_row = (totals - 1).abs() < 0.02
-            if not bool((is_row | (totals == 0)).all()) or bool((weights < 0).any()):
-                raise ValueError(
-                    f"the weights of {name}, layer {layer}, are no probabilities: each query's "
-                    f"must be 0 or more and add up to 1"
-                )
-            wrong = (weights.ne(0) & hidden).flatten(1).any(dim=1)
-            if bool(wrong.any()):
-                unread = ", or on tokens that a decoder has not read," * (name == DECODER_SELF)
-                raise ValueError(
-                    f"the weights of {name}, layer {layer}, are on padding{unread} in sentence "
-                    f"{int(wrong.int().argmax())}: give the sample that they were recorded with, or "
-                    f"source_lengths and target_lengths, the numbers of real tokens"
-                )
+    queries, keys = batch.sides(name)
+    sentences, length = queries.tokens.shape
+    shape = tuple(weights.shape)
+    if len(shape) != 4 or (shape[0], *shape[2:]) != (sentences, length, keys.tokens.size(1)):
+        raise ValueError(
+            f"{what} have the shape {shape}: they must be (batch, heads, queries, keys) with "
+            f"{sentences} sentences, {length} queries and {keys.tokens.size(1)} keys"
+        )
+    totals = weights.float().sum(dim=-1)
+    # Zero at padding; half precision rounds every weight
+    is_row = ((totals - 1).abs() < 0.02) | (totals == 0)
+    if not bool(is_row.all()) or bool((weights < 0).any()):
+        raise ValueError(
+            f"{what} are no probabilities: each query's must be 0 or more and add up to 1"
+        )
+    # (batch, 1, queries, keys)
+    hidden = queries.real[:, None, :, None] & ~keys.real[:, None, None, :]
+    if name == DECODER_SELF:
+        hidden = hidden | torch.ones_like(hidden).triu(1)
+    wrong = (weights.ne(0) & hidden).flatten(1).any(dim=1)
+    if bool(wrong.any()):
+        unread = ", or on tokens that a decoder has not read," * (name == DECODER_SELF)
+        raise ValueError(
+            f"{what} are on padding{unread} in sentence {int(wrong.int().argmax())}: give the "
+            f"sample that they were recorded with, or source_lengths and target_lengths, the "
+            f"numbers of real tokens"
+        )
 
 
 def _batch_of(
@@ -140,8 +124,8 @@ def _batch_of(
 ) -> Batch:
     """Sentences of unknown words, of the shapes that the weights have."""
     first = {name: next(iter(layers.values())) for name, layers in attention.items() if layers}
-    source = [first[name].size(3) for name in (ENCODER_SELF, CROSS) if name in first]
-    target = [first[name].size(2) for name in (DECODER_SELF, CROSS) if name in first]
+    source = [first[name].size(-1) for name in (ENCODER_SELF, CROSS) if name in first]
+    target = [first[name].size(-2) for name in (DECODER_SELF, CROSS) if name in first]
     size, device = next(iter(first.values())).size(0), next(iter(first.values())).device
     sides = []
     for name, given, longest in (

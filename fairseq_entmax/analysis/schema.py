@@ -1,9 +1,7 @@
 """The JSON Schema of ``analysis.json``: its frame, and in it what each measure says of itself.
 
-The frame is in ``analysis.schema.json``, which ships with the measures filled in. After a measure
-of the package changed, this writes it anew::
-
-    python -m fairseq_entmax.analysis.schema
+``analysis.schema.json`` ships with the measures filled in; after one of them changed, this writes
+it anew: ``python -m fairseq_entmax.analysis.schema``.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -9,7 +10,7 @@ import torch
 from fairseq import utils
 
 from fairseq_entmax.analysis.kinds import Kind, kind_of_task
-from fairseq_entmax.analysis.kinds.base import Outcome
+from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.loading import load_dataset
 from fairseq_entmax.analysis.maps import LARGEST, map_bytes, sentence_maps
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
@@ -43,18 +44,8 @@ def samples(
 def load_samples(
     task: Any, subset: str, sentences: Sequence[int], at_once: int = 1, device: str = "cpu"
 ) -> list[Any]:
-    """Batches of given sentences, for notebooks.
-
-    Args:
-        task: of :func:`load_task`.
-        subset: ``train``, ``valid`` or ``test``.
-        sentences: their numbers in the data set, from 0.
-        at_once: how many to a batch, 1 or more; those of a like length are together.
-        device: where the batches go.
-
-    Raises:
-        ValueError: there is no such data set, or no such sentence in it.
-    """
+    """Batches of sentences by their numbers in the data set, for notebooks: those of a like length
+    together, ``at_once`` to a batch."""
     dataset = load_dataset(task, subset)
     for number in sentences:
         if not 0 <= number < len(dataset):
@@ -89,18 +80,16 @@ def maps_of(
     models: Sequence[LoadedModel],
     task: Any,
     is_generated: bool = False,
-    outcomes: Sequence[Outcome | None] = (),
+    outcomes: Sequence[Classification | None] = (),
 ) -> list[dict[str, Any]]:
     """The attention maps of sentences, in the order given, as ``analysis.json`` has them."""
     kind = kind_of_task(task)
     device = next(models[0].model.parameters()).device
     groups = [group_kinds(loaded.model) for loaded in models]
     entries = []
-    if is_generated:
-        places = [(number, [model]) for number in sentences for model in range(len(models))]
-    else:
-        places = [(number, list(range(len(models)))) for number in sentences]
-    for number, shown in places:
+    every = list(range(len(models)))
+    together = [[model] for model in every] if is_generated else [every]
+    for number, shown in itertools.product(sentences, together):
         (whole,) = samples(datasets[shown[0]], [number], device)
         sample = kind.for_map(whole)
         passes = {place: record_pass(models[place].model, sample) for place in shown}

@@ -8,6 +8,7 @@ start and at the end says how far it is so: 1 is the same order, 0 says nothing 
 from __future__ import annotations
 
 import os
+import statistics
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -22,8 +23,6 @@ RESOLUTIONS = {"alpha": 1e-3, "p": 1e-3}
 Line = Mapping[str, Any]
 # Attention to layer to the values of its heads
 Present = Mapping[str, Mapping[str, Sequence[Any]]]
-# (attention, layer, head)
-Where = tuple[str, str, int]
 
 
 class StartAndEnd(NamedTuple):
@@ -52,14 +51,16 @@ class StartAndEnd(NamedTuple):
     @property
     def of_model(self) -> float | None:
         """The correlation over all; None of fewer than 3, or where all start or all end alike."""
-        return self._correlation(self.start, self.end)
+        if self.first_update == self.last_update:
+            return None
+        return spearman(*map(self._ranked, (self.start, self.end)))
 
     @property
     def of_attentions(self) -> dict[str, float | None]:
         """The same for each attention that has heads which learn."""
         return {
-            name: self._correlation({name: start}, {name: self.end[name]})
-            for name, start in self.start.items()
+            name: self._replace(start={name: own}, end={name: self.end[name]}).of_model
+            for name, own in self.start.items()
         }
 
     def together(self) -> tuple[int, float]:
@@ -68,21 +69,12 @@ class StartAndEnd(NamedTuple):
         return count, value
 
     def reason(self) -> str:
-        """Why there is no correlation of the whole model; empty where there is one."""
-        if self.of_model is not None:
-            return ""
+        """Why there is no correlation of the whole model."""
         if self.first_update == self.last_update:
             return f"the record has one line, of update {self.first_update}"
         if self.heads < LEAST_HEADS:
             return f"{self.heads} learn it, and {LEAST_HEADS} are needed"
         return f"all {self.heads} start or end alike"
-
-    def _correlation(
-        self, start: Mapping[str, Sequence[float]], end: Mapping[str, Sequence[float]]
-    ) -> float | None:
-        if self.first_update == self.last_update:
-            return None
-        return spearman(self._ranked(start), self._ranked(end))
 
     def _ranked(self, values: Mapping[str, Sequence[float]]) -> list[float]:
         """The values of all attentions, those alike within the resolution as the lowest of them."""
@@ -156,8 +148,7 @@ def lines_of_checkpoint(
     kept = [line for line in lines if update is None or line["update"] <= update]
     own = _values({name: present}, name)
     if not kept:
-        until = "" if update is None else f" up to update {update}"
-        raise ValueError(f"{shown} has no line{until}")
+        raise ValueError(f"{shown} has no line up to update {update}")
     if any(set(_values(line, name)) != set(own) for line in kept):
         raise ValueError(f"{shown} is of other heads, as before pruning")
     last = kept[-1]
@@ -194,19 +185,14 @@ def as_text(result: StartAndEnd) -> str:
 
 
 def spearman(first: Sequence[float], second: Sequence[float]) -> float | None:
-    """The correlation of ranks, from -1 to 1; equal numbers have the mean of their ranks.
-
-    None where there are fewer than 3 pairs, or one side is constant.
-    """
+    """The correlation of ranks, equal numbers with the mean of theirs; None of fewer than 3 pairs,
+    or where one side is constant."""
     if len(first) < LEAST_HEADS:
         return None
-    ranks, others = _ranks(first), _ranks(second)
-    middle = (len(ranks) - 1) / 2
-    product = sum((a - middle) * (b - middle) for a, b in zip(ranks, others, strict=True))
-    squares = [sum((rank - middle) ** 2 for rank in own) for own in (ranks, others)]
-    if not all(squares):
+    try:
+        return statistics.correlation(_ranks(first), _ranks(second))
+    except statistics.StatisticsError:
         return None
-    return float(product / (squares[0] * squares[1]) ** 0.5)
 
 
 def _ranks(numbers: Sequence[float]) -> list[float]:
@@ -226,7 +212,8 @@ def _layers(line: Line, name: str) -> Present:
     return found
 
 
-def _values(line: Line, name: str) -> dict[Where, Any]:
+def _values(line: Line, name: str) -> dict[tuple[str, str, int], Any]:
+    """(attention, layer, head) to its value."""
     return {
         (attention, layer, head): value
         for attention, layers in _layers(line, name).items()

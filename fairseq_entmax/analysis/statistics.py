@@ -17,11 +17,7 @@ from fairseq_entmax.analysis.measures.rows import LayerWeights, Sums
 
 
 class LayerStatistics:
-    """Sums over one attention of one layer.
-
-    Attributes:
-        sums: those of each measure that is made.
-    """
+    """Sums of each measure over one attention of one layer."""
 
     def __init__(self, attention: str, heads: int, wanted: Collection[str] | None = None) -> None:
         self.attention = attention
@@ -35,15 +31,10 @@ class LayerStatistics:
         self.sums = {measure.name: Sums() for measure in self._measures}
 
     def update(self, weights: Tensor, batch: Batch) -> tuple[Tensor, Tensor]:
-        """Add one batch.
+        """Add weights ``(batch, heads, queries, keys)``.
 
-        Args:
-            weights: ``(batch, heads, queries, keys)``.
-
-        Returns:
-            The heads' diversity in each sentence, summed over its queries, and the number of
-            those, both ``(batch,)``: always, as sentences whose heads differ most are looked for.
-        """
+        The heads' diversity in each sentence, summed over its queries, and the number of those,
+        both ``(batch,)``: always, as sentences whose heads differ most are looked for."""
         seen = LayerWeights(self.attention, weights, batch)
         for measure in self._measures:
             try:
@@ -63,13 +54,8 @@ class LayerStatistics:
 class MeasuredLayer:
     """All that measures can look at when one attention of a layer is written down.
 
-    Attributes:
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        number: the layer's, from 0.
-        statistics: of its weights; None where no head is left.
-        module: the attention itself.
-        importance: by name, the heads' shares by the measures that take passes of their own.
-    """
+    ``statistics`` of its weights, None where no head is left; ``module``, the attention itself;
+    ``importance``, by name the shares of measures that take passes of their own."""
 
     attention: str
     number: int
@@ -92,27 +78,17 @@ class MeasuredLayer:
 
 
 class ModelStatistics:
-    """Sums over every attention of a model.
-
-    Attributes:
-        layers: attention to layer to its sums; an attention without heads is absent.
-    """
+    """Sums over every attention of a model that has heads."""
 
     def __init__(self, wanted: Collection[str] | None = None) -> None:
         self.layers: dict[str, dict[int, LayerStatistics]] = {}
         self._wanted = wanted
 
     def update(self, attention: Dictionary[str, Dictionary[int, Tensor]], batch: Batch) -> Tensor:
-        """Add one batch.
+        """Add weights as :class:`AttentionRecorder` gives them.
 
-        Args:
-            attention: attention to layer to weights ``(batch, heads, queries, keys)``, as
-                :class:`AttentionRecorder` gives them.
-
-        Returns:
-            How much heads differ in each sentence, ``(batch,)`` float64: the diversity, a mean
-            over its queries, and over attentions and layers.
-        """
+        How much heads differ in each sentence, ``(batch,)`` float64: the diversity, a mean
+        over its queries, and over attentions and layers."""
         differences = []
         for name, layers in attention.items():
             for layer, weights in layers.items():

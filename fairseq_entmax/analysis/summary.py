@@ -25,7 +25,10 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
     names = (one.name for one in numbers)
     rows = [["model", *losses, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
-        first = [model["name"], _text(model["loss"]), _text(in_bits(model["loss"]))]
+        nats = model["loss"]
+        # In bits as fairseq logs ``nll_loss``
+        bits = None if nats is None else nats / math.log(2)
+        first = [model["name"], _text(nats), _text(bits)]
         for attention in ATTENTIONS:
             layers = [layer for layer in model["attentions"] if layer["attention"] == attention]
             if not layers:
@@ -42,15 +45,7 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
             rows.append([*first, attention, *means, *last])
             first = ["", "", ""]
     table = text_table(rows, left=(0, 3, *range(len(rows[0]) - 1 - copies, len(rows[0]))))
-    return "\n".join(
-        [
-            *_of_generated(analysis),
-            *_of_output(analysis),
-            *_of_classes(analysis),
-            table,
-            *_of_records(analysis),
-        ]
-    )
+    return "\n".join([*_before(analysis), table, *_of_records(analysis)])
 
 
 def missing_records(model: Dictionary[str, Any]) -> list[str]:
@@ -70,49 +65,37 @@ def _of_records(analysis: Dictionary[str, Any]) -> Iterable[str]:
             )
 
 
-def _of_classes(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """How well classifiers do, and how much their pooling attentions select."""
+def _before(analysis: Dictionary[str, Any]) -> Iterable[str]:
+    """What is to be known of the text, of the losses, and how well classifiers do."""
+    is_generated = analysis.get("of") == GENERATED
+    if is_generated:
+        yield f"attention on text that each model generated: {search_text(analysis['search'])}"
     for model in analysis["models"]:
-        if "classification" not in model:
-            continue
-        done = model["classification"]
-        yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
-        for pooling in done["pooling"]:
-            heads = pooling["heads"]
-            support, density = (
-                _mean(head[name] for head in heads) for name in ("support", "density")
-            )
-            values = (
-                f", {name} {_mean(known)}" for name, known in pooling["values"].items() if known
-            )
+        if is_generated:
+            made = model["generated"]
             yield (
-                f"  {pooling['name']} by {pooling['mapping']}{''.join(values)}: {support} tokens "
-                f"have a weight, density {density}"
+                f"{model['name']}: {made['tokens']} tokens, {made['empty']} sentences without a word, "
+                f"{made['longest']} of the longest length allowed"
             )
-
-
-def _of_output(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """What the loss of a model with a sparse output leaves out."""
-    for model in analysis["models"]:
         if "output" in model:
             output = model["output"]
             yield (
                 f"{model['name']}: its output gives {output['support'] or 0:.1f} words a "
                 f"probability, and {output['unreachable']} targets none: the loss is of the others"
             )
-
-
-def _of_generated(analysis: Dictionary[str, Any]) -> Iterable[str]:
-    """What the text is, by which search, and how much there is; nothing for the reference."""
-    if analysis.get("of") != GENERATED:
-        return
-    yield f"attention on text that each model generated: {search_text(analysis['search'])}"
-    for model in analysis["models"]:
-        made = model["generated"]
-        yield (
-            f"{model['name']}: {made['tokens']} tokens, {made['empty']} sentences without a word, "
-            f"{made['longest']} of the longest length allowed"
-        )
+        done = model.get("classification")
+        if done is not None:
+            yield f"{model['name']}: accuracy {done['accuracy'] or 0:.1%}"
+        for pooling in done["pooling"] if done is not None else ():
+            support, density = (
+                _mean(head[name] for head in pooling["heads"]) for name in ("support", "density")
+            )
+            learned = [(name, _mean(known)) for name, known in pooling["values"].items() if known]
+            values = "".join(f", {name} {mean}" for name, mean in learned)
+            yield (
+                f"  {pooling['name']} by {pooling['mapping']}{values}: {support} tokens "
+                f"have a weight, density {density}"
+            )
 
 
 def search_text(search: Dictionary[str, Any]) -> str:
@@ -128,15 +111,13 @@ def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
         for head in layer["heads"]
     }
     own = [(layer["layer"], head) for layer in layers for head in layer.get("copy_heads", [])]
-    if not own:
-        return ""
-    words = []
-    for place in own:
-        agreement = agreements.get(place)
-        known = "" if agreement is None else f" ({agreement:.0%})"
-        words.append(f"{place[0]}.{place[1]}{known}")
+    known = {place: agreements.get(place) for place in own}
+    words = [
+        f"{layer}.{head}" + ("" if share is None else f" ({share:.0%})")
+        for (layer, head), share in known.items()
+    ]
     others = [(one, *place) for place, one in agreements.items() if place not in own and one]
-    if others:
+    if own and others:
         best, layer, head = max(others)
         words.append(f"next {layer}.{head} ({best:.0%})")
     return ", ".join(words)
@@ -145,11 +126,6 @@ def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
 def _mean(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return _text(sum(known) / len(known) if known else None)
-
-
-def in_bits(nats: float | None) -> float | None:
-    """A loss in nats in bits, as fairseq logs ``nll_loss``."""
-    return None if nats is None else nats / math.log(2)
 
 
 def _text(value: float | None) -> str:

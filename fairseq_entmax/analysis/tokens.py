@@ -42,15 +42,9 @@ def subword_kind(dictionary: Any) -> str:
 class TokenTable:
     """Facts on every token of a dictionary, as tensors ``(vocabulary,)`` indexed by token.
 
-    Attributes:
-        kind: how parts of words are marked.
-        begins: bool: the token can begin a word.
-        goes_on: bool: the next token goes on the word; behind ``▁`` alone an unknown one does.
-        rank: int64: 0 for the most frequent token of the training data, 1 for the next; -1
-            for special symbols, unknown words and their markers among them.
-        ending: int64: 1 for a question mark, 2 for a full stop, else 0.
-        closing: bool: a quote or bracket that may stand behind a sentence's end.
-    """
+    ``begins``: it can begin a word; ``goes_on``: the next one goes on the word; ``rank``: from 0,
+    the most frequent of the training data, -1 of special and unknown symbols; ``ending``: 1 asks, 2
+    states; ``closing``: a quote or bracket that may stand behind a sentence's end."""
 
     kind: str
     begins: Tensor

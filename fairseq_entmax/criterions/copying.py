@@ -205,15 +205,7 @@ class CopyCrossEntropyCriterion(LabelSmoothedCrossEntropyCriterion):
 def copy_loss(parts: CopyParts, target: Tensor, alphas: Tensor, copyable: Tensor) -> Tensor:
     """The Fenchel-Young loss of the copy heads, their mean, for each word of the target.
 
-    Args:
-        parts: with scores.
-        target: ``(batch, target)``.
-        alphas: ``(heads,)``, of the copy heads.
-        copyable: ``(batch, target)``, whether a word of the target occurs in the source, and is
-            none of padding.
-
-    Returns:
-        ``(batch, target)``, float32 (float64 for float64); 0 where not copyable.
+    It is 0 where a word is not ``copyable``: does not occur in the source, or is padding.
     """
     assert parts.head_scores is not None
     assert parts.head_weights is not None

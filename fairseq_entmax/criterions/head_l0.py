@@ -22,11 +22,10 @@ from fairseq.criterions.label_smoothed_cross_entropy import LabelSmoothedCrossEn
 from fairseq.criterions.sentence_prediction import SentencePredictionCriterion
 from fairseq.logging import metrics
 from fairseq.logging.meters import AverageMeter
-from fairseq.models import FairseqEncoderDecoderModel, FairseqLanguageModel
 from torch import Tensor
 
 from fairseq_entmax import compat
-from fairseq_entmax.attentions import ATTENTIONS, DECODER_SELF, ENCODER_SELF
+from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import (
     ALL,
     Gates,
@@ -84,9 +83,11 @@ class HeadL0Criterion(FairseqCriterion):
             )
         gates = model.head_gates() if hasattr(model, "head_gates") else {}
         if not gates:
+            own = getattr(model, "attentions", None)
+            of_arch = "" if own else " to an architecture entmax_…"
             raise ValueError(
-                f"--criterion {self.name} needs a model with head gates: add --head-gates "
-                f"{_gates_of(model)}"
+                f"--criterion {self.name} needs a model with head gates: add --head-gates with any "
+                f"of {','.join(own or ATTENTIONS)}{of_arch}"
             )
         self.penalty.check(gates)
 
@@ -159,18 +160,6 @@ class HeadL0Criterion(FairseqCriterion):
             suffix = "" if name == ALL else "_" + name.replace("-", "_")
             weight = partial(_weight, self.penalty, name)
             compat.log_when_shown(f"l0_weight{suffix}", weight, state)
-
-
-def _gates_of(model: Any) -> str:
-    """Which attentions of a model, or of its counterpart in this package, can have gates."""
-    attentions = getattr(model, "attentions", None)
-    if attentions is not None:
-        return ",".join(attentions) + (", or some of these" if len(attentions) > 1 else "")
-    if isinstance(model, FairseqLanguageModel):
-        return f"{DECODER_SELF}, to an entmax_transformer_lm"
-    if isinstance(model, FairseqEncoderDecoderModel):
-        return f"{','.join(ATTENTIONS)}, or some of these, to an entmax_transformer"
-    return f"{ENCODER_SELF}, to an entmax_classifier"
 
 
 def _count(what: str, *gates: HardConcreteGate) -> float:

@@ -23,6 +23,7 @@ from collections.abc import Iterable
 from collections.abc import Mapping as Dictionary
 from dataclasses import dataclass
 from math import inf
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -65,20 +66,15 @@ def count_heads(gates: Iterable[HardConcreteGate]) -> Counts:
 class HeadPenalty:
     """The penalty on the open heads of a model.
 
-    Attributes:
-        weight: lambda, 0 or more; without meaning where there are ``targets``.
-        targets: how many heads to keep, 0 or more: of each attention that is named, or under
-            the name ``"all"`` of all gated attentions together. None for a fixed weight.
-        warmup_updates: updates until the weight, or the target, has its full value.
-        decide_at: the update at which the heads are decided; None for never.
-        multiplier_lr: eta, above 0.
+    ``targets`` are how many heads to keep of each attention that is named, or under the name
+    ``"all"`` of all gated attentions together; None for a fixed weight.
     """
 
-    weight: float = 0.0
+    weight: float = 0.0  # lambda; without meaning where there are targets
     targets: Dictionary[str, int] | None = None
-    warmup_updates: int = 0
-    decide_at: int | None = None
-    multiplier_lr: float = 0.02
+    warmup_updates: int = 0  # until the weight, or the target, has its full value
+    decide_at: int | None = None  # the update at which the heads are decided
+    multiplier_lr: float = 0.02  # eta
 
     def check(self, gates: Gates) -> None:
         """Check that a model has the gates that the targets are for."""
@@ -94,8 +90,7 @@ class HeadPenalty:
             if target < protected:
                 raise ValueError(
                     f"--target-heads asks for {target} heads {whose}, where {protected} copy and "
-                    f"always stay: give {protected} or more, or let copy heads go too with "
-                    f"--gate-copy-heads"
+                    f"always stay: give {protected} or more"
                 )
             if target > number:
                 raise ValueError(
@@ -197,7 +192,7 @@ class HeadPenalty:
             first = group.places[0]
             if state.start[first] <= 0:
                 state.start[group.places] = -1
-                state.start[first] = group.expected().detach().to(state.start)
+                state.start[first] = _expected(group.gates).detach().to(state.start)
 
     def _share(self, updates: int) -> float:
         """How much of the way to the full weight or target is done, 0 to 1."""
@@ -207,7 +202,7 @@ class HeadPenalty:
         """e: how far the expected number of heads is above its present target, per head."""
         start = state.start[group.places[0]]
         target = start + (group.free_target - start) * self._share(updates)
-        expected = group.expected()
+        expected = _expected(group.gates)
         return (expected - target.to(expected)) / max(1, group.num_free)
 
     def _groups(self, gates: Gates) -> list[_Group]:
@@ -216,32 +211,20 @@ class HeadPenalty:
         for name, target in (self.targets or {}).items():
             names = ATTENTIONS if name == ALL else (name,)
             members = [gate for each in names for gate in gates.get(each, {}).values()]
+            number, protected = _sizes(members)
             places = [ATTENTIONS.index(each) for each in names]
-            groups.append(_Group(target, members, places))
+            groups.append(_Group(members, places, target, number - protected, target - protected))
         return groups
 
 
-@dataclass(frozen=True)
-class _Group:
-    """Gates that share a target; ``places`` are theirs in the buffers of the state."""
+class _Group(NamedTuple):
+    """Gates that share a target."""
 
-    target: int
     gates: list[HardConcreteGate]
-    places: list[int]
-
-    @property
-    def num_free(self) -> int:
-        """Heads that a gate can close."""
-        number, protected = _sizes(self.gates)
-        return number - protected
-
-    @property
-    def free_target(self) -> int:
-        """How many of these are to stay."""
-        return self.target - _sizes(self.gates)[1]
-
-    def expected(self) -> Tensor:
-        return _expected(self.gates)
+    places: list[int]  # theirs in the buffers of the state
+    target: int
+    num_free: int  # heads that a gate can close
+    free_target: int  # how many of these are to stay
 
 
 def _sizes(gates: list[HardConcreteGate]) -> tuple[int, int]:

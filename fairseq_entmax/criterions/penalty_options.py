@@ -12,11 +12,10 @@ from fairseq_entmax.attentions import ATTENTIONS
 from fairseq_entmax.criterions.penalty import ALL, HeadPenalty
 from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
-# In float32 the sum of a loss over a million tokens, with the penalty and a loss scale of half
-# precision, is finite up to here, and so is a multiplier after as many updates as there may be;
-# a weight or rate below the least changes nothing that float32 tells from 0
-LEAST_WEIGHT, MOST_WEIGHT = 1e-6, 1000.0
-LEAST_RATE, MOST_RATE = 1e-6, 10.0
+# In float32 a loss over a million tokens with the penalty is finite up to here, and a multiplier
+# after as many updates as there may be; a smaller rate changes nothing that float32 tells from 0
+MOST_WEIGHT = 1000
+LEAST_RATE, MOST_RATE = 1e-6, 10
 
 
 def _option(default: Any, help: str) -> Any:
@@ -30,7 +29,7 @@ class HeadL0Options(FairseqDataclass):
     l0_weight: float = _option(
         0.0,
         "lambda: the penalty, in nats per target token, for each head that is "
-        "expected to be open; 0, or from 1e-6 to 1000",
+        "expected to be open; from 0 to 1000",
     )
     l0_warmup_updates: int = _option(
         -1,
@@ -57,26 +56,17 @@ class HeadL0Options(FairseqDataclass):
 
 def read_penalty(options: Any) -> HeadPenalty:
     """Check the options, those of :class:`HeadL0Options`, and make the penalty."""
-    weight, rate = options.l0_weight, options.l0_multiplier_lr
-    if not (weight == 0 or LEAST_WEIGHT <= weight <= MOST_WEIGHT):
-        raise ValueError(
-            f"--l0-weight must be a number of 0 or more: 0, or from {LEAST_WEIGHT:g} to "
-            f"{MOST_WEIGHT:g}, not {weight}"
-        )
-    if not LEAST_RATE <= rate <= MOST_RATE:
-        raise ValueError(
-            f"--l0-multiplier-lr must be a number above 0: from {LEAST_RATE:g} to "
-            f"{MOST_RATE:g}, not {rate}"
-        )
-    for option, value in (
-        ("--l0-warmup-updates", options.l0_warmup_updates),
-        ("--decide-heads-at", options.decide_heads_at),
+    for option, least, most in (
+        ("l0_weight", 0, MOST_WEIGHT),
+        ("l0_multiplier_lr", LEAST_RATE, MOST_RATE),
+        ("l0_warmup_updates", -1, MOST_UPDATES),
+        ("decide_heads_at", -1, MOST_UPDATES),
     ):
-        if not -1 <= value <= MOST_UPDATES:
-            raise ValueError(
-                f"{option} must be a number of updates, 0 or more and {MOST_UPDATES:,} at the "
-                f"most, not {value!r:.100}"
-            )
+        value = getattr(options, option)
+        if not least <= value <= most:
+            name = option.replace("_", "-")
+            raise ValueError(f"--{name} must be from {least:g} to {most:g}, not {value!r:.100}")
+    weight, rate = options.l0_weight, options.l0_multiplier_lr
     targets = parse_targets(options.target_heads)
     max_update = options.max_update or 0
     decide_at = None if options.decide_heads_at < 0 else options.decide_heads_at
@@ -110,11 +100,7 @@ def read_penalty(options: Any) -> HeadPenalty:
 
 
 def parse_targets(text: Any) -> dict[str, int] | None:
-    """Read ``--target-heads``: ``"24"``, or ``"encoder-self=10,cross=16"``.
-
-    Returns:
-        Attention, or ``"all"``, to number of heads; None for an empty text.
-    """
+    """Read ``--target-heads``: attention, or ``"all"``, to number of heads; None for no text."""
     if text is None or str(text).strip() == "":
         return None
     targets: dict[str, int] = {}

@@ -30,18 +30,11 @@ class Exactness:
         ends: Tensor,
         goes_on: Tensor,
     ) -> None:
-        """Note what a step of the sentences that are still searched keeps.
+        """Note what a step of the sentences that are still searched, at ``places``, keeps.
 
-        Args:
-            places: where the sentences are in the batch, ``(sentences,)``.
-            live: which hypotheses can go on, ``(sentences, beam)``; at the first step, where all
-                are the same, the first alone.
-            tokens: a start symbol and their words, ``(sentences, beam, length)``.
-            lprobs: of their next words, ``(sentences, beam, words)``, -inf for what is not allowed.
-            beams: the hypotheses that the candidates continue, ``(sentences, candidates)``.
-            words: by which word, the same shape.
-            ends, goes_on: which candidates are finished now, and which are hypotheses of the next
-                step, the same shape.
+        ``live`` hypotheses, ``(sentences, beam)``, can go on; at the first step, where all are the
+        same, the first alone. Candidates, ``(sentences, candidates)``, continue the hypotheses
+        ``beams`` by ``words``; some are finished now (``ends``), some live in the next step.
         """
         room = self.beam_size - self.ended[places]
         ends = ends & (ends.cumsum(dim=1) <= room[:, None])

@@ -61,20 +61,13 @@ class AdaptiveModel(ForInference, Restoring, nn.Module):
     """Mappings, gates, the record of what heads learn, and tolerant loading, for any Transformer.
 
     Stands before fairseq's model among the bases of a class.
-
-    Attributes:
-        attentions: those that models of the class have.
-        config: the options of models of the class, beside fairseq's.
-        attention_options: what the options of this model's heads amount to.
-        monitor: shows and records what heads learn.
-        pruning_state: what head pruning remembers; None without gates.
     """
 
-    attentions: ClassVar[tuple[str, ...]] = ATTENTIONS
-    config: ClassVar[type[AttentionConfig]] = AttentionConfig
+    attentions: ClassVar[tuple[str, ...]] = ATTENTIONS  # that models of the class have
+    config: ClassVar[type[AttentionConfig]] = AttentionConfig  # their options beside fairseq's
     attention_options: AttentionOptions
     monitor: HeadMonitor | None = None
-    pruning_state: PruningState | None
+    pruning_state: PruningState | None  # None without gates
     _seed = 0
     _passes = (-1, 0)
 

@@ -102,6 +102,10 @@ def _check_flag(value: Any) -> bool:
     return value
 
 
+def _check_factor(value: Any) -> float:
+    return check_lr_factor(value, "the factor")
+
+
 def option(
     default: Any,
     help: str,
@@ -188,7 +192,7 @@ class AttentionConfig:
         NO_FACTOR,
         "how much faster than other parameters alpha, or whatever else a mapping learns, changes, "
         "from 0.001 to 10000; a mapping's own, entmax:lr_factor=10, comes first",
-        lambda value: check_lr_factor(value, "the factor"),
+        _check_factor,
         "NUMBER",
     )
     alpha_log_interval: int = option(
@@ -232,7 +236,7 @@ class AttentionConfig:
     gate_lr_factor: float = option(
         gates.LR_FACTOR,
         "how much faster than other parameters log a learns, from 0.001 to 10000",
-        gates.check_lr_factor,
+        _check_factor,
         "NUMBER",
     )
     output_alpha: float | None = option(

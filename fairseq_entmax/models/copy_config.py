@@ -63,10 +63,6 @@ class CopyConfig(AttentionConfig):
         "SPEC",
         "that of their layer",
     )
-    gate_copy_heads: bool = option(
-        False,
-        "let gates and their penalty close copy heads too; without it their gates are 1 for ever",
-    )
     source_position_markers: int = option(
         0,
         "how many words <unk-0>, <unk-1> and so on, for words of the source that the vocabulary "
@@ -79,19 +75,11 @@ class CopyConfig(AttentionConfig):
 
 @dataclass(frozen=True)
 class CopyOptions:
-    """Where a model copies from its source.
+    """Where a model copies from its source: from the mean of heads of a cross-attention."""
 
-    Attributes:
-        layer: whose cross-attention says what is copied, from 0, the bottom.
-        heads: its heads whose mean is the distribution of the copy, in order.
-        gated: whether they may have gates and be pruned.
-        markers: words at the end of the dictionary that stand for unknown words of the source.
-    """
-
-    layer: int
+    layer: int  # from 0, the bottom
     heads: tuple[int, ...]
-    gated: bool
-    markers: int
+    markers: int  # words at the end of the dictionary that stand for unknown words of the source
 
 
 def copy_options(copy: CopyOptions, config: AttentionConfig) -> dict[str, str]:
@@ -135,7 +123,6 @@ def read_copy(
     copy = CopyOptions(
         layer,
         config.checked("copy_heads"),
-        config.checked("gate_copy_heads"),
         config.checked("source_position_markers"),
     )
     number = heads[CROSS][layer]

@@ -69,11 +69,8 @@ class CopyEncoder(EntmaxTransformerEncoder):
 class CopyDecoder(EntmaxTransformerDecoder):
     """A decoder whose output is the log probabilities of words, generated or copied.
 
-    Attributes:
-        copy_switch: from the decoder's last state to the logit of g, the share of what is
-            generated.
-        num_words: words of the dictionary, markers included.
-        num_generated: words that have an embedding, which markers have not.
+    ``copy_switch`` leads from its last state to the logit of g, the share of what is generated. Of
+    the ``num_words`` of the dictionary ``num_generated`` have an embedding, which markers have not.
     """
 
     copy: CopyOptions
@@ -119,13 +116,11 @@ class CopyDecoder(EntmaxTransformerDecoder):
         features_only: bool = False,
         **options: Any,
     ) -> tuple[Tensor, dict[str, Any]]:
-        """Decode; arguments are those of fairseq's decoder.
+        """Log probabilities of all words ``(batch, target, words)``, and a dictionary.
 
-        Returns:
-            The log probabilities of all words ``(batch, target, words)``, which are -inf at
-            markers that the copy gives no weight (inside :meth:`unmixed` the generator's logits,
-            without markers); and a dictionary, in which ``attn`` is the distribution of the copy
-            and ``copy`` what the mixture is made of.
+        They are -inf at markers that the copy gives no weight; inside :meth:`unmixed` they are the
+        generator's logits, without markers. In the dictionary ``attn`` is the distribution of the
+        copy, and ``copy`` what the mixture is made of.
         """
         output, extra = super().forward(
             prev_output_tokens, encoder_out, incremental_state, features_only, **options

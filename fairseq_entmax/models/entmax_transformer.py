@@ -40,8 +40,6 @@ fairseq_changes.install()
 
 # On what an encoder gave, once it was reordered: the sentence of each row
 _SENTENCES = "_sentence_of_row"
-
-
 # As fairseq's decoder numbers its layers
 NO_LAYER = -1
 
@@ -73,15 +71,11 @@ class EntmaxTransformerEncoder(Scriptable, TransformerEncoderBase):
 
 
 class EntmaxTransformerDecoder(Scriptable, TransformerDecoderBase):
-    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads.
-
-    Attributes:
-        weights_are_unread: whether the weights of the last cross-attention may be left out of what it
-            returns in training.
-    """
+    """fairseq's decoder, whose layers are wrapped by :func:`wrap_layers`, once they have heads."""
 
     scriptable_class = TransformerDecoderBase
     weights_may_be_unread: ClassVar[bool] = True
+    # Whether those of the last cross-attention may be left out of what it returns in training
     weights_are_unread = False
 
     def build_decoder_layer(self, cfg: Any, no_encoder_attn: bool = False) -> nn.Module:

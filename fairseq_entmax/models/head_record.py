@@ -28,7 +28,6 @@ from fairseq_entmax import compat
 from fairseq_entmax.attentions import ATTENTIONS, POOLINGS
 from fairseq_entmax.files import write_together
 from fairseq_entmax.mappings import Mapping
-from fairseq_entmax.modules.pruning_state import MOST_UPDATES
 
 DIGITS = 6
 
@@ -41,12 +40,8 @@ def record_path(folder: str | os.PathLike[str], name: str) -> Path:
 class HeadMonitor:
     """Shows and records what the heads of a model learn while fairseq's trainer runs.
 
-    Args:
-        attentions: those of the model, with their names and layers: modules with a ``mapping``.
-        save_dir: where to write the records; None writes nothing.
-        interval: a line each so many updates, and one where the record begins; validation
-            adds a line of its own, so that there is one beside each validation score. 0
-            writes nothing.
+    There is a line each ``interval`` updates (0: none at all), one where the record begins, and one
+    beside each validation score. Without ``save_dir`` nothing is written.
     """
 
     def __init__(
@@ -169,14 +164,9 @@ def _over_heads(
 
 
 def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[str, Any]]:
-    """Read a record such as ``alpha.jsonl``, of the kind of number ``name``.
+    """Read a record such as ``alpha.jsonl``, of the kind of number ``name``: a dictionary a line.
 
-    Returns:
-        One dictionary a line, in the file's order; without a last line cut off in writing.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no text, or a line that is not the last is not in the format; names it.
+    Without a last line that was cut off in writing.
     """
     try:
         lines = Path(path).read_text(encoding="utf-8").split("\n")
@@ -186,33 +176,26 @@ def read_record(path: str | os.PathLike[str], name: str = "alpha") -> list[dict[
     for number, line in enumerate(lines, start=1):
         try:
             record = json.loads(line)
-            update, values = record["update"], record[name]
-            if not (
-                isinstance(update, int) and 0 <= update <= MOST_UPDATES and _are_values(values)
-            ):
+            if not _is_record(record["update"], record[name]):
                 raise ValueError("other values")
-            records.append({"update": update, name: values})
-        except (ValueError, KeyError, TypeError, RecursionError):
+            records.append({"update": record["update"], name: record[name]})
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             if number == len(lines):
                 break  # what stands behind the last line end: nothing, or a line cut off
             raise ValueError(f"{path}, line {number}: not a line of {name}.jsonl") from None
     return records
 
 
-def _are_values(value: Any) -> bool:
-    """Whether it has the form of ``alpha`` above, whatever the numbers."""
-    return isinstance(value, dict) and all(
-        attention in (*ATTENTIONS, *POOLINGS)
-        and isinstance(layers, dict)
+def _is_record(update: Any, values: Any) -> bool:
+    """Whether it has the form of the line above, whatever the numbers."""
+    return (
+        type(update) is int
+        and update >= 0
         and all(
-            layer.isascii() and layer.isdigit() and len(layer) <= 4 and _are_numbers(heads)
+            attention in (*ATTENTIONS, *POOLINGS)
+            and layer.isdecimal()
+            and all(value is None or isinstance(value, float | int) for value in heads)
+            for attention, layers in values.items()
             for layer, heads in layers.items()
         )
-        for attention, layers in value.items()
-    )
-
-
-def _are_numbers(values: Any) -> bool:
-    return isinstance(values, list) and all(
-        value is None or isinstance(value, float | int) for value in values
     )

@@ -18,14 +18,10 @@ from fairseq.models import (
     ARCH_MODEL_INV_REGISTRY,
     register_model,
     register_model_architecture,
+    transformer_lm,
 )
 from fairseq.models.transformer import TransformerConfig, TransformerDecoder
-from fairseq.models.transformer_lm import (
-    DEFAULT_MAX_TARGET_POSITIONS,
-    TransformerLanguageModel,
-    TransformerLanguageModelConfig,
-)
-from fairseq.modules import AdaptiveInput, CharacterTokenEmbedder
+from fairseq.models.transformer_lm import TransformerLanguageModel, TransformerLanguageModelConfig
 from fairseq.modules.transformer_layer import TransformerDecoderLayerBase
 from omegaconf import OmegaConf, open_dict
 from torch import Tensor, nn
@@ -35,13 +31,7 @@ from fairseq_entmax.attentions import DECODER_SELF
 from fairseq_entmax.models.adaptive import AdaptiveModel
 from fairseq_entmax.models.config import add_arguments, set_defaults
 from fairseq_entmax.models.entmax_transformer import check_command, wrap_layers
-from fairseq_entmax.models.language_options import (
-    check_batches,
-    check_cutoffs,
-    check_language_options,
-    read_filters,
-)
-from fairseq_entmax.models.options import AttentionOptions, read_cutoffs
+from fairseq_entmax.models.options import AttentionOptions
 from fairseq_entmax.models.scripting import ScriptableLanguageModel
 from fairseq_entmax.modules import mark_future_mask
 from fairseq_entmax.modules.scripting import Scriptable
@@ -70,44 +60,12 @@ class _LanguageModel(TransformerLanguageModel):
 
     @classmethod
     def build_model(cls, args: Any, task: Any) -> Any:
-        with compat.stopping_command():
-            check_cutoffs(args, task.source_dictionary, task.target_dictionary)
-        if args.decoder_layers_to_keep:
-            args.decoder_layers = len(args.decoder_layers_to_keep.split(","))
-        if getattr(args, "max_target_positions", None) is None:
-            positions = getattr(args, "tokens_per_sample", None)
-            args.max_target_positions = positions or DEFAULT_MAX_TARGET_POSITIONS
-        embed_tokens = cls.build_input(args, task.source_dictionary)
-        return cls(
-            EntmaxLanguageModelDecoder(
-                args, task.target_dictionary, embed_tokens, no_encoder_attn=True
-            )
-        )
-
-    @classmethod
-    def build_input(cls, args: Any, dictionary: Any) -> nn.Module:
-        """Make what turns words into vectors: characters, adaptive input, or an embedding."""
-        if args.character_embeddings:
-            return CharacterTokenEmbedder(
-                dictionary,
-                read_filters(args.character_filters),
-                args.character_embedding_dim,
-                args.decoder_embed_dim,
-                args.char_embedder_highway_layers,
-            )
-        if args.adaptive_input:
-            return AdaptiveInput(
-                len(dictionary),
-                dictionary.pad(),
-                args.decoder_input_dim,
-                args.adaptive_input_factor,
-                args.decoder_embed_dim,
-                read_cutoffs(args, "adaptive_input_cutoff"),
-                args.quant_noise_pq,
-                args.quant_noise_pq_block_size,
-            )
-        embedding: nn.Module = cls.build_embedding(args, dictionary, args.decoder_input_dim)
-        return embedding
+        stock = transformer_lm.TransformerDecoder
+        transformer_lm.TransformerDecoder = EntmaxLanguageModelDecoder
+        try:
+            return super().build_model(args, task)
+        finally:
+            transformer_lm.TransformerDecoder = stock
 
 
 @register_model("entmax_transformer_lm")
@@ -142,7 +100,11 @@ class EntmaxTransformerLanguageModel(AdaptiveModel, _LanguageModel):
 
     @classmethod
     def attention_options_of(cls, args: Any) -> AttentionOptions:
-        check_language_options(args)
+        if getattr(args, "base_layers", 0):
+            raise ValueError(
+                f"--base-layers {args.base_layers}: this model has no layers without attention: "
+                f"leave it out, or use fairseq's own transformer_lm"
+            )
         return super().attention_options_of(args)
 
     @classmethod
@@ -191,7 +153,6 @@ def architecture(fill_in: Callable[[Any], None]) -> Callable[[Any], None]:
         if isinstance(args, Namespace):
             with compat.stopping_command():
                 check_command(args, EntmaxTransformerLanguageModel)
-                check_batches(args)
 
     return defaults
 

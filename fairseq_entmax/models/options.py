@@ -5,7 +5,6 @@ The options themselves are in :mod:`fairseq_entmax.models.config`.
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -41,35 +40,20 @@ from fairseq_entmax.models.config import (
 )
 from fairseq_entmax.models.copy_config import CopyConfig, CopyOptions, read_copy
 from fairseq_entmax.modules import HardConcreteGate, Heads
-from fairseq_entmax.modules.attention import XFORMERS
 
 
 @dataclass(frozen=True)
 class AttentionOptions:
-    """The checked options of one model.
-
-    Attributes:
-        specs: for each attention of the model, the mapping of each layer, bottom first.
-        heads: for each attention, the number of heads of each layer.
-        places: for each attention, how many heads the width of a layer has place for.
-        gated: the attentions whose heads have gates.
-        gate: the arguments of their :class:`HardConcreteGate`.
-        freeze_decoder: whether the decoder keeps its parameters in training.
-        mapping_defaults: what a mapping's text is taken to say where it does not.
-        log_interval: updates between two lines of the record of head values; 0 for none.
-        copy: where the model copies from its source; None where it does not.
-        output_alpha: of the mapping from scores of words to their probabilities; 1 is softmax.
-        pooling: how a model that classifies pools; None of any other.
-    """
+    """The checked options of one model: of each attention, of each layer from the bottom."""
 
     specs: dict[str, list[LayerSpec]]
     heads: dict[str, list[int]]
-    places: dict[str, int]
+    places: dict[str, int]  # how many heads the width of a layer has place for
     gated: tuple[str, ...]
-    gate: dict[str, Any]
+    gate: dict[str, Any]  # arguments of their HardConcreteGate
     freeze_decoder: bool
-    mapping_defaults: dict[str, str]
-    log_interval: int
+    mapping_defaults: dict[str, str]  # what a mapping's text is taken to say where it does not
+    log_interval: int  # updates between two lines of the record of head values; 0 for none
     copy: CopyOptions | None = None
     output_alpha: float = SOFTMAX
     pooling: PoolingOptions | None = None
@@ -77,7 +61,7 @@ class AttentionOptions:
     def protected(self, attention: str, layer: int) -> tuple[int, ...]:
         """The heads of a layer that no gate may close."""
         copy = self.copy
-        if copy is None or copy.gated or (attention, layer) != (CROSS, copy.layer):
+        if copy is None or (attention, layer) != (CROSS, copy.layer):
             return ()
         return copy.heads
 
@@ -163,13 +147,13 @@ def read_options(
 
 def _output_alpha(config: AttentionConfig, args: Any, attentions: Sequence[str]) -> float:
     """α of the mapping from scores of words to probabilities: ``--output-alpha``, or of the loss."""
-    alpha = config.checked("output_alpha")
-    option = "--output-alpha"
-    if alpha is None and getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name):
+    alpha, option = config.checked("output_alpha"), "--output-alpha"
+    is_of_loss = getattr(args, "criterion", None) in (NAME, EntmaxLossWithHeadL0.name)
+    if alpha is None and is_of_loss:
         alpha = getattr(args, "loss_alpha", None)
         alpha = EntmaxLossConfig.loss_alpha if alpha is None else check_alpha(alpha, "--loss-alpha")
         option = f"--criterion {args.criterion}"
-    if alpha is None or alpha == SOFTMAX:
+    if not is_of_loss and alpha in (None, SOFTMAX):
         return SOFTMAX
     reason = ""
     if DECODER_SELF not in attentions:
@@ -277,33 +261,13 @@ def _check_gated(
 
 
 def check_stock_options(args: Any) -> None:
-    """Refuse values of fairseq's own options that it would evaluate, or that leave no mapping.
-
-    A checkpoint brings its own options along, and loading one is not to run code.
-    """
+    """Refuse values of fairseq's own options that leave no mapping."""
     for side in ("encoder", "decoder"):
         if getattr(args, f"{side}_xformers_att_config", None) is not None:
-            raise ValueError(XFORMERS)
-    read_cutoffs(args, "adaptive_softmax_cutoff")
-
-
-def read_cutoffs(args: Any, option: str) -> list[int]:
-    """Numbers of words at which their vectors become narrower; none where the option is not given."""
-    value = getattr(args, option, None)
-    if value is None or value == "":
-        return []
-    try:
-        read = ast.literal_eval(value) if isinstance(value, str) else value
-        numbers = list(read) if isinstance(read, list | tuple) else [read]
-    except (ValueError, SyntaxError):
-        numbers = [None]
-    is_whole = all(type(number) is int for number in numbers)
-    if not is_whole or any(a >= b for a, b in zip([0, *numbers], numbers, strict=False)):
-        raise ValueError(
-            f"{option_name(option)} must be whole numbers above 0, smallest first, such as "
-            f"20000,60000, not {value!r}"
-        )
-    return numbers
+            raise ValueError(
+                f"--{side}-xformers-att-config replaces the attention as a whole and leaves no "
+                f"place for a mapping: leave it out, or use fairseq's own transformer"
+            )
 
 
 def seed_of_its_own() -> int:

@@ -44,26 +44,15 @@ class SavedAttention:
 
 @dataclass(frozen=True)
 class SavedModel:
-    """A model as a checkpoint has it.
+    """A model as a checkpoint has it; a stock one is its counterpart here, with softmax."""
 
-    Attributes:
-        path: what to call it in errors.
-        state: the checkpoint.
-        architecture: the one that it names.
-        model_class: what builds it, of the kind of :class:`AdaptiveModel`.
-        args: its settings, with the defaults of the architecture, for ``model_class``; those of
-            a stock model are turned into those of its counterpart in this package, with softmax.
-        options: what the settings of heads amount to.
-        attentions: those that have weights, encoder first, bottom layer first.
-    """
-
-    path: str
+    path: str  # what to call it in errors
     state: dict[str, Any]
-    architecture: str
+    architecture: str  # which the checkpoint names
     model_class: Any
-    args: Namespace
+    args: Namespace  # with the defaults of the architecture
     options: AttentionOptions
-    attentions: tuple[SavedAttention, ...]
+    attentions: tuple[SavedAttention, ...]  # with weights, encoder first, bottom layer first
 
     @property
     def is_pruned(self) -> bool:

@@ -1,15 +1,13 @@
-"""Models without training: in TorchScript and ONNX, and with dropout in inference.
+"""Models in TorchScript and ONNX.
 
 Where fairseq's own class is not enough for TorchScript, there is one here.
 """
 
-from collections.abc import Collection
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
 from fairseq.models.transformer_lm import TransformerLanguageModel
-from fairseq.modules import FairseqDropout
-from torch import Tensor, nn
+from torch import Tensor
 
 from fairseq_entmax.criterions.sparse_output import SOFTMAX
 from fairseq_entmax.modules.scripting import Scriptable, scriptable
@@ -33,17 +31,6 @@ class ForInference(Scriptable):
             model.__dict__.pop(name, None)
         model._modules.pop("pruning_state", None)
         return model
-
-    def make_generation_fast_(self: Any, **kwargs: Any) -> None:
-        """As fairseq's, with ``--retain-dropout-modules`` by names of fairseq's classes too.
-
-        Dropout in an ``EntmaxTransformerEncoder`` is retained by the name ``TransformerEncoder`` as
-        well, and by that of any class that it is made of.
-        """
-        given = kwargs.get("retain_dropout_modules")
-        if given is not None:
-            kwargs["retain_dropout_modules"] = [*given, *_dropout_named(self, given)]
-        super().make_generation_fast_(**kwargs)  # type: ignore[misc]
 
     def prepare_for_onnx_export_(self: Any, **kwargs: Any) -> None:
         """Make the model, in place, one that ONNX takes; it cannot be trained any more."""
@@ -75,16 +62,3 @@ class ScriptableLanguageModel(TransformerLanguageModel):
     ) -> Any:
         """Probabilities of words ``(batch, tokens, words)``, or their logarithms."""
         return self.get_normalized_probs_scriptable(net_output, log_probs, sample)
-
-
-def _dropout_named(model: nn.Module, names: Collection[str]) -> set[str]:
-    """What fairseq calls the dropout in modules of these classes, and of those below them."""
-    called: set[str | None] = set()
-    for module in model.modules():
-        classes = {base.__name__ for base in type(module).__mro__}
-        # fairseq's own names are without it
-        classes |= {name.removesuffix("Base") for name in classes}
-        if classes & set(names):
-            children = module.children()
-            called |= {child.module_name for child in children if isinstance(child, FairseqDropout)}
-    return {name for name in called if name is not None}

@@ -23,24 +23,13 @@ from fairseq_entmax.modules.scripting import (
     with_constants,
 )
 
-XFORMERS = (
-    "--encoder-xformers-att-config and --decoder-xformers-att-config replace the attention as a "
-    "whole and leave no place for a mapping: drop them, or use fairseq's own transformer"
-)
-
 
 @dataclass(frozen=True)
 class Heads:
-    """The heads of one attention in one layer.
-
-    Attributes:
-        number: how many there are, 0 or more.
-        mapping: from their scores to weights; None where there are none.
-        gate: their gates; None for no gates.
-    """
+    """The heads of one attention in one layer."""
 
     number: int
-    mapping: Mapping | None
+    mapping: Mapping | None  # None where there are no heads
     gate: HardConcreteGate | None = None
 
 
@@ -66,14 +55,12 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
 
     Attributes:
         num_heads: number of heads that there are.
-        filled: names of the parameters that the last loaded state dict did not have. They
-            kept the values they had.
+        filled: parameters that the last loaded state dict did not have, and that kept their values.
         scores_of: heads whose scores stand behind the weights that ``need_head_weights`` returns.
 
     Raises:
-        ValueError: an xFormers attention is asked for, which would bypass the mapping; the
-            number of heads, mapping and gate do not fit each other; keys are not words alone,
-            where the mapping needs that.
+        ValueError: the number of heads, mapping and gate do not fit each other; keys are not words
+            alone, where the mapping needs that.
     """
 
     scriptable_class = ScriptableAttention
@@ -93,8 +80,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         gate: HardConcreteGate | None = None,
         **options: Any,
     ) -> None:
-        if options.get("xformers_att_config") is not None:
-            raise ValueError(XFORMERS)
         super().__init__(embed_dim, num_heads, **options)
         number = num_heads if kept_heads is None else kept_heads
         noise = options.get("q_noise", 0.0), options.get("qn_block_size", 8)
@@ -109,8 +94,6 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         qn_block_size: int = 8,
     ) -> MultiheadAttention:
         """An attention with all that one of fairseq's has, which is not to be used any more."""
-        if getattr(stock, "use_xformers", False):
-            raise ValueError(XFORMERS)
         attention = cls.__new__(cls)
         # All that its constructor made, whichever arguments this fairseq's has
         attention.__dict__.update(stock.__dict__)
@@ -178,26 +161,18 @@ class MultiheadAttention(Scriptable, FairseqMultiheadAttention):
         before_softmax: bool = False,
         need_head_weights: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Attend.
+        """Attend; arguments are those of fairseq's attention.
 
-        Args:
-            query: ``(queries, batch, embed_dim)``.
-            key: ``(keys, batch, kdim)``; None where the cache has it.
-            value: ``(keys, batch, vdim)``; None where the cache has it.
-            key_padding_mask: ``(batch, keys)``, true at padding.
-            incremental_state: fairseq's cache, for decoding one query at a time.
-            need_weights: also return the weights, averaged over heads.
-            static_kv: key and value are the same at every step.
-            attn_mask: ``(queries, keys)``, added to the scores.
-            before_softmax: return scores and values, as fairseq does.
-            need_head_weights: also return the weights of every head.
+        Queries are ``(queries, batch, embed_dim)``, keys and values ``(keys, batch, kdim or vdim)``,
+        or None where the cache has them; ``key_padding_mask`` ``(batch, keys)``; ``attn_mask``
+        ``(queries, keys)``, added to the scores.
 
         Returns:
             The output ``(queries, batch, embed_dim)``, and the weights as probabilities
             before dropout and gates in float32 (float64 for a float64 model): ``(batch,
-            queries, keys)``, or ``(heads, batch, queries, keys)`` with
-            ``need_head_weights``, or None. Without heads the weights are 0, in one head. Behind
-            the weights of all heads stand the scores of those in ``scores_of``.
+            queries, keys)``, or ``(heads, batch, queries, keys)`` with ``need_head_weights``, or
+            None. Without heads they are 0, in one head. Behind the weights of all heads stand the
+            scores of those in ``scores_of``. Scores and values with ``before_softmax``.
         """
         if self.mapping is None:
             return self._without_heads(query, key, need_weights, need_head_weights)

@@ -23,38 +23,22 @@ _ROWS_AT_ONCE = 2**22  # numbers of logits that are widened to float32 at once
 
 
 class CopyParts(NamedTuple):
-    """What a decoder that copies gives beside the generator's logits.
+    """What a decoder that copies gives beside the generator's logits."""
 
-    Attributes:
-        switch: ``(batch, target)``, the logit of g.
-        weights: ``(batch, target, source)``, the distribution of the copy.
-        source: ``(batch, source)``, the words; markers are V and more.
-        head_weights: ``(heads, batch, target, source)``, of which ``weights`` is the mean; None
-            where nobody asked for scores.
-        head_scores: the same shape, the scores that they come from; -inf at padding.
-    """
-
-    switch: Tensor
-    weights: Tensor
-    source: Tensor
-    head_weights: Tensor | None = None
-    head_scores: Tensor | None = None
+    switch: Tensor  # (batch, target), the logit of g
+    weights: Tensor  # (batch, target, source), the distribution of the copy
+    source: Tensor  # (batch, source), the words; markers are V and more
+    head_weights: Tensor | None = None  # (heads, batch, target, source), whose mean is weights
+    head_scores: Tensor | None = None  # what they come from, -inf at padding; where asked for
 
 
 class MixtureLoss(NamedTuple):
-    """Of the mixture, for each word of the target; each ``(batch, target)``.
+    """Of the mixture, for each word of the target; each ``(batch, target)``."""
 
-    Attributes:
-        nll: -log p(target); 0 where ``reachable`` is false.
-        smooth: the sum of -log p(w) over the vocabulary's V words; None where not asked for.
-        reachable: whether p(target) > 0.
-        copied: the copy's probability of the target word.
-    """
-
-    nll: Tensor
-    smooth: Tensor | None
-    reachable: Tensor
-    copied: Tensor
+    nll: Tensor  # -log p(target); 0 where it is not reachable
+    smooth: Tensor | None  # the sum of -log p(w) over the vocabulary's V words, where asked for
+    reachable: Tensor  # whether p(target) > 0
+    copied: Tensor  # the copy's probability of the target word
 
 
 class _LogMix(torch.autograd.Function):

@@ -82,7 +82,7 @@ class HardConcreteGate(nn.Module):
         super().__init__()
         self.temperature = check_temperature(temperature)
         self.stretch = check_stretch(stretch)
-        self.lr_factor = check_lr_factor(lr_factor)
+        self.lr_factor = factors.check_lr_factor(lr_factor, "the factor")
         self.weight = nn.Parameter(torch.full((num_heads,), check_init(init) / self.lr_factor))
         self.register_buffer("decision", torch.full((num_heads,), UNDECIDED, dtype=torch.int8))
         self.register_buffer(RATIO, factors.as_ratio(self.lr_factor))
@@ -190,12 +190,9 @@ class HardConcreteGate(nn.Module):
 def draw(gates: list[HardConcreteGate], *key: int) -> None:
     """Draw ``u`` of all gates for one batch, as a function of ``key`` alone.
 
-    So training that is stopped and resumed, or spread over processes, sees the same gates. Protected
-    heads have a number too, so that the others draw what they would without protection.
-
-    Args:
-        gates: the gates of a model, in a fixed order.
-        key: what tells this batch from every other: seed, update, number in the update.
+    ``key`` tells this batch from every other: seed, update, number in the update. So training that is
+    stopped and resumed, or spread over processes, sees the same gates. Protected heads have a number
+    too, so that the others draw what they would without protection.
     """
     digest = hashlib.blake2b(repr(key).encode(), digest_size=8).digest()
     generator = torch.Generator().manual_seed(int.from_bytes(digest, "little") >> 1)
@@ -209,8 +206,8 @@ def draw(gates: list[HardConcreteGate], *key: int) -> None:
 
 def check_temperature(value: Any) -> float:
     """``value`` as a number from :data:`LOWEST_TEMPERATURE` and below 1, or a ValueError."""
-    rule = f"the temperature must be above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
-    return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), rule)
+    rule = f"above 0 and below 1, {LOWEST_TEMPERATURE:g} at the least"
+    return _between(LOWEST_TEMPERATURE, value, math.nextafter(1, 0), "the temperature", rule)
 
 
 def check_stretch(value: Any) -> tuple[float, float]:
@@ -233,23 +230,14 @@ def check_stretch(value: Any) -> tuple[float, float]:
 
 def check_init(value: Any) -> float:
     """``value`` as a number, :data:`MOST_INIT` at the most to either side of 0, or a ValueError."""
-    rule = (
-        f"the start of log a must be a number, such as {INIT}, from {-MOST_INIT:g} to "
-        f"{MOST_INIT:g}, beyond which gates hardly learn"
-    )
-    return _between(-MOST_INIT, value, MOST_INIT, rule)
+    rule = f"a number from {-MOST_INIT:g} to {MOST_INIT:g}, such as {INIT}"
+    return _between(-MOST_INIT, value, MOST_INIT, "the start of log a", rule)
 
 
-def check_lr_factor(value: Any) -> float:
-    """``value`` as a number within the limits of all factors of learning rates, or a ValueError."""
-    return factors.check_lr_factor(value, "the factor")
-
-
-def _between(least: float, value: Any, most: float, rule: str) -> float:
-    """``value`` as a number in [least, most]; ``rule`` is what is said of any other."""
+def _between(least: float, value: Any, most: float, name: str, rule: str) -> float:
     number = _number(value)
     if not least <= number <= most:
-        raise ValueError(f"{rule}, not {value!r:.100}")
+        raise ValueError(f"{name} must be {rule}, not {value!r:.100}")
     return number
 
 

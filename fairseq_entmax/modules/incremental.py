@@ -40,10 +40,7 @@ def attend(
     """The heads of one query of each hypothesis, in one call of a kernel.
 
     Of an attention with heads, whose mapping nobody watches, without a mask of queries and keys.
-
-    Returns:
-        ``(hypotheses, heads, 1, head_dim)``, and the weights ``(hypotheses, heads, 1, keys)`` or
-        None; or None where fairseq's way is to be taken. Nothing is changed then.
+    None where fairseq's way is to be taken; nothing is changed then.
     """
     if _asks_more(attention, query):
         return None

@@ -1,7 +1,6 @@
 """Heads side by side in a width: of projections, of values, and of fewer than there is place for."""
 
-from __future__ import annotations
-
+# No annotations as text here: TorchScript reads those of _Bias
 import math
 from typing import Any
 

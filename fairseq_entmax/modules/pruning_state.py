@@ -20,22 +20,16 @@ class PruningState(nn.Module):
     fairseq saves the model with every checkpoint, but a criterion only if it has parameters
     to learn; so what the criterion must find again after a stop stands here.
 
-    Attributes:
-        multipliers: ``(3,)`` float64, one for each of :data:`ATTENTIONS`: the Lagrange
-            multipliers of budgets of heads.
-        start: ``(3,)`` float64: the expected number of open heads of each attention when its
-            budget began, 0 where it has none. With a budget for all together the first number
-            is theirs, and the others are -1.
-        num_updates: ``(1,)`` int64: the number of updates that the state is for; -1 before
-            training.
-        updates: the same number, 0 before training. To look at a buffer waits for a GPU.
-        is_known: whether the criterion has looked at the state, in this process.
-        decided: whether the heads are known to be decided, in this process.
+    With a budget for all attentions together the first number of ``start`` is theirs, and the others
+    are -1.
     """
 
-    multipliers: Tensor
-    start: Tensor
-    num_updates: Tensor
+    multipliers: Tensor  # (3,) float64: Lagrange's, of the budget of each attention
+    start: Tensor  # (3,) float64: expected open heads when the budget began; 0 without one
+    num_updates: Tensor  # (1,) int64: of the state; -1 before training
+    updates: int  # the same, 0 before training; to look at a buffer waits for a GPU
+    is_known: bool  # whether the criterion has looked at the state, in this process
+    decided: bool  # whether the heads are known to be decided, in this process
 
     def __init__(self) -> None:
         super().__init__()

@@ -23,13 +23,9 @@ _METHODS = (
 
 
 class Scriptable:
-    """Of a module that ``torch.jit.script`` is to take another for; stands first among its bases.
+    """Of a module that ``torch.jit.script`` is to take another for; stands first among its bases."""
 
-    Attributes:
-        scriptable_class: what an object of this class, and of those below it that change none of its
-            methods, is taken for; None for nothing.
-    """
-
+    # What an object of this class, and of those below that change none of its methods, is taken for
     scriptable_class: ClassVar[type[nn.Module] | None] = None
 
     def scriptable_form(self) -> nn.Module:
@@ -58,16 +54,11 @@ class Scriptable:
 
 
 def scriptable(module: nn.Module) -> nn.Module:
-    """A copy of a module for inference that can be scripted and exported.
+    """A copy of any module for inference that can be scripted and exported.
 
     It runs in Python too, on torch's own operations. Its parameters are those of the original, but
     what mappings and gates learn are constants, as they are now, with gates as evaluation has them.
-
-    Args:
-        module: of any kind; what is of this package in it is replaced.
-
-    Raises:
-        ValueError: something in it cannot be scripted; says what.
+    A ValueError says what in it cannot be scripted.
     """
     return _copied(module, {})
 
@@ -122,16 +113,11 @@ def _scores_and_values() -> Any:
 class ScriptableAttention(FairseqMultiheadAttention):
     """fairseq's attention with a mapping in place of softmax, and gates that are constants.
 
-    Made of an attention by :meth:`fairseq_entmax.modules.MultiheadAttention.scriptable_form`; never
-    by its constructor.
-
-    Attributes:
-        has_heads: without heads it is the bias of its output projection at every position, and has
-            neither mapping nor gates. A constant: TorchScript leaves out what is not for it.
-        mapping: scores ``(batch, heads, queries, keys)`` to weights.
-        gate: ``(heads, 1, 1)``, multiplies the outputs of heads.
+    Made by :meth:`fairseq_entmax.modules.MultiheadAttention.scriptable_form`, never by its
+    constructor. Without heads it is the bias of its output projection at every position.
     """
 
+    # A constant: TorchScript leaves out what is not for it
     has_heads: bool
     __constants__ = ("has_heads",)
 
@@ -198,20 +184,6 @@ class ScriptableAttention(FairseqMultiheadAttention):
         return output, None
 
 
-class _Constant(nn.Module):
-    """What an output projection of no heads gives."""
-
-    def __init__(self, value: Tensor) -> None:
-        super().__init__()
-        if isinstance(value, nn.Parameter):
-            self.value = value
-        else:
-            self.register_buffer("value", value, persistent=False)
-
-    def forward(self) -> Tensor:
-        return self.value
-
-
 def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
     """Give a :class:`ScriptableAttention` of its values the mapping and gates of an attention."""
     for name in ("filled", "scores_of", "_observers"):
@@ -221,7 +193,6 @@ def with_constants(attention: Any, copy: Any) -> FairseqMultiheadAttention:
         copy.__dict__.pop(name, None)
     if attention.mapping is None:
         copy.has_heads = False
-        copy.out_proj = _Constant(attention.out_proj())
         return copy
     copy.has_heads = True
     copy.mapping = attention.mapping.scriptable()

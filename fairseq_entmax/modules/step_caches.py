@@ -42,11 +42,8 @@ class _Cache(Mapping[str, "Tensor | None"]):
 class SourceCache(_Cache):
     """Keys and values of a source, once for all hypotheses of it.
 
-    Args:
-        key, value: ``(sources, heads, positions, head_dim)``.
-        padding: ``(sources, positions)``, float32, not 0 at padding; or None.
-        origins: the source of each hypothesis, ``(hypotheses,)``, int32.
-        beam: how many hypotheses of fairseq's dictionary are one entry.
+    ``origins`` are the source of each hypothesis; ``beam`` hypotheses are one entry of fairseq's
+    dictionary.
     """
 
     names = (KEY, VALUE, PADDING)
@@ -73,10 +70,7 @@ class HypothesesCache(_Cache):
     """Keys and values of self-attention, in places of their own.
 
     A hypothesis writes into the place of its number, and remembers for each position in which place
-    its history was written.
-
-    Args:
-        key, value: ``(hypotheses, heads, positions, head_dim)``.
+    its history was written. Both are ``(hypotheses, heads, positions, head_dim)``.
     """
 
     names = (KEY, VALUE)

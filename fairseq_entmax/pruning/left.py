@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -23,22 +23,15 @@ Mappings = dict[str, list[LayerSpec]]
 
 
 class HeadsLeft(NamedTuple):
-    """The heads that are left.
+    """The heads that are left."""
 
-    Attributes:
-        of_attentions: of each of the model's attentions, the heads kept and the gates of all.
-        counts: of each attention the number of heads of each layer.
-        mappings: as :func:`mappings_apart`, of the heads kept.
-        copy: the options of the copy; none where the model does not copy.
-    """
-
-    of_attentions: list[tuple[list[int], list[float]]]
+    of_attentions: list[tuple[list[int], list[float]]]  # the heads kept, and the gates of all
     counts: HeadCounts
-    mappings: Mappings
-    copy: dict[str, str]
+    mappings: Mappings  # as of mappings_apart, of the heads kept
+    copy: dict[str, str]  # options of the copy
 
 
-def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool) -> HeadsLeft:
+def heads_left(model: SavedModel, heads: Collection[Head]) -> HeadsLeft:
     """The heads that are left without the closed ones and ``heads``."""
     left = HeadsLeft([], head_counts(model), mappings_apart(model), {})
     for attention in model.attentions:
@@ -52,7 +45,7 @@ def heads_left(model: SavedModel, heads: Collection[Head], copy_heads_too: bool)
         if place[0] in left.mappings and attention.heads:
             left.mappings[place[0]][place[1]] = attention.mapping.keep_heads(kept)
         if model.options.copy is not None and place == (CROSS, model.options.copy.layer):
-            left.copy.update(_copy_of_kept(model, kept, gates, copy_heads_too))
+            left.copy.update(_copy_of_kept(model, kept))
     return left
 
 
@@ -76,30 +69,17 @@ def mappings_apart(model: SavedModel) -> Mappings:
     return apart
 
 
-def _copy_of_kept(
-    model: SavedModel, kept: list[int], gates: list[float], copy_heads_too: bool
-) -> dict[str, str]:
+def _copy_of_kept(model: SavedModel, kept: list[int]) -> dict[str, str]:
     """The options of the copy of a model with these heads in the layer that it copies by."""
     copy = model.options.copy
     assert copy is not None
-    left = [head for head in copy.heads if head in kept]
-    gone = [head for head in copy.heads if head not in kept]
-
-    def names(heads: Iterable[int]) -> str:
-        return ", ".join(str(Head(CROSS, copy.layer, head)) for head in heads)
-
-    is_named = all(gates[head] > 0 for head in gone)
-    remedy = "leave it out of --heads" if is_named else "train its gates without --gate-copy-heads"
-    if not left:
+    gone = [str(Head(CROSS, copy.layer, head)) for head in copy.heads if head not in kept]
+    if gone:
         raise ValueError(
-            f"{model.path} copies by {names(gone)} alone, without which it could not copy: {remedy}"
+            f"{model.path} copies by {', '.join(gone)}, without which it would copy by another "
+            f"distribution, or not at all: leave it out of --heads"
         )
-    if gone and not copy_heads_too:
-        raise ValueError(
-            f"{model.path} copies by the mean of {names(sorted(copy.heads))}, and {names(gone)} "
-            f"would go: {remedy}, or have it copy by {names(left)} alone with --copy-heads-too"
-        )
-    renumbered = replace(copy, heads=tuple(kept.index(head) for head in left))
+    renumbered = replace(copy, heads=tuple(kept.index(head) for head in copy.heads))
     return copy_options(renumbered, CopyConfig.of(model.args))
 
 

@@ -34,8 +34,6 @@ def model_settings(settings: Any, model: SavedModel, options: dict[str, str]) ->
             if values.get(key) == model.architecture:
                 values[key] = model.args.arch
     values |= {**options, "head_gates": None, "freeze_decoder": False}
-    if "gate_copy_heads" in values:
-        values["gate_copy_heads"] = False
     if isinstance(values.get("criterion"), str):
         values["criterion"] = plain_criterion({"_name": values["criterion"]})["_name"]
     return settings

@@ -65,7 +65,6 @@ def prune_checkpoint(
     heads: Collection[Head] = (),
     overwrite: bool = False,
     undecided: bool = False,
-    copy_heads_too: bool = False,
 ) -> PruningReport:
     """Write a checkpoint without the closed heads of another, and without its gates.
 
@@ -76,13 +75,13 @@ def prune_checkpoint(
         output: the file to write.
         heads: heads to remove beside those that are closed.
         overwrite: replace ``output`` if it exists.
-        undecided, copy_heads_too: as for :func:`prune_state`.
+        undecided: as for :func:`prune_state`.
 
     Raises:
         OSError, ValueError, UnsafeCheckpointError: of the files, and as :func:`prune_state`.
     """
     target = check_target(output, "--output", overwrite)
-    pruned, report = _prune(read_model(path), heads, undecided, copy_heads_too)
+    pruned, report = _prune(read_model(path), heads, undecided)
     try:
         with whole_file(target) as file:
             torch.save(pruned, file)
@@ -97,7 +96,6 @@ def prune_state(
     name: str,
     heads: Collection[Head] = (),
     undecided: bool = False,
-    copy_heads_too: bool = False,
 ) -> tuple[dict[str, Any], PruningReport]:
     """Take the closed heads, and ``heads``, out of a loaded checkpoint, which stays as it is.
 
@@ -110,19 +108,17 @@ def prune_state(
         heads: heads to remove beside those that are closed.
         undecided: whether to take a model whose training had a budget of heads and ended before
             they were decided.
-        copy_heads_too: whether to take some of several heads that a model copies by, which goes
-            on to copy by the others.
 
     Raises:
         ValueError: the checkpoint is of another model, has neither gates nor ``heads`` to
             remove, does not have one of ``heads``, has not decided its heads, or would lose a
             head that it copies by.
     """
-    return _prune(model_of_state(state, name), heads, undecided, copy_heads_too)
+    return _prune(model_of_state(state, name), heads, undecided)
 
 
 def _prune(
-    model: SavedModel, heads: Collection[Head], undecided: bool, copy_heads_too: bool
+    model: SavedModel, heads: Collection[Head], undecided: bool
 ) -> tuple[dict[str, Any], PruningReport]:
     state = model.state
     if not heads and not any(".gate." in key for key in state["model"]):
@@ -136,7 +132,7 @@ def _prune(
     weights = {
         key: value for key, value in state["model"].items() if not key.startswith("pruning_state.")
     }
-    left = heads_left(model, heads, copy_heads_too)
+    left = heads_left(model, heads)
     between: dict[Head, float] = {}
     for attention, (kept, gates) in zip(model.attentions, left.of_attentions, strict=True):
         place = (attention.attention, attention.layer)
@@ -184,11 +180,9 @@ def checkpoint_heads(path: str) -> HeadCounts:
     return counts
 
 
-def checkpoint_layers(
-    path: str, copy_heads_too: bool = False
-) -> tuple[HeadCounts, Mappings, dict[str, str]]:
+def checkpoint_layers(path: str) -> tuple[HeadCounts, Mappings, dict[str, str]]:
     """The same, what :class:`PruningReport` calls ``mappings_after``, and ``copy_after``."""
-    left = heads_left(read_model(path), (), copy_heads_too)
+    left = heads_left(read_model(path), ())
     return left.counts, left.mappings, left.copy
 
 

@@ -33,9 +33,8 @@ def _parser() -> argparse.ArgumentParser:
 
     vocabulary = commands.add_parser(
         "vocabulary",
-        help="count words, and write a dictionary",
-        description="Writes the most frequent words of texts, and markers behind them, as a "
-        "dictionary for --srcdict and --joined-dictionary of fairseq-preprocess.",
+        help="write the most frequent words of texts, and markers behind them, as a dictionary for "
+        "--srcdict of fairseq-preprocess",
     )
     add = vocabulary.add_argument
     add("--text", nargs="+", required=True, metavar="FILE", help="a sentence a line, spaces apart")
@@ -53,10 +52,7 @@ def _parser() -> argparse.ArgumentParser:
 
     mark = commands.add_parser(
         "mark",
-        help="put markers in place of unknown words",
-        description="Numbers the distinct unknown words of each source in order of first "
-        "occurrence, and puts markers with these numbers in their place, in the source and in "
-        "its target.",
+        help="put markers in place of the unknown words of each source, in its target too",
     )
     add = mark.add_argument
     add("--source", required=True, metavar="FILE", help="a sentence a line")
@@ -68,9 +64,7 @@ def _parser() -> argparse.ArgumentParser:
 
     restore = commands.add_parser(
         "restore",
-        help="put words in place of generated markers",
-        description="Writes what fairseq-generate printed with the words of each source in place "
-        "of the markers that were generated for it.",
+        help="write what fairseq-generate printed with words in place of its markers",
     )
     add = restore.add_argument
     add("generated", metavar="GENERATED", help="what fairseq-generate printed")

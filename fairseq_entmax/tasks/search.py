@@ -28,17 +28,11 @@ _COVERAGE = "entmax_coverage"
 
 @dataclass(frozen=True)
 class SearchSettings:
-    """What the search does beyond fairseq's; the defaults are fairseq's search.
-
-    Attributes:
-        length_penalty: one of :data:`LENGTH_PENALTIES`.
-        coverage_penalty: beta of :func:`coverage_penalty`, 0 or more.
-        may_repeat: indices of the words whose n-grams may repeat, in ascending order.
-    """
+    """What the search does beyond fairseq's; the defaults are fairseq's search."""
 
     length_penalty: str = AVERAGE
-    coverage_penalty: float = 0.0
-    may_repeat: tuple[int, ...] = ()
+    coverage_penalty: float = 0.0  # beta of coverage_penalty()
+    may_repeat: tuple[int, ...] = ()  # words whose n-grams may repeat, in ascending order
 
 
 def wu_penalty(length: int, alpha: float) -> float:
@@ -73,10 +67,6 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
     def __init__(self, models: Sequence[nn.Module], beta: float) -> None:
         super().__init__(models)
         self.beta = beta
-        for model in models:
-            # Recurrent and convolutional decoders return their attention only when asked to
-            if hasattr(model.decoder, "need_attn"):
-                model.decoder.need_attn = True
 
     def forward_decoder(
         self,
@@ -90,7 +80,11 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
             tokens, encoder_outs, incremental_states, temperature
         )
         if attention is None:
-            raise ValueError(no_attention(self.single_model, self.beta))
+            raise ValueError(
+                f"--coverage-penalty {self.beta:g} needs the decoder's attention to the source, and "
+                f"{type(self.single_model).__name__} returns none: leave the option out, or take a "
+                f"model with cross-attention in its last decoder layer"
+            )
         state = incremental_states[0]
         # In float32 at least: half precision would lose steps of a long summary
         attention_now = attention.to(torch.promote_types(attention.dtype, torch.float32))
@@ -109,26 +103,6 @@ class CoverageEnsemble(EnsembleModelWithAlignment):
         state = incremental_states[0]
         if _COVERAGE in state:
             state[_COVERAGE] = state[_COVERAGE].index_select(0, new_order)
-
-
-def attends_to_source(model: nn.Module) -> bool:
-    """Whether a model may return attention to the source; some say so only when they run."""
-    decoder = getattr(model, "decoder", None)
-    if decoder is None or not hasattr(model, "encoder"):
-        return False
-    layers = [
-        layer for layer in getattr(decoder, "layers", None) or () if hasattr(layer, "encoder_attn")
-    ]
-    return not layers or any(layer.encoder_attn is not None for layer in layers)
-
-
-def no_attention(model: nn.Module, beta: float) -> str:
-    """Why a model cannot be searched with a coverage penalty, in a sentence."""
-    return (
-        f"--coverage-penalty {beta:g} needs the decoder's attention to the source, and "
-        f"{type(model).__name__} returns none: leave the option out, or take a model with "
-        f"cross-attention in its last decoder layer"
-    )
 
 
 class RepeatedNgrams(nn.Module):
@@ -154,11 +128,7 @@ class RepeatedNgrams(nn.Module):
     ) -> Tensor:
         """Set the log probabilities of words that would end a repeated n-gram to -inf, in place.
 
-        Args:
-            tokens: ``(hypotheses, longest)``: a start symbol, ``step`` words, padding.
-            lprobs: ``(hypotheses, words)``.
-            bsz, beam_size: unused.
-            step: number of words that each hypothesis has.
+        ``tokens`` are a start symbol, ``step`` words and padding; ``lprobs`` ``(hypotheses, words)``.
         """
         if step < self.size:
             return lprobs
@@ -212,12 +182,7 @@ class _Search:
 
 
 class SummarySearch(_Search, SequenceGenerator):
-    """fairseq's search for the best hypotheses, as :class:`SearchSettings` say.
-
-    Arguments are those of fairseq's ``SequenceGenerator``, and ``settings``. ``len_penalty`` is
-    alpha of :func:`wu_penalty` with that penalty. The ``score`` of a hypothesis and its
-    ``positional_scores``, which are of its words, contain the coverage penalty.
-    """
+    """fairseq's search for the best hypotheses, as ``settings`` say; scores contain the penalties."""
 
 
 class SummarySearchWithAlignment(_Search, SequenceGeneratorWithAlignment):

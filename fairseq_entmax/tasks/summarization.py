@@ -17,8 +17,6 @@ from fairseq_entmax.tasks.search import (
     SearchSettings,
     SummarySearch,
     SummarySearchWithAlignment,
-    attends_to_source,
-    no_attention,
 )
 
 # A penalty larger than any log probability; products with it are finite in float32
@@ -87,9 +85,6 @@ class EntmaxSummarizationTask(TranslationTask):
             is_stock = settings == SearchSettings() and ngram_size <= 0
             is_search = seq_gen_cls is None and not getattr(args, "score_reference", False)
             if is_search and not is_stock:
-                for model in models if settings.coverage_penalty else ():
-                    if not attends_to_source(model):
-                        raise ValueError(no_attention(model, settings.coverage_penalty))
                 extra["settings"] = settings
                 seq_gen_cls = SummarySearch
                 if getattr(args, "print_alignment", None):

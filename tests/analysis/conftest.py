@@ -22,28 +22,21 @@ def tiny(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="session")
-def texts(tmp_path_factory):
-    """A folder with ``bin``, a text, and language models."""
-    from tests.analysis.kinds import made
+def made_of(kind, **options):
+    """A folder with ``bin``, tiny data, and models of it."""
 
-    return made.language_models(tmp_path_factory.mktemp("texts"))
+    @pytest.fixture(scope="session")
+    def folder(tmp_path_factory):
+        from tests.analysis.kinds import made
 
+        return getattr(made, kind)(tmp_path_factory.mktemp(kind), **options)
 
-@pytest.fixture(scope="session")
-def labelled(tmp_path_factory):
-    """A folder with ``bin``, texts with labels, and classifiers."""
-    from tests.analysis.kinds import made
-
-    return made.classifiers(tmp_path_factory.mktemp("labelled"))
+    return folder
 
 
-@pytest.fixture(scope="session")
-def pairs(tmp_path_factory):
-    """The same with pairs of texts."""
-    from tests.analysis.kinds import made
-
-    return made.classifiers(tmp_path_factory.mktemp("pairs"), is_pair=True)
+texts = made_of("language_models")
+labelled = made_of("classifiers")
+pairs = made_of("classifiers", is_pair=True)
 
 
 @pytest.fixture(scope="session")
@@ -60,9 +53,8 @@ def of_labelled(labelled, tmp_path_factory):
     """The analysis of classifiers."""
     from tests.analysis.kinds import made
 
-    return made.analysed(
-        labelled, *made.CLASSIFIED, tmp_path_factory.mktemp("of-labelled"), *made.FEW
-    )
+    output = tmp_path_factory.mktemp("of-labelled")
+    return made.analysed(labelled, *made.CLASSIFIED, output, *made.FEW)
 
 
 @pytest.fixture(scope="session")

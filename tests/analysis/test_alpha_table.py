@@ -71,20 +71,6 @@ def test_a_stock_transformer_is_shown_as_softmax(tmp_path):
     ] * 6
 
 
-def test_the_command_prints_a_line_for_each_layer_of_each_attention(tmp_path, capsys):
-    _, path = checkpoint(tmp_path, alpha_init="1.25")
-    assert main(["alpha", path]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    rows = [line.split() for line in lines[2:-2]]
-    assert [row[:3] for row in rows] == [
-        [attention, str(layer), "entmax"]
-        for attention in ("encoder-self", "decoder-self", "cross")
-        for layer in (0, 1)
-    ]
-    assert all(row[3:] == ["1.2500"] * 4 for row in rows)
-    assert lines[-2] == "learned: mean 1.2500, from 1.2500 to 1.2500"
-
-
 def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, capsys):
     model, path = checkpoint(tmp_path, attn_mapping="entmax:tv=learned")
     monitor = HeadMonitor(attention_modules(model), str(tmp_path), 1)
@@ -106,26 +92,3 @@ def test_below_each_table_stands_how_far_heads_follow_their_start(tmp_path, caps
         "rank correlation of start and end: unknown, there is no tv.jsonl beside the checkpoint, "
         "which training writes unless --alpha-log-interval is 0"
     )
-
-
-@pytest.mark.parametrize(
-    ("content", "message"),
-    [
-        (None, "there is no checkpoint"),
-        ([1, 2], "not a fairseq checkpoint"),
-        ({"model": {}}, "neither 'cfg' nor 'args'"),
-        ({"model": {}, "args": Namespace(arch="lstm")}, "is of the model lstm: only those of"),
-    ],
-)
-def test_what_is_no_checkpoint_of_a_transformer_gives_one_sentence(
-    tmp_path, capsys, content, message
-):
-    path = tmp_path / "file.pt"
-    if content is not None:
-        torch.save(content, path)
-    assert main(["alpha", str(path)]) == 1
-    error = capsys.readouterr().err
-    assert error.startswith("fairseq-entmax alpha: ")
-    assert message in error
-    assert "file.pt" in error
-    assert "Traceback" not in error

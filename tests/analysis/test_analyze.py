@@ -13,7 +13,6 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import (
-    AttentionRecorder,
     decode_weights,
     document,
     load_model,
@@ -39,32 +38,29 @@ def options(data, path, *more):
     return loading.parse(parser, [f"{data}/bin", f"--path={path}", "--cpu", *more])
 
 
+LONG = {"max_source_positions": 1024, "max_target_positions": 1024, "share_all_embeddings": True}
+GATED = {"attn_mapping": "entmax", "head_gates": "cross", "decoder_self_attn_heads": "0,2"}
+
+
 @pytest.fixture(scope="module")
-def models(data, tmp_path_factory, task):
+def models(tmp_path_factory, task):
     """Three checkpoints of small models: stock softmax, 1.5-entmax, alpha-entmax with gates."""
     folder = tmp_path_factory.mktemp("models")
     paths = []
     for name, arch, extra in (
         ("softmax", "transformer", {}),
         ("entmax15", "entmax_transformer", {"attn_mapping": "entmax15"}),
-        (
-            "entmax",
-            "entmax_transformer",
-            {"attn_mapping": "entmax", "head_gates": "cross", "decoder_self_attn_heads": "0,2"},
-        ),
+        ("entmax", "entmax_transformer", GATED),
     ):
         (folder / name).mkdir()
-        extra = {**extra, "max_source_positions": 1024, "max_target_positions": 1024}
-        extra["share_all_embeddings"] = True
-        model = spread_scores(_build(task, arch, extra), 8)
-        paths.append(save(folder / name / "m.pt", model, arch, ("es", "en"), **extra))
+        model = spread_scores(_build(task, arch, {**extra, **LONG}), 8)
+        paths.append(save(folder / name / "m.pt", model, arch, ("es", "en"), **extra, **LONG))
     # The values of this model, which alone are those of its record
     alphas = {}
     for attention, layer, module in attention_modules(model):
-        if module.mapping is None:
-            continue
-        own = module.mapping.head_values()["alpha"].tolist()
-        alphas.setdefault(attention, {})[str(layer)] = own
+        if module.mapping is not None:
+            own = module.mapping.head_values()["alpha"].tolist()
+            alphas.setdefault(attention, {})[str(layer)] = own
     record = [{"update": n, "alpha": alphas} for n in range(6)]
     lines = "".join(json.dumps(line) + "\n" for line in record)
     (folder / "entmax" / "alpha.jsonl").write_text(lines)
@@ -84,20 +80,24 @@ def analyze(data, paths, output, *more):
     return cli.main(["analyze", *given, "--no-progress-bar", "--relevance-sentences=2", *more])
 
 
+def read(output):
+    """The document, if it is in the form that the schema says."""
+    found = json.loads((output / "analysis.json").read_text())
+    document.validate(found, "analysis.json")
+    return found
+
+
 @pytest.fixture(scope="module")
 def analysis(data, models, tmp_path_factory):
     folder = tmp_path_factory.mktemp("analysis")
     assert analyze(data, models, folder) == 0
-    return json.loads((folder / "analysis.json").read_text())
-
-
-def test_the_document_is_in_the_form_that_the_schema_says(analysis):
-    document.validate(analysis, "analysis.json")
+    return read(folder)
 
 
 def test_the_data_is_counted(analysis, data):
-    source = (data / "valid.bpe.es").read_text().splitlines()
-    target = (data / "valid.bpe.en").read_text().splitlines()
+    source, target = (
+        (data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")
+    )
     given = analysis["data"]
     assert given["sentences"] == len(source) == 40
     assert given["source_tokens"] == sum(len(line.split()) + 1 for line in source)
@@ -113,18 +113,12 @@ def test_models_are_named_by_their_mappings_and_hold_their_heads(analysis):
     assert [m["name"] for m in analysis["models"]] == ["softmax", "entmax15", "entmax"]
     architectures = [model["architecture"] for model in analysis["models"]]
     assert architectures == ["transformer", *["entmax_transformer"] * 2]
-    heads = {
-        (layer["attention"], layer["layer"]): len(layer["heads"])
-        for layer in analysis["models"][2]["attentions"]
-    }
-    assert heads == {
-        ("encoder-self", 0): 4,
-        ("encoder-self", 1): 4,
-        ("decoder-self", 0): 0,
-        ("decoder-self", 1): 2,
-        ("cross", 0): 4,
-        ("cross", 1): 4,
-    }
+    layers = analysis["models"][2]["attentions"]
+    heads = [(one["attention"], one["layer"], len(one["heads"])) for one in layers]
+    assert heads == [
+        *(("encoder-self", 0, 4), ("encoder-self", 1, 4), ("decoder-self", 0, 0)),
+        *(("decoder-self", 1, 2), ("cross", 0, 4), ("cross", 1, 4)),
+    ]
 
 
 def test_every_head_has_every_number_that_its_attention_can_have(analysis):
@@ -155,7 +149,7 @@ def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
     assert analysis["models"][1]["loss"] == pytest.approx(total / tokens, rel=1e-5)
 
 
-def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, data, models, task):
+def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, models, task):
     loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
     (sample,) = samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=100)
@@ -171,9 +165,8 @@ def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, data, mode
                 assert given[name] == (head[name] and pytest.approx(head[name], rel=1e-3))
             for name in ("maximum", "weight"):
                 for offset, value in head["offsets"][name].items():
-                    assert given["offsets"][name][offset] == (
-                        value and pytest.approx(value, rel=1e-2, abs=1e-4)
-                    )
+                    near = value and pytest.approx(value, rel=1e-2, abs=1e-4)
+                    assert given["offsets"][name][offset] == near
 
 
 def test_the_record_of_training_ends_at_the_checkpoints_update(analysis):
@@ -212,18 +205,14 @@ def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
 
 
 def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsys):
-    assert (
-        analyze(data, models[1], tmp_path / "a", "--sentences=5,0,5", "--measures=density,gradient")
-        == 0
-    )
-    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
-    document.validate(found, "a")
+    chosen = ("--sentences=5,0,5", "--measures=density,gradient")
+    assert analyze(data, models[1], tmp_path / "a", *chosen) == 0
+    found = read(tmp_path / "a")
     assert [entry["sentence"] for entry in found["maps"]] == [5, 0]
     assert found["settings"]["measures"] == ["density", "gradient"]
     assert found["settings"]["relevance_sentences"] == 0
     head = found["models"][0]["attentions"][0]["heads"][0]
-    assert head["density"] is not None
-    assert head["gradient"] is not None
+    assert None not in (head["density"], head["gradient"])
     assert head["entropy"] is head["offsets"] is head["relevance"] is None
     assert "a/analysis.json" in capsys.readouterr().out
 
@@ -292,8 +281,7 @@ def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path
     assert analyze(data, path, tmp_path / "a", "--gradient-sentences=40") == 1
     assert skip in capsys.readouterr().err
     assert analyze(data, path, tmp_path / "a", "--gradient-sentences=40", skip) == 0
-    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
-    lengths = lengths_of(data)
+    found, lengths = read(tmp_path / "a"), lengths_of(data)
     short = sum(length <= 40 for length in lengths)
     assert 5 < short < 40
     assert found["data"]["sentences"] == found["settings"]["gradient_sentences"] == short
@@ -303,23 +291,13 @@ def test_sentences_that_are_too_long_are_skipped_everywhere(data, task, tmp_path
 
 
 def test_numbers_that_are_not_finite_are_told_at_once(data, task, tmp_path, capsys):
-    extra = {"share_all_embeddings": True, "max_source_positions": 999, "max_target_positions": 999}
-    model = _build(task, "transformer", extra)
+    model = _build(task, "transformer", LONG)
     with torch.no_grad():
         model.encoder.layers[0].fc1.weight[0, 0] = torch.nan
-    path = save(tmp_path / "m.pt", model, "transformer", ("es", "en"), **extra)
+    path = save(tmp_path / "m.pt", model, "transformer", ("es", "en"), **LONG)
     assert analyze(data, path, tmp_path / "a") == 1
     error = capsys.readouterr().err
     assert "m.pt gives numbers that are not finite, in one of the sentences" in error
-
-
-def test_a_damaged_record_of_alpha_is_left_out_with_a_warning(data, models, tmp_path, caplog):
-    shutil.copy(models[2], tmp_path / "m.pt")
-    (tmp_path / "alpha.jsonl").write_text("no record\n\n")
-    assert analyze(data, str(tmp_path / "m.pt"), tmp_path / "a", "--measures=density") == 0
-    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
-    assert found["models"][0]["records"] == {}
-    assert "no record of alpha for this model" in caplog.text
 
 
 def test_missing_options_are_named(data, capsys):
@@ -337,47 +315,36 @@ def test_missing_options_are_named(data, capsys):
 def test_notebooks_load_tasks_models_and_samples(data, models):
     task = load_task(f"{data}/bin")
     assert (task.cfg.source_lang, task.cfg.target_lang) == ("es", "en")
-    loaded = load_model(models[1], task)
     batches = load_samples(task, "valid", range(5), at_once=2)
     assert [len(sample["id"]) for sample in batches] == [2, 2, 1]
     assert sorted(n for sample in batches for n in sample["id"].tolist()) == list(range(5))
-    with AttentionRecorder(loaded) as recorder:
-        loaded.model(**batches[0]["net_input"])
-    found = measure(recorder.attention, batches[0], task)
-    assert found["encoder-self"][0]["heads"][0]["subword_merging"]["split"] > 0
     with pytest.raises(ValueError, match="valid has the sentences 0 to 39, not 40"):
         load_samples(task, "valid", [40])
     with pytest.raises(ValueError, match="there is no folder 'nowhere'"):
         load_task("nowhere")
 
 
-def test_an_output_that_exists_is_kept_before_any_work(data, tmp_path, capsys):
-    (tmp_path / "analysis.json").write_text("precious")
-    assert analyze(data, "no-such-checkpoint.pt", tmp_path) == 1
-    assert (
-        "exists: choose another folder, or replace it with --overwrite" in capsys.readouterr().err
-    )
-    assert (tmp_path / "analysis.json").read_text() == "precious"
-
-
-def test_with_parses_heads_are_held_against_them(data, models, tmp_path):
+def test_with_parses_heads_are_held_against_them(data, models, tmp_path, caplog):
     # Each word depends on the one before it, the first on none
-    blocks = []
-    for line in (data / "valid.es").read_text().splitlines():
+    blocks, lines = [], (data / "valid.es").read_text().splitlines()
+    for line in lines:
         rows = [
             f"{n}\t{word}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t{n - 1}\t"
             f"{'root' if n == 1 else 'obj'}\t_\tNE={'B-PER' if n == 2 else 'O'}\n"
             for n, word in enumerate(line.split(), start=1)
         ]
         blocks.append("".join(rows) + "\n")
-    path = tmp_path / "valid.conllu"
-    path.write_text("".join(blocks), encoding="utf-8")
-    assert analyze(data, models[1], tmp_path / "a", f"--conllu={path}", "--measures=density") == 0
-    found = json.loads((tmp_path / "a" / "analysis.json").read_text())
-    document.validate(found, "a")
+    (tmp_path / "valid.conllu").write_text("".join(blocks), encoding="utf-8")
+    # A damaged record of training is left out with a warning
+    shutil.copy(models[2], tmp_path / "m.pt")
+    (tmp_path / "alpha.jsonl").write_text("no record\n\n")
+    more = (f"--conllu={tmp_path / 'valid.conllu'}", "--measures=density")
+    assert analyze(data, str(tmp_path / "m.pt"), tmp_path / "a", *more) == 0
+    found = read(tmp_path / "a")
+    assert found["models"][0]["records"] == {}
+    assert "no record of alpha for this model" in caplog.text
     relation = found["annotations"]["relations"]["obj"]
-    words = [len(line.split()) for line in (data / "valid.es").read_text().splitlines()]
-    assert relation["count"] == sum(words) - len(words)
+    assert relation["count"] == sum(len(line.split()) - 1 for line in lines)
     assert relation["to_head"] == {"baseline": 1.0, "offset": -1}
     assert set(found["annotations"]["part_of_speech"]) == {"NOUN", "VERB"}
     for layer in found["models"][0]["attentions"]:
@@ -385,24 +352,21 @@ def test_with_parses_heads_are_held_against_them(data, models, tmp_path):
             is_encoder = layer["attention"] == "encoder-self"
             assert (head["dependencies"] is not None) == is_encoder
             assert (head["pos_kl"] is not None) == (layer["attention"] != "decoder-self")
-            if is_encoder:
-                assert 0 <= head["dependencies"]["obj"]["to_head"] < 1
+            assert not is_encoder or 0 <= head["dependencies"]["obj"]["to_head"] < 1
 
 
-@pytest.mark.parametrize("command", ["analyze", "ablate"])
-def test_help_fits_a_screen_and_is_of_the_commands_own_options(command, monkeypatch, capsys):
+@pytest.mark.parametrize(("command", "own"), [("analyze", "--sentences"), ("ablate", "--scores")])
+def test_help_fits_a_screen_and_is_of_the_commands_own_options(command, own, monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
         cli.main([command, "--help"])
-    lines = capsys.readouterr().out.splitlines()
+    text = capsys.readouterr().out
     assert stop.value.code == 0
-    assert len(lines) < 60
-    assert max(map(len, lines)) <= 100
-    text = "\n".join(lines)
-    assert "--sentences" in text or "--scores" in text
-    assert "--max-tokens" in text  # of fairseq's those needed most
+    assert len(text.splitlines()) < 60
+    assert max(map(len, text.splitlines())) <= 100
+    # Of fairseq's those needed most
+    assert all(one in text for one in (own, "--max-tokens", "--help-all"))
     assert "--lm-weight" not in text
-    assert "--help-all" in text
 
 
 def test_all_help_has_the_commands_own_options_fairseqs_and_the_tasks(capsys):

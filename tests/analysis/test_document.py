@@ -5,6 +5,7 @@ import json
 import pytest
 
 from fairseq_entmax.analysis import document
+from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
 from tests.analysis.report.synthetic import synthetic_analysis
 
 
@@ -55,30 +56,25 @@ def test_nothing_may_be_missing_or_unknown():
         document.validate(analysis, "a.json")
 
 
-@pytest.mark.parametrize("other", [None, [], {}, {"format": "x"}, "text"])
-def test_another_document_is_refused(other):
-    with pytest.raises(ValueError, match=r"a\.json is not what 'fairseq-entmax analyze' writes"):
+@pytest.mark.parametrize(
+    ("other", "message"),
+    [
+        *((one, "is not what 'fairseq-entmax analyze' writes") for one in (None, [], {}, "text")),
+        ({**small(), "version": 7}, "has version 7 of the format.*analyse the checkpoints"),
+    ],
+)
+def test_another_document_or_version_is_refused(other, message):
+    with pytest.raises(ValueError, match=rf"a\.json {message}"):
         document.validate(other, "a.json")
 
 
-def test_another_version_is_refused_with_what_to_do():
-    with pytest.raises(ValueError, match=r"has version 7 of the format.*analyse the checkpoints"):
-        document.validate({**small(), "version": 7}, "a.json")
-
-
-def test_writing_rounds_numbers_and_leaves_one_file(tmp_path):
+def test_writing_rounds_numbers_and_what_cannot_be_written_leaves_the_old_file(tmp_path):
     path = document.write({"a": [1 / 3, 12345678.9, 1e-12], "b": (True, None, 7)}, str(tmp_path))
-    text = json.loads((tmp_path / "analysis.json").read_text())
-    assert text == {"a": [0.333333, 12345700.0, 1e-12], "b": [True, None, 7]}
-    assert [file.name for file in tmp_path.iterdir()] == ["analysis.json"]
     assert path == str(tmp_path / "analysis.json")
-
-
-def test_a_document_that_cannot_be_written_leaves_the_old_one(tmp_path):
-    document.write({"old": 1}, str(tmp_path))
     with pytest.raises(ValueError, match="not JSON compliant"):
         document.write({"new": float("nan")}, str(tmp_path))
-    assert json.loads((tmp_path / "analysis.json").read_text()) == {"old": 1}
+    text = json.loads((tmp_path / "analysis.json").read_text())
+    assert text == {"a": [0.333333, 12345700.0, 1e-12], "b": [True, None, 7]}
     assert [file.name for file in tmp_path.iterdir()] == ["analysis.json"]
 
 
@@ -88,3 +84,8 @@ def test_an_analysis_that_is_there_is_not_replaced_unasked(tmp_path):
         document.check_output(str(tmp_path), overwrite=False)
     document.check_output(str(tmp_path), overwrite=True)
     document.check_output(str(tmp_path / "new"), overwrite=False)
+
+
+def test_the_schema_that_ships_is_what_the_measures_say():
+    assert as_text(schema()) + "\n" == SCHEMA.read_text(encoding="utf-8")
+    assert as_text({"a": 1}) == '{"a": 1}'

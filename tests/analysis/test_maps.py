@@ -1,13 +1,34 @@
-"""Attention maps: which sentences, and how weights are written."""
+"""Attention maps, their exact zeros, and groups of equal weight, decided on exact weights."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
 
+from fairseq_entmax.analysis import document, load_model, load_samples, loading, record_attention
 from fairseq_entmax.analysis.maps import (
     decode_weights,
+    decoded,
+    decoded_groups,
+    encode_groups,
     encode_weights,
+    numbered_groups,
     sentence_maps,
 )
+from fairseq_entmax.mappings import fusedmax, oscarmax
+from tests.analysis import brute_force
+from tests.analysis.test_analyze import _build, analyze, options
+from tests.analysis.test_models import save
+from tests.support import spread_scores
+
+GROUPS = {"runs": brute_force.runs, "clusters": brute_force.clusters}
+MAPPED = {"runs": lambda s: fusedmax(s, tv=0.4), "clusters": lambda s: oscarmax(s, oscar=0.05)}
+# Of each layer the heads 0 and 2 make groups
+HEADS = {
+    "runs": "fusedmax:tv=0.4|softmax|fusedmax:tv=0.4|sparsemax",
+    "clusters": "oscarmax:oscar=0.4|softmax|oscarmax:oscar=0.4|sparsemax",
+}
 
 
 def entry(weights):
@@ -16,21 +37,12 @@ def entry(weights):
 
 def test_zeros_stay_zeros_and_small_weights_stay_above():
     weights = torch.tensor([[[0.0, 1e-30, 6e-8, 1e-4], [0.25, 0.75, 0.0, 1.0]]])
-    decoded = decode_weights(entry(weights))
-    assert torch.equal(decoded == 0, weights == 0)
-    assert decoded[0, 1].tolist() == [0.25, 0.75, 0.0, 1.0]
-    assert 0 < decoded[0, 0, 1] < 1e-7
-
-
-def test_weights_come_back_to_the_precision_of_half_floats():
+    found = decode_weights(entry(weights))
+    assert torch.equal(found == 0, weights == 0)
+    assert found[0, 1].tolist() == [0.25, 0.75, 0.0, 1.0]
+    assert 0 < found[0, 0, 1] < 1e-7
     weights = torch.rand(4, 9, 11, generator=torch.Generator().manual_seed(0)).softmax(-1)
     assert torch.allclose(decode_weights(entry(weights)), weights, rtol=5e-4)
-
-
-@pytest.mark.parametrize("text", ["???", "AAAA", encode_weights(torch.ones(3))])
-def test_what_is_not_weights_of_the_shape_is_refused(text):
-    with pytest.raises(ValueError, match=r"weights of the shape \[1, 2, 2\] cannot be read"):
-        decode_weights({"shape": [1, 2, 2], "weights": text})
 
 
 def test_every_layer_of_every_attention_is_in_the_maps():
@@ -41,3 +53,81 @@ def test_every_layer_of_every_attention_is_in_the_maps():
         ("cross", 1, [2, 3, 4]),
     ]
     assert decode_weights(maps[1]).eq(1).all()
+
+
+@pytest.mark.parametrize("text", ["???", "AAAA", encode_weights(torch.ones(9))])
+def test_what_is_not_weights_or_groups_of_the_shape_is_refused(text):
+    with pytest.raises(ValueError, match=r"weights of the shape \[1, 2, 2\] cannot be read"):
+        decode_weights({"shape": [1, 2, 2], "weights": text})
+    with pytest.raises(ValueError, match=r"groups of the shape \[1, 2, 2\] cannot be read"):
+        decoded_groups({"shape": [1, 2, 2], "groups": text})
+
+
+def numbers_by_hand(row, kind):
+    numbers = [0] * len(row)
+    several = [group for group in GROUPS[kind](row) if len(group) > 1]
+    for number, places in enumerate(several, start=1):
+        for place in places:
+            numbers[place] = number
+    return numbers
+
+
+@pytest.mark.parametrize("kind", ["runs", "clusters"])
+def test_each_key_has_the_number_of_its_group(kind):
+    scores = torch.randn(3, 7, 12, generator=torch.Generator().manual_seed(0))
+    scores[:, :, 4] = -torch.inf
+    scores[:, :, 10:] = -torch.inf
+    weights = MAPPED[kind](scores)
+    groups = numbered_groups(weights, [kind, None, kind])
+    assert groups[1].eq(0).all()
+    assert (groups.amax(dim=-1) > 1).any()
+    for head in (0, 2):
+        expected = [numbers_by_hand(row, kind) for row in weights[head].tolist()]
+        assert groups[head].tolist() == expected
+    read = decoded_groups({"shape": [3, 7, 12], "groups": encode_groups(groups)})
+    assert np.array_equal(read, groups.numpy())
+    assert decoded_groups({"shape": [2, 3, 4]}) is None
+
+
+def test_weights_that_a_half_float_makes_equal_are_no_group():
+    weights = torch.tensor([[[0.3, 0.3 + 1e-6, 0.2, 0.2, 0.0, 0.0]]])
+    assert weights.half()[0, 0, 0] == weights.half()[0, 0, 1]
+    assert numbered_groups(weights, ["runs"]).tolist() == [[[0, 0, 1, 1, 0, 0]]]
+
+
+@pytest.fixture(scope="module")
+def analysed(data, tmp_path_factory):
+    """The analysis of a model of each kind, and their exact weights."""
+    folder, paths = tmp_path_factory.mktemp("groups"), {}
+    task = loading.setup_task(options(data, "x"))
+    for name, mapping in HEADS.items():
+        long = {"max_source_positions": 1024, "max_target_positions": 1024}
+        extra = {"attn_mapping": mapping, "share_all_embeddings": True, **long}
+        model = spread_scores(_build(task, "entmax_transformer", extra), 8)
+        file = folder / f"{name}.pt"
+        paths[name] = save(file, model, "entmax_transformer", ("es", "en"), **extra)
+    measures = "--measures=density,equal_weights"
+    assert analyze(data, list(paths.values()), folder, measures, "--sentences=3,8") == 0
+    (sample,) = load_samples(task, "valid", [8])
+    exact = {
+        name: record_attention(load_model(path, task).model, sample)[0]
+        for name, path in paths.items()
+    }
+    return json.loads((folder / "analysis.json").read_text()), exact
+
+
+@pytest.mark.parametrize(("model", "kind"), [(0, "runs"), (1, "clusters")])
+def test_analyze_keeps_the_groups_of_heads_whose_mapping_makes_some(analysed, model, kind):
+    analysis, exact = analysed
+    document.validate(analysis, "analysis.json")
+    entries = analysis["maps"][1]["models"][model]
+    assert len(entries) == 6
+    for one in entries:
+        weights = exact[kind][one["attention"]][one["layer"]][0]
+        groups = decoded_groups(one)
+        assert not groups[[1, 3]].any()
+        for head in (0, 2):
+            expected = [numbers_by_hand(row, kind) for row in weights[head].tolist()]
+            assert groups[head].tolist() == expected
+            assert (decoded(one)[head][groups[head] > 0] > 0).all()
+    assert any(decoded_groups(one).any() for one in entries)

@@ -17,23 +17,21 @@ def sample():
 
 
 @pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_every_head_of_every_layer_is_recorded(mapping):
-    model = spread_scores(build_model(attn_mapping=mapping))
-    recorded, _ = record_attention(model, sample())
-    assert {name: set(layers) for name, layers in recorded.items()} == {n: {0, 1} for n in SHAPES}
-    for name, layers in recorded.items():
-        for weights in layers.values():
-            assert weights.shape == SHAPES[name]
-            assert not weights.requires_grad
-
-
-@pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_the_weights_are_those_that_fairseq_returns(mapping):
+def test_weights_of_every_head_are_those_that_fairseq_returns_and_change_no_result(mapping):
     model = spread_scores(build_model(attn_mapping=mapping))
     net_input = sample()["net_input"]
-    recorded, _ = record_attention(model, sample())
+    hooks = sum(len(m._forward_hooks) for m in model.modules())
+    with torch.no_grad():
+        before = model(**net_input)[0]
+    recorded, during = record_attention(model, sample())
+    assert torch.allclose(before, during, atol=1e-5)
+    assert sum(len(m._forward_hooks) for m in model.modules()) == hooks
+    shapes = {name: {w.shape for w in layers.values()} for name, layers in recorded.items()}
+    assert shapes == {name: {shape} for name, shape in SHAPES.items()}
+    assert {tuple(layers) for layers in recorded.values()} == {(0, 1)}
     encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
     for layer in range(2):
+        assert not recorded["cross"][layer].requires_grad
         _, extra = model.decoder(
             net_input["prev_output_tokens"],
             encoder_out=encoder_out,
@@ -60,35 +58,12 @@ def test_rows_are_probabilities_with_nothing_on_padding_or_the_future():
                 assert weights[hidden].eq(0).all()
 
 
-@pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_recording_changes_no_result_and_leaves_no_trace(mapping):
-    model = spread_scores(build_model(attn_mapping=mapping))
-    hooks = sum(len(m._forward_hooks) for m in model.modules())
-    with torch.no_grad():
-        before = model(**sample()["net_input"])[0]
-    _, during = record_attention(model, sample())
-    assert torch.allclose(before, during, atol=1e-5)
-    assert sum(len(m._forward_hooks) for m in model.modules()) == hooks
-
-
 def test_weights_can_keep_their_graph():
     model = spread_scores(build_model(attn_mapping="entmax"))
     with AttentionRecorder(model, keep_graph=True) as recorder:
         model(**sample()["net_input"])
     recorder.attention["encoder-self"][0][..., 0].sum().backward()
     assert model.encoder.layers[0].self_attn.q_proj.weight.grad.abs().sum() > 0
-
-
-def test_generation_is_recorded_call_by_call():
-    model = spread_scores(build_model(attn_mapping="entmax15"))
-    generator = tiny_task().build_generator([model], Namespace(beam=2, max_len_a=0, max_len_b=5))
-    with AttentionRecorder(model, keep_calls=True) as recorder:
-        generator.generate([model], sample())
-    crosses = [weights for name, layer, weights in recorder.calls if (name, layer) == ("cross", 0)]
-    assert len(crosses) > 1
-    assert {weights.shape[2] for weights in crosses} == {1}
-    for weights in crosses:
-        assert torch.allclose(weights.sum(-1), torch.ones(()), atol=1e-5)
 
 
 def test_a_model_is_found_in_what_comes_around_it():

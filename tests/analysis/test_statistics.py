@@ -110,16 +110,19 @@ def attention(request):
 
 @pytest.fixture(params=[False, True], ids=["right", "left"])
 def case(request, attention):
-    """An attention's statistics over a batch, its weights in lists, and the sentences."""
+    """What is measured of each head of an attention over a batch, its weights in lists, the
+    sentences that look and are looked at, and the diversity of the layer."""
     facts = table(lambda token: 480 + token)
     source, target = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
     batch = batch_of(source, target, facts, left_pad_target=request.param)
     weights = random_weights(batch, attention)
     statistics = LayerStatistics(attention, 3)
     statistics.update(weights, batch)
+    results = statistics.results()
     queries = source if attention == "encoder-self" else target
     keys = target if attention == "decoder-self" else source
-    return statistics, cut(weights, batch, attention), queries, keys, facts
+    found = cut(weights, batch, attention)
+    return results["heads"], found, queries, keys, facts, results["diversity"]
 
 
 def approx(value):
@@ -128,12 +131,11 @@ def approx(value):
     return pytest.approx(value, abs=1e-6)
 
 
-def test_densities_entropy_and_confidence_are_those_of_loops(case, attention):
-    statistics, found, _, keys, _ = case
+def test_densities_entropy_confidence_offsets_and_diversity_are_those_of_loops(case, attention):
+    heads, found, _, keys, _, diversity = case
     is_causal = CAUSAL[attention]
     ends = [[place for place, token in enumerate(keys_) if token == END] for keys_ in keys]
-    for head in range(3):
-        given = statistics.results()["heads"][head]
+    for head, given in enumerate(heads):
         density = brute_force.density(found, head, is_causal)
         assert 0.1 < density < 0.95
         assert given["density"] == approx(density)
@@ -143,73 +145,40 @@ def test_densities_entropy_and_confidence_are_those_of_loops(case, attention):
         assert given["entropy"] == approx(brute_force.mean(map(brute_force.entropy, rows)))
         expected = brute_force.confidence(found, head, is_causal, ends)
         assert given["confidence"] == approx(expected)
-
-
-def test_offsets_are_from_the_query_to_the_key_in_their_sentences(case, attention):
-    statistics, found, *_ = case
-    for head in range(3):
-        expected = brute_force.offsets(found, head, CAUSAL[attention])
-        given = statistics.results()["heads"][head]["offsets"]
+        expected = brute_force.offsets(found, head, is_causal)
         for name in ("maximum", "share", "weight"):
-            assert given[name] == approx(expected[name])
-        assert sum(given["maximum"].values()) == pytest.approx(1)
-
-
-def test_diversity_is_the_divergence_of_heads_in_the_base_of_the_keys(case, attention):
-    statistics, found, *_ = case
-    expected = brute_force.diversity(found, CAUSAL[attention])
+            assert given["offsets"][name] == approx(expected[name])
+    expected = brute_force.diversity(found, is_causal)
     assert 0.05 < expected <= 1
-    assert statistics.results()["diversity"] == approx(expected)
+    assert diversity == approx(expected)
 
 
-def test_rare_words_are_looked_for_in_sentences_that_have_one(case, attention):
-    statistics, found, _, keys, facts = case
-    for head in range(3):
-        given = statistics.results()["heads"][head]["rare_word"]
+def test_rare_words_marks_and_subwords_are_those_of_loops(case, attention):
+    heads, found, queries, keys, facts, _ = case
+    ranks = [[int(facts.rank[token]) for token in sentence] for sentence in keys]
+    words = [word_places(sentence, facts) for sentence in queries]
+    assert any(len(places) > 2 for sentence in words for places in sentence)
+    for head, given in enumerate(heads):
+        if attention == "cross":
+            assert given["subword_merging"] is None
+        else:
+            assert given["subword_merging"] == approx(brute_force.merging(found, head, words))
         if attention == "decoder-self":
-            assert given is None
+            assert given["rare_word"] is given["final_punctuation"] is None
             continue
-        ranks = [[int(facts.rank[token]) for token in sentence] for sentence in keys]
         expected = brute_force.rare_word(found, head, ranks, 500)
         assert 0 < expected["rarest"] < expected["two_rarest"] < 1
-        assert given == approx(expected)
-
-
-def test_subwords_are_merged_by_the_token_that_sees_most_of_its_word(case, attention):
-    statistics, found, queries, _, facts = case
-    for head in range(3):
-        given = statistics.results()["heads"][head]["subword_merging"]
-        if attention == "cross":
-            assert given is None
-            continue
-        words = [word_places(sentence, facts) for sentence in queries]
-        assert any(len(places) > 2 for sentence in words for places in sentence)
-        assert given == approx(brute_force.merging(found, head, words))
-
-
-def test_questions_and_statements_are_told_apart(case, attention):
-    statistics, found, _, keys, _ = case
-    for head in range(3):
-        given = statistics.results()["heads"][head]["final_punctuation"]
-        if attention == "decoder-self":
-            assert given is None
-            continue
+        assert given["rare_word"] == approx(expected)
+        # Weight on the last token but quotes, where that asks or states, of others than itself
         values = {10: [], 11: []}
         for sentence, tokens in zip(found, keys, strict=True):
-            rows = sentence[head]
-            marks = [place for place, token in enumerate(tokens) if token not in (END, 12)]
-            place = marks[-1] if marks else 0
-            if tokens[place] not in values:
-                continue
+            place = max((n for n, token in enumerate(tokens) if token not in (END, 12)), default=0)
             own = (place, len(tokens) - 1) if attention == "encoder-self" else ()
-            values[tokens[place]] += [row[place] for i, row in enumerate(rows) if i not in own]
-        assert values[10]
-        assert values[11]
-        expected = {
-            "interrogative": brute_force.mean(values[10]),
-            "declarative": brute_force.mean(values[11]),
-        }
-        assert given == approx(expected)
+            if tokens[place] in values:
+                rows = enumerate(sentence[head])
+                values[tokens[place]] += [row[place] for i, row in rows if i not in own]
+        asked, said = map(brute_force.mean, values.values())
+        assert given["final_punctuation"] == approx({"interrogative": asked, "declarative": said})
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
@@ -258,10 +227,19 @@ def measured(weights, batch):
     return statistics
 
 
-def test_the_diversity_of_one_head_alone_is_unknown():
-    weights = torch.full((1, 2, 8, 8), 1 / 8)
-    assert measured(weights[:, :1], one_sentence(8)).results()["diversity"] is None
-    assert measured(weights, one_sentence(8)).results()["diversity"] == pytest.approx(0, abs=1e-6)
+@pytest.mark.parametrize(
+    ("share", "of_all", "role"),
+    [
+        (0.9, 0.8, {"offset": -1, "share": 0.9, "confidence": 0.7}),
+        (0.899, 0.8, None),
+        (1.0, 0.51, {"offset": -1, "share": 1.0, "confidence": 0.7}),
+        (1.0, 0.5, None),
+        (None, 0.8, None),
+    ],
+)
+def test_a_role_needs_nine_of_ten_queries_and_half_of_all(share, of_all, role):
+    shares = {"maximum": of_all, "share": share, "weight": 0.7}
+    assert positional_role({name: {"-1": value} for name, value in shares.items()}) == role
 
 
 @pytest.mark.parametrize("offset", [-2, -1, 0, 1])
@@ -277,39 +255,17 @@ def test_a_head_that_looks_at_one_offset_has_this_role(offset):
     assert head["entropy"] == 0
 
 
-def test_a_role_needs_nine_of_ten_queries_and_half_of_all():
-    def offsets(share, of_all=0.8):
-        return {
-            "maximum": {"-1": of_all, "0": 1 - of_all},
-            "share": {"-1": share, "0": 1 - share},
-            "weight": {"-1": 0.7, "0": 0.1},
-        }
-
-    assert positional_role(offsets(0.9)) == {"offset": -1, "share": 0.9, "confidence": 0.7}
-    assert positional_role(offsets(0.899)) is None
-    assert positional_role(offsets(1.0, of_all=0.51)) is not None
-    assert positional_role(offsets(1.0, of_all=0.5)) is None
-    nothing = {"maximum": {"0": 0.0}, "share": {"0": None}, "weight": {"0": None}}
-    assert positional_role(nothing) is None
-
-
-def test_a_model_without_heads_has_no_sums():
-    statistics = ModelStatistics()
-    assert statistics.update({}, one_sentence(4)).tolist() == [0]
-    assert statistics.layers == {}
-
-
-def test_only_what_is_wanted_is_measured():
+def test_only_what_is_wanted_is_measured_and_a_head_alone_has_no_diversity():
     n = 6
     weights = torch.full((1, 2, n, n), 1 / n)
     statistics = LayerStatistics("encoder-self", 2, {"density"})
     statistics.update(weights, one_sentence(n))
     head = statistics.results()["heads"][0]
-    assert head.pop("head") == 0
-    assert head.pop("density") == 1
-    assert sum(head.pop("density_histogram")) == 1
+    assert (head.pop("head"), head.pop("density"), sum(head.pop("density_histogram"))) == (0, 1, 1)
     assert set(head.values()) == {None}
     assert statistics.results()["diversity"] is None
+    assert measured(weights[:, :1], one_sentence(n)).results()["diversity"] is None
+    assert measured(weights, one_sentence(n)).results()["diversity"] == pytest.approx(0, abs=1e-6)
 
 
 def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
@@ -317,6 +273,7 @@ def test_the_difference_of_heads_is_a_mean_over_queries_and_layers():
     batch = batch_of(source, target, table())
     layers = {n: random_weights(batch, "encoder-self", seed=n) for n in range(2)}
     differences = ModelStatistics().update({"encoder-self": layers}, batch)
+    assert ModelStatistics().update({}, batch).tolist() == [0] * len(SOURCE)
     for number in range(len(SOURCE)):
         values = [
             brute_force.diversity([cut(w, batch, "encoder-self")[number]], False) or 0.0

@@ -35,10 +35,3 @@ def test_the_loss_is_in_nats_and_in_bits_as_fairseq_logs_it():
     assert "loss (nats a token)  (bits a token)  attention" in table[0]
     assert f"  2.000           {2 / math.log(2):.3f}  encoder-self" in table[1]
     assert "2.885" not in table[4]
-
-
-def test_a_model_without_heads_has_lines_without_numbers():
-    analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=1, length=5)
-    for layer in analysis["models"][0]["attentions"]:
-        layer.update(heads=[], diversity=None)
-    assert summary.as_table(analysis).splitlines()[2].split() == ["decoder-self"]

@@ -46,18 +46,18 @@ def test_tokens_are_put_together_to_words(text, kind, words):
     assert table.words(rows, special(found, rows)).tolist() == [words]
 
 
-def test_an_unknown_token_begins_a_word_of_its_own():
-    found = dictionary("▁a", "b")
-    rows = torch.tensor([[found.index("▁a"), found.unk(), found.index("b"), found.eos()]])
-    assert TokenTable.of(found).words(rows, special(found, rows)).tolist() == [[1, 2, 2, -1]]
-
-
-def test_an_unknown_token_goes_on_the_word_that_a_mark_alone_begins():
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("▁a <unk> b </s>", [1, 2, 2, -1]),
+        # It goes on the word that a mark alone begins
+        ("▁ <unk> b ▁ ▁a <unk> </s>", [1, 1, 1, 2, 3, 4, -1]),
+    ],
+)
+def test_an_unknown_token_begins_a_word_of_its_own(text, words):
     found = dictionary("▁", "▁a", "b")
-    mark, begins, inner = (found.index(one) for one in ("▁", "▁a", "b"))
-    rows = torch.tensor([[mark, found.unk(), inner, mark, begins, found.unk(), found.eos()]])
-    words = TokenTable.of(found).words(rows, special(found, rows))
-    assert words.tolist() == [[1, 1, 1, 2, 3, 4, -1]]
+    rows = torch.tensor([[found.index(symbol) for symbol in text.split()]])
+    assert TokenTable.of(found).words(rows, special(found, rows)).tolist() == [words]
 
 
 @pytest.mark.parametrize(
@@ -86,10 +86,8 @@ def test_the_mark_at_the_end_of_a_sentence_is_found(text, place, ending):
 
 @pytest.mark.parametrize(("language", "ending"), [("el", 1), ("en", 0), (None, 0)])
 def test_a_semicolon_asks_in_greek_alone(language, ending):
-    found = dictionary("a", ";")
-    rows = numbers(found, "a ; </s>")
-    table = TokenTable.of(found, language)
-    assert final_punctuation(table, rows, special(found, rows))[1].tolist() == [ending]
+    table = TokenTable.of(dictionary(";"), language)
+    assert table.ending[-1] == ending
 
 
 def test_ranks_follow_the_counts_of_the_dictionary_and_leave_out_special_symbols():

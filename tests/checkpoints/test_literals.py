@@ -46,18 +46,13 @@ def test_what_is_no_text_is_a_type_error_and_compiled_code_is_not_run(tmp_path):
     assert not (tmp_path / "ran").exists()
 
 
-def test_every_module_of_fairseq_reads_plain_values():
-    loaded = [
-        module
-        for name, module in sys.modules.items()
-        if name.partition(".")[0] in ("fairseq", "fairseq_cli")
-    ]
-    assert len(loaded) > 100
-    assert all(vars(module).get("eval") is evaluate for module in loaded)
-
-
-def test_a_module_that_fairseq_imports_later_does_too(monkeypatch):
-    # As it is, with torch's safe loading in it, for the tests that come after
+def test_every_module_of_fairseq_reads_plain_values_and_code_outside_keeps_its_eval(monkeypatch):
+    names = [name for name in sys.modules if name.partition(".")[0] in ("fairseq", "fairseq_cli")]
+    assert len(names) > 100
+    assert all(vars(sys.modules[name]).get("eval") is evaluate for name in names)
+    assert builtins.eval is eval
+    assert "eval" not in vars(LSTMModel)
+    # One that is imported later does too; afterwards it is as it was, with torch's safe loading
     known = importlib.import_module("fairseq.data.codedataset")
     monkeypatch.setattr(sys.modules["fairseq.data"], "codedataset", known)
     monkeypatch.delitem(sys.modules, "fairseq.data.codedataset")
@@ -81,9 +76,3 @@ def test_the_functions_by_which_fairseq_reads_settings_run_nothing(read, tmp_pat
     with pytest.raises(ValueError, match="not a plain value"):
         read(f"open({str(tmp_path / 'ran')!r}, 'w')")
     assert not (tmp_path / "ran").exists()
-
-
-def test_code_outside_fairseq_keeps_its_eval():
-    assert builtins.eval is eval
-    assert eval("1 < 2") is True
-    assert "eval" not in vars(LSTMModel)

@@ -1,3 +1,5 @@
+"""Files that are read as checkpoints, and what a model takes of them."""
+
 import logging
 from argparse import Namespace
 
@@ -12,35 +14,27 @@ from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.optimizer_state import restoring_grown_models
 from tests.support import build_model
 
-DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.int32]
-DTYPES += [torch.int16, torch.int8, torch.uint8, torch.bool, torch.complex64]
+DTYPES = [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int64, torch.bool]
 
 
 @pytest.mark.parametrize("zipped", [True, False])
 def test_what_fairseq_saves_is_read_in_both_formats(zipped, tmp_path):
-    tensors = {
-        str(dtype): [torch.arange(60).to(dtype)[3:50:2], torch.zeros(0, 5).to(dtype)]
-        for dtype in DTYPES
-    }
     values = {
-        "parameter": torch.nn.Parameter(torch.ones(2)),
         "settings": Namespace(a=[1, (2.5, None)], b={"c": True}, d=2**70),
         "weights": build_model().state_dict(),  # with torch's _metadata
-        "optimizer": {"state": {0: {"step": 3, "exp_avg": torch.zeros(3)}}},
-        "random": torch.get_rng_state(),
+        "tensors": [torch.nn.Parameter(torch.ones(2)), torch.get_rng_state(), torch.zeros(0, 5)],
+        "views": [torch.arange(60).to(dtype)[3:50:2] for dtype in DTYPES],
     }
     path = tmp_path / "a.pt"
-    state = {"model": {}, "extra_state": values, "tensors": tensors}
+    state = {"model": {}, "extra_state": values}
     torch.save(state, path, _use_new_zipfile_serialization=zipped)
-    loaded = checkpoints.load_checkpoint(str(path))
-    for dtype, pair in loaded["tensors"].items():
-        assert all(map(torch.equal, pair, tensors[dtype]))
-        assert [str(tensor.dtype) for tensor in pair] == [dtype, dtype]
-    loaded = loaded["extra_state"]
+    loaded = checkpoints.load_checkpoint(str(path))["extra_state"]
     assert loaded["settings"] == values["settings"]
     assert loaded["weights"]._metadata == values["weights"]._metadata
-    assert torch.equal(loaded["parameter"], values["parameter"])
-    assert torch.equal(loaded["random"], values["random"])
+    for name in ("tensors", "views"):
+        for one, other in zip(loaded[name], values[name], strict=True):
+            assert one.dtype == other.dtype
+            assert torch.equal(one, other)
 
 
 @pytest.mark.parametrize(
@@ -49,22 +43,17 @@ def test_what_fairseq_saves_is_read_in_both_formats(zipped, tmp_path):
 @pytest.mark.parametrize(
     "content",
     [
-        *(b"", b"hello\n", b"not a checkpoint at all", b"PK\x03\x04 cut off", b"\x80\x02}q"),
-        *(b"A sentence a line,\ni.e. a text.\n", "Виж\n".encode(), b"\x1f\x8b\x08\x00\x00"),
+        *(b"", b"A sentence a line,\ni.e. a text.\n", "Виж\n".encode()),
+        *(b"PK\x03\x04 cut off", b"\x80\x02}q", b"\x1f\x8b\x08\x00\x00"),
     ],
 )
 def test_a_file_that_is_no_checkpoint_gives_one_sentence_with_its_name(tmp_path, content, load):
     path = tmp_path / "broken.pt"
     path.write_bytes(content)
-    with pytest.raises(
-        checkpoints.UnsafeCheckpointError, match=r"broken\.pt: it is no check"
-    ) as no:
+    message = r"broken\.pt: it is no check"
+    with pytest.raises(checkpoints.UnsafeCheckpointError, match=message) as refusal:
         load(str(path))
-    assert "\n" not in str(no.value)
-
-
-def test_a_file_of_other_content_is_no_fairseq_checkpoint(tmp_path):
-    path = tmp_path / "other.pt"
+    assert "\n" not in str(refusal.value)
     torch.save([1, 2, 3], path)
     with pytest.raises(ValueError, match="not a fairseq checkpoint"):
         checkpoints.load_checkpoint(str(path))
@@ -79,43 +68,35 @@ def test_a_stock_transformer_is_loaded_and_what_it_lacks_is_filled_in_and_logged
     assert all(torch.equal(loaded[name], value) for name, value in stock.state_dict().items())
     for _, _, module in attention_modules(model):
         torch.testing.assert_close(module.mapping.alpha, torch.full((4,), 1.7))
-    assert "6 learned parameters" in caplog.text
-    assert "start as in a new model" in caplog.text
+    assert "6 learned parameters; they start as in a new model" in caplog.text
     assert "decoder.layers.1.encoder_attn.mapping.alpha_logit" in caplog.text
 
 
-def test_an_alpha_that_is_no_number_is_refused_by_name():
+def test_weights_that_are_no_number_or_missing_are_refused_by_name():
     state = build_model(seed=5).state_dict()
     name = "decoder.layers.1.encoder_attn.mapping.alpha_logit"
     state[name][2] = float("nan")
     with pytest.raises(ValueError, match=rf"no number \(NaN\) for {name}: .* earlier checkpoint"):
         build_model(seed=6).load_state_dict(state)
-
-
-def test_a_missing_weight_is_still_an_error():
     state = build_model("transformer").state_dict()
     del state["encoder.layers.0.fc1.weight"]
-    with pytest.raises(
-        ValueError, match=r"does not hold .*Missing key.*encoder\.layers\.0\.fc1\.weight"
-    ):
+    message = r"does not hold .*Missing key.*encoder\.layers\.0\.fc1\.weight"
+    with pytest.raises(ValueError, match=message):
         build_model().load_state_dict(state)
 
 
 def test_optimizer_state_in_one_flat_tensor_of_another_size_is_refused_with_the_remedy():
     def flat_adam(size):
         parameter = torch.nn.Parameter(torch.zeros(size))
-        optimizer = FairseqAdam(
-            OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False)), [parameter]
-        )
+        config = OmegaConf.structured(FairseqAdamConfig(lr=[0.01], tpu=False))
         parameter.grad = torch.ones(size)
-        return optimizer
+        return FairseqAdam(config, [parameter])
 
-    saved = flat_adam(10)
+    saved, same = flat_adam(10), flat_adam(10)
     saved.step()
     refusal = r"10 parameters, the model has 12.*--reset-optimizer"
     with restoring_grown_models(), pytest.raises(ValueError, match=refusal):
         flat_adam(12).load_state_dict(saved.state_dict())
-    same = flat_adam(10)
     with restoring_grown_models():
         same.load_state_dict(saved.state_dict())
     assert len(same.optimizer.state) == 1

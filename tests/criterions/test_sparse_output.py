@@ -20,6 +20,13 @@ def criterion(alpha=1.5, smoothing=0.0, sentence_avg=False, **options):
     return EntmaxLossCriterion(tiny_task(), alpha, smoothing, sentence_avg, **options)
 
 
+# Outputs that have no one score for each word
+WITHOUT_SCORES = [
+    {"arch": "entmax_transformer", "adaptive_softmax_cutoff": "5,10"},
+    {"arch": "entmax_copy_transformer"},
+]
+
+
 def sample():
     return batch([9, 7, 4], [6, 8, 3], left_pad_source=True)
 
@@ -135,17 +142,13 @@ def test_probabilities_of_words_are_those_of_entmax_and_sum_to_one(alpha):
     assert (logs == -math.inf).equal(probs == 0)
 
 
-def test_the_settings_of_a_built_model_say_the_alpha_of_its_output():
+def test_the_default_alpha_is_that_of_the_loss_which_the_settings_say():
     args = Namespace(arch="entmax_transformer", **TINY, criterion="entmax_loss", loss_alpha=1.3)
     ARCH_CONFIG_REGISTRY[args.arch](args)
     ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
-    assert args.output_alpha == 1.3
     again = Namespace(**{**vars(args), "criterion": None, "loss_alpha": None})
     model = ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
-    assert model.output_alpha == 1.3
-
-
-def test_the_default_alpha_is_that_of_the_loss_and_softmax_without_it():
+    assert model.output_alpha == args.output_alpha == 1.3
     for name in ("entmax_loss", "entmax_loss_with_head_l0"):
         assert build_model(criterion=name).output_alpha == 1.5
     other = build_model(criterion="label_smoothed_cross_entropy", loss_alpha=1.5)
@@ -153,35 +156,31 @@ def test_the_default_alpha_is_that_of_the_loss_and_softmax_without_it():
 
 
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("attempt", "message"),
     [
-        ({"loss_alpha": 2.5}, "--loss-alpha must be from 1"),
-        ({"loss_alpha": math.nan}, "--loss-alpha must be from 1"),
-        ({"smoothing": 1.0}, "--label-smoothing must be from 0 to below 1, not 1.0"),
+        (lambda: criterion(2.5), "--loss-alpha must be from 1"),
+        (lambda: criterion(math.nan), "--loss-alpha must be from 1"),
+        (lambda: criterion(smoothing=1.0), "--label-smoothing must be from 0 to below 1, not 1.0"),
+        (
+            lambda: criterion(1.5).check_model(model_of(1.2)),
+            r"--loss-alpha 1\.5 is not the alpha of .*, 1\.2:",
+        ),
+        (
+            lambda: criterion().check_model(build_model("transformer")),
+            "needs a model of this package.*not TransformerModel",
+        ),
+        *(
+            (
+                lambda one=one, alpha=alpha: build_model(
+                    criterion="entmax_loss", loss_alpha=alpha, **one
+                ),
+                f"--criterion entmax_loss with alpha {alpha}: ",
+            )
+            for one in WITHOUT_SCORES
+            for alpha in (1.5, 1)
+        ),
     ],
 )
-def test_options_out_of_range_are_refused(options, message):
-    alpha = options.pop("loss_alpha", 1.5)
-    with pytest.raises((ValueError, SystemExit), match=message):
-        criterion(alpha, **options)
-
-
-def test_an_output_of_another_alpha_than_the_loss_is_refused():
-    with pytest.raises(ValueError, match=r"--loss-alpha 1\.5 is not the alpha of .*, 1\.2:"):
-        criterion(1.5).check_model(model_of(1.2))
-
-
-def test_a_model_of_fairseqs_own_is_refused():
-    with pytest.raises(ValueError, match=r"needs a model of this package.*not TransformerModel"):
-        criterion().check_model(build_model("transformer"))
-
-
-@pytest.mark.parametrize(
-    ("arch", "options"),
-    [("entmax_transformer", {"adaptive_softmax_cutoff": "5,10"}), ("entmax_copy_transformer", {})],
-)
-def test_an_output_without_one_score_for_each_word_is_refused(arch, options):
-    with pytest.raises(ValueError, match=r"--criterion entmax_loss with alpha 1\.5: "):
-        build_model(arch, criterion="entmax_loss", **options)
-    with pytest.raises(ValueError, match=r"--criterion entmax_loss needs one score for each word"):
-        criterion(1.0).check_model(build_model(arch, **options))
+def test_what_does_not_fit_together_is_refused(attempt, message):
+    with pytest.raises(ValueError, match=message):
+        attempt()

@@ -10,7 +10,7 @@ from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_INV_REGISTRY, ARCH_M
 from fairseq.sequence_generator import EnsembleModel
 
 from fairseq_entmax.mappings import Entmax, HeadsApart
-from fairseq_entmax.models.copy_transformer import check_dictionaries, markers_of
+from fairseq_entmax.models.copy_transformer import check_dictionaries
 from tests.support import (
     EVERY_MAPPING,
     MARKERS,
@@ -44,12 +44,12 @@ def sample(target_lengths=(6, 8, 5)):
 @pytest.mark.parametrize(
     ("mapping", "dtype"),
     [
-        *((mapping, torch.float32) for mapping in EVERY_MAPPING),
+        ("entmax", torch.float32),
         ("entmax", torch.float16),
         ("sparsemax", torch.bfloat16),
     ],
 )
-def test_probabilities_sum_to_one_with_every_mapping_in_every_precision(mapping, dtype):
+def test_probabilities_sum_to_one_in_every_precision(mapping, dtype):
     model = model_of(mapping).to(dtype)
     output = model(**sample()["net_input"])
     for log_probs in (output[0], model.get_normalized_probs(output, log_probs=True)):
@@ -57,32 +57,29 @@ def test_probabilities_sum_to_one_with_every_mapping_in_every_precision(mapping,
         torch.testing.assert_close(sums, torch.ones_like(sums), atol=1e-6, rtol=0)
 
 
-@pytest.mark.parametrize("mapping", EVERY_MAPPING)
-def test_what_is_copied_is_the_weight_of_the_head(mapping):
-    model, made = model_of(mapping, copy_heads="2").double(), sample()["net_input"]
+@pytest.mark.parametrize(
+    ("mapping", "options", "layer", "heads"),
+    [
+        *((mapping, {"copy_heads": "2"}, 1, [2]) for mapping in EVERY_MAPPING),
+        ("entmax", {"copy_heads": "0,3", "copy_layer": -2}, 0, [0, 3]),
+    ],
+)
+def test_what_is_copied_is_the_mean_weight_of_the_heads(mapping, options, layer, heads):
+    model, made = model_of(mapping, **options).double(), sample()["net_input"]
     weights = []
-    with model.decoder.layers[1].encoder_attn.observed(weights.append):
+    with model.decoder.layers[layer].encoder_attn.observed(weights.append):
         log_probs, extra = model(**made)
     g = torch.sigmoid(extra["copy"].switch)
     with torch.no_grad():
         logits, _ = model(**made, mixed=False)
     expected = torch.zeros_like(log_probs)
     expected[..., : logits.size(-1)] = g[..., None] * logits.softmax(-1)
+    copied = weights[0][:, heads].mean(1)
     for sentence, words in enumerate(made["src_tokens"].tolist()):
         for position, word in enumerate(words):
-            copied = weights[0][sentence, 2, :, position]
-            expected[sentence, :, word] += (1 - g[sentence]) * copied
+            expected[sentence, :, word] += (1 - g[sentence]) * copied[sentence, :, position]
     torch.testing.assert_close(log_probs.exp(), expected, atol=1e-9, rtol=0)
-    torch.testing.assert_close(extra["attn"][0], weights[0][:, 2], atol=0, rtol=0)
-
-
-def test_several_heads_copy_by_their_mean_from_the_layer_that_is_named():
-    model = model_of("entmax", copy_heads="0,3", copy_layer=-2)
-    weights = []
-    with model.decoder.layers[0].encoder_attn.observed(weights.append):
-        _, extra = model(**sample()["net_input"])
-    expected = weights[0][:, [0, 3]].mean(1)
-    torch.testing.assert_close(extra["attn"][0], expected, atol=1e-7, rtol=0)
+    torch.testing.assert_close(extra["attn"][0], copied, atol=1e-9, rtol=0)
 
 
 def test_markers_that_the_source_lacks_cannot_be_said():
@@ -165,11 +162,10 @@ def test_a_search_copies_markers_of_the_sentence_that_is_searched(sampling):
     assert said
 
 
-@pytest.mark.parametrize("mapping", ["entmax"])
-def test_recomputed_layers_give_the_same_gradients(mapping):
+def test_recomputed_layers_give_the_same_gradients():
     gradients = []
     for recomputed in (False, True):
-        model = model_of(mapping, checkpoint_activations=recomputed).train()
+        model = model_of("entmax", checkpoint_activations=recomputed).train()
         log_probs, _ = model(**sample()["net_input"])
         log_probs.exp().square().sum().backward()
         gradients.append([p.grad for p in model.parameters()])
@@ -254,28 +250,22 @@ def _dictionary(*words):
     return dictionary
 
 
-def test_source_and_target_need_one_dictionary():
-    with pytest.raises(ValueError, match=r"needs one dictionary .* --joined-dictionary"):
-        check_dictionaries(_dictionary("a", "b"), _dictionary("a", "c"), 0)
-
-
 @pytest.mark.parametrize(
     ("words", "markers", "message"),
     [
         (["a"], 3, "ends with 0 words <unk-0>, .*: make it with 'fairseq-entmax oov vocabulary'"),
         (["a", "<unk-0>", "<unk-1>"], 3, "ends with 2 words .*: give --source-position-markers 2"),
         (["a", "<unk-1>", "<unk-2>"], 2, "ends with 0 words"),
+        (["a", "<unk-0>", "b", "<unk-0>x"], 1, "ends with 0 words"),
     ],
 )
-def test_markers_have_to_be_at_the_end_of_the_dictionary(words, markers, message):
+def test_source_and_target_need_one_dictionary_with_markers_at_its_end(words, markers, message):
     dictionary = _dictionary(*words)
     with pytest.raises(ValueError, match=message):
         check_dictionaries(dictionary, dictionary, markers)
-
-
-def test_markers_are_counted_from_the_end():
-    assert markers_of(_dictionary("a", "<unk-0>", "b", "<unk-0>x")) == 0
-    assert markers_of(_dictionary("<unk-0>", "<unk-1>")) == 2
+    with pytest.raises(ValueError, match=r"needs one dictionary .* --joined-dictionary"):
+        check_dictionaries(dictionary, _dictionary("a", "c"), 0)
+    check_dictionaries(*[_dictionary("<unk-0>", "<unk-1>")] * 2, 2)
 
 
 def test_the_architecture_of_opennmt_has_the_sizes_of_the_paper():

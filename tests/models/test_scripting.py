@@ -1,11 +1,11 @@
-"""Models in TorchScript, quantised, traced for ONNX, and with dropout in inference."""
+"""Models in TorchScript, quantised, and traced for ONNX."""
 
 import pytest
 import torch
-from fairseq.modules import FairseqDropout
 from fairseq.sequence_generator import EnsembleModel, SequenceGenerator
 from torch import nn
 
+from fairseq_entmax.mappings import parse_mapping
 from fairseq_entmax.modules import MultiheadAttention
 from tests.language_models import ADAPTIVE, build_text_model, text_batch
 from tests.support import batch, build_classifier, build_model, padded, spread_scores, tiny_task
@@ -176,27 +176,35 @@ def test_what_is_traced_for_onnx_is_of_torchs_operations_and_for_other_lengths(m
     torch.testing.assert_close(traced(*short), expected, atol=1e-5, rtol=0)
 
 
-def retained(model):
-    """The modules whose dropout stays in inference."""
-    return {
-        type(module).__name__
-        for module in model.modules()
-        for child in module.children()
-        if isinstance(child, FairseqDropout) and child.apply_during_inference
-    }
+def attention(kind=MultiheadAttention):
+    module = MultiheadAttention(8, 2, parse_mapping("entmax").build(2), self_attention=True).eval()
+    module.__class__ = kind
+    return module
 
 
-@pytest.mark.parametrize(
-    ("name", "found"),
-    [
-        ("TransformerEncoder", {"EntmaxTransformerEncoder"}),
-        ("EntmaxTransformerEncoder", {"EntmaxTransformerEncoder"}),
-        ("TransformerDecoderLayer", {"TransformerDecoderLayerBase"}),
-        ("MultiheadAttention", {"MultiheadAttention"}),
-        ("LSTM", set()),
-    ],
-)
-def test_dropout_is_retained_by_the_names_of_fairseqs_classes(name, found):
-    model = build_model(dropout=0.1)
-    model.make_generation_fast_(retain_dropout=True, retain_dropout_modules=[name])
-    assert retained(model) == found
+def test_a_sentence_of_padding_alone_gives_the_same_scripted_from_a_file(tmp_path):
+    module, path = attention(), str(tmp_path / "attention.pt")
+    inputs = torch.randn(5, 3, 8, generator=torch.Generator().manual_seed(1)) * 3
+    padding = torch.tensor([[False] * 5, [False] * 4 + [True], [True] * 5])
+    torch.jit.script(module).save(path)
+    found = torch.jit.load(path)(inputs, inputs, inputs, padding, need_head_weights=True)
+    expected = module(inputs, inputs, inputs, padding, need_head_weights=True)
+    torch.testing.assert_close(found, expected, atol=1e-5, rtol=0)
+
+
+def test_scripted_attentions_have_caches_of_their_own():
+    first, second = (torch.jit.script(attention()) for _ in range(2))
+    state = first.set_incremental_state({}, "key", {"a": torch.tensor([1])})
+    state = second.set_incremental_state(state, "key", {"a": torch.tensor([2])})
+    assert first.get_incremental_state(state, "key")["a"] == 1
+    assert second.get_incremental_state(state, "key")["a"] == 2
+
+
+class Changed(MultiheadAttention):
+    def forward(self, *args, **options):
+        return super().forward(*args, **options)
+
+
+def test_an_attention_that_is_changed_is_refused():
+    with pytest.raises(ValueError, match=r"Changed cannot be .* it changes forward of MultiheadAt"):
+        torch.jit.script(attention(Changed))

@@ -1,23 +1,24 @@
 """Models whose heads have mappings and strengths of their own, without some of their heads."""
 
 import copy
-from argparse import Namespace
 
 import pytest
 import torch
 
+from fairseq_entmax.models import EntmaxTransformerModel
 from fairseq_entmax.modules import attention_modules
 from fairseq_entmax.pruning import Head, prune_checkpoint, prune_state
 from tests.pruning.test_surgery import (
     ALL,
     logits,
     rebuilt,
+    settings_of,
     state_of,
     trained,
     translations,
     without,
 )
-from tests.support import TINY, build_model
+from tests.support import build_model, tiny_task
 
 GONE = {
     Head("encoder-self", 0, 1),
@@ -114,28 +115,13 @@ def pruned_file(tmp_path):
 
 def test_training_that_starts_from_it_needs_no_word_about_its_heads(pruned_file, tmp_path):
     start = {"save_dir": str(tmp_path / "new"), "finetune_from_model": str(pruned_file)}
-    model = build_model(attn_mapping="entmax|fusedmax|softmax|entmax", **start)
+    settings = settings_of(attn_mapping="entmax|fusedmax|softmax|entmax", **start)
+    model = EntmaxTransformerModel.build_model(settings, tiny_task())
     model.load_state_dict(torch.load(pruned_file)["model"])
     assert str(model.attention_options.specs["cross"][1]) == "fusedmax|softmax"
+    # The settings say its heads, and need no start
+    settings.finetune_from_model = None
+    again = EntmaxTransformerModel.build_model(copy.deepcopy(settings), tiny_task())
+    assert again.attention_options.specs == model.attention_options.specs
     with pytest.raises(ValueError, match=r"layer 0\): .* names 4 heads, the layer has 3"):
         build_model(attn_mapping="entmax|fusedmax|softmax*2", **start)
-
-
-def test_the_settings_of_such_a_training_say_its_heads(pruned_file, tmp_path):
-    from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
-
-    from tests.support import tiny_task
-
-    args = Namespace(
-        arch="entmax_transformer",
-        attn_mapping="entmax|fusedmax|softmax|entmax",
-        save_dir=str(tmp_path / "new"),
-        finetune_from_model=str(pruned_file),
-        **TINY,
-    )
-    ARCH_CONFIG_REGISTRY[args.arch](args)
-    ARCH_MODEL_REGISTRY[args.arch].build_model(args, tiny_task())
-    again = copy.deepcopy(args)
-    again.finetune_from_model = None
-    ARCH_MODEL_REGISTRY[args.arch].build_model(again, tiny_task())
-    assert again.decoder_self_attn_mapping == "fusedmax,entmax"

@@ -89,9 +89,7 @@ def test_the_cut_is_after_bytes_of_both_and_goes_through_words():
     assert rouge.score("été wo zebra", ["abcd wo word"])["rouge1"].recall == 50.0
     assert rouge.score("abcdé wo", ["abcd"])["rouge1"].precision == 50.0
     assert rouge.score("abcd wo word", ["abcd wo word that goes on"])["rouge1"].f1 == 100.0
-
-
-def test_bytes_between_sentences_do_not_count():
+    # Bytes between sentences do not count
     rouge = Rouge(RougeOptions(stem=False, max_bytes=6, sentences="|"))
     assert rouge.score("abc | def | ghi", ["abc | def"])["rouge1"].precision == 100.0
 

@@ -50,14 +50,7 @@ class Hypothesis:
 def decode(
     models: Sequence[Any], source: torch.Tensor, dictionary: Any, search: Search
 ) -> list[Hypothesis]:
-    """The best hypotheses of a sentence, best first.
-
-    Args:
-        models: encoder-decoder models, in evaluation mode; their probabilities are averaged.
-        source: indices of its words, `(source,)`, with the end of the sentence, without padding.
-        dictionary: of the target.
-        search: the options.
-    """
+    """The best hypotheses of a sentence, best first; models are averaged."""
     source = source[None]
     lengths = torch.tensor([source.size(1)])
     with torch.no_grad():

@@ -5,14 +5,13 @@ from argparse import Namespace
 
 import pytest
 import torch
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_entmax.tasks.search import (
     CoverageEnsemble,
     RepeatedNgrams,
 )
 from fairseq_entmax.tasks.summarization import EntmaxSummarizationTask, SummarizationConfig
-from tests.support import TINY, batch, build_model, spread_scores, tiny_task
+from tests.support import batch, build_model, spread_scores, tiny_task
 from tests.tasks.reference_decoder import Search, decode
 
 LENGTHS = [9, 7, 4, 2]
@@ -166,27 +165,6 @@ def test_the_plain_decoder_is_fairseqs_search():
     models, options = [model()], {"nbest": 5, "lenpen": 0.6, "min_len": 3, "temperature": 1.2}
     found = search_with_fairseq(models, options, task=tiny_task)
     assert_same(found, search_plainly(models, options))
-
-
-@pytest.mark.parametrize("arch", ["lstm", "fconv"])
-def test_recurrent_and_convolutional_models_have_coverage_too(arch):
-    widths, layers = ["encoder_embed_dim", "decoder_embed_dim"], {}
-    if arch == "lstm":
-        widths += ["encoder_hidden_size", "decoder_hidden_size"]
-    else:
-        widths.append("decoder_out_embed_dim")
-        layers = dict.fromkeys(("encoder_layers", "decoder_layers"), "[(16, 3)]")
-    sizes = {**dict.fromkeys(widths, 16), **layers}
-    positions = {name: TINY[name] for name in ("max_source_positions", "max_target_positions")}
-    args = Namespace(arch=arch, criterion="cross_entropy", dropout=0.0, **sizes, **positions)
-    ARCH_CONFIG_REGISTRY[arch](args)
-    torch.manual_seed(1)
-    other = ARCH_MODEL_REGISTRY[arch].build_model(args, tiny_task()).double().eval()
-    other.make_generation_fast_(need_attn=False)  # as fairseq-generate does
-    options = {"coverage_penalty": 20.0, "beam": 2, "min_len": 11}
-    found = search_with_fairseq([other], options)
-    assert_same(found, search_plainly([other], options))
-    assert found != search_with_fairseq([other], {**options, "coverage_penalty": 0.0})
 
 
 def test_a_step_of_half_precision_keeps_coverage_in_float32():

@@ -1,13 +1,8 @@
-"""The command ``fairseq-entmax ablate``: what a model loses without each of its heads.
-
-Into the folder of ``--output`` it writes every removal when it is finished
-(``removals.jsonl``, see :mod:`fairseq_entmax.analysis.ablation.journal`), and in the end the results of
-all removals that the folder holds (``ablation.json`` and ``ablation.tsv``, see
-:mod:`fairseq_entmax.analysis.ablation.results`).
-"""
+"""The command ``fairseq-entmax ablate``: what a model loses without each of its heads."""
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import os
@@ -16,8 +11,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
+from omegaconf import OmegaConf
+
 from fairseq_entmax.analysis import kinds, loading
-from fairseq_entmax.analysis.ablation import results, significance
+from fairseq_entmax.analysis.ablation import results
 from fairseq_entmax.analysis.ablation.journal import Journal
 from fairseq_entmax.analysis.ablation.removal import (
     Removal,
@@ -27,20 +26,21 @@ from fairseq_entmax.analysis.ablation.removal import (
     names_of,
     text_of,
 )
-from fairseq_entmax.analysis.ablation.settings import scoring_settings
 from fairseq_entmax.analysis.arguments import (
     ABLATE,
     ALL,
     BLEU,
+    HELP_ALL,
     LOSS,
     OF_GENERATE_ALONE,
+    OF_TEXT,
     ROUGE,
     add_ablate_options,
     check_counts,
     chosen_scores,
     named_heads,
 )
-from fairseq_entmax.analysis.command_help import HELP_ALL
+from fairseq_entmax.analysis.kinds import kind_of_task
 from fairseq_entmax.analysis.likelihood import has_zeros
 from fairseq_entmax.analysis.models import load_models
 from fairseq_entmax.analysis.sentences import on_device
@@ -57,7 +57,7 @@ JOURNAL, JSON, TSV = "removals.jsonl", "ablation.json", "ablation.tsv"
 
 def main(arguments: Sequence[str]) -> None:
     """Run the command."""
-    parser = loading.data_parser(ABLATE, generation=True)
+    parser = loading.data_parser(ABLATE)
     parser.prog = "fairseq-entmax ablate"
     add_ablate_options(parser)
     if HELP_ALL in arguments:
@@ -66,10 +66,9 @@ def main(arguments: Sequence[str]) -> None:
     loading.log_to_stderr()
     _check(args)
     task = loading.setup_task(args)
-    metric = None
+    metric = rouge = None
     if BLEU in args.scores:
-        metric = significance.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
-    rouge = None
+        metric = results.bleu_metric(args.sacrebleu_tokenize, task.cfg.target_lang)
     if ROUGE in args.scores:
         rouge = Rouge(RougeOptions(max_bytes=args.rouge_bytes, sentences=args.rouge_sentences))
     dataset = loading.load_dataset(task, args.gen_subset)
@@ -92,13 +91,13 @@ def main(arguments: Sequence[str]) -> None:
         )
     counts = {"sentences": len(scorer.ids), "target_tokens": sum(scorer.target_tokens)}
     kind = kinds.kind_of_task(task)
-    data = {"path": args.data, "subset": args.gen_subset, **kind.scored(task, counts)}
+    unit = results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
     document = {
         "format": results.FORMAT,
         "version": results.VERSION,
         "checkpoint": loaded.path,
-        "data": data,
-        "loss_unit": _loss_unit(loaded.model, kind),
+        "data": {"path": args.data, "subset": args.gen_subset, **kind.scored(task, counts)},
+        "loss_unit": results.ENTMAX if has_zeros(loaded.model) else unit,
         "settings": settings,
         **compared,
     }
@@ -106,12 +105,6 @@ def main(arguments: Sequence[str]) -> None:
     write_together({folder / JSON: text.encode(), folder / TSV: results.as_tsv(document).encode()})
     print(results.as_table(document))
     print(f"results: {os.path.join(args.output, JSON)}")
-
-
-def _loss_unit(model: Any, kind: kinds.Kind) -> str:
-    if has_zeros(model):
-        return results.ENTMAX
-    return results.NATS_OF_TEXT if kind.name == "labelled" else results.NATS
 
 
 def _check(args: Namespace) -> None:
@@ -130,23 +123,22 @@ def _check(args: Namespace) -> None:
         require_scipy()
     if ROUGE in args.scores:
         require_rouge_score()
-    for name in ("rouge_bytes", "rouge_sentences"):
-        value, option = getattr(args, name), f"--{name.replace('_', '-')}"
+    for option, value in (
+        ("--rouge-bytes", args.rouge_bytes),
+        ("--rouge-sentences", args.rouge_sentences),
+    ):
         if value is not None and ROUGE not in args.scores:
             raise ValueError(f"{option} got {value!r}, which needs rouge among --scores")
         if value is not None and not str(value).strip():
             raise ValueError(f"{option} got {value!r}: give a text such as '</t>'")
-    _check_output(args.output, args.overwrite)
-
-
-def _check_output(output: str, overwrite: bool) -> None:
-    parent = os.path.dirname(os.path.abspath(output))
-    if os.path.lexists(output) and not os.path.isdir(output):
+    output = Path(args.output)
+    if os.path.lexists(output) and not output.is_dir():
         raise NotADirectoryError(f"--output {output} is a file: name a folder")
-    if not os.path.isdir(parent):
-        raise FileNotFoundError(f"there is no folder {parent} for --output {output}: make it")
-    has_results = os.path.exists(os.path.join(output, JSON))
-    if has_results and not os.path.exists(os.path.join(output, JOURNAL)) and not overwrite:
+    if not output.absolute().parent.is_dir():
+        raise FileNotFoundError(
+            f"there is no folder {output.absolute().parent} for --output {output}: make it"
+        )
+    if (output / JSON).exists() and not (output / JOURNAL).exists() and not args.overwrite:
         raise FileExistsError(
             f"--output {output} has an {JSON} and no {JOURNAL} to go on with: choose another, or "
             f"replace it with --overwrite"
@@ -203,3 +195,69 @@ def _score_all(
             name = f"without {text_of(names_of(removal))}" if removal else "unchanged"
             progress.set_description(f"{number}/{len(left)} {name}", refresh=False)
             journal.add(names_of(removal), scorer.score(removal, progress.update))
+
+
+# Generation options on which the first hypothesis does not depend
+PRINTED = ("sacrebleu", "nbest", "no_seed_provided", "print_alignment", "print_step")
+
+
+def scoring_settings(
+    args: Namespace, config: Any, task: Any, dataset: Any, ids: Sequence[int]
+) -> dict[str, Any]:
+    """The settings in JSON's types; a checkpoint and data that are moved stay the same."""
+    settings: dict[str, Any] = {
+        "scores": args.scores,
+        "checkpoint_sha256": _file_hash(args.path),
+        "data_sha256": _data_hash(task, dataset, ids),
+        "device": loading.device_of(args).type,
+        "precision": "float16" if args.fp16 else "bfloat16" if args.bf16 else "float32",
+        "max_tokens": args.max_tokens,
+        "batch_size": args.batch_size,
+        "required_batch_size_multiple": args.required_batch_size_multiple,
+    }
+    if not OF_TEXT.isdisjoint(args.scores):
+        settings["generation"] = _search(args, config)
+        settings["text"] = {
+            "post_process": args.post_process,
+            "bpe": _component(config.bpe),
+            "tokenizer": _component(config.tokenizer),
+        }
+    plain: dict[str, Any] = json.loads(json.dumps(settings, default=str))
+    return plain
+
+
+def _search(args: Namespace, config: Any) -> dict[str, Any]:
+    defaults = vars(GenerationConfig())
+    search = {
+        name: value
+        for name, value in OmegaConf.to_container(config.generation).items()
+        if name not in PRINTED and (name == "beam" or value != defaults.get(name))
+    }
+    # A task that searches in another way has its own options beside those of fairseq's
+    known = vars(TranslationConfig())
+    search |= {
+        name: value
+        for name, value in OmegaConf.to_container(config.task).items()
+        if name not in known and name != "_name"
+    }
+    return {**search, "seed": args.seed} if args.sampling else search
+
+
+def _component(config: Any) -> Any:
+    """The settings of one of fairseq's components; None where there is none."""
+    return None if config is None or config._name is None else OmegaConf.to_container(config)
+
+
+def _file_hash(path: str) -> str:
+    with open(path, "rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _data_hash(task: Any, dataset: Any, ids: Sequence[int]) -> str:
+    """Of the sentences that are scored, as the model sees them, and of their dictionaries."""
+    digest, kind = hashlib.sha256(), kind_of_task(task)
+    for dictionary in (task.source_dictionary, task.target_dictionary):
+        digest.update("\n".join(dictionary.symbols).encode() + b"\n\n")
+    for number in ids:
+        digest.update(f"{number}:{kind.item_text(dataset[number])}\n".encode())
+    return digest.hexdigest()

@@ -1,10 +1,7 @@
 """A file that keeps each finished step of a long computation, so that it can go on after a stop.
 
-The file has one JSON object a line. The first says what the steps belong to:
-``{"format": "fairseq-entmax-removals", "version": 1, "settings": {…}}``; each other one is a
-removal: ``{"heads": ["encoder-self:0.1"], "nll": [nats a sentence], "translations": [text a
-sentence]}``, where ``heads`` is empty for the unchanged model, and what was not asked for is
-null.
+The first of its lines of JSON has the settings that the steps belong to; each other one is a
+removal: its ``heads``, none for the unchanged model, ``nll`` and ``translations``.
 """
 
 from __future__ import annotations
@@ -24,13 +21,7 @@ _NOT_ITS_LINE = (KeyError, TypeError, AttributeError, UnicodeDecodeError, json.J
 
 
 class Journal:
-    """The finished removals, in a file that one process at a time holds open.
-
-    A line that a stop left half written is dropped.
-
-    Attributes:
-        finished: names of the heads removed, to the scores.
-    """
+    """The finished removals, names of heads to scores, in a file that one process at a time holds open."""
 
     def __init__(self, path: str, settings: dict[str, Any], overwrite: bool = False) -> None:
         self._path = path
@@ -70,18 +61,23 @@ class Journal:
         """Take what is there; cut off a line that was not finished."""
         self._file.seek(0)
         size = 0
+        foreign = ValueError(
+            f"{self._path} was not written by this version of the command: choose another --output"
+        )
         for number, text in enumerate(self._file, start=1):
             if number == 1 and text[: len(_BEGIN)] != _BEGIN[: len(text)]:
-                raise self._foreign()
+                raise foreign
             if not text.endswith(b"\n"):
                 break
             try:
                 line = json.loads(text)
-                if number == 1:
-                    self._check(line, header)
-                else:
+                if number > 1:
                     scores = SentenceScores(line["nll"], line["translations"])
                     self.finished[tuple(line["heads"])] = scores
+                elif line["version"] != VERSION:
+                    raise foreign
+                else:
+                    self._check_settings(line["settings"], header["settings"])
             except _NOT_ITS_LINE as error:
                 raise ValueError(
                     f"line {number} of {self._path} is damaged ({error}): start anew with "
@@ -92,10 +88,8 @@ class Journal:
         if not size:
             self._append(header)
 
-    def _check(self, header: dict[str, Any], wanted: dict[str, Any]) -> None:
-        if (header.get("format"), header.get("version")) != (FORMAT, VERSION):
-            raise self._foreign()
-        before, now = dict(_flat(header["settings"])), dict(_flat(wanted["settings"]))
+    def _check_settings(self, before: dict[str, Any], now: dict[str, Any]) -> None:
+        before, now = dict(_flat(before)), dict(_flat(now))
         changed = [
             f"{name} was {before.get(name)!r} and is {now.get(name)!r}"
             for name in sorted({*before, *now})
@@ -106,11 +100,6 @@ class Journal:
                 f"{self._path} has scores with other settings: {'; '.join(changed)}; choose "
                 f"another --output, or start anew with --overwrite"
             )
-
-    def _foreign(self) -> ValueError:
-        return ValueError(
-            f"{self._path} was not written by this version of the command: choose another --output"
-        )
 
 
 def _flat(settings: dict[str, Any]) -> Iterator[tuple[str, Any]]:

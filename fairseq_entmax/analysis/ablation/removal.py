@@ -5,8 +5,7 @@ from __future__ import annotations
 import itertools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from fairseq import utils
@@ -27,15 +26,9 @@ Removal = tuple[Head, ...]
 Names = tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class SentenceScores:
-    """What one model made of every sentence of a data set, in the data set's order.
-
-    Attributes:
-        nll: negative log likelihood of each target in nats, summed over its tokens with the
-            end of the sentence, without smoothing; None where it was not asked for.
-        translations: the first hypothesis of each sentence as text; None likewise.
-    """
+class SentenceScores(NamedTuple):
+    """Of every sentence, in the data set's order: its negative log likelihood in nats, summed over its
+    target with the end of the sentence, and the best hypothesis as text; None where not asked for."""
 
     nll: list[float] | None
     translations: list[str] | None
@@ -76,11 +69,7 @@ def check_heads(model: nn.Module, heads: Collection[Head]) -> None:
 
 @contextmanager
 def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
-    """Run a model without some of its heads; afterwards it is as it was.
-
-    What a head gives to the output projection is set to zero, so the result is that of the
-    model with the head taken out.
-    """
+    """Run a model without some of its heads; afterwards it is as it was."""
     check_heads(model, heads)
     with ExitStack() as stack:
         for attention, layer, module in attention_modules(model):
@@ -92,7 +81,7 @@ def without_heads(model: nn.Module, heads: Collection[Head]) -> Iterator[None]:
         yield
 
 
-def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) -> Tensor:
+def sentence_losses(model: Any, sample: dict[str, Any]) -> Tensor:
     """The negative log likelihood of every target, teacher-forced: ``(batch,)`` float64, in nats.
 
     Of a model with a sparse output, for which it can be infinite, the loss that it is trained by.
@@ -101,8 +90,6 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
         kind = kind_of_model(model)
         output = kind.run(model, sample)
         target, counts = kind.targets(model, sample)
-        if pad is not None:
-            counts = counts & (target != pad)
         if has_zeros(model):
             losses = loss_of_logits(output[0], target, counts, model.output_alpha)
         else:
@@ -114,13 +101,8 @@ def sentence_losses(model: Any, sample: dict[str, Any], pad: int | None = None) 
 class Scorer:
     """Scores a model with and without heads; model, data and references are read once.
 
-    Attributes:
-        ids: numbers of the sentences in the data set, ascending; scores have this order.
-        target_tokens: tokens of each target, with the end of the sentence.
-        references: the targets as text, joined from subwords as the translations are; empty
-            without scores of text.
-        passes: how often a removal goes over the data.
-    """
+    Sentences are in the order of their numbers, ``ids``. ``passes``: how often a removal goes over
+    the data."""
 
     def __init__(
         self,

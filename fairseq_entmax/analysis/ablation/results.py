@@ -1,45 +1,32 @@
 """The results of an ablation: computed from the scores, as JSON, and as tables.
 
-``ablation.json``, version 1::
+``ablation.json`` says of each removal, the worst first, what it does to each score::
 
-    {"format": "fairseq-entmax-ablation", "version": 1,
-     "checkpoint": "…/checkpoint_best.pt",
-     "data": {"path": "…", "subset": "test", "source_lang": "es", "target_lang": "en",
-              "sentences": 1000, "target_tokens": 39444},        (with end of sentence)
-     "loss_unit": "nats a token",
-     "settings": {…},                                            (what the scores depend on)
-     "significance": {"bootstrap": 1000, "seed": 1, "bleu_signature": "nrefs:1|…"},
-     "unchanged": {"loss": 2.41, "bleu": 30.2},
-     "removals": [
-       {"heads": ["encoder-self:0.1"],
-        "loss": {"value": 2.5, "change": 0.09, "p": 0.001, "p_holm": 0.024},
-        "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}, …]}
+    {"heads": ["encoder-self:0.1"],
+     "loss": {"value": 2.5, "change": 0.09, "p": 0.001, "p_holm": 0.024},
+     "bleu": {"value": 29.8, "change": -0.4, "p": 0.02, "p_holm": 0.4}}
 
 ``loss`` is in nats a target token, over all tokens of the data set, or a text of a classifier; of a
-model with a sparse output it is the Fenchel-Young loss of it. ``loss_unit`` says which: ``nats a
-token``, ``nats a text`` or ``entmax loss a token``. Its p is of a two-sided
-paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is of
-sacreBLEU's paired bootstrap. ``p_holm`` is corrected for all removals in the file by Holm's
-method. What was not asked for is null. The removals are sorted by harm, worst first: by the
-change of loss, else of BLEU, else of ROUGE-1.
-
-With ``--scores rouge``, ``rouge1``, ``rouge2`` and ``rougeL`` stand beside ``bleu``, in percent:
-the mean over documents of F1, or of recall with ``--rouge-bytes``; p is of the two-sided paired
-t-test over documents, as in Baan et al. 2019, *Understanding Multi-Head Attention in Abstractive
-Summarization*. ``significance`` then has ``"rouge": {"stem": true, "bytes": null, "sentences":
-null, "statistic": "f1"}``.
+model with a sparse output it is its Fenchel-Young loss: ``loss_unit`` says which. Its p is of a
+two-sided paired t-test over sentences, of their mean loss a token. ``bleu`` is in percent; its p is
+of sacreBLEU's paired bootstrap. ``rouge1``, ``rouge2`` and ``rougeL`` are in percent the mean over
+documents of F1, or of recall with ``--rouge-bytes``; p is of the paired t-test over documents, as in
+Baan et al. 2019. ``p_holm`` is corrected for all removals in the file by Holm's method.
 """
 
 from __future__ import annotations
 
 import math
+import os
+from collections.abc import Iterator, Sequence
 from collections.abc import Mapping as Dictionary
-from typing import Any
+from contextlib import contextmanager
+from typing import Any, NamedTuple
 
-from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.removal import Names, Scorer, SentenceScores, text_of
 from fairseq_entmax.analysis.arguments import BLEU, LOSS
-from fairseq_entmax.paired_tests import paired_t_test
+from fairseq_entmax.paired_tests import check_lengths, paired_t_test
+from fairseq_entmax.progress import said_if_long
 from fairseq_entmax.summaries.oov import MARKER
 from fairseq_entmax.summaries.rouge import NAMES, ROUGE_1, TYPES, Rouge, score_documents
 from fairseq_entmax.text_table import text_table
@@ -75,7 +62,7 @@ def compare(
         scores[LOSS] = _losses([system.nll or [] for system in systems], scorer.target_tokens)
     texts = [system.translations or [] for system in systems]
     if metric is not None:
-        result = significance.paired_bootstrap(texts, scorer.references, metric, samples, seed)
+        result = paired_bootstrap(texts, scorer.references, metric, samples, seed)
         scores[BLEU] = result.scores, result.p_values
         tests = {"bootstrap": samples, "seed": seed, "bleu_signature": result.signature}
     if rouge is not None:
@@ -85,7 +72,7 @@ def compare(
         tests["rouge"]["statistic"] = how.statistic
     for score, ((first, *others), p_values) in scores.items():
         unchanged[score] = first
-        tested = zip(removals, others, p_values, significance.holm(p_values), strict=True)
+        tested = zip(removals, others, p_values, holm(p_values), strict=True)
         for removal, value, p, corrected in tested:
             removal[score] = dict(zip(_FIELDS, (value, value - first, p, corrected), strict=True))
     score, sign = next(harm for harm in _HARM.items() if harm[0] in scores)
@@ -125,21 +112,14 @@ def _markers_as_words(text: str) -> str:
     return MARKER.sub(r"unkmarker\1", text)
 
 
-def _present(unchanged: Dictionary[str, float | None]) -> list[str]:
-    """The scores that there are, in the order in which they are shown."""
-    return [score for score in _HEADINGS if unchanged.get(score) is not None]
-
-
 def as_table(document: Dictionary[str, Any]) -> str:
-    """The content of ``ablation.json`` as lines of text.
-
-    A last one says so where the bootstrap cannot find anything significant.
-    """
-    scores = _present(document["unchanged"])
+    """The content of ``ablation.json`` as lines of text."""
+    unchanged = document["unchanged"]
+    scores = [score for score in _HEADINGS if unchanged.get(score) is not None]
     unit = document.get("loss_unit", NATS)
     rows = [["removed"], ["nothing"]]
     for score in scores:
-        value = document["unchanged"][score]
+        value = unchanged[score]
         rows[0].append(f"loss ({unit})" if score == LOSS else _HEADINGS[score])
         rows[1].append(f"{value:.{_DIGITS[score]}f}")
         if score == LOSS and unit.startswith("nats"):
@@ -158,10 +138,11 @@ def as_table(document: Dictionary[str, Any]) -> str:
             cells += [_p_text(entry["p"]), _p_text(entry["p_holm"])]
         rows.append(cells)
     removals, samples = len(document["removals"]), document["significance"].get("bootstrap")
+    table = text_table(rows)
     if samples is None or removals / (samples + 1) <= LEVEL:
-        return text_table(rows)
+        return table
     return (
-        f"{text_table(rows)}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
+        f"{table}\np (Holm) of BLEU is never below {removals / (samples + 1):.3f} with "
         f"{removals} removals and {samples} resamples: --bootstrap "
         f"{math.ceil(removals / LEVEL) - 1} resolves {LEVEL} without scoring anything anew"
     )
@@ -186,3 +167,83 @@ def as_tsv(document: Dictionary[str, Any]) -> str:
         cells = ["" if value is None else repr(value) for value in values]
         lines.append("\t".join([text_of(removal["heads"]), *cells]))
     return "\n".join(lines) + "\n"
+
+
+class BleuComparison(NamedTuple):
+    """BLEU of systems in percent, p of those after the first, and sacreBLEU's signature."""
+
+    scores: list[float]
+    p_values: list[float]
+    signature: str
+
+
+def bleu_metric(tokenize: str | None, language: str) -> Any:
+    """sacreBLEU's BLEU."""
+    from sacrebleu.metrics import BLEU
+
+    allowed = sorted(name for name in BLEU.TOKENIZERS if name)
+    if tokenize is not None and tokenize not in allowed:
+        raise ValueError(f"--sacrebleu-tokenize got {tokenize!r}: it can be {', '.join(allowed)}")
+    try:
+        # Words that stay cut are what 'none' is for; else sacreBLEU warns of them
+        return BLEU(tokenize=tokenize, trg_lang=language, force=tokenize == "none")
+    except (RuntimeError, ImportError) as error:
+        reason = " ".join(str(error).split())
+        raise ValueError(
+            f"sacreBLEU's tokenizer {tokenize or 'for ' + language!r} cannot be used: install what "
+            f"it needs, or choose another with --sacrebleu-tokenize ({reason})"
+        ) from error
+
+
+def paired_bootstrap(
+    systems: Sequence[Sequence[str]],
+    references: Sequence[str],
+    metric: Any,
+    samples: int,
+    seed: int,
+) -> BleuComparison:
+    """sacreBLEU's paired bootstrap: how often so large a difference in BLEU is chance.
+
+    Source: Koehn 2004, *Statistical Significance Tests for Machine Translation Evaluation*.
+    """
+    from sacrebleu.significance import PairedTest
+
+    check_lengths(len(references), [len(system) for system in systems])
+    named: list[Any] = [(str(number), system) for number, system in enumerate(systems)]
+    with _sacrebleu_seed(seed):
+        test = PairedTest(
+            named, {"BLEU": metric}, [list(references)], test_type="bs", n_samples=samples
+        )
+    with said_if_long(f"BLEU of {len(systems)} systems in {samples} resamples is computed"):
+        signatures, results = test()
+    tests: list[Any] = list(results["BLEU"])
+    scores = [float(result.score) for result in tests]
+    p_values = [1.0 if r.score == scores[0] else float(r.p_value) for r in tests[1:]]
+    return BleuComparison(scores, p_values, str(signatures["BLEU"]))
+
+
+def holm(p_values: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values of tests that were made together.
+
+    Source: Holm 1979, *A Simple Sequentially Rejective Multiple Test Procedure*."""
+    corrected = [0.0] * len(p_values)
+    largest = 0.0
+    for rank, place in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
+        largest = max(largest, min(1.0, (len(p_values) - rank) * p_values[place]))
+        corrected[place] = largest
+    return corrected
+
+
+@contextmanager
+def _sacrebleu_seed(seed: int) -> Iterator[None]:
+    """sacreBLEU takes its seed from the environment alone."""
+    name = "SACREBLEU_SEED"
+    before = os.environ.get(name)
+    os.environ[name] = str(seed)
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ[name]
+        else:
+            os.environ[name] = before

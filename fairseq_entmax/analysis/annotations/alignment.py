@@ -18,8 +18,6 @@ from __future__ import annotations
 
 import unicodedata
 from collections.abc import Sequence
-from itertools import accumulate
-from typing import NamedTuple
 
 from fairseq_entmax.analysis.tokens import MARK, SENTENCEPIECE, SUBWORD_NMT
 
@@ -67,90 +65,26 @@ def _fold(text: str) -> str:
 def _align(subwords: Sequence[str | None], words: Sequence[str]) -> list[int]:
     text = "".join(words)
     word_at = [number for number, word in enumerate(words) for _ in word]
-    if not text and not any(subwords):
-        return [NO_WORD] * len(subwords)
-    segments = _segments(subwords)
-    if len(segments) == 1:  # all subwords are known
-        if segments[0].text != text:
-            raise DifferentTextError
-        return [word_at[min(start, len(text) - 1)] for start in segments[0].starts]
-    earliest, latest = _places(segments, text)
-    numbers: list[int] = []
-    for index, segment in enumerate(segments):
-        if segment.unknown:
-            # Letters of the run: from the end of the segment before to the start of this one
-            behind = len(segments[index - 1].text)
-            first = earliest[index - 1] + behind, latest[index - 1] + behind
-            numbers.append(_agreed(*first, word_at))
-            for place in range(1, segment.unknown):
-                remaining = segment.unknown - place
-                numbers.append(_agreed(first[0] + place, latest[index] - remaining, word_at))
-        for start in segment.starts:
-            numbers.append(_agreed(earliest[index] + start, latest[index] + start, word_at))
-    return numbers
-
-
-class _Segment(NamedTuple):
-    """A run of unknown subwords, and the known ones that follow it up to the next such run.
-
-    Attributes:
-        unknown: how many unknown ones there are; 0 only in the first segment.
-        text: the letters of the known ones.
-        starts: where in ``text`` each of them begins.
-    """
-
-    unknown: int
-    text: str
-    starts: list[int]
-
-
-def _segments(subwords: Sequence[str | None]) -> list[_Segment]:
-    """All the subwords in segments. The first has no unknown subwords, if need be no subwords."""
-    segments: list[_Segment] = []
-    index = 0
-    while index < len(subwords) or not segments:
-        first = index
-        while segments and index < len(subwords) and subwords[index] is None:
-            index += 1
-        unknown = index - first
-        known: list[str] = []
-        while index < len(subwords) and (subword := subwords[index]) is not None:
-            known.append(subword)
-            index += 1
-        starts = list(accumulate(map(len, known), initial=0))[:-1]
-        segments.append(_Segment(unknown, "".join(known), starts))
-    return segments
-
-
-def _places(segments: list[_Segment], text: str) -> tuple[list[int], list[int]]:
-    """Where in the text the known part of each segment begins, at the earliest and the latest.
-
-    The first begins at the start of the text and the last ends at its end. Each segment between
-    them is taken as far to the left as those before it allow, and as far to the right as those
-    behind it allow. Every other way to match the text has it between the two.
-    """
-    if not text.startswith(segments[0].text):
-        raise DifferentTextError
-    final = len(text) - len(segments[-1].text)
-    earliest = [0]
-    for index, segment in enumerate(segments[1:], start=1):
-        begin = earliest[-1] + len(segments[index - 1].text) + segment.unknown
-        if index == len(segments) - 1:
-            place = final if final >= begin and text.endswith(segment.text) else -1
+    # Where each subword can begin, by those before it; then without what those behind it rule out
+    places = [{0}]
+    for subword in subwords:
+        if subword is None:
+            behind = set(range(min(places[-1], default=len(text)) + 1, len(text) + 1))
         else:
-            place = text.find(segment.text, begin)
-        if place < 0:
-            raise DifferentTextError
-        earliest.append(place)
-    latest = [final]
-    for index in range(len(segments) - 2, 0, -1):
-        end = latest[0] - segments[index + 1].unknown
-        latest.insert(0, text.rfind(segments[index].text, 0, end))
-    return earliest, [0, *latest]
-
-
-def _agreed(earliest: int, latest: int, word_at: list[int]) -> int:
-    """The word at two places of the text, if it is the same."""
+            known = (place for place in places[-1] if text.startswith(subword, place))
+            behind = {place + len(subword) for place in known}
+        places.append(behind)
+    places[-1] &= {len(text)}
+    for number in range(len(subwords) - 1, -1, -1):
+        subword, behind = subwords[number], places[number + 1]
+        if subword is None:
+            last = max(behind, default=0)
+            places[number] = {place for place in places[number] if place < last}
+        else:
+            known = (place - len(subword) for place in behind)
+            places[number] &= {place for place in known if text.startswith(subword, place)}
+    if not places[-1]:
+        raise DifferentTextError
     last = len(word_at) - 1
-    word = word_at[min(earliest, last)]
-    return word if word == word_at[min(latest, last)] else NO_WORD
+    found = ({word_at[min(place, last)] for place in own} if word_at else () for own in places[:-1])
+    return [own.pop() if len(own) == 1 else NO_WORD for own in map(set, found)]

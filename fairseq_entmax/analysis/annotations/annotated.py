@@ -22,20 +22,10 @@ LEFT_OUT = ("root", "punct")
 class AnnotatedBatch:
     """The annotations of a batch, on the device of its tokens.
 
-    Attributes:
-        word: ``(batch, keys)``: the number of each source token's word; -1 at padding, at ends
-            of sentences and at subwords of no word.
-        words: how many words the longest sentence has.
-        arc_sentence: ``(arcs,)``: the index in the batch of each dependency's sentence. Arcs
-            of words that no subword is part of are left out.
-        arc_dependent, arc_head: ``(arcs,)``: its two words.
-        arc_relation: ``(arcs,)``: the index of its relation in ``relations``.
-        parts_of_speech: ``(batch, keys, tags)`` float64: how much of a token is which part of
-            speech; each row adds up to 1, or to 0 for a token without a tag.
-        entities: ``(batch, keys)`` float64: 1 at the tokens of named entities.
-        relations: what the relations are called.
-        has_entities: whether named entities are marked.
-        tags: what the parts of speech are called.
+    ``word``: ``(batch, keys)``: the number of each token's word, -1 of those of no word; ``words``:
+    how many the longest sentence has. ``arc_…``: ``(arcs,)``: of each dependency the sentence, its
+    two words, and its relation's place in ``relations``. ``parts_of_speech``: ``(batch, keys,
+    tags)`` float64, rows of sum 1, or 0 without a tag; ``entities``: ``(batch, keys)`` float64.
     """
 
     word: Tensor
@@ -57,14 +47,7 @@ class Annotations:
     Args:
         path: the file, a sentence for each line of the source, in its order.
         dictionary: fairseq's dictionary of the source.
-        sentences: how many sentences the data set has, checked against the file; None to leave
-            that out, for a data set of some of the lines.
-
-    Attributes:
-        path: the file.
-        relations: the relations whose accuracy is measured, sorted; subtypes are cut off.
-        parts_of_speech: the tags that occur, sorted.
-        has_entities: whether named entities are marked.
+        sentences: how many the data set has; None for a data set of some of the lines.
 
     Raises:
         FileNotFoundError: there is no such file.
@@ -97,19 +80,11 @@ class Annotations:
             self._letters[unknown] = alignment.UNKNOWN
 
     def batch(self, ids: Tensor, src_tokens: Tensor) -> AnnotatedBatch:
-        """The annotations of a batch.
+        """The annotations of sentences by their numbers ``(batch,)``, and of ``(batch, keys)`` tokens.
 
         Left out are roots, punctuation, and arcs between two syntactic words of one word of the
         text. Of a word that binds several syntactic words each has the same part in its parts of
-        speech.
-
-        Args:
-            ids: ``(batch,)``: the numbers of its sentences in the data set, ``sample["id"]``.
-            src_tokens: ``(batch, keys)``, padded on either side.
-
-        Raises:
-            ValueError: the file has no such sentence, or its text is another.
-        """
+        speech."""
         word = torch.full(src_tokens.shape, alignment.NO_WORD)
         arcs: list[tuple[int, int, int, int]] = []
         tags: list[tuple[int, int, int, float]] = []

@@ -18,13 +18,8 @@ NO_ENTITY = ("O", "_", "")
 
 
 class Word(NamedTuple):
-    """A syntactic word; None where the file has ``_``.
-
-    Attributes:
-        head: the number of the word's head, from 1; 0 for a root.
-        relation: the universal relation to the head: ``nsubj`` for ``nsubj:pass``.
-        entity: the named entity's label; ``O`` outside of entities; None where the file is silent.
-    """
+    """A syntactic word; None where the file has ``_``. A root has the head 0; of ``nsubj:pass`` the
+    relation is ``nsubj``; ``entity`` is ``O`` outside, None where the file is silent."""
 
     form: str
     upos: str | None
@@ -34,12 +29,7 @@ class Word(NamedTuple):
 
 
 class Token(NamedTuple):
-    """A word of the text: one syntactic word, or the several that a range line binds.
-
-    Attributes:
-        form: as the text has it.
-        words: the indices of its syntactic words, from 0.
-    """
+    """A word of the text: one syntactic word, or the several that a range line binds, from 0."""
 
     form: str
     words: range
@@ -53,13 +43,7 @@ class Sentence(NamedTuple):
 
 
 class ConlluFile:
-    """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence.
-
-    Attributes:
-        relations: the universal relations that occur, sorted.
-        parts_of_speech: the UPOS tags that occur, sorted.
-        has_entities: whether named entities are marked.
-    """
+    """A CoNLL-U file in UTF-8, read and checked on opening, and parsed by the number of a sentence."""
 
     def __init__(self, path: str) -> None:
         if not Path(path).is_file():
@@ -107,15 +91,21 @@ class ConlluFile:
                         f"{line[:60]!r}"
                     )
                 bound = tokens[-1].words.stop if tokens else 0  # the last word of a range line
-                if "." in columns[0]:
+                identifier, form, misc = columns[0], columns[1], columns[9]
+                if "." in identifier:
                     continue
-                if "-" in columns[0]:
-                    tokens.append(_range(columns, len(words), bound))
-                    entity_of_range = _entity(columns[9])
+                begin, is_range, last = identifier.partition("-")
+                if begin != str(len(words) + 1) or (is_range and not bound <= len(words)):
+                    raise ValueError(f"the column ID is {identifier!r}, not {len(words) + 1}")
+                if is_range:
+                    if not (last.isdecimal() and int(last) >= int(begin)):
+                        raise ValueError(f"the range {identifier} has no end")
+                    tokens.append(Token(form, range(len(words), int(last))))
+                    entity_of_range = _entity(misc)
                     continue
-                word = _word(columns, len(words) + 1)
+                word = _word(columns)
                 if len(words) >= bound:
-                    tokens.append(Token(word.form, range(len(words), len(words) + 1)))
+                    tokens.append(Token(form, range(len(words), len(words) + 1)))
                 elif word.entity is None:
                     word = word._replace(entity=entity_of_range)
                 words.append(word)
@@ -131,10 +121,8 @@ class ConlluFile:
         return Sentence(tuple(words), tuple(tokens))
 
 
-def _word(columns: list[str], expected: int) -> Word:
-    identifier, form, _, upos, _, _, head, relation, _, misc = columns
-    if identifier != str(expected):
-        raise ValueError(f"the column ID is {identifier!r} where {expected} is next")
+def _word(columns: list[str]) -> Word:
+    _, form, _, upos, _, _, head, relation, _, misc = columns
     if head != "_" and not (head.isascii() and head.isdigit()):
         raise ValueError(f"the column HEAD is {head!r}: a word's number, 0 or _ is expected")
     return Word(
@@ -144,13 +132,6 @@ def _word(columns: list[str], expected: int) -> Word:
         None if relation in ("_", "") else relation.split(":", 1)[0],
         _entity(misc),
     )
-
-
-def _range(columns: list[str], words: int, bound: int) -> Token:
-    first, _, last = columns[0].partition("-")
-    if not (first == str(words + 1) and last.isdecimal() and int(last) > words >= bound):
-        raise ValueError(f"the range {columns[0]} does not begin at the next word, {words + 1}")
-    return Token(columns[1], range(words, int(last)))
 
 
 def _entity(misc: str) -> str | None:

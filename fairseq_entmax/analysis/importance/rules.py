@@ -44,10 +44,7 @@ NEGLIGIBLE = 1e-30
 
 
 def logit(inputs: Tensor, weight: Tensor) -> Tensor:
-    """Relevance 1 of one logit for each prediction, to the units that it was computed from.
-
-    ``(predictions, units)``: in proportion to ``|weight * inputs|``, or evenly where that is 0.
-    """
+    """Relevance 1 of one logit for each prediction, in proportion to ``|weight * inputs|``, or even."""
     return _shares((inputs * weight).abs())
 
 
@@ -72,11 +69,7 @@ def made_by_inputs(outputs: Tensor, inputs: Tensor, weight: Tensor) -> Tensor:
 
 
 def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
-    """Relevance of a layer normalisation's output, to its inputs ``(positions, units)``.
-
-    In time linear in the number of units: all contributions but a unit's own have one form. Where
-    all inputs are 0 each unit keeps its relevance.
-    """
+    """Relevance of a layer normalisation's output, to its inputs; where all are 0 each keeps its own."""
     sizes = inputs.abs()
     # |delta_ij - 1/d| is 1/d for every j, and 1 - 2/d more for j = i
     others = 1.0 / inputs.size(-1)
@@ -89,10 +82,7 @@ def layer_norm(relevance: Tensor, inputs: Tensor) -> Tensor:
 
 
 def residual(relevance: Tensor, kept: Tensor, added: Tensor) -> tuple[Tensor, Tensor]:
-    """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``.
-
-    ``kept`` is what the residual connection takes along, ``added`` what the branch gives.
-    """
+    """Relevance of ``kept + added``, to the two; where both are 0 it goes to ``kept``."""
     total = kept.abs() + added.abs()
     to_added = relevance * torch.where(total > 0, added.abs() / total, 0.0)
     return relevance - to_added, to_added

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.importance.activations import restored
+from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
 from fairseq_entmax.models.adaptive import AdaptiveModel
@@ -81,8 +81,13 @@ def head_sensitivity(
         # any head left has no factor to ask for.
         if losses.requires_grad:
             losses.sum().backward()
+    # Without a gradient where the loss does not look at the heads: the encoder's without
+    # cross-attention
     return {
-        attention: {number: _size_of_gradient(factor) for number, factor in layers.items()}
+        attention: {
+            number: torch.zeros_like(one) if one.grad is None else one.grad.abs()
+            for number, one in layers.items()
+        }
         for attention, layers in factors.items()
     }
 
@@ -95,8 +100,3 @@ def check_gradient(model: Any) -> None:
             "there is no gradient of the loss through a model with --adaptive-softmax-cutoff: "
             "leave the gradient out of the measures"
         )
-
-
-def _size_of_gradient(factor: Tensor) -> Tensor:
-    # None where the loss does not look at the heads: the encoder's without cross-attention
-    return torch.zeros_like(factor) if factor.grad is None else factor.grad.abs()

@@ -1,22 +1,25 @@
 """How important heads are to a model, over some sentences of a data set, and how surely so.
 
-Relevance (Voita et al. 2019, section 4) costs as many passes as a sentence has target tokens,
-the gradient of the loss (Michel et al. 2019) one each way. So both are worked out for sentences
-that are spread evenly over the data set: for more of them until the standard error of every head
-is small. Both are given as shares of the heads of one layer and attention, as Voita et al. do.
+Both measures take passes of their own, so they are of sentences spread evenly over the data set:
+of more of them until the standard error of every head's share of its layer is small.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
+from argparse import Namespace
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
 
+from fairseq_entmax.analysis import loading
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.measures.base import ByHead, ImportanceMeasure
+from fairseq_entmax.analysis.models import LoadedModel
+from fairseq_entmax.analysis.sentences import samples
 
 # Sentences before the first look at the standard error, which is itself an estimate, and between
 # two looks
@@ -30,10 +33,7 @@ def evenly_spread(size: int, number: int) -> list[int]:
 
 
 def spread_order(size: int) -> Iterator[int]:
-    """The numbers below ``size`` in an order of which every beginning is spread evenly.
-
-    The bits of the natural numbers reversed: the van der Corput sequence, of base 2.
-    """
+    """The numbers below ``size`` in an order of which every beginning is spread evenly: of van der Corput."""
     bits = max(0, size - 1).bit_length()
     for number in range(1 << bits):
         reversed_ = int(f"{number:0{bits}b}"[::-1], 2) if bits else 0
@@ -53,14 +53,7 @@ def blocks_of(measure: ImportanceMeasure, size: int, number: int | None) -> list
 
 
 class Shares(NamedTuple):
-    """What heads matter by one measure.
-
-    Attributes:
-        heads: attention to layer to ``(heads,)`` float64 of sum 1, or zeros where the heads of a
-            layer do not matter.
-        errors: likewise the standard errors of these; NaN of a single sentence.
-        sentences: how many they are of.
-    """
+    """What heads matter by one measure, and the standard errors of that; NaN of a single sentence."""
 
     heads: ByHead
     errors: ByHead
@@ -141,3 +134,25 @@ def until_precise(
         yield from samples(block)
         if measure.precision is not None and sums.shares().largest_error <= measure.precision:
             return
+
+
+def shares_of(
+    args: Namespace,
+    measure: ImportanceMeasure,
+    loaded: LoadedModel,
+    dataset: Any,
+    seen: Sequence[int],
+    tables: Tables,
+) -> Shares:
+    """What the heads of a model matter, by as many of the sentences seen as it takes."""
+    blocks = blocks_of(measure, len(seen), getattr(args, measure.option))
+    at_once = min(args.batch_size or measure.at_once, measure.at_once)
+    sums = ShareSums()
+
+    def batches(block: Sequence[int]) -> Iterable[Any]:
+        return samples(dataset, [seen[n] for n in block], tables.device, at_once, args.max_tokens)
+
+    needed = until_precise(measure, sums, blocks, batches)
+    for sample in loading.with_progress(args, needed, measure.name):
+        sums.update(measure.importance(loaded.model, sample, tables.pad))
+    return sums.shares()

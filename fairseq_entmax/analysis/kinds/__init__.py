@@ -1,9 +1,4 @@
-"""The kinds of data that models are analysed on, and the one place where they differ.
-
-A pair of texts (translation, summaries), a text alone (language models), texts with a label
-(classifiers): the stages of ``analyze``, ``ablate`` and of notebooks ask a :class:`Kind` for
-what is not the same for all of them, and are written once.
-"""
+"""The kinds of data that models are analysed on, and the one place where they differ."""
 
 from __future__ import annotations
 

@@ -7,29 +7,15 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator, Sequence
 from typing import Any, ClassVar
 
+from fairseq import tasks
 from torch import Tensor
 
 from fairseq_entmax import checkpoints
 from fairseq_entmax.analysis.annotations.annotated import Annotations
 from fairseq_entmax.analysis.arguments import GENERATED
+from fairseq_entmax.analysis.batch import Tables
+from fairseq_entmax.analysis.kinds.classes import Classification
 from fairseq_entmax.analysis.kinds.typical import TypicalSentences
-from fairseq_entmax.analysis.tables import Tables
-
-
-class Outcome:
-    """What else than heads there is to say of one model, summed up over batches."""
-
-    def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
-        """Add a batch."""
-        raise NotImplementedError
-
-    def entry(self) -> dict[str, Any]:
-        """Fields of the model's entry in the document."""
-        raise NotImplementedError
-
-    def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
-        """What is said of a sentence that maps are of."""
-        raise NotImplementedError
 
 
 class Kind:
@@ -51,8 +37,6 @@ class Kind:
     attentions: ClassVar[frozenset[str]]
     left_out: ClassVar[frozenset[str]] = frozenset()
     has_search: ClassVar[bool] = False
-
-    # -- options and data ---------------------------------------------------------------------
 
     def is_in(self, folder: str) -> bool:
         """Whether a folder looks as if it had data of this kind."""
@@ -81,23 +65,18 @@ class Kind:
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         """fairseq's task, of parsed options, and of the same in fairseq's nested form."""
-        raise NotImplementedError
+        return tasks.setup_task(config)
 
     def check_dataset(self, task: Any, dataset: Any, subset: str) -> None:
         """Refuse a data set that fairseq has read, where it has no targets."""
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
-        """Refuse a checkpoint of other data than the task's.
-
-        So many markers at the end of its dictionary have no embedding.
-        """
+        """Refuse a checkpoint of other data; its dictionary ends with markers without embeddings."""
         raise NotImplementedError
 
     def build_model(self, saved: Any, task: Any) -> Any:
         """The model of a ``SavedModel``, without its weights."""
         return saved.model_class.build_model(saved.args, task)
-
-    # -- the sentences ------------------------------------------------------------------------
 
     def tables(self, task: Any, device: Any, annotations: Annotations | None = None) -> Tables:
         """What makes the sentences of a batch of its samples."""
@@ -126,16 +105,9 @@ class Kind:
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        outcomes: Sequence[Outcome | None],
+        outcomes: Sequence[Classification | None],
     ) -> None:
-        """Offer a batch to what chooses.
-
-        Args:
-            differences: ``(batch,)``: how much heads differ in each.
-            lengths: ``(batch,)``: the longest side of each, in tokens.
-            texts: the tokens of the source of each, without padding.
-            outcomes: of each model, after the batch.
-        """
+        """Offer a batch, its lengths and how much heads differ ``(batch,)``, to what chooses."""
         shown = self.length_shown(lengths)
         begun = [text[:length] for text, length in zip(texts, shown.tolist(), strict=True)]
         choice.update(sample["id"], differences, shown, begun)
@@ -156,8 +128,6 @@ class Kind:
         """What one item of a data set is, for a hash of the data."""
         return f"{item['source'].tolist()}:{item['target'].tolist()}"
 
-    # -- the model ----------------------------------------------------------------------------
-
     def run(self, model: Any, sample: Any) -> tuple[Tensor, Any]:
         """One pass over a batch; logits and what else the model gives."""
         output: tuple[Tensor, Any] = model(**sample["net_input"])[:2]
@@ -173,19 +143,16 @@ class Kind:
         return logs
 
     def alone(self, model: Any, sample: Any) -> Iterator[tuple[dict[str, Tensor], int, int]]:
-        """The sentences of a batch one by one, without padding.
-
-        Of each what the model takes, and its length in source tokens and in queries of the decoder.
-        """
+        """The sentences of a batch without padding, each with its source tokens and decoder's queries."""
         raise NotImplementedError
 
     def said_of(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
     ) -> dict[str, Any]:
         """What is said of a batch of one sentence beside its map."""
         return {}
 
-    def outcome(self, loaded: Any, task: Any) -> Outcome | None:
+    def outcome(self, loaded: Any, task: Any) -> Classification | None:
         """What sums up over batches how well a model does; None where the loss says it."""
         return None
 
@@ -201,9 +168,9 @@ def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for settings in groups_of(state):
         for name in names:
-            # A setting that stands for another one is looked for in that group
+            # A setting that stands for another one, by ${…}, is looked for in that group
             value = settings.get(name)
-            if name not in found and value is not None and not _refers(value):
+            if name not in found and value is not None and not str(value).startswith("${"):
                 found[name] = value
     return found
 
@@ -214,7 +181,3 @@ def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
     groups.append(state.get("args"))
     return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]
-
-
-def _refers(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("${")

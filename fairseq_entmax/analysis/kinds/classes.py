@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections import defaultdict
 from typing import Any
@@ -9,7 +10,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.kinds.base import Outcome
 from fairseq_entmax.analysis.tokens import MARK
 from fairseq_entmax.attentions import POOLING, PREMISE
 from fairseq_entmax.classification_data import class_names
@@ -33,12 +33,8 @@ def pooled_tokens(model: Any, tokens: Tensor) -> dict[str, Tensor]:
     return {name: first if name == PREMISE else second for name in names}
 
 
-class Classification(Outcome):
-    """Accuracy, and for each attention that pools its numbers and the words it selects.
-
-    Attributes:
-        is_wrong: ``(batch,)`` bool: which texts of the last batch got another class than theirs.
-    """
+class Classification:
+    """Accuracy, and for each attention that pools its numbers and the words it selects."""
 
     def __init__(self, model: Any, task: Any) -> None:
         self._model = model
@@ -51,6 +47,7 @@ class Classification(Outcome):
         }
 
     def update(self, sample: Any, batch: Any, output: tuple[Tensor, Any]) -> None:
+        """Add a batch."""
         logits, extra = output
         gold, said = sample["target"].view(-1).cpu(), logits.argmax(dim=-1).cpu()
         self.is_wrong = said != gold
@@ -62,6 +59,7 @@ class Classification(Outcome):
             sums.update(extra["pooling"][name], keys[name], batch.source, gold)
 
     def entry(self) -> dict[str, Any]:
+        """Fields of the model's entry in the document."""
         total = int(self._confusion.sum())
         poolings = [
             {"name": name, **_mapping(self._model, name), **sums.entry(), "words": sums.words()}
@@ -76,6 +74,7 @@ class Classification(Outcome):
         }
 
     def of_map(self, sample: Any, output: tuple[Tensor, Any]) -> dict[str, Any]:
+        """What is said of a text that maps are of."""
         probs = self._model.get_normalized_probs(output, False, sample)[0]
         said = int(probs.argmax())
         return {
@@ -100,58 +99,37 @@ class PoolingSums:
         ]
 
     def update(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
-        """Add a batch.
-
-        Args:
-            weights: ``(batch, heads, tokens)``.
-            keys: ``(batch, tokens)`` bool, where weight may be.
-            gold: ``(batch,)``, the classes of the texts.
-        """
+        """Add weights ``(batch, heads, tokens)``, where they may be, and the texts' classes."""
         wide, support = weights.double(), torch.count_nonzero(weights, dim=-1).double()
-        sizes = keys.sum(dim=1).clamp(min=1)[:, None]
         each = {
-            "density": support / sizes,
+            "density": support / keys.sum(dim=1).clamp(min=1)[:, None],
             "support": support,
             "entropy": torch.special.entr(wide).sum(dim=-1),
             "confidence": wide.amax(dim=-1),
         }
         for name, values in each.items():
-            total = values.sum(dim=0).cpu()
-            self._sums[name] = self._sums[name] + total if name in self._sums else total
+            self._sums[name] = self._sums.get(name, 0.0) + values.sum(dim=0).cpu()
         self._texts += len(weights)
-        self._count_words(wide.mean(dim=1), keys, side, gold)
-
-    def _count_words(self, weights: Tensor, keys: Tensor, side: Any, gold: Tensor) -> None:
-        rows = (weights, keys, side.tokens, side.words, gold)
-        for row in zip(*(one.tolist() for one in rows), strict=True):
-            of_class = self._words[row[4]]
-            even = 1 / max(1, sum(row[1]))
-            place, text, weight, tokens = -1, "", 0.0, 0
-            for own, is_key, token, word in zip(*row[:4], strict=True):
-                if not is_key or word < 0:
-                    continue
-                if word != place and tokens:
-                    _add(of_class, text, weight, tokens * even)
-                    text, weight, tokens = "", 0.0, 0
-                place, text = word, text + self._symbols[token]
-                weight, tokens = weight + own, tokens + 1
-            if tokens:
-                _add(of_class, text, weight, tokens * even)
+        rows = (wide.mean(dim=1), keys & (side.words >= 0), keys, side.tokens, side.words, gold)
+        for own, is_word, is_key, tokens, words, label in zip(
+            *(one.tolist() for one in rows), strict=True
+        ):
+            even = 1 / max(1, sum(is_key))
+            places = (place for place, is_there in enumerate(is_word) if is_there)
+            for _, group in itertools.groupby(places, key=words.__getitem__):
+                word = list(group)
+                sums = self._words[label]["".join(self._symbols[tokens[n]] for n in word)]
+                sums[0] += sum(own[n] for n in word)
+                sums[1] += len(word) * even
+                sums[2] += 1
 
     def entry(self) -> dict[str, Any]:
         """The numbers of each head, means over texts."""
-        heads = len(next(iter(self._sums.values()))) if self._sums else 0
-        return {
-            "heads": [
-                {
-                    "head": head,
-                    **{
-                        name: float(total[head]) / self._texts for name, total in self._sums.items()
-                    },
-                }
-                for head in range(heads)
-            ]
-        }
+        columns = {name: (total / self._texts).tolist() for name, total in self._sums.items()}
+        heads = (
+            dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)
+        )
+        return {"heads": [{"head": head, **one} for head, one in enumerate(heads)]}
 
     def words(self) -> list[list[dict[str, Any]]]:
         """Of each class, the words with the most weight for their number, the first the most."""
@@ -169,13 +147,6 @@ class PoolingSums:
                 ]
             )
         return chosen
-
-
-def _add(words: dict[str, list[float]], text: str, weight: float, even: float) -> None:
-    sums = words[text]
-    sums[0] += weight
-    sums[1] += even
-    sums[2] += 1
 
 
 def _readable(text: str) -> str:

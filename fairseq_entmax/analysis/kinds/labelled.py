@@ -12,11 +12,11 @@ from fairseq.tasks.sentence_prediction import SentencePredictionConfig, Sentence
 from torch import Tensor
 
 from fairseq_entmax.analysis.annotations.annotated import Annotations
-from fairseq_entmax.analysis.kinds.base import Kind, Outcome, trained_options
-from fairseq_entmax.analysis.kinds.choice import VariedTexts
+from fairseq_entmax.analysis.batch import TextTables
+from fairseq_entmax.analysis.kinds.base import Kind, trained_options
 from fairseq_entmax.analysis.kinds.classes import Classification, label_names
 from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
-from fairseq_entmax.analysis.tables import TextTables
+from fairseq_entmax.analysis.kinds.typical import VariedTexts
 from fairseq_entmax.attentions import ENCODER_SELF
 from fairseq_entmax.classification_data import check_words
 from fairseq_entmax.models.classifier_loading import HEADS
@@ -30,10 +30,7 @@ HEAD = "sentence_classification_head"
 
 
 class Labelled(Kind):
-    """Texts with labels: models with an encoder alone, whose words are pooled by attention.
-
-    The source of a batch is what the encoder reads, and so is the target.
-    """
+    """Texts with labels: an encoder alone, whose words are pooled; the text is source and target."""
 
     name = "labelled"
     tasks = ("sentence_prediction",)
@@ -66,7 +63,8 @@ class Labelled(Kind):
 
     def check_options(self, args: Namespace) -> None:
         super().check_options(args)
-        if args.conllu is not None and (self._is_pair(args.data) or args.init_token is not None):
+        is_pair = os.path.isdir(os.path.join(args.data, "input1"))
+        if args.conllu is not None and (is_pair or args.init_token is not None):
             raise ValueError(
                 f"--conllu got {args.conllu!r}: parses fit a text alone, without a second one and "
                 f"without --init-token: leave it out"
@@ -121,12 +119,11 @@ class Labelled(Kind):
         differences: Tensor,
         lengths: Tensor,
         texts: Sequence[Sequence[int]],
-        outcomes: Sequence[Outcome | None],
+        outcomes: Sequence[Classification | None],
     ) -> None:
         target = sample["target"].view(-1)
-        wrong = [one.is_wrong for one in outcomes if isinstance(one, Classification)]
-        is_wrong = torch.stack(wrong).any(dim=0)
-        choice.update(sample["id"], differences, texts, target, is_wrong)
+        is_wrong = torch.stack([one.is_wrong for one in outcomes if one is not None]).any(dim=0)
+        choice.update(sample["id"], differences, lengths, texts, target, is_wrong)
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
         words = task.source_dictionary
@@ -134,13 +131,8 @@ class Labelled(Kind):
         return {"source": source, "queries": [], "targets": []}
 
     def counted(self, task: Any, numbers: dict[str, int]) -> dict[str, Any]:
-        nothing = ("source_lang", "target_lang", "target_tokens")
-        return {
-            "kind": self.name,
-            **numbers,
-            **dict.fromkeys(nothing),
-            "labels": label_names(task),
-        }
+        nothing = dict.fromkeys(("source_lang", "target_lang", "target_tokens"))
+        return {"kind": self.name, **numbers, **nothing, "labels": label_names(task)}
 
     def item_text(self, item: Any) -> str:
         return f"{item['net_input.src_tokens'].tolist()}:{item['target'].tolist()}"
@@ -163,14 +155,10 @@ class Labelled(Kind):
         return Classification(loaded.model, task)
 
     def said_of(
-        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Outcome | None]
+        self, sample: Any, outputs: Sequence[Any], outcomes: Sequence[Classification | None]
     ) -> dict[str, Any]:
         if not outcomes:
             return {}
         pairs = zip(outputs, outcomes, strict=True)
         said = [one.of_map(sample, output) for output, one in pairs if one is not None]
         return {"label": int(sample["target"].view(-1)[0]), "classified": said}
-
-    @staticmethod
-    def _is_pair(folder: str) -> bool:
-        return os.path.isdir(os.path.join(folder, "input1"))

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import os
 from argparse import Namespace
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import torch
-from fairseq import tasks
 from torch import Tensor
 
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.batch import Tables
 from fairseq_entmax.analysis.kinds.base import Kind, groups_of
-from fairseq_entmax.analysis.tables import Tables
 from fairseq_entmax.attentions import ATTENTIONS
 
 
@@ -41,7 +39,7 @@ class Pairs(Kind):
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         try:
-            return tasks.setup_task(config)
+            return super().setup_task(args, config)
         except Exception as error:  # fairseq raises plain Exception where it cannot infer languages
             raise ValueError(
                 f"cannot read the dictionaries in {args.data}: give --source-lang and "
@@ -75,11 +73,8 @@ class Pairs(Kind):
         return int(dataset.src_sizes[number]), int(dataset.tgt_sizes[number])
 
     def tokens(self, task: Any, sample: Any) -> dict[str, list[str]]:
-        source, target, net_input = (
-            task.source_dictionary,
-            task.target_dictionary,
-            sample["net_input"],
-        )
+        source, target = task.source_dictionary, task.target_dictionary
+        net_input = sample["net_input"]
         return {
             "source": [source[token] for token in net_input["src_tokens"][0].tolist()],
             "queries": [target[token] for token in net_input["prev_output_tokens"][0].tolist()],
@@ -130,8 +125,3 @@ def check_vocabulary(
             f"--path: {path} has {sum(rows) + markers} {side} tokens, and the data's dictionary "
             f"has {len(dictionary)}: give the data that it was trained with"
         )
-
-
-def dictionary_in(folder: str) -> str:
-    """The path of the dictionary of a text alone."""
-    return os.path.join(folder, "dict.txt")

@@ -7,15 +7,14 @@ from argparse import Namespace
 from collections.abc import Collection, Iterator
 from typing import Any, ClassVar
 
-from fairseq import tasks
 from fairseq.tasks.language_modeling import LanguageModelingTask
 from torch import Tensor
 
 from fairseq_entmax import data_bin
 from fairseq_entmax.analysis.annotations.annotated import Annotations
+from fairseq_entmax.analysis.batch import TextTables
 from fairseq_entmax.analysis.kinds.base import Kind, trained_options
-from fairseq_entmax.analysis.kinds.pairs import check_vocabulary, dictionary_in
-from fairseq_entmax.analysis.tables import TextTables
+from fairseq_entmax.analysis.kinds.pairs import check_vocabulary
 from fairseq_entmax.attentions import DECODER_SELF
 
 # What the samples of a text are; those of the checkpoint, where the command does not say
@@ -29,10 +28,7 @@ MAP_TOKENS = 64
 
 
 class Text(Kind):
-    """A text in samples: models with a decoder alone.
-
-    The source of a batch is the text that the decoder reads, and so is the target.
-    """
+    """A text in samples: a decoder alone; the text is source and target."""
 
     name = "text"
     tasks = ("language_modeling",)
@@ -43,7 +39,7 @@ class Text(Kind):
     left_out: ClassVar = frozenset({"copy_agreement", "relative_position", "final_punctuation"})
 
     def is_in(self, folder: str) -> bool:
-        return os.path.isfile(dictionary_in(folder))
+        return os.path.isfile(os.path.join(folder, "dict.txt"))
 
     def has_task(self, task: Any) -> bool:
         return isinstance(task, LanguageModelingTask)
@@ -65,7 +61,7 @@ class Text(Kind):
 
     def check_dictionaries(self, args: Namespace) -> None:
         remedy = "give data that fairseq-preprocess --only-source wrote"
-        data_bin.check_dictionary(dictionary_in(args.data), remedy)
+        data_bin.check_dictionary(os.path.join(args.data, "dict.txt"), remedy)
 
     def setup_task(self, args: Namespace, config: Any) -> Any:
         if args.self_target or args.past_target:
@@ -73,7 +69,7 @@ class Text(Kind):
                 "--self-target and --past-target are for models that read in both directions: "
                 "leave them out"
             )
-        return tasks.setup_task(config)
+        return super().setup_task(args, config)
 
     def check_fit(self, state: dict[str, Any], path: str, task: Any, markers: int) -> None:
         check_vocabulary(state, path, "decoder", task.source_dictionary)

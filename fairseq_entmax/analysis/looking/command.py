@@ -121,8 +121,8 @@ def main(arguments: Sequence[str]) -> None:
         everything = {"checkpoint": own.checkpoint, "sentences": [one.as_json() for one in looks]}
         text = json.dumps(everything, ensure_ascii=False)
     else:
-        parts = [terminal.shown(one, own.attention, own.layer, own.head, own.top) for one in looks]
-        text = "\n\n\n".join(parts)
+        asked = own.attention, own.layer, own.head, own.top
+        text = "\n\n\n".join(terminal.shown(one, *asked) for one in looks)
     # Before what a pager may close
     if own.output is not None:
         page.write(opened, looks, own.output, own.overwrite)

@@ -32,8 +32,7 @@ def write(
     target = check_target(path, "--output", overwrite)
     with evaluated(session.loaded.model):
         analysis = document.rounded(analysis_of(session, looks))
-    page = render_page(analysis)
-    write_together({target: page.encode("utf-8")})
+    write_together({target: render_page(analysis).encode("utf-8")})
 
 
 def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
@@ -50,13 +49,7 @@ def analysis_of(session: Session, looks: Sequence[Look]) -> dict[str, Any]:
     ]
     tables = kind.tables(session.task, next(session.loaded.model.parameters()).device)
     study = analyze.Study(
-        args=args,
-        wanted=wanted,
-        kind=kind,
-        task=session.task,
-        dataset=dataset,
-        models=[session.loaded],
-        datasets=[dataset],
+        *(args, wanted, kind, session.task, dataset, [session.loaded], [dataset]),
         costly=[[]],
         tables=tables,
         sentences=list(range(len(looks))),

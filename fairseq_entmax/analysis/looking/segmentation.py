@@ -32,13 +32,7 @@ _WAYS = {
 
 @dataclass
 class Segmented:
-    """A text as a model reads it.
-
-    Attributes:
-        tokens: ``(tokens,)`` int64, with the end of the sentence.
-        markers: a marker such as ``<unk-0>`` to the word that it stands for.
-        notes: what the dictionary lacks, and how the text was cut, where nobody said so.
-    """
+    """A text as a model reads it: with the end of the sentence, and what each marker stands for."""
 
     tokens: Tensor
     markers: dict[str, str]
@@ -91,7 +85,7 @@ class Segmentation:
         mark, option, _ = _WAYS.get(self._kind, ("", "", ()))
         if mark and mark in text:
             note = "taken as cut already, by the marks of subwords in it"
-            return self._lowered(text).split(), [note]
+            return (text.lower() if self._is_lower else text).split(), [note]
         if mark and self._bpe is None and text.strip():
             raise ValueError(
                 f"the dictionary has subwords, and nothing says how the text is cut into them: give "
@@ -101,12 +95,9 @@ class Segmentation:
         if self._tokenizer is not None:
             text = self._tokenizer.encode(text)
         # Behind the tokeniser, whose capitals tell it where a sentence begins
-        text = self._lowered(text)
+        text = text.lower() if self._is_lower else text
         pieces = text if self._bpe is None else str(self._bpe.encode(text))
         return pieces.split(), self._notes
-
-    def _lowered(self, text: str) -> str:
-        return text.lower() if self._is_lower else text
 
     def _find(self, data: Path, language: str) -> None:
         """Take the subword model that lies by the data."""

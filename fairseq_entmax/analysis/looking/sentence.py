@@ -16,13 +16,11 @@ from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_S
 
 @dataclass(frozen=True)
 class Links:
-    """Where one token looks.
+    """Where one token looks; of cross, that is said.
 
     Attributes:
-        token: that looks; of cross, that is said.
         keys: the tokens with the most weight, and it, the largest first; never one of weight 0.
-        zeros: of how many keys the weight is exactly 0.
-        visible: how many keys it may look at.
+        zeros: of how many of the ``visible`` keys the weight is exactly 0.
         places: of ``keys`` in the sentence, from 0.
     """
 
@@ -35,13 +33,7 @@ class Links:
 
 @dataclass(frozen=True)
 class Item:
-    """A sentence in the numbers of the dictionaries.
-
-    Attributes:
-        source: ``(tokens,)``, with the end of the sentence.
-        target: likewise what is written; None where nothing is.
-        generated: of what the model wrote itself, how much; None otherwise.
-    """
+    """A sentence in the numbers of the dictionaries; of what the model wrote itself, how much."""
 
     source: Tensor
     target: Tensor | None = None
@@ -98,16 +90,13 @@ class Look:
     def weights(
         self, attention: str | None = None, layer: int | None = None, head: int | None = None
     ) -> Tensor:
-        """The weights of one head, or a mean over layers, heads or both.
+        """The weights ``(queries, keys)`` float32 of one head, or a mean over layers, heads or both.
 
         The mean leaves out heads whose gate is closed, unless it is of them alone.
 
         Args:
             attention: None takes :attr:`first_attention`.
             layer, head: from 0; None is the mean.
-
-        Returns:
-            ``(queries, keys)`` float32.
 
         Raises:
             ValueError: there is no such attention, layer or head.
@@ -121,15 +110,7 @@ class Look:
         head: int | None = None,
         top: int = 3,
     ) -> list[Links]:
-        """For each token that looks, those with the most weight.
-
-        Args:
-            attention, layer, head: as for :meth:`weights`.
-            top: how many of each, 1 or more.
-
-        Raises:
-            ValueError: as :meth:`weights`, or ``top`` is below 1.
-        """
+        """For each token that looks, the ``top`` ones with the most weight, as :meth:`weights`."""
         if top < 1:
             raise ValueError(f"--top got {top}: give 1 or more")
         name = attention or self.first_attention
@@ -194,16 +175,7 @@ class Look:
         return self._item
 
     def write_report(self, path: str | os.PathLike[str], overwrite: bool = False) -> None:
-        """Write the report's page on this sentence.
-
-        Args:
-            path: of the HTML file, which appears whole or not at all.
-            overwrite: whether it may be there already.
-
-        Raises:
-            FileExistsError, FileNotFoundError, ValueError: the file cannot be written.
-            ModuleNotFoundError: the extra ``report`` is not installed.
-        """
+        """Write the report's page on this sentence, an HTML file, whole or not at all."""
         from fairseq_entmax.analysis.looking import page
 
         page.write(self._session, [self], path, overwrite)

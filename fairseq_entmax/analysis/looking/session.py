@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import os
 from argparse import Namespace
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
+import numpy
 import torch
+from fairseq import data as fairseq_data
 from fairseq import utils
 from torch import Tensor
 
@@ -18,7 +19,7 @@ from fairseq_entmax.analysis import kinds, loading
 from fairseq_entmax.analysis.arguments import GENERATED, add_analyze_options
 from fairseq_entmax.analysis.generation import GeneratedDataset, check_options, search_options
 from fairseq_entmax.analysis.kinds.base import groups_of
-from fairseq_entmax.analysis.looking import USAGE, texts
+from fairseq_entmax.analysis.looking import USAGE
 from fairseq_entmax.analysis.looking.segmentation import Segmentation, built
 from fairseq_entmax.analysis.looking.sentence import Item, Look
 from fairseq_entmax.analysis.models import LoadedModel, load_models
@@ -77,7 +78,7 @@ def look(
 
 def fairseq_parser() -> Any:
     """fairseq's options on data, subwords, search and devices, and defaults of an analysis."""
-    parser = loading.data_parser("", generation=True)
+    parser = loading.data_parser("")
     parser.prog, parser.usage = "fairseq-entmax look", USAGE
     parser.allow_abbrev = False
     add_analyze_options(parser)
@@ -110,14 +111,13 @@ def of_checkpoint(
     task = given.task or trained.get("_name") or trained.get("task")
     words = [data, *options, "--path", path]
     words += [] if given.task else ["--task", task if task in kind.tasks else kind.tasks[0]]
-    if kind.has_search:
-        for name in ("source_lang", "target_lang"):
-            if trained.get(name) and getattr(given, name) is None:
-                words += [f"--{name.replace('_', '-')}", str(trained[name])]
+    for name in ("source_lang", "target_lang") if kind.has_search else ():
+        if trained.get(name) and getattr(given, name) is None:
+            words += [f"--{name.replace('_', '-')}", str(trained[name])]
     args = loading.parse(fairseq_parser(), words)
     loaded_task = loading.setup_task(args)
     (loaded,) = load_models(args, loaded_task)
-    return _session(args, loaded_task, loaded, lower)
+    return Session(args, loaded_task, loaded, lower)
 
 
 def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = False) -> Session:
@@ -128,82 +128,49 @@ def of_model(model: Any, task: Any, options: Sequence[str] = (), lower: bool = F
             "look needs the task of a model, for its dictionaries: give task=load_task(DATA), or "
             "the checkpoint's path in place of the model"
         )
-    network = unwrapped(model)
     kind = kinds.kind_of_task(task)
     words = [str(kind.options_of(task).data), *options, "--task", kind.tasks[0]]
     args = loading.options.parse_args_and_arch(fairseq_parser(), words)
+    loaded = model
     if not isinstance(model, LoadedModel):
+        network = unwrapped(model)
         name = type(network).__name__
         settings = getattr(getattr(model, "cfg", None), "model", None)
         architecture = str(getattr(settings, "_name", None) or name)
-        loaded = LoadedModel(
-            name, os.path.join("(in memory)", "model"), architecture, network, None
-        )
-    else:
-        loaded = model
-    return _session(args, task, loaded, lower, model)
+        place = os.path.join("(in memory)", "model")
+        loaded = LoadedModel(name, place, architecture, network, None)
+    return Session(args, task, loaded, lower, model)
 
 
-def _session(args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None) -> Any:
-    """Put together what was found out; ``hub`` cuts texts already, where it has what does."""
-    kind = kinds.kind_of_task(task)
-    if kind.name == "labelled":
-        raise ValueError(
-            "look is for models that translate and for language models: what a classifier reads, "
-            "says and pools is in what its predict gives"
-        )
-    trained = kind.options_of(task)
-    bpe = getattr(hub, "bpe", None) or built(args, "bpe")
-    sides, tokenizer = [], None
-    for side in ("source", "target") if kind.has_search else ("source",):
-        language = getattr(trained, f"{side}_lang", None)
-        # That of Moses goes by the source's language
-        own = Namespace(**{**vars(args), "source_lang": language})
-        tokenizer = getattr(hub, "tokenizer", None) or built(own, "tokenizer")
-        dictionary = getattr(task, f"{side}_dictionary")
-        sides.append(Segmentation(dictionary, tokenizer, bpe, str(trained.data), language, lower))
-    detokenize = None if tokenizer is None else tokenizer.decode
-    return Session(args, task, loaded, sides[0], sides[-1], detokenize)
-
-
-@dataclass
 class Session:
-    """A model with all that its sentences need.
+    """A model with all that its sentences need; ``hub`` cuts texts, where it has what does."""
 
-    Attributes:
-        args: parsed options of fairseq.
-        task: fairseq's.
-        loaded: the model.
-        source, target: how texts are cut; ``target`` of what is written, where it is.
-        detokenize: from pieces, with spaces between them, to text; None joins them by their marks.
-    """
-
-    args: Namespace
-    task: Any
-    loaded: LoadedModel
-    source: Segmentation
-    target: Segmentation
-    detokenize: Callable[[str], str] | None = None
-
-    @property
-    def kind(self) -> kinds.Kind:
-        """Of the model's data."""
-        return kinds.kind_of_task(self.task)
+    def __init__(
+        self, args: Namespace, task: Any, loaded: LoadedModel, lower: bool, hub: Any = None
+    ) -> None:
+        self.args, self.task, self.loaded = args, task, loaded
+        self.kind = kinds.kind_of_task(task)
+        if self.kind.name == "labelled":
+            raise ValueError(
+                "look is for models that translate and for language models: what a classifier "
+                "reads, says and pools is in what its predict gives"
+            )
+        trained = self.kind.options_of(task)
+        bpe = getattr(hub, "bpe", None) or built(args, "bpe")
+        self._sides, self._tokenizer = [], None
+        for side in ("source", "target") if self.kind.has_search else ("source",):
+            language = getattr(trained, f"{side}_lang", None)
+            # That of Moses goes by the source's language
+            own = Namespace(**{**vars(args), "source_lang": language})
+            self._tokenizer = getattr(hub, "tokenizer", None) or built(own, "tokenizer")
+            cut = (getattr(task, f"{side}_dictionary"), self._tokenizer, bpe, str(trained.data))
+            self._sides.append(Segmentation(*cut, language, lower))
+        self._device = next(loaded.model.parameters()).device
 
     def look(
-        self,
-        sentences: Sequence[str],
-        translations: Sequence[str] | None = None,
+        self, sentences: Sequence[str], translations: Sequence[str] | None = None
     ) -> list[Look]:
-        """Look at sentences.
-
-        Args:
-            sentences: as they would be written, not cut.
-            translations: of each what the model is to have said of it; None lets it translate.
-
-        Raises:
-            ValueError: a text is empty or too long, or the model writes no translation.
-        """
+        """Look at sentences as they would be written; without translations the model translates."""
         if translations is not None and not self.kind.has_search:
             raise ValueError(
                 f"--translation got {translations[0]!r}, and {self.kind.models} write none: leave "
@@ -214,31 +181,25 @@ class Session:
             return [self._one(text, other) for text, other in zip(sentences, given, strict=True)]
 
     def _one(self, text: str, translation: str | None) -> Look:
-        source = self.source(text)
+        source = self._sides[0](text)
         self._check_length(source.tokens, 0)
-        if self.kind.name == "text":
+        if not self.kind.has_search:
             return self._look(text, Item(source.tokens), source.notes)
         if translation is None:
             tokens, numbers = self._generated(source.tokens)
             pieces = [self.task.target_dictionary[token] for token in tokens[:-1].tolist()]
             joined = joined_text([source.markers.get(piece, piece) for piece in pieces])
-            said = joined if self.detokenize is None else self.detokenize(joined)
+            said = joined if self._tokenizer is None else self._tokenizer.decode(joined)
             search = f"beam search of {self.args.beam}" if self.args.beam > 1 else "greedy search"
             notes = [f"translated by {search}", *source.notes]
             return self._look(text, Item(source.tokens, tokens, generated=numbers), notes, said)
         # A word that the source has a marker for has that marker here, too
-        target = self.target(translation, {old: new for new, old in source.markers.items()})
+        target = self._sides[1](translation, {old: new for new, old in source.markers.items()})
         self._check_length(target.tokens, 1)
         item = Item(source.tokens, target.tokens)
         return self._look(text, item, source.notes + target.notes, translation)
 
-    def _look(
-        self,
-        text: str,
-        item: Item,
-        notes: list[str],
-        said: str | None = None,
-    ) -> Look:
+    def _look(self, text: str, item: Item, notes: list[str], said: str | None = None) -> Look:
         """What one pass over a sentence gives."""
         sample = self._sample(self.dataset([item]))
         attention, _ = record_pass(self.loaded.model, sample)
@@ -246,10 +207,8 @@ class Session:
         batch = tables.batch(sample)
         layers: dict[str, list[Tensor]] = {}
         gates: dict[str, list[list[float]]] = {}
-        modules = sorted(
-            attention_modules(self.loaded.model), key=lambda one: (ATTENTIONS.index(one[0]), one[1])
-        )
-        for name, number, module in modules:
+        modules = list(attention_modules(self.loaded.model))
+        for name, number, module in sorted(modules, key=lambda m: (ATTENTIONS.index(m[0]), m[1])):
             own = attention.get(name, {}).get(number)
             if own is None:  # a layer without heads
                 own = torch.zeros(1, 0, *(side.tokens.size(1) for side in batch.sides(name)))
@@ -259,12 +218,10 @@ class Session:
             gates.setdefault(name, []).append(values)
         tokens = self.kind.tokens(self.task, sample)
         read, target = tokens["queries"], tokens["targets"]
-        numbers = [batch.source.words, batch.target.words if read else None, None]
-        if target:
-            words = self.task.target_dictionary
-            marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self._device)
-            special = torch.isin(sample["target"], marks)
-            numbers[2] = tables.target.words(sample["target"], special)
+        words = self.task.target_dictionary
+        marks = torch.tensor([words.bos(), words.eos(), words.pad()], device=self._device)
+        said_words = tables.target.words(sample["target"], torch.isin(sample["target"], marks))
+        numbers = [batch.source.words, batch.target.words, said_words]
         return Look(
             text,
             said,
@@ -281,16 +238,28 @@ class Session:
         )
 
     def dataset(self, items: Sequence[Item]) -> Any:
-        """Sentences as a data set of fairseq."""
-        return texts.dataset(self.kind.name, self.task, items)
+        """Sentences as a data set of fairseq, as if they had been prepared."""
+        words, said = self.task.source_dictionary, self.task.target_dictionary
+        sources = [item.source for item in items]
+        sizes = numpy.array([len(one) for one in sources])
+        if not self.kind.has_search:  # read from its beginning, each text a sample
+            tokens = fairseq_data.ListDataset(sources, sizes), sizes, None, words.pad(), words.eos()
+            how = {"break_mode": "eos", "include_targets": True}
+            blocks = fairseq_data.TokenBlockDataset(*tokens, **how)
+            how = {"targets": self.task.targets, "add_bos_token": self.task.args.add_bos_token}
+            return fairseq_data.MonolingualDataset(blocks, blocks.sizes, words, said, **how)
+        targets = [item.target for item in items if item.target is not None]
+        target_sizes = numpy.array([len(one) for one in targets])
+        return fairseq_data.LanguagePairDataset(
+            *(sources, sizes, words, targets, target_sizes, said),
+            left_pad_source=self.task.cfg.left_pad_source,
+            left_pad_target=self.task.cfg.left_pad_target,
+            shuffle=False,
+        )
 
     def search(self) -> dict[str, Any]:
         """The search, as a document says it."""
         return search_options(loading.configuration(self.args).generation, self.task)
-
-    @property
-    def _device(self) -> torch.device:
-        return next(self.loaded.model.parameters()).device
 
     def _sample(self, dataset: Any) -> Any:
         return on_device(dataset.collater([dataset[0]]), self._device)

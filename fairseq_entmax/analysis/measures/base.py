@@ -66,11 +66,7 @@ class Number:
 
 
 def declared(analysis: Dictionary[str, Any]) -> list[Number]:
-    """The numbers that a document says it has.
-
-    Raises:
-        KeyError, TypeError: it does not say so in the form of the schema.
-    """
+    """The numbers that a document says it has."""
     return [Number(**{**entry, "place": tuple(entry["place"])}) for entry in analysis["numbers"]]
 
 
@@ -161,20 +157,11 @@ class Measure:
         return fields
 
     def of_heads(self, layer: Any) -> list[Fields] | None:
-        """The fields of each head; None where it was not made.
-
-        Args:
-            layer: a :class:`fairseq_entmax.analysis.statistics.MeasuredLayer`.
-        """
+        """The fields of each head of a ``MeasuredLayer``; None where it was not made."""
         raise NotImplementedError
 
     def of_layer(self, layer: Any, heads: Sequence[Fields]) -> Fields:
-        """The fields of one attention of a layer; those that are left out are null.
-
-        Args:
-            layer: as for :meth:`of_heads`.
-            heads: the fields of its heads, as far as they are made.
-        """
+        """The fields of one attention of a layer with those of its heads; what is not there is null."""
         return {}
 
 
@@ -184,12 +171,7 @@ class WeightMeasure(Measure):
     is_optional = True
 
     def update(self, weights: LayerWeights, sums: Sums) -> None:
-        """Add a batch.
-
-        Args:
-            weights: of one attention of one layer.
-            sums: what this measure keeps of that attention and layer.
-        """
+        """Add a batch of one attention of one layer, to what this measure keeps of that."""
         raise NotImplementedError
 
     def result(self, sums: Sums, head: int) -> Fields:
@@ -243,11 +225,7 @@ class ImportanceMeasure(Measure):
         return f"{self.name}_sentences"
 
     def check(self, model: Any) -> None:
-        """Refuse a model that it cannot be worked out for.
-
-        Raises:
-            ValueError: says why.
-        """
+        """Refuse a model that it cannot be worked out for, by a ValueError that says why."""
 
     def importance(self, model: Any, sample: Any, padding_idx: int) -> ByHead:
         """Attention to layer to ``(n, heads)``: what each head matters to each of ``n`` things.

@@ -14,63 +14,45 @@ from fairseq_entmax.analysis.measures.base import (
     number_schema,
 )
 
-# Values whose meaning is known; of any other the name is all there is to say
-KNOWN = {
-    "alpha": Number(
-        "alpha",
-        "α",
-        "the mapping's exponent: 1 is softmax, 2 is sparsemax",
-        ("values", "alpha"),
-        is_main=True,
-        in_summary=True,
-        range=(1.0, 2.0),
-    ),
-    "tv": Number(
+
+def _value(name: str, title: str, meaning: str, **other: Any) -> Number:
+    shown = {"is_main": True, "in_summary": True, **other}
+    return Number(name, title, meaning, ("values", name), **shown)
+
+
+_ANY: dict[str, Any] = {"largest": None, "least": None}
+_KNOWN = (
+    _value("alpha", "α", "the mapping's exponent: 1 is softmax, 2 is sparsemax", range=(1.0, 2.0)),
+    _value(
         "tv",
         "λ of TV",
         "strength of total variation: the higher, the longer the runs of words of equal weight",
-        ("values", "tv"),
-        is_main=True,
-        in_summary=True,
         largest=None,
     ),
-    "oscar": Number(
+    _value(
         "oscar",
         "λ of OSCAR",
         "strength of clustering: the higher, the more words of equal weight, wherever they are",
-        ("values", "oscar"),
-        is_main=True,
-        in_summary=True,
         largest=None,
     ),
-    "p": Number(
-        "p",
-        "p",
-        "exponent of the norm of sq-pnorm-max: 2 is sparsemax",
-        ("values", "p"),
-        is_main=True,
-        in_summary=True,
-        largest=None,
-        least=None,
-    ),
-    "gamma": Number(
+    _value("p", "p", "exponent of the norm of sq-pnorm-max: 2 is sparsemax", **_ANY),
+    Number(
         "gamma",
         "γ",
         "strength of the norm of sq-pnorm-max: the higher, the more words have a weight",
         ("values", "gamma"),
-        largest=None,
-        least=None,
+        **_ANY,
     ),
-}
+)
+# Values whose meaning is known; of any other the name is all there is to say
+KNOWN = {number.name: number for number in _KNOWN}
 # A number of a head with which no weight is zero, whatever the scores
 _DENSE = {"alpha": 1.0}
 
 
 def head_value(name: str) -> Number:
     """What there is to show of a value of a mapping, whatever its name."""
-    return KNOWN.get(name) or Number(
-        name, name, f"{name} of the head's mapping", ("values", name), is_main=True, in_summary=True
-    )
+    return KNOWN.get(name) or _value(name, name, f"{name} of the head's mapping")
 
 
 def may_leave_out(head: Fields) -> bool:

@@ -191,9 +191,8 @@ class NamedEntity(WeightMeasure):
 def _between_words(weights: Tensor, batch: AnnotatedBatch) -> Tensor:
     """Attention between words, ``(batch, heads, words, words)``, times the query's subwords.
 
-    Among the keys of one query that factor changes nothing. Sums of float32 numbers in float64 are
-    exact unless the numbers differ by more than 2**25, so that the order of adding does not decide
-    between words of equal weight.
+    In float64 sums are exact unless the numbers differ by more than 2**25, so that the order of adding
+    does not decide between words of equal weight.
     """
     size, heads, length, _ = weights.shape
     # What is part of no word is gathered behind the words, and cut off

@@ -133,10 +133,8 @@ def positional_role(
 ) -> dict[str, Any] | None:
     """The offset that a head looks at (Voita et al., section 5.1), or None.
 
-    A positional head has its maximum at one offset in 90 % of the queries that have a key there,
-    of which the first and last words of a sentence are none; and in more than half of all
-    queries, so that what is so at the ends of sentences alone is no role. Its confidence is the
-    mean weight there (Correia et al., section 5.2).
+    A maximum there in 90 % of the queries that have a key there, and in more than half of all, so that
+    what is so at the ends of sentences alone is no role. Confidence is the mean weight there.
     """
     shares = [
         (share, name)

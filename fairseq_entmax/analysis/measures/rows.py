@@ -1,9 +1,7 @@
 """What several measures have in common: the weights of a batch, and sums over batches.
 
 Weights are ``(batch, heads, queries, keys)``, one row of probabilities for each query, zero
-at padding. A measure of rows gives ``(batch, heads, queries)``; rows of padding give numbers
-without meaning, which the caller leaves out. Where several keys share the largest weight, the
-leftmost counts as the maximum.
+at padding. Where several keys share the largest weight, the leftmost counts as the maximum.
 """
 
 from __future__ import annotations
@@ -18,16 +16,9 @@ if TYPE_CHECKING:
 
 
 class LayerWeights:
-    """The weights of one attention of one layer in a batch, and what is worked out of them once.
+    """The weights of one attention of one layer, and what is worked out of them once.
 
-    Args:
-        weights: ``(batch, heads, queries, keys)``.
-
-    Attributes:
-        queries, keys: the tokens that attend, and those that are attended to.
-        attendable: ``(batch, queries)``: how many keys each query may look at, 1 or more: the
-            first so many of its sentence.
-    """
+    ``attendable``: ``(batch, queries)``: how many keys, the first of its sentence, a query sees."""
 
     def __init__(self, attention: str, weights: Tensor, batch: Batch) -> None:
         self.attention = attention

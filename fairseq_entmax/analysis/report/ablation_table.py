@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Sequence
@@ -29,20 +30,8 @@ def with_ablations(
 ) -> dict[str, Any]:
     """An analysis whose heads have what each score changes without them.
 
-    Any score is taken that has a change with its p, whatever it is called.
-
-    Args:
-        analysis: a valid document.
-        paths: of ``ablation.json`` on its data, one for each of its models.
-
-    Returns:
-        The document with ``ablation``, score to change, and ``significant``, a list of scores, in
-        heads that were removed alone; and the numbers ``ablation-SCORE``.
-
-    Raises:
-        FileNotFoundError: there is no such file.
-        ValueError: it is no ablation, of a model that the analysis does not have or that another
-            file is of, or of other data; names the file.
+    Heads that were removed alone get ``ablation``, score to change, and ``significant``, a list of
+    scores; the document gets numbers ``ablation-SCORE``.
     """
     removed: dict[str, Removed] = {}
     for path in paths:
@@ -62,36 +51,19 @@ def with_ablations(
 
 def joined(analysis: dict[str, Any], removed: dict[str, Removed]) -> dict[str, Any]:
     """Likewise, of what was read, by the names of models."""
-
-    def with_changes(head: dict[str, Any], place: Head, heads: Removed) -> dict[str, Any]:
-        changes, significant = heads.get(place, ({}, []))
-        return {**head, "ablation": changes, "significant": significant} if changes else head
-
-    models = [
-        {
-            **model,
-            "attentions": [
-                {
-                    **layer,
-                    "heads": [
-                        with_changes(
-                            head,
-                            Head(layer["attention"], layer["layer"], head["head"]),
-                            removed.get(model["name"], {}),
-                        )
-                        for head in layer["heads"]
-                    ],
-                }
-                for layer in model["attentions"]
-            ],
-        }
-        for model in analysis["models"]
-    ]
-    scores = dict.fromkeys(
-        score for heads in removed.values() for changes, _ in heads.values() for score in changes
-    )
+    analysis = {**analysis, "models": copy.deepcopy(analysis["models"])}
+    scores: dict[str, None] = {}
+    for model in analysis["models"]:
+        heads = removed.get(model["name"], {})
+        scores |= dict.fromkeys(score for changes, _ in heads.values() for score in changes)
+        for layer in model["attentions"]:
+            for head in layer["heads"]:
+                place = Head(layer["attention"], layer["layer"], head["head"])
+                changes, significant = heads.get(place, ({}, []))
+                if changes:
+                    head |= {"ablation": changes, "significant": significant}
     numbers = [*analysis["numbers"], *(_number(score).as_json() for score in scores)]
-    return {**analysis, "models": models, "numbers": numbers}
+    return {**analysis, "numbers": numbers}
 
 
 def _number(score: str) -> Number:

@@ -1,8 +1,7 @@
 """How far what is cheap to know of heads goes with what a model loses without them.
 
-Relevance, gradient and confidence are numbers of a whole model; ``ablate`` removes each head and
-scores what is left. Spearman's correlation of both over heads says whether one ranks heads as the
-other does, here with an interval, since models have few heads: by Fisher's transformation, with
+Spearman's correlation over heads of relevance, gradient or confidence with what ``ablate`` finds
+lost without each, with an interval, since models have few heads: by Fisher's transformation, with
 the standard error of Bonett and Wright 2000, *Sample size requirements for estimating Pearson,
 Kendall and Spearman correlations*, equation 3.
 """
@@ -28,19 +27,11 @@ CLOSE, PARTLY = 0.7, 0.4
 
 
 class Correlation(NamedTuple):
-    """One measure against the harm that one score shows.
+    """One measure of a model against the harm that one score shows; above 0 where heads that have more
+    are worth more.
 
-    Attributes:
-        model: its name.
-        score: such as ``loss``.
-        measure: of :data:`COMPARED`.
-        heads: ``all``, one attention, or ``within layers``: the mean over those layers of each
-            attention that have three heads or more.
-        number: of heads.
-        value: from -1 to 1; above 0 where the model loses more without heads that have more.
-        low, high: the interval of 95 %; None of fewer than five heads, and of means.
-        p: of a correlation this far from 0 without any, of two sides; None likewise.
-    """
+    ``heads``: all, one attention, or within layers (the mean of those with three heads or more);
+    ``low`` to ``high`` is the interval of 95 %, None of few heads and of means, as is ``p``."""
 
     model: str
     score: str
@@ -162,13 +153,15 @@ def _verdict(one: Correlation) -> str:
 
 def _warning(own: Sequence[Correlation]) -> str:
     """What is not to be concluded from relevance."""
-    relevance = next((one for one in own if one.measure == COMPARED[0]), None)
-    if relevance is None:
-        return ""
-    if relevance.value >= CLOSE:
-        if (relevance.low or 0) < PARTLY:
+    for one in own:
+        if one.measure != COMPARED[0]:
+            continue
+        low = one.low or 0
+        if one.value < PARTLY or (one.value < CLOSE and low <= 0):
+            return " Relevance alone misleads here."
+        if one.value < CLOSE:
+            return " Relevance alone does not say here what a head is worth."
+        if low < PARTLY:
             return " Of so few heads it is not certain that relevance says what one is worth."
         return " Relevance may stand here for what a head is worth."
-    if relevance.value < PARTLY or (relevance.low or 0) <= 0:
-        return " Relevance alone misleads here."
-    return " Relevance alone does not say here what a head is worth."
+    return ""

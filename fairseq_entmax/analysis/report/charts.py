@@ -1,8 +1,4 @@
-"""What the figures share: the plotting library, colours that everyone can tell apart, panels.
-
-Altair writes Vega-Lite specifications: the page's script draws them in the browser, vl-convert
-writes them as PNG, SVG and PDF.
-"""
+"""What the figures share: Altair, colours that everyone can tell apart, panels."""
 
 from __future__ import annotations
 
@@ -17,9 +13,10 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 try:
     import altair as alt
+    import vl_convert as vl_convert
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the figures of a report need the library altair: pip install 'fairseq-entmax[report]'",
+        "a report needs altair and vl-convert-python: pip install 'fairseq-entmax[report]'",
         name=error.name,
     ) from error
 
@@ -67,16 +64,10 @@ PAPER: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class Figure:
-    """A figure of the report.
+    """A figure of the report, with a name for files and links.
 
-    Attributes:
-        name: for a file and for a link: letters, digits, ``_`` and ``-``.
-        title: a few words.
-        caption: what is drawn, and which figure of which paper it follows.
-        chart: the chart; has a description for those who do not see it.
-        rows: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
-            each, which takes seconds for maps.
-    """
+    ``rows``: of the chart's data ``rows``, where it has not got them in itself: Altair looks at
+    each, which takes seconds for maps."""
 
     name: str
     title: str
@@ -228,10 +219,7 @@ def _panel_width(columns: int) -> int:
 
 
 def side(values: Sequence[str], length: int, is_row: bool = False) -> dict[str, Any]:
-    """Of panels so long: no name is cut, a long one is broken into lines.
-
-    Beside a row of panels it is turned, and lies flat where the row is not high enough for that.
-    """
+    """Of panels so long: no name is cut, a long one is broken into lines, and lies flat beside low rows."""
     is_flat = is_row and length < _LOW
     # Placed by their bounds, those that begin at one place end at the panels
     flat: dict[str, Any] = {"labelAngle": 0, "labelAlign": "left"} if is_flat else {}
@@ -244,14 +232,7 @@ def completed(rows: list[Row], nothing: Row, *sides: tuple[str, Sequence[Any]]) 
     """The rows of a :func:`grid`, and one of nothing for each panel that has none.
 
     Vega-Lite fills the grid panel by panel: without, those behind a missing one would stand under
-    the titles of others.
-
-    Args:
-        rows: what is drawn.
-        nothing: what makes a copy of a row invisible. In a chart of a single layer a height of 0,
-            as rows with invalid values are left out before panels are made.
-        sides: the fields of rows and columns, with their values in order.
-    """
+    the titles of others. ``nothing`` makes a copy of a row invisible."""
     fields = [field for field, _ in sides]
     there = {tuple(row[field] for field in fields) for row in rows}
     every = itertools.product(*(present(rows, field, order) for field, order in sides))

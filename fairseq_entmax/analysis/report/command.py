@@ -80,12 +80,17 @@ def run(options: argparse.Namespace) -> None:
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
     from fairseq_entmax.analysis.report.ablation_table import with_ablations
-    from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
-    from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
-    from fairseq_entmax.analysis.report.heads_table import heads_csv
+    from fairseq_entmax.analysis.report.figures import (
+        FORMATS,
+        chosen,
+        drawables,
+        drawn,
+        figure_files,
+        figures,
+    )
+    from fairseq_entmax.analysis.report.figures_pruning import read_pruning
     from fairseq_entmax.analysis.report.page import render_page
-    from fairseq_entmax.analysis.report.payload import measures_of
-    from fairseq_entmax.analysis.report.pruning_table import read_pruning
+    from fairseq_entmax.analysis.report.payload import heads_csv, measures_of
 
     analysis = with_ablations(document.read(options.analysis), options.ablation)
     _check_measure(options.measure, [measure.name for measure in measures_of(analysis)])
@@ -133,5 +138,5 @@ def _check_measure(name: str | None, known: list[str]) -> None:
     if name is not None and name not in known:
         # Of families such as weight@-4 to weight@4 one is enough to show the form
         families = {one.partition("@")[0]: one for one in reversed(known)}
-        shown = ", ".join(reversed(families.values())) or "no measures"
+        shown = ", ".join(reversed(families.values()))
         raise ValueError(f"--measure got '{name}': this analysis has {shown}")

@@ -13,11 +13,8 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 def sparse_models(analysis: Analysis) -> list[str]:
     """The models whose density is not 1 everywhere, whatever their mappings say."""
-    return list(
-        dict.fromkeys(
-            place["model"] for place, head in charts.heads_of(analysis) if head["density"] != 1
-        )
-    )
+    heads = charts.heads_of(analysis)
+    return list(dict.fromkeys(place["model"] for place, head in heads if head["density"] != 1))
 
 
 def density_distribution(analysis: Analysis) -> list[Figure]:

@@ -10,7 +10,7 @@ from typing import Any
 from fairseq_entmax.analysis.measures.base import Number
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
-from fairseq_entmax.analysis.report.labels import cell_digits, decimal
+from fairseq_entmax.analysis.report.labels import decimal
 from fairseq_entmax.analysis.report.payload import copies, measures_of, values_of
 from fairseq_entmax.attentions import ATTENTIONS
 
@@ -21,11 +21,7 @@ _SIGNS = {"@-": "_minus", "@+": "_plus", "@": "_", "-": "_"}
 
 
 def grids(analysis: Analysis) -> Iterator[Drawable]:
-    """A grid for each measure of all models, and of each alone.
-
-    Usual are those of all models and of the measures that the list of heads has; the others are
-    drawn where they are named.
-    """
+    """A grid for each measure of all models, and of each alone; usual are those of main measures."""
     models = charts.model_names(analysis)
     for number in measures_of(analysis):
         name = file_name(number)
@@ -46,7 +42,8 @@ def file_name(number: Number) -> str:
 def _grid(analysis: Analysis, number: Number, name: str, models: Sequence[str]) -> Figure:
     values = values_of(analysis, number)
     ends = number.range or (min(values), max(values))
-    rows = list(_rows(analysis, models, number, cell_digits(*ends)))
+    digits = 2 if max(map(abs, ends)) >= 0.1 else 3
+    rows = list(_rows(analysis, models, number, digits))
     caption = f"{number.title} of every head: {number.meaning}."
     if any(row["copies"] for row in rows):
         caption += " Words are copied by the heads in a frame."
@@ -74,14 +71,9 @@ def page_charts(analysis: Analysis) -> dict[str, Any]:
     overview = overview.add_params(alt.param(name="chosen", value=""))
     rows = alt.Chart(alt.NamedData("rows")).properties(width=260, height=100)
     x = alt.X("offset:N", sort=None, title="relative offset", axis=alt.Axis(labelAngle=0))
-    told = [
-        "offset:N",
-        alt.Tooltip("largest:Q", format=".1%"),
-        alt.Tooltip("weight:Q", format=".3f"),
-    ]
-    bars = rows.mark_bar().encode(
-        x=x, y=alt.Y("largest:Q", title="share", scale=charts.SHARE), tooltip=told
-    )
+    shares = [alt.Tooltip("largest:Q", format=".1%"), alt.Tooltip("weight:Q", format=".3f")]
+    y = alt.Y("largest:Q", title="share", scale=charts.SHARE)
+    bars = rows.mark_bar().encode(x=x, y=y, tooltip=["offset:N", *shares])
     strokes = rows.mark_tick(color=charts.COLOURS[1], thickness=2).encode(x=x, y="weight:Q")
     density = rows.mark_bar(binSpacing=1).encode(
         x=alt.X("from:Q", bin="binned", title="density", scale=charts.SHARE),

@@ -38,17 +38,13 @@ def _ranked(analysis: Analysis, attention: str) -> list[Row]:
     for place, head in charts.heads_of(analysis):
         if place["attention"] == attention and head["relevance"] is not None:
             layers.setdefault((place["model"], place["layer"]), []).append((place, head))
-    rows = []
-    for heads in layers.values():
-        heads.sort(key=lambda pair: -pair[1]["relevance"])
-        for rank, (place, head) in enumerate(heads, start=1):
-            for measure, title in _TITLES.items():
-                value = head[measure]
-                if value is not None:
-                    rows.append(
-                        {**place, "rank": rank, "measure": title, "value": charts.rounded(value)}
-                    )
-    return rows
+    return [
+        {**place, "rank": rank, "measure": title, "value": charts.rounded(head[measure])}
+        for heads in layers.values()
+        for rank, (place, head) in enumerate(sorted(heads, key=lambda h: -h[1]["relevance"]), 1)
+        for measure, title in _TITLES.items()
+        if head[measure] is not None
+    ]
 
 
 def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> alt.FacetChart:
@@ -71,42 +67,6 @@ def _square_chart(rows: list[Row], names: Sequence[str], description: str) -> al
     size = (columns * _CELL, ranks * _CELL)
     chart = charts.layered(rows, squares, numbers)
     return charts.grid(chart, rows, description, ("measure", measures), ("model", names), size)
-
-
-def offset_profile(analysis: Analysis) -> list[Figure]:
-    """Where positional heads put their weight, a line a head."""
-    rows = [
-        {
-            **place,
-            "positional": head["positional"]["offset"],
-            "offset": int(offset),
-            "weight": charts.rounded(weight),
-        }
-        for place, head in charts.heads_of(analysis)
-        if head["positional"] and head["offsets"]
-        for offset, weight in head["offsets"]["weight"].items()
-        if weight is not None
-    ]
-    if not rows:
-        return []
-    names = charts.model_names(analysis)
-    caption = (
-        "Mean weight of each positional head at the tokens around the query, a line a head; "
-        "positional as in Voita et al. 2019, section 5.1, their confidence as in Correia et al. "
-        "2019, section 5.2."
-    )
-    base = alt.Chart().encode(
-        x=alt.X("offset:O", axis=alt.Axis(labelAngle=0)),
-        y=alt.Y("weight:Q", title="mean weight", scale=charts.SHARE, axis=alt.Axis(tickCount=3)),
-        color=charts.model_colour(names),
-    )
-    lines = base.mark_line(strokeWidth=1.3, opacity=0.6).encode(detail="name:N")
-    points = base.mark_point(filled=True, size=30, opacity=0.9).encode(
-        tooltip=charts.head_tooltip(("offset:O", "offset", ""), ("weight:Q", "mean weight", ".3f"))
-    )
-    chart = charts.layered(rows, lines, points)
-    panels = charts.grid(chart, rows, caption, ("attention", ATTENTIONS), ("model", names))
-    return [Figure("offset_profile", "Positional heads", caption, panels)]
 
 
 def dependency_accuracy(analysis: Analysis) -> list[Figure]:

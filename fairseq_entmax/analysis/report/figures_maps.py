@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from fairseq_entmax.analysis.groups import decoded_groups
-from fairseq_entmax.analysis.maps import decoded
+from fairseq_entmax.analysis.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.report import charts
 from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, Row, alt
 from fairseq_entmax.analysis.report.labels import in_places
@@ -43,9 +42,7 @@ class _Place(NamedTuple):
 def maps(analysis: Analysis) -> Iterator[Drawable]:
     """``map_SENTENCE_ATTENTION_LAYER_HEAD`` of all models that have the head, and of each alone.
 
-    Usual is, of the first sentence and each attention, the head that is most confident over all
-    models.
-    """
+    Usual is of the first sentence and each attention the most confident head."""
     suffixes = charts.model_suffixes(charts.model_names(analysis))
     for attention in ATTENTIONS:
         usual = _most_confident(analysis, attention)
@@ -164,26 +161,16 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
         ),
     )
     shape = alt.Shape("mark:N", scale=charts.value_scale(range(len(MARKS)), MARKS), legend=None)
-    hatch: dict[str, Any] = {
-        "shape": _HATCH,
-        "size": _WEIGHT**2,
-        "stroke": _ZERO_LINE,
-        "strokeWidth": 0.6,
-    }
+    line: dict[str, Any] = {"filled": False, "aria": False}
+    hatch: dict[str, Any] = {"shape": _HATCH, "size": _WEIGHT**2, "stroke": _ZERO_LINE}
     mark: dict[str, Any] = {"size": 40, "color": _MARKED, "stroke": "white", "strokeWidth": 0.75}
-    outline: dict[str, Any] = {
-        "filled": False,
-        "stroke": _MARKED,
-        "strokeWidth": 1.75,
-        "aria": False,
-    }
     is_run = "datum.weight > 0 && datum.to - datum.from > 1"
     is_zero = "datum.weight === 0"
     return [
         boxes.mark_rect(fill=_ZERO, aria=False).transform_filter(is_zero),
-        points.mark_point(filled=False, opacity=1, aria=False, **hatch).transform_filter(is_zero),
+        points.mark_point(opacity=1, strokeWidth=0.6, **line, **hatch).transform_filter(is_zero),
         boxes.mark_rect(aria=False).encode(color=colour).transform_filter("datum.weight > 0"),
-        boxes.mark_rect(**outline).transform_filter(is_run),
+        boxes.mark_rect(stroke=_MARKED, strokeWidth=1.75, **line).transform_filter(is_run),
         points.mark_point(filled=True, opacity=1, aria=False, **mark)
         .encode(shape=shape)
         .transform_filter("isValid(datum.mark)"),
@@ -193,12 +180,8 @@ def _weights(x: dict[str, Any], y: dict[str, Any]) -> list[alt.Chart]:
 def map_rows(weights: np.ndarray, groups: np.ndarray | None, is_causal: bool) -> Iterator[Row]:
     """A row for each run of neighbours of equal weight, each key alone, and each exact zero.
 
-    Args:
-        weights: ``(queries, keys)``.
-        groups: of that shape, as :func:`fairseq_entmax.analysis.groups.numbered_groups` gives
-            them; None where the mapping makes none.
-        is_causal: whether a query does not see the keys behind it: of these there are no rows.
-    """
+    Weights and, where the mapping makes some, numbers of groups are ``(queries, keys)``. Of keys
+    behind a query that is causal there are no rows."""
     numbers = np.zeros(weights.shape, int) if groups is None else groups.astype(int)
     for query, (row, own) in enumerate(zip(weights, numbers, strict=True)):
         seen = query + 1 if is_causal else len(row)

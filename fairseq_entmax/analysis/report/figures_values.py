@@ -30,55 +30,47 @@ def trajectories(analysis: Analysis) -> list[Figure]:
     for name in dict.fromkeys(name for model in analysis["models"] for name in model["records"]):
         number = head_value(name)
         models = [model for model in analysis["models"] if name in model["records"]]
-        for place, model in enumerate(models):
-            mappings = {
-                (entry["attention"], str(entry["layer"])): entry["mapping"]
-                for entry in model["attentions"]
-            }
-            rows = _rows(model["records"][name], name, mappings)
+        suffixes = charts.model_suffixes([one["name"] for one in models]) or [("", "")]
+        for model, (suffix, shown) in zip(models, suffixes, strict=True):
+            rows = _rows(model, name)
             if not rows:
                 continue
             caption = (
                 f"{number.title} of every head of {model['name']} while it trained, a line a "
                 f"head; {_words(number)} (after Correia et al. 2019, figure 2)."
             )
-            file, title = f"{name}_trajectories", f"{number.title} while training"
-            if len(models) > 1:
-                file += charts.model_suffixes([one["name"] for one in models])[place][0]
-                title += f": {model['name']}"
-            figures.append(Figure(file, title, caption, _trajectory_chart(rows, number, caption)))
+            title = f"{number.title} while training" + f": {shown}" * bool(shown)
+            chart = _trajectory_chart(rows, number, caption)
+            figures.append(Figure(f"{name}_trajectories{suffix}", title, caption, chart))
     return figures
 
 
-def _rows(
-    record: list[dict[str, Any]], name: str, mappings: dict[tuple[str, str], str | None]
-) -> list[Row]:
-    """A row for each head that learns: its name and its values, which the chart takes apart.
-
-    Args:
-        record: of one kind of value.
-        name: of the value.
-        mappings: the text of the mappings of an attention and a layer.
-    """
+def _rows(model: dict[str, Any], name: str) -> list[Row]:
+    """A row for each head that learns: its name and its values, which the chart takes apart."""
+    record = model["records"][name]
     step = -(-len(record) // MOST_POINTS)
     # Counted from the end: the last value is the model's own
     kept = record[::-1][::step][::-1]
     if kept[0] is not record[0]:
         kept = [record[0], *kept]
+    mappings = {
+        (one["attention"], str(one["layer"])): one["mapping"] for one in model["attentions"]
+    }
     rows = []
     for attention, layers in kept[-1]["values"].items():
         for layer, last in layers.items():
-            values = [line["values"].get(attention, {}).get(layer, []) for line in kept]
             learns = _learning(mappings.get((attention, layer)), name, len(last))
             for head, final in enumerate(last):
                 if final is None or not learns[head]:
                     continue
-                pairs = zip(kept, values, strict=True)
-                known = [
-                    (line["update"], own[head])
-                    for line, own in pairs
-                    if head < len(own) and own[head] is not None
+                lines = [
+                    (
+                        one["update"],
+                        one["values"].get(attention, {}).get(layer, [])[head : head + 1],
+                    )
+                    for one in kept
                 ]
+                known = [(update, own[0]) for update, own in lines if own and own[0] is not None]
                 shared = len(last) == 1
                 rows.append(
                     {
@@ -100,20 +92,16 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
         name="pointed", fields=["name", "attention"], on="pointerover", empty=False
     )
     legend = charts.top_legend(columns=6, symbolStrokeWidth=3)
+    colours = alt.Scale(domain=layers, range=ramp(len(layers)))
+    dashes = charts.value_scale(layers, charts.DASHES)
     base = alt.Chart().encode(
         x=alt.X("update:Q", title="updates", axis=alt.Axis(tickCount=4, format="~s")),
         y=alt.Y("value:Q", title=number.title, scale=_scale(number.range)),
         detail="name:N",
     )
     lines = base.mark_line().encode(
-        color=alt.Color(
-            "layer:O",
-            scale=alt.Scale(domain=layers, range=ramp(len(layers))),
-            legend=legend,
-        ),
-        strokeDash=alt.StrokeDash(
-            "layer:O", scale=charts.value_scale(layers, charts.DASHES), legend=legend
-        ),
+        color=alt.Color("layer:O", scale=colours, legend=legend),
+        strokeDash=alt.StrokeDash("layer:O", scale=dashes, legend=legend),
         opacity=alt.condition(by_layer, alt.value(0.75), alt.value(0.08)),
         strokeWidth=alt.condition(pointed, alt.value(4), alt.value(1.3)),
     )
@@ -134,13 +122,9 @@ def _trajectory_chart(rows: list[Row], number: Number, description: str) -> alt.
 def ramp(number: int) -> list[str]:
     """So many colours in order."""
     places = np.linspace(0, len(_RAMP) - 1, number)
-    channels = [
-        np.interp(places, range(len(_RAMP)), channel) for channel in zip(*_RAMP, strict=True)
-    ]
-    return [
-        "#" + "".join(f"{round(channel):02X}" for channel in colour)
-        for colour in zip(*channels, strict=True)
-    ]
+    channels = [np.interp(places, range(len(_RAMP)), one) for one in zip(*_RAMP, strict=True)]
+    colours = zip(*channels, strict=True)
+    return ["#" + "".join(f"{round(one):02X}" for one in colour) for colour in colours]
 
 
 def _words(number: Number) -> str:
@@ -154,16 +138,14 @@ def _scale(ends: tuple[float, float] | None) -> alt.Scale:
 
 def _learning(mapping: str | None, name: str, heads: int) -> list[bool]:
     """Which heads of a layer learn a value that one of them learns, by the text of their mappings."""
-    everywhere = [True] * heads
-    if mapping is None or "|" not in mapping:
-        return everywhere
-    try:
-        (spec,) = parse_mappings(mapping)
-    except ValueError:  # of a mapping that is registered elsewhere
-        return everywhere
-    if not isinstance(spec, HeadsSpec) or len(spec.heads) != heads:
-        return everywhere
-    return [name in one.build().learned for one in spec.heads]
+    if mapping is not None and "|" in mapping:
+        try:
+            (spec,) = parse_mappings(mapping)
+        except ValueError:  # of a mapping that is registered elsewhere
+            spec = None
+        if isinstance(spec, HeadsSpec) and len(spec.heads) == heads:
+            return [name in one.build().learned for one in spec.heads]
+    return [True] * heads
 
 
 def histograms(analysis: Analysis) -> list[Figure]:
@@ -174,23 +156,14 @@ def histograms(analysis: Analysis) -> list[Figure]:
             for name in entry["learned"]:
                 own = [head["values"].get(name) for head in entry["heads"]]
                 learns = _learning(entry["mapping"], name, len(own))
-                known = [
-                    value
+                values.setdefault(name, []).extend(
+                    (model["name"], entry["attention"], value)
                     for value, is_own in zip(own, learns, strict=True)
                     if is_own and value is not None
-                ]
-                rows = ((model["name"], entry["attention"], value) for value in known)
-                values.setdefault(name, []).extend(rows)
+                )
     return [
         _histogram(analysis, head_value(name), known) for name, known in values.items() if known
     ]
-
-
-def _count_axis(rows: list[Row]) -> alt.Axis:
-    """Whole numbers alone, five or so: of few heads Vega would mark halves between them."""
-    most = max(row["heads"] for row in rows)
-    step = -(-most // 5)
-    return alt.Axis(values=list(range(0, most + 1, step)), format="d")
 
 
 def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, float]]) -> Figure:
@@ -217,13 +190,15 @@ def _histogram(analysis: Analysis, number: Number, values: list[tuple[str, str, 
         f"How many heads of each attention learned which {number.title}; {_words(number)} "
         "(after Correia et al. 2019, figure 3)."
     )
-    names = charts.model_names(analysis)
+    names, most = charts.model_names(analysis), max(bins.values())
+    # Whole numbers alone, five or so: of few heads Vega would mark halves between them
+    axis = alt.Axis(values=list(range(0, most + 1, -(-most // 5))), format="d")
     rows = charts.completed(rows, {"heads": 0}, ("model", names), ("attention", ATTENTIONS))
     chart = charts.binned_bars(
         rows,
         number.title,
         _scale(number.range),
-        y=alt.Y("heads:Q", title="heads", axis=_count_axis(rows)),
+        y=alt.Y("heads:Q", title="heads", axis=axis),
         color=charts.model_colour(names),
         tooltip=["model:N", "attention:N", "from:Q", "to:Q", "heads:Q"],
     )

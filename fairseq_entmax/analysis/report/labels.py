@@ -44,20 +44,12 @@ def in_lines(names: Sequence[str], length: float) -> str:
 
 def in_places(tokens: Sequence[str]) -> str:
     """The ``labelExpr`` of an axis with a token in the middle of each unit."""
-    return f"{expression_of([printed(token) for token in tokens])}[floor(datum.value)]"
-
-
-def printed(token: str) -> str:
-    """A token as figures write it: SentencePiece's mark of a word's start is in few fonts."""
-    return token.replace("▁", "_")
+    # SentencePiece's mark of a word's start is in few fonts
+    return f"{expression_of([token.replace('▁', '_') for token in tokens])}[floor(datum.value)]"
 
 
 def decimal(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals; a dash for none.
-
-    Only what is 0 or 1 reads 0 or 1, as on the report's page: a density of all but one key is
-    not that of all. A minus is U+2212, as there.
-    """
+    """A number with so many decimals, a dash for none; only 0 and 1 read 0 and 1, as on the page."""
     if value is None:
         return "–"
     text = f"{value:.{digits}f}"
@@ -67,8 +59,3 @@ def decimal(value: float | None, digits: int = 3) -> str:
     if value != 0 and float(text) == 0:
         return f"<{unit:.{digits}f}" if value > 0 else f">−{unit:.{digits}f}"
     return text.replace("-", "−") if float(text) else text.removeprefix("-")
-
-
-def cell_digits(low: float, high: float) -> int:
-    """How many decimals cells of a grid have whose numbers are between these."""
-    return 2 if max(abs(low), abs(high)) >= 0.1 else 3

@@ -37,13 +37,7 @@ def chosen_text(analysis: dict[str, Any]) -> str | None:
 
 
 def importance_rows(analysis: dict[str, Any]) -> list[Row]:
-    """Of how many sentences relevance and the gradient are in each model, and how sure that is.
-
-    Returns:
-        ``model``, ``measure`` (its title), ``sentences``, of ``data`` sentences, and the largest
-        standard error of a head's share, ``error``, None where the document does not have it;
-        ``small``, the error that is small enough, and the ``option`` for more sentences.
-    """
+    """Of how many sentences relevance and the gradient are in each model, and how sure that is."""
     rows = []
     for measure in importance_measures():
         for number, model in enumerate(analysis["models"]):
@@ -68,13 +62,8 @@ def importance_rows(analysis: dict[str, Any]) -> list[Row]:
 
 
 def courses(analysis: dict[str, Any]) -> list[Row]:
-    """Of what each model learned of its heads, whether the order at the end is that of the start.
-
-    Returns:
-        ``model``, ``name`` of the value, and where there are numbers ``first`` and ``last``, the
-        updates, ``heads``, the correlation of ranks of the model, ``value``, and ``attentions``,
-        of each; in ``text`` what that means, or why there is none.
-    """
+    """Whether the order of heads at the end is that of the start, by model and learned value, in
+    numbers and ``text``."""
     return [row for number, model in enumerate(analysis["models"]) for row in _of(number, model)]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import html
 import json
@@ -12,24 +13,15 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
+from fairseq_entmax.analysis.report.charts import alt, vl_convert
+from fairseq_entmax.analysis.report.figures_grids import page_charts
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
 # In this order they make one script: what is used stands before what uses it
 SCRIPTS = (
-    "data.js",
-    "colours.js",
-    "elements.js",
-    "charts.js",
-    "summary.js",
-    "evidence.js",
-    "classes.js",
-    "overview.js",
-    "details.js",
-    "heads.js",
-    "weights.js",
-    "map.js",
-    "maps.js",
+    *("data.js", "colours.js", "elements.js", "charts.js", "summary.js", "evidence.js"),
+    *("classes.js", "overview.js", "details.js", "heads.js", "weights.js", "map.js", "maps.js"),
     "main.js",
 )
 
@@ -41,21 +33,7 @@ def render_page(
 
     The same analysis gives the same page. A content security policy in it forbids the
     browser to load anything, to send forms, and to run any script but the page's own two.
-
-    Args:
-        analysis: a valid analysis, as ``fairseq-entmax analyze`` writes it; with ablations, as
-            :func:`fairseq_entmax.analysis.report.ablation_table.with_ablations` gives it.
-        figures: with ``name``, ``title``, ``caption`` and ``for_page()``, which gives a
-            Vega-Lite specification.
-        measure: what the overview shows first, one of
-            :func:`fairseq_entmax.analysis.report.payload.measures_of`; None takes the first that
-            tells heads apart.
-
-    Raises:
-        ModuleNotFoundError: the extra ``report`` is not installed.
-    """
-    from fairseq_entmax.analysis.report.figures_grids import page_charts
-
+    ``measure`` is what the overview shows first; None takes the first that tells heads apart."""
     library = _library()
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
@@ -98,17 +76,11 @@ def _json(value: Any) -> str:
     return text.replace("<", "\\u003c")
 
 
+@functools.cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script."""
-    try:
-        import altair
-        import vl_convert
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "the report draws with Altair: pip install 'fairseq-entmax[report]'"
-        ) from None
     # The figures are in the language of Altair's release, "v6.4.1" such as
-    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
     # Only strings and regular expressions can hold the end tag, and there this means the same.
     # A browser reads every end of a line as \n, and its hash is of what it reads

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import base64
+import csv
 import gzip
+import io
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -11,8 +13,7 @@ from typing import Any
 import numpy as np
 
 from fairseq_entmax.analysis.document import rounded
-from fairseq_entmax.analysis.groups import decoded_groups
-from fairseq_entmax.analysis.maps import decoded
+from fairseq_entmax.analysis.maps import decoded, decoded_groups
 from fairseq_entmax.analysis.measures.base import Number, declared
 from fairseq_entmax.analysis.report import agreement, notes
 from fairseq_entmax.analysis.report.roles import COPY_HEAD, explanations, roles
@@ -60,16 +61,10 @@ def page_data(
     charts: dict[str, Any],
     measure: str | None,
 ) -> dict[str, Any]:
-    """The JSON that the page's script reads; the maps' weights stand beside it.
-
-    Args:
-        analysis: a valid analysis.
-        figures: with ``name``, ``title``, ``caption`` and ``for_page()``.
-        charts: specifications by name, whose rows the script gives.
-        measure: the name of the one shown first; None takes the first that tells heads apart.
-    """
+    """The JSON that the page's script reads; the maps' weights stand beside it."""
     measures = measures_of(analysis)
     found = agreement.correlations(analysis)
+    shown = ("name", "title", "meaning", "group", "range")
     data = {
         "data": analysis["data"],
         "search": search_text(analysis["search"]) if "search" in analysis else None,
@@ -77,15 +72,7 @@ def page_data(
         "attentions": list(ATTENTIONS),
         "measure": measure or first_measure(analysis),
         "measures": [
-            {
-                "name": item.name,
-                "title": item.title,
-                "meaning": item.meaning,
-                "isMain": item.is_main,
-                "group": item.group,
-                "range": item.range,
-            }
-            for item in measures
+            {**{key: getattr(one, key) for key in shown}, "isMain": one.is_main} for one in measures
         ],
         "models": [{key: model.get(key) for key in _OF_MODEL} for model in analysis["models"]],
         "layers": [
@@ -107,16 +94,11 @@ def page_data(
         "agreement": [one._asdict() for one in found],
         "agreementWords": agreement.in_words(found),
     }
-    shown = [
-        {
-            "name": one.name,
-            "title": one.title,
-            "caption": one.caption,
-            "spec": one.for_page(),
-        }
+    drawn = [
+        {"name": one.name, "title": one.title, "caption": one.caption, "spec": one.for_page()}
         for one in figures
     ]
-    return {**rounded(data, DIGITS), "figures": shown, "charts": charts}
+    return {**rounded(data, DIGITS), "figures": drawn, "charts": charts}
 
 
 def _head(
@@ -172,11 +154,7 @@ def _sentence(entry: dict[str, Any]) -> dict[str, Any]:
 
 
 def joined_text(tokens: Sequence[str]) -> str:
-    """The text that subwords were cut from, without the end of sentence.
-
-    SentencePiece marks the start of a word by ``▁``, subword-nmt a word that goes on by a
-    trailing ``@@``; tokens without either mark are words.
-    """
+    """The text that subwords were cut from, without the end of sentence."""
     kept = [token for token in tokens if token != "</s>"]
     if any(token.startswith("▁") for token in kept):
         return "".join(kept).replace("▁", " ").strip()
@@ -220,8 +198,26 @@ def _block(parts: Sequence[bytes]) -> str:
 def shades(weights: np.ndarray) -> np.ndarray:
     """Weights in [0, 1] as bytes, on a square-root scale.
 
-    Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read
-    back as ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1.
+    Exact zeros are 0. A weight above zero is ``round(255 sqrt(weight))``, at least 1: read back as
+    ``(byte / 255)^2``, it is off by at most ``sqrt(weight) / 255 + 1 / 510^2``, 0.004 near 1, and
+    where the byte is 1 by at most ``1 / 255^2``.
     """
     bytes_ = np.rint(LEVELS * np.sqrt(weights.astype(np.float32)))
     return np.where(weights > 0, bytes_.clip(1, LEVELS), 0).astype(np.uint8)
+
+
+def heads_csv(analysis: dict[str, Any]) -> str:
+    """A line for each head: its place, mapping, roles, and every number that stands alone."""
+    measures = [measure for measure in measures_of(analysis) if not measure.group]
+    text = io.StringIO()
+    table = csv.writer(text, lineterminator="\n")
+    names = [measure.name for measure in measures]
+    table.writerow(["model", "attention", "layer", "head", "mapping", "roles", *names])
+    for model in analysis["models"]:
+        for layer in model["attentions"]:
+            for head in layer["heads"]:
+                place = [model["name"], layer["attention"], layer["layer"], head["head"]]
+                roles = "; ".join(role_words(head, layer, analysis))
+                values = [measure.of(head, layer) for measure in measures]
+                table.writerow([*place, layer["mapping"], roles, *values])
+    return text.getvalue()

@@ -1,15 +1,10 @@
 """What a head does, in words, as far as its measures say so.
 
 A head has a role where a measure is clearly above what it would be by chance or by position
-alone; :func:`explanations` has the rules, in numbers. Where they come from:
-
-- Positional heads and the largest weights on rare words ("more than 50 %"): Voita et al. 2019,
-  sections 5.1 and 5.3. Section 5.2 asks of relations for 10 % above the position; points are the
-  stricter of the two readings. From 50 arcs on the standard error of an accuracy is at most 7 points.
-- Neighbours are the relative-position heads of Baan et al. 2019, section 5.3. In cross-attention
-  they are the words said last, now and next.
-- Of subword merging either share alone does not tell: a head that looks at the current token has
-  the one over all words, one that looks at the previous token that over words of several subwords.
+alone; :func:`explanations` has the rules, in numbers, after Voita et al. 2019, sections 5.1 to 5.3,
+and Baan et al. 2019, section 5.3. From 50 arcs on the standard error of an accuracy is at most 7
+points. Of subword merging either share alone does not tell: a head that looks at the current token
+has the one over all words, one that looks at the previous token that over words of several.
 """
 
 from __future__ import annotations
@@ -33,11 +28,7 @@ NEARLY_ALL = 0.9
 
 
 def explanations(settings: dict[str, Any]) -> list[tuple[str, str]]:
-    """The words of roles, each with what it takes for a head to be called so, in numbers.
-
-    Args:
-        settings: of the document, for what was decided when it was analysed.
-    """
+    """The words of roles, each with what it takes for a head to be called so, in numbers."""
     positional_share = settings["positional_share"]
     points = f"{100 * ABOVE_BASELINE:.0f} points"
     return [
@@ -101,21 +92,10 @@ def roles(
     attention: str,
     copy_chance: float | None = None,
 ) -> list[str]:
-    """The roles of one head, the strongest first.
+    """The roles of one head, the strongest first, roles by shape behind the others.
 
-    Args:
-        head: its entry in the analysis.
-        analysis: the document, for what its annotations say of chance.
-        attention: ``encoder-self``, ``decoder-self`` or ``cross``.
-        copy_chance: of the layer: how often a head that looks anywhere looks at the word that is
-            said.
-
-    Returns:
-        Such as ``["previous token, 97 %"]``: what it is and how much of it, roles by shape
-        behind the others; ``["closed"]`` for a head whose gate is 0, which does nothing; none
-        where nothing stands out, nor on sentences of one's own, whose few queries say nothing of
-        what a head does elsewhere.
-    """
+    ``copy_chance``: of its layer: how often a head that looks anywhere looks at the word said.
+    None on sentences of one's own, whose few queries say nothing of what a head does elsewhere."""
     if head["gate"] == 0:
         return [CLOSED]
     if analysis.get("data", {}).get("own"):

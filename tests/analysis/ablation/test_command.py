@@ -5,10 +5,8 @@ import json
 import math
 import os
 import re
-import signal
-import subprocess
+import shutil
 import sys
-import time
 from argparse import Namespace
 
 import numpy as np
@@ -20,11 +18,10 @@ from fairseq.data.indexed_dataset import MMapIndexedDatasetBuilder
 from rouge_score import rouge_scorer
 
 from fairseq_entmax import progress, pruning
-from fairseq_entmax.analysis.ablation import significance
 from fairseq_entmax.analysis.ablation.command import main
 from fairseq_entmax.analysis.ablation.removal import Scorer, text_of
+from fairseq_entmax.analysis.ablation.results import holm
 from fairseq_entmax.head_names import parse_heads
-from tests import commands
 from tests.pruning.test_surgery import state_of, trained
 from tests.support import random_sentences, tiny_task
 
@@ -37,6 +34,10 @@ OPTIONS = (
     "--remove-bpe=sentencepiece",
     "--bootstrap=50",
     "--num-workers=0",
+)
+FINISHED = (
+    *("--heads", "encoder-self:0.1;cross:0.0,1.3", "decoder-self:0.2", "cross:0.0"),
+    *("--sets", "encoder-self:0.1;cross:0.0", "decoder-self:1.0,1.1,1.2,1.3"),
 )
 RESULTS = ("ablation.json", "ablation.tsv")
 
@@ -128,16 +129,13 @@ def joined(sentences):
 def finished(source, tmp_path_factory):
     """An ablation by both scores, of some heads and two sets."""
     output = tmp_path_factory.mktemp("finished") / "out"
-    named = ["--heads", "encoder-self:0.1;cross:0.0,1.3", "decoder-self:0.2", "cross:0.0"]
-    sets = ["--sets", "encoder-self:0.1;cross:0.0", "decoder-self:1.0,1.1,1.2,1.3"]
-    ablate(source, output, *named, *sets)
+    ablate(source, output, *FINISHED)
     return output
 
 
-def test_named_heads_are_removed_alone_and_sets_together(finished, targets):
+def test_named_heads_are_removed_alone_and_sets_together_the_worst_first(finished, targets):
     found = document(finished)
-    assert found["format"] == "fairseq-entmax-ablation"
-    assert found["version"] == 1
+    assert (found["format"], found["version"]) == ("fairseq-entmax-ablation", 1)
     assert sorted(removal["heads"] for removal in found["removals"]) == [
         ["cross:0.0"],
         ["cross:0.0", "encoder-self:0.1"],
@@ -146,6 +144,8 @@ def test_named_heads_are_removed_alone_and_sets_together(finished, targets):
         ["decoder-self:1.0", "decoder-self:1.1", "decoder-self:1.2", "decoder-self:1.3"],
         ["encoder-self:0.1"],
     ]
+    changes = [removal["loss"]["change"] for removal in found["removals"]]
+    assert changes == sorted(changes, reverse=True)
     assert found["data"]["sentences"] == len(targets)
     assert found["data"]["target_tokens"] == sum(map(len, targets))
 
@@ -156,12 +156,10 @@ def test_losses_and_their_tests_are_those_of_the_stored_sentences(finished, targ
     before = sentences[()]["nll"]
     assert found["unchanged"]["loss"] == pytest.approx(sum(before) / sum(lengths), rel=1e-12)
     for removal in found["removals"]:
-        after = sentences[tuple(removal["heads"])]["nll"]
-        loss = removal["loss"]
+        after, loss = sentences[tuple(removal["heads"])]["nll"], removal["loss"]
         assert loss["value"] == pytest.approx(sum(after) / sum(lengths), rel=1e-12)
-        assert loss["change"] == pytest.approx(
-            loss["value"] - found["unchanged"]["loss"], rel=1e-12
-        )
+        change = loss["value"] - found["unchanged"]["loss"]
+        assert loss["change"] == pytest.approx(change, rel=1e-12)
         means = [[x / n for x, n in zip(row, lengths, strict=True)] for row in (before, after)]
         assert loss["p"] == pytest.approx(scipy.stats.ttest_rel(*means).pvalue, rel=1e-9)
 
@@ -211,32 +209,7 @@ def test_rouge_is_the_mean_over_documents_with_the_paired_t_test(by_rouge, targe
         assert entry["p"] == pytest.approx(p_values[-1], rel=1e-9)
     assert max(p_values) > min(p_values)
     corrected = [removal[kind]["p_holm"] for removal in found["removals"]]
-    assert corrected == pytest.approx(significance.holm(p_values), rel=1e-9)
-
-
-def test_rouge_alone_sorts_by_rouge_1_and_goes_on_where_it_stopped(source, tmp_path, capsys):
-    out, options = tmp_path / "out", ["--scores=rouge", "--heads=cross:0.0,0.1,0.2,1.0"]
-    ablate(source, out, *options)
-    removals = document(out)["removals"]
-    values = [removal["rouge1"]["value"] for removal in removals]
-    assert values == sorted(values)
-    assert all(removal["loss"] is removal["bleu"] is None for removal in removals)
-    assert all(line["nll"] is None for line in stored(out).values())
-    before = {name: (out / name).read_bytes() for name in RESULTS}
-    journal = (out / "removals.jsonl").read_bytes().splitlines(keepends=True)
-    (out / "removals.jsonl").write_bytes(b"".join(journal[:3]) + journal[3][:9])
-    capsys.readouterr()
-    ablate(source, out, *options)
-    told = capsys.readouterr()
-    assert scored(told.err) == {"1/3", "2/3", "3/3"}
-    heads = "removed ROUGE-1 change p p (Holm) ROUGE-2 change p p (Holm) ROUGE-L change p p (Holm)"
-    assert told.out.splitlines()[0].split() == heads.split()
-    assert {name: (out / name).read_bytes() for name in RESULTS} == before
-
-
-def test_the_worst_removal_comes_first(finished):
-    changes = [removal["loss"]["change"] for removal in document(finished)["removals"]]
-    assert changes == sorted(changes, reverse=True)
+    assert corrected == pytest.approx(holm(p_values), rel=1e-9)
 
 
 def test_the_table_in_tabs_has_the_same_numbers(finished):
@@ -256,72 +229,51 @@ def test_the_table_in_tabs_has_the_same_numbers(finished):
         assert tuple(sorted(map(str, parse_heads(row["removed"])))) == tuple(removal["heads"])
 
 
-def test_every_open_head_is_removed_by_default_and_gates_stay(source, tmp_path, capsys):
+def test_every_open_head_is_removed_by_default_and_a_closed_one_makes_no_difference(
+    source, tmp_path, capsys
+):
     ablate(source, tmp_path / "out", "--scores=loss", checkpoint="gated.pt")
+    printed = capsys.readouterr()
+    assert "18/18 without " in printed.err
+    ablate(
+        source, tmp_path / "out", "--scores=loss", "--heads=encoder-self:1.0", checkpoint="gated.pt"
+    )
     found = document(tmp_path / "out")
-    state = torch.load(source / "gated.pt", weights_only=False)
     counts = pruning.checkpoint_heads(str(source / "gated.pt"))
     assert counts["encoder-self"] == [3, 0]
-    assert len(found["removals"]) == sum(map(sum, counts.values())) == 17
-    assert any(".gate." in name for name in state["model"])
+    assert len(found["removals"]) == sum(map(sum, counts.values())) + 1 == 18
+    (closed,) = [one for one in found["removals"] if one["heads"] == ["encoder-self:1.0"]]
+    assert (closed["loss"]["change"], closed["loss"]["p"]) == (0, 1)
     # The unchanged model is the one whose closed heads are gone
-    state, _ = pruning.prune_state(state, "gated.pt")
-    torch.save(state, tmp_path / "small.pt")
+    state = torch.load(source / "gated.pt", weights_only=False)
+    torch.save(pruning.prune_state(state, "gated.pt")[0], tmp_path / "small.pt")
     small = os.path.relpath(tmp_path / "small.pt", source)
     ablate(source, tmp_path / "small", "--scores=loss", checkpoint=small)
-    loss = document(tmp_path / "small")["unchanged"]["loss"]
-    assert found["unchanged"]["loss"] == pytest.approx(loss, rel=1e-5)
-    printed = capsys.readouterr()
-    table = printed.out.splitlines()
-    assert table[0].split() == [
-        *("removed", "loss", "(nats", "a", "token)", "(bits)", "change", "p", "p", "(Holm)")
-    ]
     loss = found["unchanged"]["loss"]
+    assert document(tmp_path / "small")["unchanged"]["loss"] == pytest.approx(loss, rel=1e-5)
+    table = printed.out.splitlines()
+    titles = "removed loss (nats a token) (bits) change p p (Holm)"
+    assert table[0].split() == titles.split()
     assert table[1].split() == ["nothing", f"{loss:.4f}", f"{loss / math.log(2):.4f}"]
-    assert table[2].split()[0] == found["removals"][0]["heads"][0]
-    assert "18/18 without " in printed.err
 
 
-def test_a_closed_head_that_is_named_makes_no_difference(source, tmp_path):
-    options = ["--heads=encoder-self:1.0", "--beam=2"]
-    ablate(source, tmp_path / "out", *options, checkpoint="gated.pt")
-    (removal,) = document(tmp_path / "out")["removals"]
-    for score in ("loss", "bleu"):
-        assert removal[score]["change"] == 0
-        assert removal[score]["p"] == removal[score]["p_holm"] == 1
-
-
-def test_more_heads_in_the_same_folder_are_added_to_those_that_are_there(
+def test_a_folder_is_gone_on_with_by_more_heads_and_other_resamples(
     source, targets, tmp_path, capsys
 ):
     out, straight = tmp_path / "out", tmp_path / "straight"
-    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    ablate(source, out, "--heads=cross:0.1")
     capsys.readouterr()
     # Data and checkpoint that moved are the same
     write_data(tmp_path / "bin", SOURCES, targets)
     (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
-    ablate(tmp_path, out, "--scores=loss", "--heads=cross:0.0")
+    ablate(tmp_path, out, "--heads=cross:0.0")
     assert "1/1 without cross:0.0" in capsys.readouterr().err
-    ablate(source, straight, "--scores=loss", "--heads=cross:0.0,0.1")
-    found = document(out)
-    assert found["removals"] == document(straight)["removals"]
-
-
-def test_heads_and_all_heads_and_sets_go_together(source, tmp_path):
-    ablate(source, tmp_path / "a", "--scores=loss", "--sets", "cross:0.0,0.1")
-    assert len(document(tmp_path / "a")["removals"]) == 1
-    ablate(source, tmp_path / "b", "--scores=loss", "--heads=all", "--sets=cross:0.0,0.1")
-    assert len(document(tmp_path / "b")["removals"]) == 24 + 1
-
-
-def test_the_number_of_resamples_can_be_changed_afterwards(source, finished, tmp_path, capsys):
-    out = tmp_path / "out"
-    ablate(source, out, "--heads=cross:0.1")
+    ablate(source, straight, "--heads=cross:0.0,0.1")
+    assert document(out)["removals"] == document(straight)["removals"]
     capsys.readouterr()
     ablate(source, out, "--heads=cross:0.1", "--bootstrap=20", "--seed=5")
     assert not scored(capsys.readouterr().err)
-    signature = document(out)["significance"]["bleu_signature"]
-    assert "bs:20|seed:5" in signature
+    assert "bs:20|seed:5" in document(out)["significance"]["bleu_signature"]
 
 
 @pytest.mark.parametrize(
@@ -331,33 +283,27 @@ def test_the_number_of_resamples_can_be_changed_afterwards(source, finished, tmp
         (["--scores=loss"], r"scores was \['loss', 'bleu'\] and is \['loss'\]; text.post_process"),
         (["--batch-size=3"], "batch_size was None and is 3"),
         (["--post-process=none"], "text.post_process was 'sentencepiece' and is 'none'"),
+        (["--path={gated}"], "checkpoint_sha256 was"),
+        (["--gen-subset=other"], "data_sha256 was"),
     ],
 )
-def test_other_settings_in_the_same_folder_are_refused(source, finished, options, message):
+def test_other_settings_in_the_same_folder_are_refused(source, targets, finished, options, message):
+    write_data(source / "bin", SOURCES, targets[::-1], "other")
     before = {path.name: path.read_bytes() for path in finished.iterdir()}
     with pytest.raises(ValueError, match=message):
-        ablate(source, finished, *options)
+        ablate(source, finished, *(one.format(gated=source / "gated.pt") for one in options))
     assert {path.name: path.read_bytes() for path in finished.iterdir()} == before
 
 
-def test_another_checkpoint_or_other_data_in_the_same_folder_is_refused(
-    source, finished, targets, tmp_path
-):
-    with pytest.raises(ValueError, match="checkpoint_sha256 was"):
-        ablate(source, finished, checkpoint="gated.pt")
-    write_data(tmp_path / "bin", SOURCES, targets[::-1])
-    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
-    with pytest.raises(ValueError, match="data_sha256 was"):
-        ablate(tmp_path, finished)
-
-
 def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    ablate(source, out, "--scores=loss", "--heads=cross:0.1")
+    (tmp_path / "ablation.json").write_text("mine")
+    with pytest.raises(FileExistsError, match=r"has an ablation.json and no removals.jsonl"):
+        ablate(source, tmp_path)
+    assert (tmp_path / "ablation.json").read_text() == "mine"
     monkeypatch.setattr(Scorer, "score", lambda *arguments: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        ablate(source, out, "--scores=loss", "--heads=cross:0.2", "--overwrite")
-    assert [path.name for path in out.iterdir()] == ["removals.jsonl"]
+        ablate(source, tmp_path, "--scores=loss", "--heads=cross:0.2", "--overwrite")
+    assert [path.name for path in tmp_path.iterdir()] == ["removals.jsonl"]
 
 
 @pytest.mark.parametrize(
@@ -372,7 +318,7 @@ def test_an_overwritten_folder_has_no_results_until_the_new_ones(source, tmp_pat
         (["--sets=cross:0.0;cross:0.4"], "--sets: the model has no head cross:0.4"),
         (["--heads=croß:0.0"], "--heads: 'croß:0.0' names no heads"),
         (["--sets", "cross:0.0,0.0"], "--sets: the head cross:0.0 is named twice"),
-        (["--gen-subset=other"], "--gen-subset got 'other', of which there is no data"),
+        (["--gen-subset=none"], "--gen-subset got 'none', of which there is no data"),
         (["--gen-subset=single"], "--gen-subset single has 1 sentences: .* needs 2 or more"),
         (["--gen-subset=long"], "--gen-subset long: .*--skip-invalid-size-inputs-valid-test"),
         (["--replace-unk"], "--replace-unk got .* has no part here: leave it out"),
@@ -400,70 +346,16 @@ def test_without_scipy_losses_are_refused_before_anything_runs(source, tmp_path,
     assert document(tmp_path / "out")["removals"]
 
 
-def test_results_without_removals_are_not_written_over(source, tmp_path):
-    (tmp_path / "ablation.json").write_text("mine")
-    with pytest.raises(FileExistsError, match=r"has an ablation.json and no removals.jsonl"):
-        ablate(source, tmp_path)
-    assert (tmp_path / "ablation.json").read_text() == "mine"
-
-
-def test_sentences_that_are_too_long_can_be_skipped(source, tmp_path):
-    write_data(tmp_path / "bin", *(random_sentences(n) for n in ([6, 70, 5, 8], [70, 6, 5, 8])))
-    (tmp_path / "plain.pt").write_bytes((source / "plain.pt").read_bytes())
-    options = ["--skip-invalid-size-inputs-valid-test", "--heads=cross:0.1"]
-    ablate(tmp_path, tmp_path / "out", *options)
-    # The long source, and the long target
-    assert document(tmp_path / "out")["data"]["sentences"] == 2
-
-
-@pytest.mark.slow
-def test_a_killed_ablation_goes_on_to_the_same_results(source, tmp_path):
-    straight, killed = tmp_path / "straight", tmp_path / "killed"
-    ablate(source, straight)
-    script = (
-        "import sys; from fairseq_entmax.analysis.ablation.command import main; main(sys.argv[1:])"
-    )
-    command = [
-        *(sys.executable, "-c", script, source / "bin", "--path", source / "plain.pt", "--cpu"),
-        *("--output", killed, *OPTIONS),
-    ]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    process = subprocess.Popen(
-        command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
-    journal = killed / "removals.jsonl"
-    deadline = time.monotonic() + 120
-    while not (journal.exists() and journal.read_bytes().count(b"\n") > 4):
-        assert process.poll() is None, "the ablation ended before it could be killed"
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    assert not (killed / "ablation.json").exists()
-    done = journal.read_bytes().count(b"\n")
-    assert done < 26
-    with open(journal, "ab") as file:
-        file.write(b'{"heads": ["cross:1.0"], "nll": [1.2')
-    ablate(source, killed)
+def test_a_stopped_ablation_goes_on_to_the_same_results(source, finished, tmp_path, capsys):
+    out = tmp_path / "out"
+    shutil.copytree(finished, out)
     for name in RESULTS:
-        assert (killed / name).read_bytes() == (straight / name).read_bytes()
-    assert journal.read_bytes().count(b"\n") == 26
-
-
-@pytest.mark.slow
-def test_a_removal_translates_like_the_pruned_checkpoint_in_fairseq_generate(data, tmp_path):
-    commands.train(data, tmp_path, "--max-epoch=6")
-    checkpoint, heads = tmp_path / "checkpoint_last.pt", "decoder-self:0.0,0.1,0.3;cross:1.2"
-    options = ["--beam=3", "--max-len-b=30", "--remove-bpe=sentencepiece"]
-    path = ["--path", str(checkpoint), "--output", str(tmp_path / "out"), "--cpu"]
-    main([str(data / "bin"), *path, *options, "--gen-subset=test", "--sets", heads])
-    pruning.prune_checkpoint(str(checkpoint), str(tmp_path / "small.pt"), parse_heads(heads))
-    found = stored(tmp_path / "out")
-    removal = tuple(map(str, sorted(parse_heads(heads))))
-    assert found[()]["translations"] != found[removal]["translations"]
-    for name, file in (((), checkpoint), (removal, tmp_path / "small.pt")):
-        output = commands.generate(
-            data, file, "--gen-subset=test", *options, "--sacrebleu", "--scoring=sacrebleu"
-        ).stdout
-        texts = commands.hypotheses(output)
-        assert found[name]["translations"] == [texts[f"H-{n}"] for n in range(len(texts))]
+        (out / name).unlink()
+    journal = out / "removals.jsonl"
+    lines = journal.read_bytes().splitlines(keepends=True)
+    journal.write_bytes(b"".join(lines[:3]) + lines[3][:9])
+    ablate(source, out, *FINISHED)
+    assert scored(capsys.readouterr().err) == {f"{number}/5" for number in range(1, 6)}
+    assert {name: (out / name).read_bytes() for name in RESULTS} == {
+        name: (finished / name).read_bytes() for name in RESULTS
+    }

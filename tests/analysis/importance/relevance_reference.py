@@ -75,30 +75,26 @@ class Reference:
 
     def linear(self, layer, units):
         weight = array(layer.weight)
-        positions, width = units.values.shape
-        matrix = np.zeros((positions * len(weight), positions * width))
-        for position in range(positions):
-            for output in range(len(weight)):
-                for unit in range(width):
-                    contribution = weight[output, unit] * units.values[position, unit]
-                    matrix[position * len(weight) + output, position * width + unit] = contribution
-        values = matrix.sum(axis=1).reshape(positions, -1)
+        matrix = by_position([weight * row for row in units.values])
+        values = matrix.sum(axis=1).reshape(len(units.values), -1)
         if layer.bias is not None:
             values = values + array(layer.bias)
         return self.note(Units(values, [(units, matrix)]))
 
     def norm(self, layer, units):
         gain, bias = array(layer.weight), array(layer.bias)
-        positions, width = units.values.shape
-        matrix = np.zeros((positions * width, positions * width))
-        for position, row in enumerate(units.values):
-            deviation = math.sqrt(((row - row.mean()) ** 2).mean() + layer.eps)
-            for output in range(width):
-                for unit in range(width):
-                    slope = ((output == unit) - 1.0 / width) / deviation
-                    contribution = gain[output] * slope * row[unit]
-                    matrix[position * width + output, position * width + unit] = contribution
-        values = matrix.sum(axis=1).reshape(positions, width) + bias
+        width = units.values.shape[1]
+        slope = np.eye(width) - 1.0 / width
+        matrix = by_position(
+            [
+                gain[:, None]
+                * slope
+                * row
+                / math.sqrt(((row - row.mean()) ** 2).mean() + layer.eps)
+                for row in units.values
+            ]
+        )
+        values = matrix.sum(axis=1).reshape(units.values.shape) + bias
         return self.note(Units(values, [(units, matrix)]))
 
     def add(self, first, second):
@@ -145,17 +141,23 @@ class Reference:
         gates = np.ones(heads) if attention.gate is None else array(attention.gate())
         size = values.values.shape[1] // heads
         matrix = np.zeros((len(queries.values) * heads * size, values.values.size))
-        for head in range(heads):
-            for unit in range(head * size, (head + 1) * size):
-                for q in range(len(queries.values)):
-                    for k in range(len(keys.values)):
-                        matrix[q * heads * size + unit, k * heads * size + unit] = (
-                            gates[head] * weights[head, q, k] * values.values[k, unit]
-                        )
+        for unit in range(heads * size):
+            places = slice(unit, None, heads * size)
+            own = gates[unit // size] * weights[unit // size]
+            matrix[places, places] = own * values.values[:, unit]
         outputs = matrix.sum(axis=1).reshape(-1, heads * size)
         output = self.note(Units(outputs, [(values, matrix)]))
         self.heads[name, number] = output, heads
         return self.linear(attention.out_proj, output)
+
+
+def by_position(blocks):
+    """One matrix of what each position's units contribute to that position's alone."""
+    height, width = blocks[0].shape
+    matrix = np.zeros((len(blocks) * height, len(blocks) * width))
+    for n, block in enumerate(blocks):
+        matrix[n * height : (n + 1) * height, n * width : (n + 1) * width] = block
+    return matrix
 
 
 def array(tensor):

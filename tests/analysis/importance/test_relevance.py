@@ -107,30 +107,27 @@ def test_shares_are_relevance_over_that_of_the_layers_heads():
         torch.testing.assert_close(shares[:, :1] / shares[:, 1:2], ratio, atol=0, rtol=1e-4)
 
 
-def no_columns(attention, rows):
-    attention.out_proj.weight[:, rows] = 0.0
-
-
-def no_values(attention, rows):
-    attention.v_proj.weight[rows] = 0.0
-    attention.v_proj.bias[rows] = 0.0
-
-
-def closed_gate(attention, rows):
-    decision = torch.ones(attention.num_heads)
-    decision[rows.start // attention.head_dim] = 0.0
-    attention.gate.decide(decision)
+def silence(attention, rows, how):
+    """Make what a head of a slice of units gives zero."""
+    if how == "columns":
+        attention.out_proj.weight[:, rows] = 0.0
+    elif how == "values":
+        attention.v_proj.weight[rows] = 0.0
+        attention.v_proj.bias[rows] = 0.0
+    else:
+        decision = torch.ones(attention.num_heads)
+        decision[rows.start // attention.head_dim] = 0.0
+        attention.gate.decide(decision)
 
 
 @pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
-@pytest.mark.parametrize("silence", [no_columns, no_values, closed_gate])
-def test_a_head_whose_output_is_zero_has_exactly_no_relevance(silence, norm):
+@pytest.mark.parametrize("how", ["columns", "values", "gate"])
+def test_a_head_whose_output_is_zero_has_exactly_no_relevance(how, norm):
     model = make(head_gates=ALL, **norm)
-    size = 4
     with torch.no_grad():
         for number, (_, _, attention) in enumerate(attention_modules(model)):
             head = number % 4
-            silence(attention, slice(head * size, (head + 1) * size))
+            silence(attention, slice(head * 4, (head + 1) * 4), how)
     result = head_relevance(model, batch([6, 4], [5, 3]))
     for number, (attention, layer, _) in enumerate(attention_modules(model)):
         heads = result.heads[attention][layer]
@@ -139,21 +136,8 @@ def test_a_head_whose_output_is_zero_has_exactly_no_relevance(silence, norm):
     assert max(result.conservation().values()) < 1e-4
 
 
-@pytest.mark.parametrize("silence", [no_columns, no_values])
-def test_an_attention_that_gives_its_bias_alone_has_exactly_no_relevance(silence):
-    model = make()
-    with torch.no_grad():
-        silence(model.decoder.layers[1].encoder_attn, slice(0, 16))
-        silence(model.encoder.layers[0].self_attn, slice(0, 16))
-    assert model.encoder.layers[0].self_attn.out_proj.bias.all()
-    result = head_relevance(model, batch([6], [5]))
-    assert not result.heads["cross"][1].any()
-    assert not result.heads["encoder-self"][0].any()
-    assert max(result.conservation().values()) < 1e-4
-
-
 @pytest.mark.parametrize("part", ["fc1", "fc2", "v_proj", "out_proj", "final_layer_norm"])
-@pytest.mark.parametrize("size", [0.0, 1e-25, 1e-40])
+@pytest.mark.parametrize("size", [0.0, 1e-40])
 @pytest.mark.parametrize("options", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
 def test_vanishing_weights_lose_no_relevance(part, size, options):
     model = make(**options)
@@ -166,33 +150,16 @@ def test_vanishing_weights_lose_no_relevance(part, size, options):
     assert all(heads.isfinite().all() for _, _, heads in every_head(result))
 
 
-def test_padding_and_the_other_sentences_of_a_batch_make_no_difference():
+@pytest.mark.parametrize("at_once", [1, 3, 100])
+def test_padding_other_sentences_and_how_many_predictions_at_once_make_no_difference(at_once):
     model = make()
     sample = batch([9, 3, 6], [7, 2, 5])
     assert sample["net_input"]["src_tokens"].eq(tiny_task().source_dictionary.pad()).any()
-    together = head_relevance(model, sample)
+    together = head_relevance(model, sample, predictions_at_once=at_once)
     parts = [head_relevance(model, alone(*sentence)) for sentence in sentences(sample)]
     for attention, number, heads in every_head(together):
         apart = torch.cat([part.heads[attention][number] for part in parts])
-        assert torch.equal(heads, apart)
-
-
-@pytest.mark.parametrize("at_once", [1, 3, 100])
-def test_how_many_predictions_are_worked_on_at_once_makes_no_difference(at_once):
-    model, sample = make(), batch([6, 4], [7, 3])
-    expected = head_relevance(model, sample, predictions_at_once=10)
-    result = head_relevance(model, sample, predictions_at_once=at_once)
-    for attention, number, heads in every_head(result):
-        reference = expected.heads[attention][number]
-        torch.testing.assert_close(heads, reference, atol=1e-6, rtol=1e-5)
-
-
-def test_layers_that_recompute_their_activations_give_the_same():
-    sample = batch([6, 3], [5, 4])
-    expected = head_relevance(make(), sample)
-    result = head_relevance(make(checkpoint_activations=True), sample)
-    for attention, number, heads in every_head(expected):
-        torch.testing.assert_close(result.heads[attention][number], heads, atol=1e-6, rtol=1e-5)
+        torch.testing.assert_close(heads, apart, atol=1e-6, rtol=1e-5)
 
 
 def test_the_model_is_left_as_it_was():

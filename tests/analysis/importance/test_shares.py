@@ -57,16 +57,6 @@ def sums_of(*parts):
     return sums
 
 
-def test_the_standard_error_is_that_of_many_samples_of_sentences():
-    generator = torch.Generator().manual_seed(0)
-    sizes = torch.rand(20_000, 1, generator=generator) * 30 + 5
-    rows = torch.rand(20_000, 4, generator=generator).softmax(-1) * sizes
-    found = [sums_of(part).shares() for part in rows.split(100)]
-    errors = torch.stack([one.errors["cross"][0] for one in found])
-    spread = torch.stack([one.heads["cross"][0] for one in found]).std(dim=0)
-    assert torch.allclose(errors.mean(dim=0), spread.double(), rtol=0.15)
-
-
 def test_the_error_does_not_depend_on_batches():
     rows = torch.rand(50, 3, generator=torch.Generator().manual_seed(1))
     whole, parts = sums_of(rows).shares(), sums_of(*rows.split(7)).shares()
@@ -103,28 +93,19 @@ def model():
 SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
 
 
-def shares_of(measure, model):
+@pytest.mark.parametrize("measure", [Relevance(), Gradient()], ids=["relevance", "gradient"])
+def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_gradient(
+    model, measure
+):
     sums = ShareSums()
     for sample in SAMPLES:
         sums.update(measure.importance(model, sample, PAD))
-    return sums.shares().heads
-
-
-def test_relevance_is_a_mean_over_predictions(model):
-    given = shares_of(Relevance(), model)
-    shares = [head_relevance(model, sample).shares() for sample in SAMPLES]
-    for attention, layers in given.items():
+    relevance = [head_relevance(model, sample).shares() for sample in SAMPLES]
+    gradients = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
+    for attention, layers in sums.shares().heads.items():
         for layer, found in layers.items():
-            every = torch.cat([one[attention][layer] for one in shares]).double()
-            assert len(every) == 17
-            assert torch.allclose(found, every.mean(dim=0), atol=1e-6)
+            parts = relevance if measure.name == "relevance" else gradients
+            every = torch.cat([one[attention][layer] for one in parts]).double()
+            assert len(every) == (17 if measure.name == "relevance" else 3)
+            assert torch.allclose(found, every.sum(dim=0) / every.sum(), atol=1e-6)
             assert found.numel() == 0 or float(found.sum()) == pytest.approx(1)
-
-
-def test_the_gradient_is_summed_over_sentences_and_shared_among_the_heads_of_a_layer(model):
-    given = shares_of(Gradient(), model)
-    sensitivities = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
-    for attention, layers in given.items():
-        for layer, found in layers.items():
-            total = sum(one[attention][layer].double().sum(dim=0) for one in sensitivities)
-            assert torch.allclose(found, total / total.sum(), atol=1e-6)

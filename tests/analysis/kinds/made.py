@@ -91,24 +91,14 @@ def language_models(folder):
     write(folder / "bin", words(), random_sentences([100, 90], seed=2), "long")
     dictionary = Dictionary.load(str(folder / "bin" / "dict.txt"))
     adaptive = {"adaptive_softmax_cutoff": "8,16", "adaptive_input": True}
+    adaptive |= {"adaptive_input_cutoff": "8,16"}
+    own = "entmax_transformer_lm"
     for name, arch, options in (
         ("softmax", "transformer_lm", {}),
-        ("entmax15", "entmax_transformer_lm", {"attn_mapping": "entmax15"}),
-        (
-            "pruned",
-            "entmax_transformer_lm",
-            {"attn_mapping": "entmax", "decoder_self_attn_heads": "0,3"},
-        ),
-        (
-            "sparse",
-            "entmax_transformer_lm",
-            {"attn_mapping": "entmax15", "output_alpha": 1.5},
-        ),
-        (
-            "adaptive",
-            "entmax_transformer_lm",
-            {"attn_mapping": "sparsemax", "adaptive_input_cutoff": "8,16", **adaptive},
-        ),
+        ("entmax15", own, {"attn_mapping": "entmax15"}),
+        ("pruned", own, {"attn_mapping": "entmax", "decoder_self_attn_heads": "0,3"}),
+        ("sparse", own, {"attn_mapping": "entmax15", "output_alpha": 1.5}),
+        ("adaptive", own, {"attn_mapping": "sparsemax", **adaptive}),
     ):
         save_language_model(folder / f"{name}.pt", dictionary, arch, **options)
     return folder
@@ -154,6 +144,18 @@ def classification_task(data):
     config = SentencePredictionConfig(data=str(data), num_classes=len(LABELS), seed=1)
     config.regression_target, config.classification_head_name = False, HEAD
     return SentencePredictionTask.setup_task(config)
+
+
+def slope(loss, columns, step=1e-6):
+    """How fast a loss changes with a factor on a part of a weight, by finite differences."""
+    losses = []
+    kept = columns.detach().clone()
+    with torch.no_grad():
+        for factor in (1 + step, 1 - step):
+            columns.copy_(kept * factor)
+            losses.append(loss())
+        columns.copy_(kept)
+    return ((losses[0] - losses[1]).abs() / (2 * step)).tolist()
 
 
 def analysed(folder, task, names, output, *more):

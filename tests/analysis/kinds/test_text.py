@@ -24,6 +24,8 @@ from tests.analysis.kinds import made
 from tests.analysis.kinds.made import LM
 
 TOKENS = sum(made.LENGTHS)
+# What heads may have or not, as the data has it
+DATA = {"final_punctuation", "rare_word", "positional"}
 
 
 @pytest.fixture(scope="module")
@@ -53,26 +55,19 @@ def test_a_text_alone_has_one_side_and_samples_as_the_checkpoint_was_trained_wit
     assert (data["source_tokens"], data["source_lang"], data["target_lang"]) == (None, None, None)
 
 
-@pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned"])
+@pytest.mark.parametrize("name", ["softmax", "entmax15", "pruned", "adaptive"])
 def test_the_loss_is_that_of_every_token_given_those_before(texts, task, of_texts, name):
     model, total = loaded(texts, task, name), 0.0
     for sample in samples(task):
         with torch.no_grad():
-            logs = model(**sample["net_input"])[0].log_softmax(-1)
-        total -= logs.gather(-1, sample["target"][..., None]).double().sum().item()
-    assert model_of(of_texts, name)["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
-
-
-def test_the_loss_of_an_adaptive_softmax_is_that_of_all_its_words(texts, task, of_texts):
-    # Not that of fairseq's criterion, which leaves out the second word of each band, as padding
-    model, total = loaded(texts, task, "adaptive"), 0.0
-    for sample in samples(task):
-        with torch.no_grad():
-            features = model(**sample["net_input"])[0]
-            logs = model.decoder.adaptive_softmax.get_log_prob(features, None)
+            output = model(**sample["net_input"])[0]
+        # Of an adaptive softmax not that of fairseq's criterion, which leaves out the second word
+        # of each band, as padding
+        bands = model.decoder.adaptive_softmax
+        logs = output.log_softmax(-1) if bands is None else bands.get_log_prob(output, None)
         torch.testing.assert_close(logs.exp().sum(-1), torch.ones(logs.shape[:2]))
         total -= logs.gather(-1, sample["target"][..., None]).double().sum().item()
-    assert model_of(of_texts, "adaptive")["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
+    assert model_of(of_texts, name)["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
 
 
 def test_targets_outside_the_support_of_the_output_are_counted_and_not_in_the_loss(
@@ -93,17 +88,26 @@ def test_targets_outside_the_support_of_the_output_are_counted_and_not_in_the_lo
     assert "output" not in model_of(of_texts, "softmax")
 
 
-def test_heads_have_the_measures_that_mean_something_without_a_source(of_texts):
-    absent = {"copy_agreement", "relative_position", "final_punctuation"}
-    assert not absent & set(of_texts["settings"]["measures"])
-    never = absent | {"gate", "dependencies", "pos_kl", "pos_shares", "named_entity"}
-    # No word of this data is rare, and no head has a role
-    never |= {"rare_word", "positional"}
-    for name in ("entmax15", "sparse"):
-        for layer in model_of(of_texts, name)["attentions"]:
-            assert layer["attention"] == "decoder-self"
-            for head in layer["heads"]:
-                assert {key for key, value in head.items() if value is None} == never
+@pytest.mark.parametrize(
+    ("kind", "name", "attention", "absent"),
+    [
+        ("of_texts", "entmax15", "decoder-self", {"relative_position"}),
+        ("of_texts", "sparse", "decoder-self", {"relative_position"}),
+        ("of_labelled", "sparse", "encoder-self", {"relevance"}),
+    ],
+)
+def test_heads_have_the_measures_that_mean_something_without_a_source(
+    kind, name, attention, absent, request
+):
+    analysis = request.getfixturevalue(kind)
+    never = absent | {"copy_agreement"}
+    assert not (never - DATA) & set(analysis["settings"]["measures"])
+    never |= {"gate", "dependencies", "pos_kl", "pos_shares", "named_entity"}
+    for layer in model_of(analysis, name)["attentions"]:
+        assert layer["attention"] == attention
+        for head in layer["heads"]:
+            found = {key for key, value in head.items() if value is None}
+            assert found - DATA == never - DATA
 
 
 def test_relevance_is_conserved_through_a_decoder_alone(texts, task):
@@ -121,19 +125,13 @@ def test_the_gradient_of_a_sparse_output_is_that_of_its_loss_and_finite(texts, t
     model = loaded(texts, task, "sparse").double()
     sample = max(samples(task), key=lambda one: one["target"].numel())
 
-    def loss(scale):
-        weight = model.decoder.layers[0].self_attn.out_proj.weight
-        kept = weight.detach().clone()
-        with torch.no_grad():
-            weight[:, 4:8] *= scale  # what head 1 adds
-            logits = model(**sample["net_input"])[0]
-            weight.copy_(kept)
-        return float(entmax_loss(logits, sample["target"], 1.5).mean())
+    def loss():
+        logits = model(**sample["net_input"])[0]
+        return entmax_loss(logits, sample["target"], 1.5).mean()
 
     found = head_sensitivity(model, sample, 1)["decoder-self"][0][0, 1]
-    step = 1e-6
-    slope = (loss(1 + step) - loss(1 - step)) / (2 * step)
-    assert float(found) == pytest.approx(abs(slope), rel=1e-4)
+    expected = made.slope(loss, model.decoder.layers[0].self_attn.out_proj.weight[:, 4:8])
+    assert float(found) == pytest.approx(expected, rel=1e-4)
 
 
 def test_a_map_is_the_beginning_of_a_sample_and_of_its_map(texts, tmp_path):
@@ -156,16 +154,13 @@ def test_a_text_that_begins_with_a_mark_is_not_to_predict_it(texts, tmp_path):
     (model,) = document.read(tmp_path / "analysis.json")["models"]
     task = load_task(str(texts / "bin"), task=LM, checkpoint=str(texts / "entmax15.pt"))
     task.args.add_bos_token = True
-    network, total, number = loaded(texts, task, "entmax15"), 0.0, 0
+    network, total = loaded(texts, task, "entmax15"), 0.0
     for sample in samples(task):
         with torch.no_grad():
             logs = network(**sample["net_input"])[0].log_softmax(-1)[:, 1:]
         assert bool((sample["target"][:, 0] == 0).all())
-        wanted = sample["target"][:, 1:]
-        total -= logs.gather(-1, wanted[..., None]).double().sum().item()
-        number += wanted.numel()
-    assert number == TOKENS
-    assert model["loss"] == pytest.approx(total / number, rel=1e-5)
+        total -= logs.gather(-1, sample["target"][:, 1:, None]).double().sum().item()
+    assert model["loss"] == pytest.approx(total / TOKENS, rel=1e-5)
 
 
 def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
@@ -179,33 +174,48 @@ def test_the_rarest_tokens_so_far_are_those_of_every_beginning():
             assert (first[row, end - 1], second[row, end - 1]) == expected
 
 
-def test_a_removed_head_is_scored_by_the_loss(texts, of_texts, tmp_path):
-    output = tmp_path / "ablation"
-    more = ("--heads=decoder-self:0.1,1.2",)
-    assert made.run("ablate", texts, LM, ["entmax15"], output, *more) == 0
-    results = json.loads((output / "ablation.json").read_text())
+@pytest.mark.parametrize(
+    ("folder", "task", "name", "head", "counted"),
+    [
+        ("texts", LM, "entmax15", "decoder-self:0.1", TOKENS),
+        ("labelled", made.CLASSES, "sparse", "encoder-self:0.1", 60),
+    ],
+)
+def test_a_removed_head_is_scored_by_the_loss_of_the_analysis(
+    folder, task, name, head, counted, request, tmp_path
+):
+    own, analysis = (request.getfixturevalue(one) for one in (folder, f"of_{folder}"))
+    assert made.run("ablate", own, task, [name], tmp_path / "x", f"--heads={head}") == 0
+    results = json.loads((tmp_path / "x" / "ablation.json").read_text())
+    assert results["data"]["target_tokens"] == counted
     assert results["unchanged"]["bleu"] is None
-    expected = model_of(of_texts, "entmax15")["loss"]
+    expected = model_of(analysis, name)["loss"]
     assert results["unchanged"]["loss"] == pytest.approx(expected, rel=1e-5)
-    assert len(results["removals"]) == 2
+    assert math.isfinite(results["removals"][0]["loss"]["change"])
 
 
 @pytest.mark.parametrize(
-    ("command", "more", "expected"),
+    ("command", "folder", "option", "expected"),
     [
-        ("analyze", ["--of=generated"], "--of got 'generated': language models write no text"),
-        ("analyze", ["--measures=copy_agreement"], "no measure of language models"),
-        ("analyze", ["--conllu=x.conllu"], "--conllu got 'x.conllu': parses are of the source"),
-        ("analyze", ["--past-target"], "--self-target and --past-target are for models"),
-        ("analyze", ["--gen-subset=train"], "--gen-subset got 'train', of which there is no data"),
-        ("analyze", ["--sentences=7"], "--sentences got '7': give numbers from 0 to 6"),
-        ("ablate", ["--scores=bleu"], "--scores got 'bleu'"),
+        ("analyze", "texts", "--of=generated", "--of got 'generated': language models write no text"),
+        ("analyze", "texts", "--measures=copy_agreement", "no measure of language models"),
+        ("analyze", "texts", "--conllu=x", "--conllu got 'x': parses are of the source"),
+        ("analyze", "texts", "--past-target", "--self-target and --past-target are for models"),
+        ("analyze", "texts", "--gen-subset=train", "got 'train', of which there is no data"),
+        ("analyze", "texts", "--sentences=7", "--sentences got '7': give numbers from 0 to 6"),
+        ("ablate", "texts", "--scores=bleu", "--scores got 'bleu'"),
+        ("analyze", "labelled", "--num-classes=3", "2 classes apart, and --num-classes is 3"),
+        ("analyze", "labelled", "--of=generated", "'generated': classifiers write no text"),
+        ("analyze", "labelled", "--measures=relevance", "no measure of classifiers"),
+        ("analyze", "labelled", "--gen-subset=test", "--gen-subset got 'test', "),
     ],
-)
-def test_what_has_no_part_in_a_text_alone_is_refused(
-    texts, tmp_path, capsys, command, more, expected
+)  # fmt: skip
+def test_what_has_no_part_in_a_text_alone_or_with_a_label_is_refused(
+    command, folder, option, expected, request, tmp_path, capsys
 ):
-    assert made.run(command, texts, LM, ["entmax15"], tmp_path / "x", *more) == 1
+    task, name = {"texts": (LM, "entmax15"), "labelled": (made.CLASSES, "sparse")}[folder]
+    own = request.getfixturevalue(folder)
+    assert made.run(command, own, task, [name], tmp_path / "x", option) == 1
     assert expected in capsys.readouterr().err
     assert not (tmp_path / "x").exists()
 

@@ -1,7 +1,6 @@
 """The command ``fairseq-entmax look``, and the page it writes."""
 
 import contextlib
-import io
 import json
 import re
 
@@ -66,38 +65,28 @@ def test_a_file_has_sentences_and_their_translations(given, tmp_path, capsys):
     assert "translation (given): ▁w7 w8\n" in out
 
 
-def test_standard_input_is_a_file_too(given, monkeypatch, capsys):
-    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(f"{CUT}\n▁w5\n".encode())))
-    assert run(*given, "--input", "-", "--beam", 1, "--max-len-b", 4) == 0
-    assert capsys.readouterr().out.count("note: translated by greedy search") == 2
-
-
 def test_the_page_has_the_maps_of_the_sentences_and_what_they_can_tell_of_heads(tiny):
-    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), ["--cpu"])
-    looks = opened.look([CUT, "▁w5"], ["▁w7 w8", "▁w1"])
-    analysis = page.analysis_of(opened, looks)
-    assert analysis["data"]["own"] == {"words": False}
-    assert "of" not in analysis
-    for entry, one in zip(analysis["maps"], looks, strict=True):
-        assert (entry["source"], entry["targets"]) == (one.tokens, one.target_tokens)
-        for item in entry["models"][0]:
-            weights = one.attention[item["attention"]][item["layer"]]
-            assert torch.allclose(decode_weights(item), weights, atol=1e-3)
-            assert torch.equal(decode_weights(item) == 0, weights == 0)
+    options = ["--cpu", "--max-len-b", "6"]
+    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
+    for words, given in ((False, ["▁w7 w8", "▁w1"]), (True, None)):
+        looks = opened.look([CUT, "▁w5"], given)
+        looks = [one.words() for one in looks] if words else looks
+        analysis = page.analysis_of(opened, looks)
+        assert analysis["data"]["own"] == {"words": words}
+        if given is None:
+            assert (analysis["of"], analysis["search"]["beam"]) == ("generated", 5)
+            number = sum(len(one.item.target) for one in looks)
+            assert analysis["models"][0]["generated"]["tokens"] == number
+        for entry, one in zip(analysis["maps"], looks, strict=True):
+            assert (entry["source"], entry["targets"]) == (one.tokens, one.target_tokens)
+            for item in entry["models"][0]:
+                weights = one.attention[item["attention"]][item["layer"]]
+                assert torch.allclose(decode_weights(item), weights, atol=1e-3)
+                assert torch.equal(decode_weights(item) == 0, weights == 0)
     heads = [h for layer in analysis["models"][0]["attentions"] for h in layer["heads"]]
     for name in ("relevance", "gradient", "rare_word", "final_punctuation"):
         assert {head[name] for head in heads} == {None}
     assert None not in {head["density"] for head in heads}
-
-
-def test_the_page_on_a_models_own_translation_says_by_which_search(tiny):
-    options = ["--max-len-b", "6", "--cpu"]
-    opened = session.of_checkpoint(str(tiny / "plain.pt"), str(tiny / "bin"), options)
-    (one,) = opened.look([CUT])
-    analysis = page.analysis_of(opened, [one.words()])
-    assert (analysis["of"], analysis["search"]["beam"]) == ("generated", 5)
-    assert analysis["models"][0]["generated"]["tokens"] == len(one.target_tokens)
-    assert analysis["data"]["own"] == {"words": True}
 
 
 def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_path):
@@ -112,10 +101,8 @@ def test_a_notebook_writes_the_page_too_also_of_a_long_text_alone(texts, tmp_pat
     ("words", "message"),
     [
         ((), "give the sentence by --text"),
-        (("--text", "▁w1", "--input", "-"), "give the sentence by --text"),
         (("--text", " "), "a text is empty: give a sentence"),
         (("--text", "w1"), "nothing says how the text is cut into them: give --bpe sentencepiece"),
-        (("--text", CUT, "--top", 0), "--top got 0: give 1 or more"),
         (("--text", CUT, "--layer", 7), "--layer got 7: cross has the layers 0 to 1"),
         (("--text", CUT, "--translation", "a", "--translation", "b"), "is there 2 times, and --text 1"),
         (("--input", "nowhere.txt"), "--input got 'nowhere.txt': there is no such file"),
@@ -136,21 +123,26 @@ def test_what_is_wrong_is_said_in_one_sentence(given, capsys, words, message):
     assert error.count("\n") == 1
 
 
-def test_a_missing_checkpoint_or_data_and_a_classifier_are_refused(tiny, labelled, capsys):
-    for words, message in (
-        ((), "give CHECKPOINT first"),
-        (("no.pt", "--text", CUT), "there is no checkpoint no.pt"),
-        ((tiny / "plain.pt", "--text", CUT), "give --data DATA-BIN"),
-        ((tiny / "plain.pt", "--text", CUT, "--data", "nowhere"), "--data got 'nowhere'"),
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ("", "give CHECKPOINT first"),
+        ("no.pt --text a", "there is no checkpoint no.pt"),
+        ("{tiny}/plain.pt --text a", "give --data DATA-BIN"),
+        ("{tiny}/plain.pt --text a --data nowhere", "--data got 'nowhere'"),
         (
-            (labelled / "sparse.pt", "--text", CUT, "--data", labelled / "bin"),
-            "look is for models that translate and for language models",
+            "{labelled}/sparse.pt --text a --data {labelled}/bin",
+            "look is for models that translate",
         ),
-    ):
-        assert run(*words) == 1
-        error = capsys.readouterr().err
-        assert message in error
-        assert error.count("\n") == 1
+    ],
+)
+def test_a_missing_checkpoint_or_data_and_a_classifier_are_refused(
+    tiny, labelled, capsys, words, message
+):
+    assert run(*words.format(tiny=tiny, labelled=labelled).split()) == 1
+    error = capsys.readouterr().err
+    assert message in error
+    assert error.count("\n") == 1
 
 
 def test_help_has_its_own_options_and_fairseqs_where_asked(capsys):

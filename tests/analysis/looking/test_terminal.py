@@ -91,20 +91,12 @@ def test_of_a_mean_it_is_said_how_many_heads_leave_out_keys():
     assert shown(own, layer=0, head=0).splitlines()[-2].split()[1:5] == ["0.50", "a#0", "0.50", "b"]
 
 
-def test_tokens_of_one_word_are_one_group_without_marks_and_others_stay_alone():
-    assert groups_of([1, 1, 2, -1, -1, 3]) == [[0, 1], [2], [3], [4], [5]]
-    assert joined_tokens(["▁pr", "io", "x@@", "y", "▁"], [[0, 1], [2, 3], [4]]) == [
-        "prio",
-        "xy",
-        "▁",
-    ]
-
-
 def test_weights_of_words_are_summed_over_keys_and_meaned_over_queries():
-    generator = torch.Generator().manual_seed(1)
-    weights = torch.rand(2, 5, 4, generator=generator)
+    assert groups_of([1, 1, 2, -1, -1, 3]) == [[0, 1], [2], [3], [4], [5]]
+    joined = joined_tokens(["▁pr", "io", "x@@", "y", "▁"], [[0, 1], [2, 3], [4]])
+    assert joined == ["prio", "xy", "▁"]
+    weights = torch.rand(2, 5, 4, generator=torch.Generator().manual_seed(1))
     weights[:, :, 2] = 0
-    weights = weights / weights.sum(-1, keepdim=True)
     queries, keys = [[0], [1, 2, 3], [4]], [[0, 1], [2], [3]]
     joined = joined_weights(weights, queries, keys)
     for head in range(2):

@@ -1,151 +1,77 @@
 """What is said and what is looked at, against loops over sentences, heads and steps."""
 
 from argparse import Namespace
+from dataclasses import replace
 
 import pytest
 import torch
 from fairseq.data import Dictionary
 
-from fairseq_entmax.analysis.batch import Batch, Side
 from fairseq_entmax.analysis.collect import Tables
 from fairseq_entmax.analysis.statistics import LayerStatistics
+from tests.analysis.test_statistics import END, batch_of, cut, random_weights
 
-PAD, END = 1, 2
 # Words repeat; 3 is unknown; some of the target are not in the source
 SOURCE = [[4, 5, 4, 6, END], [7, 8, 3, 7, 7, 9, END], [5, END]]
 TARGET = [[5, 9, 4], [7, 3, 10, 8, 7], []]
-KEYS = 7
 
 
-def padded(rows, left):
-    width = max(map(len, rows))
-    return torch.tensor(
-        [[PAD] * (width - len(r)) + r if left else r + [PAD] * (width - len(r)) for r in rows]
-    )
-
-
-def batch_of(source=SOURCE, target=TARGET, left=False):
-    previous = padded([[END, *row] for row in target], left)
-    said = previous.masked_fill(previous < 4, -1)
-    return Batch(
-        Side.of(padded(source, True), PAD, END, None),
-        Side.of(previous, PAD, END, None),
-        said=said,
-    )
-
-
-def random_weights(batch, attention, seed=0):
-    queries, keys = batch.sides(attention)
-    generator = torch.Generator().manual_seed(seed)
-    shape = (len(SOURCE), 3, queries.tokens.size(1), keys.tokens.size(1))
-    raw = torch.rand(shape, generator=generator) * (torch.rand(shape, generator=generator) < 0.6)
-    raw = (raw + 1e-3 * torch.eye(shape[2], shape[3]).flip(1)) * keys.real[:, None, None]
-    # Of an empty row all on the last key, which is real
-    raw[..., -1] += raw.sum(-1) == 0
-    return raw / raw.sum(-1, keepdim=True)
-
-
-def rows(batch, weights, attention, head):
-    """(sentence, step, weights of the real keys) of every real query."""
-    queries, keys = batch.sides(attention)
-    for number, of_sentence in enumerate(weights[:, head].tolist()):
-        real = [
-            row for row, is_real in zip(of_sentence, queries.real[number], strict=True) if is_real
-        ]
-        for step, row in enumerate(real):
-            known = zip(row, keys.real[number].tolist(), strict=True)
-            yield number, step, [weight for weight, is_real in known if is_real]
-
-
-def measured(batch, weights, attention):
+def measured(attention, left=False, seed=0):
+    """What is measured in a batch, and (head, sentence, step, weights of real keys) of its rows."""
+    batch = batch_of(SOURCE, [[END, *row] for row in TARGET], None, left)
+    previous = batch.target.tokens
+    batch = replace(batch, said=previous.masked_fill(previous < 4, -1))
+    weights = random_weights(batch, attention, seed=seed)
     statistics = LayerStatistics(attention, 3, ["copy_agreement", "relative_position"])
-    for number in range(len(SOURCE)):  # a sentence at a time, and the last two together
-        part = slice(number, number + 1) if number == 0 else slice(1, 3)
-        if number < 2:
-            own = Batch(
-                *(
-                    Side.of(side.tokens[part], PAD, END, None)
-                    for side in (batch.source, batch.target)
-                ),
-                said=batch.said[part],
-            )
-            statistics.update(weights[part], own)
-    return statistics.results()
-
-
-def expected_agreement(batch, weights, head):
-    largest, support, weight, chance = [], [], [], []
-    for number, step, row in rows(batch, weights, "cross", head):
-        word = (TARGET[number] + [END])[step]
-        places = [n for n, other in enumerate(SOURCE[number]) if other == word and word > 3]
-        if places:
-            largest.append(row.index(max(row)) in places)
-            support.append(any(row[place] > 0 for place in places))
-            weight.append(sum(row[place] for place in places))
-            chance.append(len(places) / len(row))
-    return {
-        name: sum(values) / len(values)
-        for name, values in zip(
-            ("largest", "support", "weight", "chance"),
-            (largest, support, weight, chance),
-            strict=True,
-        )
-    }
+    statistics.update(weights, batch)
+    rows = [
+        (head, number, step, row)
+        for number, heads in enumerate(cut(weights, batch, attention))
+        for head, of_head in enumerate(heads)
+        for step, row in enumerate(of_head)
+    ]
+    return statistics.results(), rows
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
 def test_agreement_is_over_the_steps_that_say_a_word_of_the_source(left):
-    batch = batch_of(left=left)
-    weights = random_weights(batch, "cross")
-    results = measured(batch, weights, "cross")
-    for head in range(3):
-        expected = expected_agreement(batch, weights, head)
-        assert results["copy_chance"] == pytest.approx(expected.pop("chance"))
-        assert results["heads"][head]["copy_agreement"] == pytest.approx(expected)
+    results, rows = measured("cross", left)
+    chances = []
+    for head, given in enumerate(results["heads"]):
+        cases = []
+        for own, number, step, row in rows:
+            word = (TARGET[number] + [END])[step]
+            places = [n for n, other in enumerate(SOURCE[number]) if other == word and word > 3]
+            if own == head and places:
+                weight = sum(row[place] for place in places)
+                cases.append((row.index(max(row)) in places, weight > 0, weight))
+                chances.append(len(places) / len(row))
+        means = [sum(column) / len(cases) for column in zip(*cases, strict=True)]
+        expected = dict(zip(("largest", "support", "weight"), means, strict=True))
+        assert given["copy_agreement"] == pytest.approx(expected, abs=1e-6)
+    assert results["copy_chance"] == pytest.approx(sum(chances) / len(chances))
     assert len({head["copy_agreement"]["weight"] for head in results["heads"]}) == 3
 
 
 @pytest.mark.parametrize("left", [False, True], ids=["right", "left"])
-def test_neighbours_in_cross_are_the_words_said_last_now_and_next(left):
-    batch = batch_of(left=left)
-    weights = random_weights(batch, "cross", seed=3)
-    results = measured(batch, weights, "cross")
-    for head in range(3):
+@pytest.mark.parametrize("attention", ["cross", "encoder-self"])
+def test_neighbours_are_tokens_beside_and_in_cross_the_words_said_last_now_and_next(
+    left, attention
+):
+    results, rows = measured(attention, left, seed=3)
+    for head, given in enumerate(results["heads"]):
         hits = []
-        for number, step, row in rows(batch, weights, "cross", head):
-            said = [None, *TARGET[number], None, None]
-            around = {word for word in said[step : step + 3] if word is not None and word > 3}
-            hits.append(SOURCE[number][row.index(max(row))] in around)
-        assert results["heads"][head]["relative_position"] == pytest.approx(sum(hits) / len(hits))
-
-
-def test_neighbours_in_the_encoder_are_the_tokens_before_and_behind():
-    batch = batch_of()
-    weights = random_weights(batch, "encoder-self", seed=4)
-    results = measured(batch, weights, "encoder-self")
-    for head in range(3):
-        hits = [
-            abs(row.index(max(row)) - step) == 1
-            for _, step, row in rows(batch, weights, "encoder-self", head)
-        ]
+        for own, number, step, row in rows:
+            if own != head:
+                continue
+            place = row.index(max(row))
+            said = [None, *TARGET[number], None, None][step : step + 3]
+            around = {word for word in said if word is not None and word > 3}
+            is_cross = attention == "cross"
+            hits.append(SOURCE[number][place] in around if is_cross else abs(place - step) == 1)
         assert 0 < sum(hits) < len(hits)
-        assert results["heads"][head]["relative_position"] == pytest.approx(sum(hits) / len(hits))
-        assert results["heads"][head]["copy_agreement"] is None
-
-
-def test_a_head_that_copies_agrees_always_and_its_position_too():
-    batch = batch_of()
-    weights = torch.zeros(3, 3, batch.target.tokens.size(1), KEYS)
-    weights[..., -1] = 1.0
-    for number, (source, target) in enumerate(zip(SOURCE, TARGET, strict=True)):
-        for step, word in enumerate(target):
-            if word > 3 and word in source:
-                weights[number, :, step] = 0
-                weights[number, :, step, KEYS - len(source) + source.index(word)] = 1
-    head = measured(batch, weights, "cross")["heads"][0]
-    assert head["copy_agreement"] == {"largest": 1, "support": 1, "weight": 1}
-    # 5, 4, 7, 8 and 7 of the 11 steps
-    assert head["relative_position"] == pytest.approx(5 / 11)
+        assert given["relative_position"] == pytest.approx(sum(hits) / len(hits))
+        assert (given["copy_agreement"] is not None) == (attention == "cross")
 
 
 def test_two_dictionaries_have_words_in_common_by_their_symbols():

@@ -1,35 +1,27 @@
-"""A measure of one's own: a class and a call, and it is measured, written, described and drawn."""
+"""A measure of one's own: what it may be called, and how it is measured, written and described.
 
-import json
-import subprocess
-import sys
+That ``analyze`` makes it and the report draws it is tested by the example of docs/extending.md.
+"""
 
 import pytest
 import torch
 
-from fairseq_entmax.analysis import document, summary
-from fairseq_entmax.analysis.analyze import analyse, parser
-from fairseq_entmax.analysis.arguments import chosen_measures
-from fairseq_entmax.analysis.batch import Batch, Side
-from fairseq_entmax.analysis.loading import load_dataset, parse, setup_task
+from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.measures import (
     _MEASURES,
     Number,
     WeightMeasure,
     measures,
+    numbers_of,
     register_measure,
 )
-from fairseq_entmax.analysis.recorder import record_attention
 from fairseq_entmax.analysis.report.page import render_page
-from fairseq_entmax.analysis.schema import SCHEMA, as_text, schema
-from fairseq_entmax.analysis.sentences import samples
+from fairseq_entmax.analysis.schema import schema
 from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
-from tests.analysis.test_analyze import _build as build
-from tests.analysis.test_models import save
-from tests.support import spread_scores, tiny_task
+from tests.analysis.test_statistics import batch_of, cut, one_sentence, random_weights, table
 
 
 class Introspection(WeightMeasure):
@@ -44,28 +36,6 @@ class Introspection(WeightMeasure):
         if weights.attention != CROSS:
             own = weights.weights.diagonal(dim1=2, dim2=3)
             sums.add_mean("introspection", own, weights.queries.real)
-
-
-class Surprise(WeightMeasure):
-    """A number that may be negative."""
-
-    name, title, meaning = "surprise", "Surprise", "logarithm of the first weight"
-    largest, least = 0, None
-
-    def update(self, weights, sums):
-        raise RuntimeError("no surprise")
-
-
-def test_a_measure_that_fails_is_named(monkeypatch):
-    monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
-    register_measure(Surprise())
-    words = tiny_task().source_dictionary
-    tokens = torch.full((1, 3), words.nspecial)
-    side = Side.of(tokens, words.pad(), words.eos(), None)
-    sentences = Batch(side, side)
-    statistics = LayerStatistics(CROSS, 2, ["surprise"])
-    with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
-        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), sentences)
 
 
 class Halves(WeightMeasure):
@@ -83,126 +53,94 @@ class Halves(WeightMeasure):
             sums.add_mean(name, weights.weights[..., keys].sum(dim=3), weights.queries.real)
 
 
-@pytest.fixture(scope="module")
-def registered():
-    for measure in (Introspection(), Halves()):
+class Surprise(WeightMeasure):
+    """A number that may be negative."""
+
+    name, title, meaning = "surprise", "Surprise", "logarithm of the first weight"
+    largest, least = 0, None
+
+    def update(self, weights, sums):
+        raise RuntimeError("no surprise")
+
+
+@pytest.fixture(autouse=True)
+def registered(monkeypatch):
+    monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
+    for measure in (Introspection(), Halves(), Surprise()):
         register_measure(measure)
-    yield
-    for name in ("introspection", "halves"):
-        _MEASURES.pop(name, None)
 
 
-@pytest.fixture(scope="module")
-def analysed(registered, data, tmp_path_factory):
-    """The document, the task, and the model that it is of."""
-    path = str(tmp_path_factory.mktemp("own") / "m.pt")
-    given = [f"{data}/bin", f"--path={path}", "--cpu", "--no-progress-bar", "--num-workers=0"]
-    args = parse(parser(), [*given, "--sentences="])
-    task = setup_task(args)
-    extra = {"max_source_positions": 1024, "max_target_positions": 1024}
-    extra |= {"share_all_embeddings": True, "attn_mapping": "entmax15"}
-    model = spread_scores(build(task, "entmax_transformer", extra), 8)
-    save(path, model, "entmax_transformer", ("es", "en"), **extra)
-    wanted = chosen_measures("introspection, halves,density")
-    return analyse(args, wanted, task), task, model
+def test_a_measure_that_fails_is_named():
+    statistics = LayerStatistics(CROSS, 2, ["surprise"])
+    with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
+        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), one_sentence(3))
 
 
-def test_its_numbers_are_in_the_document(analysed):
-    analysis, task, model = analysed
-    dataset = load_dataset(task, "valid")
-    totals = {}
-    for sample in samples(dataset, range(len(dataset)), torch.device("cpu")):
-        attention, _ = record_attention(model, sample)
-        for name in ("encoder-self", "decoder-self"):
-            for layer, weights in attention[name].items():
-                for head in range(weights.size(1)):
-                    rows = weights[0, head].tolist()
-                    own = totals.setdefault((name, layer, head), [])
-                    own += [row[place] for place, row in enumerate(rows)]
-    assert totals
+@pytest.mark.parametrize("attention", ["encoder-self", "cross"])
+def test_its_numbers_are_means_over_the_queries_of_batches(attention):
+    statistics, found = LayerStatistics(attention, 3, ["introspection", "halves"]), []
+    for sentences in ([[4, 5, 6, 2], [7, 2]], [[8, 9, 2]]):
+        batch = batch_of(sentences, [one[::-1] for one in sentences], table())
+        weights = random_weights(batch, attention)
+        statistics.update(weights, batch)
+        found += cut(weights, batch, attention)
+    for number, head in enumerate(statistics.results()["heads"]):
+        own = [row[n] for heads in found for n, row in enumerate(heads[number])]
+        mean = pytest.approx(sum(own) / len(own), abs=1e-6)
+        assert head["introspection"] == (None if attention == CROSS else mean)
+        assert sum(head["halves"].values()) == pytest.approx(1, abs=1e-6)
+        assert head["entropy"] is None
+
+
+def test_the_schema_the_document_and_the_report_have_it():
+    analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=0)
     for layer in analysis["models"][0]["attentions"]:
         for head in layer["heads"]:
-            own = totals.get((layer["attention"], layer["layer"], head["head"]))
-            if layer["attention"] == CROSS:
-                assert head["introspection"] is None
-            else:
-                assert head["introspection"] == pytest.approx(sum(own) / len(own), abs=1e-6)
-            assert sum(head["halves"].values()) == pytest.approx(1, abs=1e-6)
-            assert head["entropy"] is None
-    assert analysis["settings"]["measures"] == ["density", "introspection", "halves"]
-
-
-def test_the_schema_has_it_and_refuses_what_it_cannot_be(analysed):
-    analysis = json.loads(json.dumps(analysed[0]))
+            head |= {"introspection": 0.25, "halves": {"left": 0.4, "right": 0.6}, "surprise": -3}
+    analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     document.validate(analysis, "a.json")
-    head = schema()["$defs"]["head"]
-    assert {"introspection", "halves"} <= set(head["required"])
-    shape = head["properties"]["introspection"]
-    assert shape["description"] == (
+    shapes = schema()["$defs"]["head"]["properties"]
+    assert shapes["introspection"]["description"] == (
         "Mean weight of a query on its own position (Narcissus 2024, section 1)."
     )
-    assert head["properties"]["halves"]["required"] == ["left", "right"]
-    analysis["models"][0]["attentions"][0]["heads"][0]["introspection"] = 1.5
-    with pytest.raises(ValueError, match=r"heads\[0\]\.introspection"):
-        document.validate(analysis, "a.json")
-
-
-def test_the_report_titles_explains_lists_and_colours_by_it(analysed):
-    analysis = analysed[0]
+    assert shapes["halves"]["required"] == ["left", "right"]
     page = embedded(render_page(analysis, measure="introspection"))
     assert page["measure"] == "introspection"
-    (shown,) = [one for one in page["measures"] if one["name"] == "introspection"]
-    assert (shown["title"], shown["meaning"], shown["isMain"]) == (
-        "Introspection",
-        "mean weight of a query on its own position",
-        True,
+    shown = {one["name"]: one for one in page["measures"]}
+    assert (shown["introspection"]["title"], shown["introspection"]["isMain"]) == (
+        *("Introspection", True),
     )
-    assert "left-half" in [one["name"] for one in page["measures"]]
-    entry = analysis["models"][0]["attentions"][0]["heads"][1]
     values = page["layers"][0]["heads"][1]["values"]
-    assert values["introspection"] == pytest.approx(entry["introspection"], rel=1e-6)
-    assert values["left-half"] == pytest.approx(entry["halves"]["left"], rel=1e-6)
-    assert "introspection" in summary.as_table(analysis).splitlines()[0]
+    assert [values[name] for name in ("introspection", "left-half", "surprise")] == [0.25, 0.4, -3]
+    for name, wrong in (("introspection", 1.5), ("surprise", 1), ("halves", {"left": 0.4})):
+        kept = head[name]
+        head[name] = wrong
+        with pytest.raises(ValueError, match=rf"heads\[1\]\.{name}"):
+            document.validate(analysis, "a.json")
+        head[name] = kept
 
 
-def without_it():
-    """A document of who had only the measures of the package."""
+def test_who_has_the_measure_reads_documents_that_lack_it():
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
-    own = ("introspection", "halves")
+    own = ("introspection", "halves", "surprise")
     analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]
-    return analysis
-
-
-def test_who_has_the_measure_reads_documents_that_lack_it(registered):
-    analysis = without_it()
     document.validate(analysis, "a.json")
     head = analysis["models"][0]["attentions"][0]["heads"][0]
-    assert head["introspection"] is head["halves"] is None
+    assert [head[name] for name in own] == [None] * 3
     assert head["density"] is not None
-    assert "introspection" not in [
-        one["name"] for one in embedded(render_page(analysis))["measures"]
-    ]
 
 
-def test_names_in_use_are_refused():
+@pytest.mark.parametrize(
+    ("own", "message"),
+    [
+        ("density", "calls something 'density', as the measure density does"),
+        ("a b", "is called 'a b'"),
+    ],
+)
+def test_names_in_use_are_refused(own, message):
     class Second(Introspection):
-        name = "density"
+        name = own
 
-    with pytest.raises(ValueError, match="calls something 'density', as the measure density does"):
+    with pytest.raises(ValueError, match=message):
         register_measure(Second())
-
-    class Third(Introspection):
-        name = "a b"
-
-    with pytest.raises(ValueError, match="a measure is called 'a b'"):
-        register_measure(Third())
     assert "a b" not in [measure.name for measure in measures()]
-
-
-def test_the_file_that_ships_is_what_the_measures_say():
-    command = "from fairseq_entmax.analysis.schema import *; print(as_text(schema()))"
-    fresh = subprocess.run(
-        [sys.executable, "-c", command], capture_output=True, text=True, check=True
-    )
-    assert fresh.stdout == SCHEMA.read_text(encoding="utf-8")
-    assert as_text({"a": 1}) == '{"a": 1}'

@@ -1,15 +1,16 @@
 """Reports, opened in a real browser."""
 
 import pytest
+import torch
 
+from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.report.figures import figures
-from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.browser import (
     Watched,
     launched,
 )
-from tests.analysis.report.page_actions import MARKUP
-from tests.analysis.report.synthetic import decode_weights, encode_weights, synthetic_analysis
+from tests.analysis.report.page_actions import MARKUP, write
+from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
 
 @pytest.fixture(scope="module")
@@ -21,7 +22,7 @@ def analysis():
         item = entry["models"][1][0]
         weights = decode_weights(item)[:-1]
         item["shape"] = list(weights.shape)
-        item["weights"] = encode_weights(weights)
+        item["weights"] = encode_weights(torch.from_numpy(weights))
     analysis["maps"][2]["source"][0] = MARKUP
     analysis["maps"][2]["source"][1] = "▁Jehová"
     return analysis
@@ -29,9 +30,7 @@ def analysis():
 
 @pytest.fixture(scope="module")
 def file(analysis, tmp_path_factory):
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("report"), analysis, figures(analysis))
 
 
 @pytest.fixture(scope="module")
@@ -59,8 +58,6 @@ def opened(browser, file):
 
 @pytest.fixture(scope="module")
 def large(tmp_path_factory):
-    """The report of three models with 6 layers of 8 heads, and ten sentences."""
-    analysis = synthetic_analysis()
-    path = tmp_path_factory.mktemp("large") / "report.html"
-    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
-    return path
+    """The report of three models with 6 layers of 8 heads, and four sentences."""
+    analysis = synthetic_analysis(sentences=4)
+    return write(tmp_path_factory.mktemp("large"), analysis, figures(analysis))

@@ -4,10 +4,9 @@ import math
 
 import torch
 
-from fairseq_entmax.analysis.groups import encode_groups, numbered_groups
+from fairseq_entmax.analysis.maps import encode_groups, encode_weights, numbered_groups
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.mappings import fusedmax, oscarmax
-from tests.analysis.report.synthetic import encode_weights
 
 # The strength's name and value, and the mapping with it
 RUNS = ("tv", 0.4, lambda scores: fusedmax(scores, tv=0.4))
@@ -37,7 +36,7 @@ def give_groups(analysis, model, made, seed=0):
                 future = torch.ones(scores.shape[1:], dtype=torch.bool).triu(1)
                 scores = scores.masked_fill(future, -math.inf)
             weights = torch.cat([scores[:1].softmax(-1), mapping(scores[1:])])
-            item["weights"] = encode_weights(weights.numpy())
+            item["weights"] = encode_weights(weights)
             kinds = [None, *[kind] * (len(weights) - 1)]
             item["groups"] = encode_groups(numbered_groups(weights, kinds))
             exact[sentence, item["attention"], item["layer"]] = weights

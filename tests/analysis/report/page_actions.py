@@ -5,9 +5,17 @@ import re
 
 import numpy as np
 
+from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.synthetic import decode_weights
 
 MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
+
+
+def write(folder, analysis, figures=()):
+    """The report of an analysis, as a file in a folder."""
+    path = folder / "report.html"
+    path.write_text(render_page(analysis, figures), encoding="utf-8")
+    return path
 
 
 def key(model, attention, layer, head):
@@ -18,12 +26,18 @@ def row(page, *place):
     return page.locator(f'#heads-table tr[data-head="{key(*place)}"]')
 
 
-def head_of(analysis, model, attention, layer, head):
-    entry = next(
-        entry for entry in analysis["models"][model]["attentions"]
+def layer_of(analysis, model=2, attention="encoder-self", layer=0):
+    """The entry of an attention and layer of a model."""
+    (entry,) = (
+        entry
+        for entry in analysis["models"][model]["attentions"]
         if (entry["attention"], entry["layer"]) == (attention, layer)
-    )  # fmt: skip
-    return entry["heads"][head]
+    )
+    return entry
+
+
+def head_of(analysis, model, attention, layer, head):
+    return layer_of(analysis, model, attention, layer)["heads"][head]
 
 
 def weights_of(analysis, sentence, model, attention, layer, head):

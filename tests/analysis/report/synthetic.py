@@ -1,8 +1,7 @@
 """An analysis of models that were never trained: a whole document, made from random numbers.
 
-The numbers are of the size that trained models have, and agree with each other where a reader
-compares them: shares sum to 1, sorted densities are those of the heads, and the attention maps
-of a head show what its measures say of it.
+They are of the size that trained models have, and agree with each other where a reader compares
+them: shares sum to 1, and sorted densities are those of the heads.
 """
 
 import base64
@@ -12,6 +11,7 @@ import zlib
 import numpy as np
 import torch
 
+from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.attentions import ATTENTIONS, CROSS, DECODER_SELF, ENCODER_SELF
 from fairseq_entmax.mappings.functional import entmax
@@ -20,12 +20,9 @@ OFFSETS = range(-4, 5)
 BINS = 20
 SENTENCES = 1000
 RELATIONS = {"nsubj": (0.35, 1), "obj": (0.41, -2), "amod": (0.72, 1), "advmod": (0.46, 1)}
-# Kinds of heads: the one place that a head looks at is an offset, or is named
-KINDS = {
-    ENCODER_SELF: [-1, 1, "rare", "broad", 0, "question", "syntactic", "broad"],
-    DECODER_SELF: [-1, 0, "broad", -2, "broad", -1, "broad", "broad"],
-    CROSS: ["aligned", "broad", "rare", "broad", "aligned", "question", "broad", "broad"],
-}
+TAGS = {"NOUN": 0.31, "VERB": 0.22, "ADP": 0.2, "DET": 0.17, "PUNCT": 0.1}
+# Kinds of heads: the one offset that a head looks at, or none
+KINDS = [-1, 1, None, 0, None, -2, None, None]
 MODELS = [("softmax", "softmax", 1.0), ("entmax15", "entmax15", 1.5), ("entmax", "entmax", None)]
 WORDS = (
     "▁Y ▁dijo ▁Je ho vá ▁a ▁Mo is és ▁en ▁el ▁monte ▁de ▁la ▁tierra ▁que ▁no ▁d if iere is ▁con "
@@ -51,6 +48,16 @@ def synthetic_analysis(
         _model(rng, name if number < 3 else f"{name}-{number}", *kind, layers, heads, annotations)
         for number, (name, *kind) in enumerate(kinds)
     ]
+    relations = {
+        name: {
+            "count": 800,
+            "to_head": {"baseline": baseline, "offset": offset},
+            "to_dependent": {"baseline": baseline, "offset": -offset},
+        }
+        for name, (baseline, offset) in RELATIONS.items()
+    }
+    parses = {"file": "test.conllu", "sentences": SENTENCES, "relations": relations}
+    parses |= {"part_of_speech": TAGS, "named_entities": 0.05}
     analysis = {
         "format": "fairseq-entmax-analysis",
         "version": 2,
@@ -64,34 +71,13 @@ def synthetic_analysis(
         "settings": {
             "offsets": list(OFFSETS), "density_bins": BINS, "rare_rank": 500,
             "positional_share": 0.9, "relevance_sentences": 16, "gradient_sentences": 200,
-            "measures": ["density", "entropy", "confidence", "equal_weights", "offsets",
-                         "relative_position", "copy_agreement", "rare_word", "subword_merging", "final_punctuation", "diversity", "relevance",
-                         "gradient"],
+            "measures": ["density", "entropy", "relevance"],
         },
         "models": documents,
-        "annotations": _annotations() if annotations else None,
-        "maps": [
-            _map(rng, 17 * number, length, number % 5 == 4, documents) for number in range(sentences)
-        ],
+        "annotations": parses if annotations else None,
+        "maps": [_map(rng, 17 * number, length, documents) for number in range(sentences)],
     }  # fmt: skip
     return {**analysis, "numbers": [number.as_json() for number in numbers_of(analysis)]}
-
-
-def _annotations():
-    return {
-        "file": "test.conllu",
-        "sentences": SENTENCES,
-        "relations": {
-            name: {
-                "count": 800,
-                "to_head": {"baseline": baseline, "offset": offset},
-                "to_dependent": {"baseline": baseline, "offset": -offset},
-            }
-            for name, (baseline, offset) in RELATIONS.items()
-        },
-        "part_of_speech": {"NOUN": 0.31, "VERB": 0.22, "ADP": 0.2, "DET": 0.17, "PUNCT": 0.1},
-        "named_entities": 0.05,
-    }
 
 
 def _model(rng, name, mapping, alpha, layers, heads, annotations):
@@ -100,6 +86,16 @@ def _model(rng, name, mapping, alpha, layers, heads, annotations):
         for attention in ATTENTIONS
         for layer in range(layers)
     ]
+    # From a random start to the model's own values
+    record = []
+    starts = [1 + rng.random(heads) for _ in attentions]
+    for update in range(0, 8001, 200):
+        values = {}
+        for row, start in zip(attentions, starts, strict=True):
+            end = np.array([head["values"]["alpha"] for head in row["heads"]])
+            own = start + update / 8000 * (end - start)
+            values.setdefault(row["attention"], {})[str(row["layer"])] = own.round(6).tolist()
+        record.append({"update": update, "values": values})
     return {
         "name": name,
         "checkpoint": f"runs/{name}/checkpoints/checkpoint_best.pt",
@@ -107,66 +103,53 @@ def _model(rng, name, mapping, alpha, layers, heads, annotations):
         "parameters": 1_249_280,
         "updates": 8000,
         "loss": 2.4 + 0.1 * float(rng.random()),
-        "records": {} if alpha is not None else {"alpha": _alpha_record(rng, attentions)},
+        "records": {} if alpha is not None else {"alpha": record},
         "attentions": attentions,
     }
 
 
-def _alpha_record(rng, attentions):
-    """From a random start, with a dip towards softmax, to the model's own values."""
-    record = []
-    starts = [1 + rng.random(len(row["heads"])) for row in attentions]
-    for update in range(0, 8001, 200):
-        done = update / 8000
-        values = {}
-        for row, start in zip(attentions, starts, strict=True):
-            end = np.array([head["values"]["alpha"] for head in row["heads"]])
-            alpha = (1 - done) * start + done * end
-            alpha = 1 + (alpha - 1) * (1 - 0.4 * math.sin(math.pi * done) * (1 - done))
-            layer = values.setdefault(row["attention"], {})
-            layer[str(row["layer"])] = [round(float(value), 6) for value in alpha]
-        record.append({"update": update, "values": values})
-    return record
-
-
 def _attention(rng, attention, layer, mapping, alpha, heads, annotations):
-    kinds = KINDS[attention]
     rows = [
-        _head(rng, attention, kinds[(number + layer) % len(kinds)], number, alpha, annotations)
+        _head(rng, attention, KINDS[(number + layer) % len(KINDS)], number, alpha, annotations)
         for number in range(heads)
     ]
     for measure in ("relevance", "gradient"):
         total = sum(row[measure] for row in rows)
         for row in rows:
             row[measure] /= total
-    sparse = 0.0 if alpha == 1.0 else 0.12
     return {
         "attention": attention,
         "layer": layer,
         "mapping": mapping,
         "learned": ["alpha"] if alpha is None else [],
         "copy_chance": 0.04 if attention == CROSS else None,
-        "diversity": float(0.2 + sparse + 0.1 * math.sin(layer) + 0.05 * rng.random()),
+        "diversity": float(0.3 + 0.1 * math.sin(layer) + 0.05 * rng.random()),
         "density_sorted": sorted(row["density"] for row in rows),
         "heads": rows,
     }
 
 
-def _head(rng, attention, kind, number, alpha, annotations):
-    offset = kind if isinstance(kind, int) else None
-    strength = float(rng.uniform(0.75, 0.98)) if offset is not None else float(rng.uniform(0, 0.3))
-    if alpha is None:
-        alpha = float(rng.uniform(1.6, 1.98) if kind != "broad" else rng.uniform(1.02, 1.4))
-    densities = _densities(rng, alpha)
+def _head(rng, attention, offset, number, alpha, annotations):
+    strength = float(rng.uniform(0, 0.3) if offset is None else rng.uniform(0.75, 0.98))
+    alpha = float(rng.uniform(1.02, 1.98)) if alpha is None else alpha
+    mean = min(0.95, (2.05 - alpha) * rng.uniform(0.4, 1.2))
+    densities = rng.beta(12 * mean, 12 * (1 - mean), SENTENCES) ** (alpha > 1)
     confidence = max(strength, float(rng.uniform(0.1, 0.5)))
-    maximum = _offset_shares(attention, offset, strength)
-    share = _at_offsets(attention, maximum)
+    # ``strength`` at the offset, the rest spread over what a query sees
+    seen = [str(o) for o in OFFSETS if attention != DECODER_SELF or o <= 0]
+    spread = [*seen, "below"] + ["above"] * (attention != DECODER_SELF)
+    held = 0.0 if offset is None or str(offset) not in seen else strength
+    maximum = dict.fromkeys([*map(str, OFFSETS), "below", "above"], 0.0)
+    maximum |= dict.fromkeys(spread, (1 - held) / len(spread))
+    if held:
+        maximum[str(offset)] += held
+    share = {str(o): min(1.0, maximum[str(o)] * 1.02) if str(o) in seen else None for o in OFFSETS}
     weight = {key: value and 0.95 * value for key, value in share.items()}
     positional = None
-    if offset is not None and share[str(offset)] >= 0.9:
+    if held and share[str(offset)] >= 0.9:
         key = str(offset)
         positional = {"offset": offset, "share": share[key], "confidence": weight[key]}
-    return {
+    head = {
         "head": number,
         "values": {"alpha": alpha},
         "density": float(densities.mean()),
@@ -180,88 +163,39 @@ def _head(rng, attention, kind, number, alpha, annotations):
         },
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
-        "relative_position": None if attention == DECODER_SELF else 0.5 * strength,
-        "copy_agreement": {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
-        if attention == CROSS
-        else None,
-        "rare_word": None
-        if attention == DECODER_SELF
-        else {"rarest": 0.66, "two_rarest": 0.83}
-        if kind == "rare"
-        else {"rarest": 0.06, "two_rarest": 0.11},
-        "subword_merging": None
-        if attention == CROSS
-        else {"all": 0.88 * strength, "split": 0.86 * strength}
-        if kind == 0
-        else {"all": 0.1, "split": 0.2},
-        "final_punctuation": None
-        if attention == DECODER_SELF
-        else {"interrogative": 0.45, "declarative": 0.03}
-        if kind == "question"
-        else {"interrogative": 0.06, "declarative": 0.05},
-        "gate": None,
-        "relevance": float(rng.gamma(1.0) + (2 if kind in (-1, "rare") else 0.1)),
-        "gradient": float(rng.gamma(1.0) + (2 if kind in (-1, "rare") else 0.1)),
-        "dependencies": _dependencies(rng, kind)
-        if annotations and attention == ENCODER_SELF
-        else None,
-        "pos_shares": _tag_shares(rng) if annotations and attention != DECODER_SELF else None,
-        "pos_kl": float(rng.gamma(1.0, 0.1)) if annotations and attention != DECODER_SELF else None,
-        "named_entity": float(rng.beta(1, 15))
-        if annotations and attention != DECODER_SELF
-        else None,
+        "relevance": float(rng.gamma(1.0)) + 0.1,
+        "gradient": float(rng.gamma(1.0)) + 0.1,
+        **dict.fromkeys(("gate", "relative_position", "copy_agreement", "rare_word")),
+        **dict.fromkeys(("subword_merging", "final_punctuation", "dependencies")),
+        **dict.fromkeys(("pos_shares", "pos_kl", "named_entity")),
     }
+    if attention == CROSS:
+        agreement = {"largest": 0.3 * strength, "support": 1.0, "weight": 0.2 * strength}
+        head["copy_agreement"] = agreement
+    else:
+        head["subword_merging"] = {"all": 0.88 * strength, "split": 0.86 * strength}
+    if attention != DECODER_SELF:
+        head["relative_position"] = 0.5 * strength
+        head["rare_word"] = {"rarest": 0.2, "two_rarest": 0.83 * strength}
+        head["final_punctuation"] = {"interrogative": 0.45 * strength, "declarative": 0.03}
+        if annotations:
+            shares = rng.dirichlet([3.0] * len(TAGS)).tolist()
+            head["pos_shares"] = dict(zip(TAGS, shares, strict=True))
+            head["pos_kl"] = float(rng.gamma(1.0, 0.1))
+            head["named_entity"] = float(rng.beta(1, 15))
+    if annotations and attention == ENCODER_SELF:
+        head["dependencies"] = {
+            name: {
+                way: float(min(0.98, baseline * rng.uniform(0.5, 1.35)))
+                for way in ("to_head", "to_dependent")
+            }
+            for name, (baseline, _) in RELATIONS.items()
+        }
+    return head
 
 
-def _tag_shares(rng):
-    tags = list(_annotations()["part_of_speech"])
-    return dict(zip(tags, rng.dirichlet([3.0] * len(tags)).tolist(), strict=True))
-
-
-def _offset_shares(attention, offset, strength):
-    """``strength`` on the offset, the rest spread; sums to 1."""
-    allowed = [o for o in OFFSETS if attention != DECODER_SELF or o <= 0]
-    keys = [str(o) for o in allowed] + (
-        ["below"] if attention == DECODER_SELF else ["below", "above"]
-    )
-    shares = dict.fromkeys([*map(str, OFFSETS), "below", "above"], 0.0)
-    held = strength if offset is not None else 0.0
-    for key in keys:
-        shares[key] = (1 - held) / len(keys)
-    if offset is not None:
-        shares[str(offset)] += held
-    return shares
-
-
-def _at_offsets(attention, shares):
-    return {
-        str(o): None if attention == DECODER_SELF and o > 0 else min(1.0, shares[str(o)] * 1.02)
-        for o in OFFSETS
-    }
-
-
-def _densities(rng, alpha):
-    """One of each sentence, sparser with a larger alpha."""
-    if alpha == 1:
-        return np.ones(SENTENCES)
-    mean = min(0.95, (2.05 - alpha) * rng.uniform(0.4, 1.2))
-    return rng.beta(12 * mean, 12 * (1 - mean), SENTENCES)
-
-
-def _dependencies(rng, kind):
-    def accuracy(baseline):
-        best = 1.35 if kind == "syntactic" else 0.8
-        return float(min(0.98, baseline * best * rng.uniform(0.6, 1.0)))
-
-    return {
-        name: {"to_head": accuracy(baseline), "to_dependent": accuracy(baseline)}
-        for name, (baseline, _) in RELATIONS.items()
-    }
-
-
-def _map(rng, sentence, length, is_question, models):
-    source = _tokens(rng, WORDS, length, is_question)
-    targets = _tokens(rng, ENGLISH, length, is_question)
+def _map(rng, sentence, length, models):
+    source, targets = (_tokens(rng, text, length) for text in (WORDS, ENGLISH))
     return {
         "sentence": sentence,
         "source": source,
@@ -271,59 +205,26 @@ def _map(rng, sentence, length, is_question, models):
     }
 
 
-def _tokens(rng, text, length, is_question):
+def _tokens(rng, text, length):
     words = text.split()
     number = max(1, int(rng.integers(max(1, length // 2), length + 1)) - 2)
     start = int(rng.integers(len(words)))
-    tokens = [words[(start + place) % len(words)] for place in range(number)]
-    return [*tokens, "▁?" if is_question else ".", "</s>"]
+    return [*(words[(start + place) % len(words)] for place in range(number)), ".", "</s>"]
 
 
 def _weights(rng, model, source, targets):
     for row in model["attentions"]:
-        attention, layer = row["attention"], row["layer"]
+        attention = row["attention"]
         keys = len(targets if attention == DECODER_SELF else source)
         queries = len(source if attention == ENCODER_SELF else targets)
-        kinds = KINDS[attention]
-        scores = torch.stack(
-            [
-                torch.from_numpy(_scores(rng, kinds[(number + layer) % len(kinds)], queries, keys))
-                for number in range(len(row["heads"]))
-            ]
-        )
+        scores = torch.from_numpy(2 * rng.normal(size=(len(row["heads"]), queries, keys)))
         if attention == DECODER_SELF:
             future = torch.ones(queries, keys, dtype=torch.bool).triu(1)
             scores = scores.masked_fill(future, -math.inf)
         alpha = torch.tensor([head["values"]["alpha"] for head in row["heads"]], dtype=scores.dtype)
         weights = entmax(scores, alpha.view(-1, 1, 1))
-        yield {
-            "attention": attention,
-            "layer": layer,
-            "shape": list(weights.shape),
-            "weights": encode_weights(weights.numpy()),
-        }
-
-
-def _scores(rng, kind, queries, keys):
-    scores = rng.normal(size=(queries, keys))
-    rows = np.arange(queries)
-    if isinstance(kind, int) or kind == "aligned":
-        place = rows + kind if isinstance(kind, int) else rows * keys // queries
-        scores[rows, np.clip(place, 0, keys - 1)] += 5
-    elif kind == "question":
-        scores[:, max(0, keys - 2)] += 3
-    elif kind == "rare":
-        scores[:, int(rng.integers(keys))] += 4
-    elif kind == "syntactic":
-        scores[rows, rng.integers(keys, size=queries)] += 4
-    return scores
-
-
-def encode_weights(weights):
-    """Weights as the document writes them: zeros stay zeros, and nothing else becomes one."""
-    small = weights.astype("<f2")
-    small[(small == 0) & (weights > 0)] = np.nextafter(np.float16(0), np.float16(1))
-    return base64.b64encode(zlib.compress(small.tobytes(), 9)).decode("ascii")
+        place = {"attention": attention, "layer": row["layer"]}
+        yield {**place, "shape": list(weights.shape), "weights": encode_weights(weights)}
 
 
 def decode_weights(entry):

@@ -1,15 +1,9 @@
-import importlib.util
-import itertools
 import json
-import re
-import sys
 
 import pytest
 import vl_convert
 
-from fairseq_entmax.analysis.report import charts, export
 from fairseq_entmax.analysis.report.figures import figures
-from fairseq_entmax.analysis.report.figures_values import ramp
 from tests.analysis.report.synthetic import synthetic_analysis
 
 EVERY_FIGURE = [
@@ -21,22 +15,12 @@ EVERY_FIGURE = [
     "confidence_and_importance-encoder-self",
     "confidence_and_importance-decoder-self",
     "confidence_and_importance-cross",
-    "offset_profile",
     "dependency_accuracy",
     "bleu_by_heads",
 ]
 PRUNING = [
-    {
-        "mapping": mapping,
-        "model": model,
-        "encoder-self": encoder,
-        "decoder-self": [2, 2],
-        "cross": cross,
-        "BLEU": bleu,
-        "parameters": 1000,
-        "sentences/s": 3.0,
-        "speed": 1.0,
-    }
+    {"mapping": mapping, "model": model, "encoder-self": encoder, "decoder-self": [2, 2]}
+    | {"cross": cross, "BLEU": bleu, "parameters": 1000, "sentences/s": 3.0, "speed": 1.0}
     for mapping, model, encoder, cross, bleu in [
         ("softmax", "baseline", [2, 2], [2, 2], 20.0),
         ("softmax", "continued", [2, 2], [2, 2], 21.0),
@@ -58,15 +42,6 @@ def drawn(analysis, pruning=None):
     return {figure.name: figure for figure in figures(analysis, pruning)}
 
 
-def layer_of(analysis, model=2, attention="encoder-self", layer=0):
-    (entry,) = (
-        entry
-        for entry in analysis["models"][model]["attentions"]
-        if (entry["attention"], entry["layer"]) == (attention, layer)
-    )
-    return entry
-
-
 def every_head(analysis):
     for model in analysis["models"]:
         for entry in model["attentions"]:
@@ -74,8 +49,6 @@ def every_head(analysis):
 
 
 def test_a_full_analysis_gives_every_figure(small):
-    heads = layer_of(small)["heads"]
-    heads[0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
     assert list(drawn(small, PRUNING)) == EVERY_FIGURE
 
 
@@ -83,24 +56,15 @@ def test_a_full_analysis_gives_every_figure(small):
     ("change", "gone"),
     [
         ({"relevance": None}, {name for name in EVERY_FIGURE if "importance" in name}),
-        ({"positional": None}, {"offset_profile"}),
-        ({"offsets": None}, {"offset_profile"}),
         ({"dependencies": None}, {"dependency_accuracy"}),
         ({"density_histogram": None}, {"density_distribution"}),
         ({"density": None}, {"density_by_layer"}),
     ],
 )
 def test_a_figure_without_its_measure_is_left_out(small, change, gone):
-    layer_of(small)["heads"][0]["positional"] = {"offset": -1, "share": 0.95, "confidence": 0.9}
     for head in every_head(small):
         head.update(change)
     assert list(drawn(small, PRUNING)) == [name for name in EVERY_FIGURE if name not in gone]
-
-
-def test_a_softmax_model_alone_has_no_figures_of_alpha_and_density():
-    names = set(drawn(synthetic_analysis(models=1, layers=2, heads=3, sentences=0)))
-    assert not any("alpha" in name or "density" in name for name in names)
-    assert "diversity_by_layer" in names
 
 
 @pytest.mark.parametrize("shape", [(3, 2, 3), (1, 1, 1), (4, 1, 2)])
@@ -112,12 +76,6 @@ def test_every_specification_can_be_drawn_without_a_warning(shape, capfd):
         assert "WARN" not in "".join(capfd.readouterr()), figure.name
 
 
-def test_an_attention_whose_heads_are_all_pruned_is_no_hindrance(small):
-    layer_of(small).update({"heads": [], "mapping": None, "diversity": None, "density_sorted": []})
-    for figure in figures(small):
-        vl_convert.vegalite_to_svg(figure.for_paper())
-
-
 def test_every_chart_is_described_and_brings_no_colours_of_the_page(small):
     for figure in figures(small, PRUNING):
         spec = figure.for_page()
@@ -125,57 +83,3 @@ def test_every_chart_is_described_and_brings_no_colours_of_the_page(small):
         assert "config" not in spec
         text = json.dumps(spec).lower()
         assert not any(f'"{colour}"' in text for colour in ("black", "white", "#000000", "#ffffff"))
-
-
-def test_names_of_models_that_no_file_can_have_give_names_of_files(small):
-    small["models"].append({**small["models"][2], "name": "α/2"})
-    small["models"][2]["name"] = "../1"
-    names = [figure.name for figure in figures(small)]
-    assert len(names) == len(set(names))
-    assert all(set(name) <= set("abcdefghijklmnopqrstuvwxyz0123456789_-") for name in names)
-    assert names[:2] == ["alpha_trajectories-0-1", "alpha_trajectories-1-2"]
-
-
-@pytest.mark.parametrize("number", [1, 2, 6, 12])
-def test_layers_have_a_colour_each_from_blue_to_orange(number):
-    colours = ramp(number)
-    assert len(set(colours)) == number
-    assert colours[0] == "#648FFF"
-    if number > 1:
-        assert colours[-1] == "#FE6100"
-
-
-@pytest.mark.parametrize(("module", "library"), [(charts, "altair"), (export, "vl_convert")])
-def test_without_the_libraries_one_sentence_says_what_to_install(monkeypatch, module, library):
-    monkeypatch.setitem(sys.modules, library, None)
-    spec = importlib.util.spec_from_file_location("anew", module.__file__)
-    with pytest.raises(ModuleNotFoundError, match=r"pip install 'fairseq-entmax\[report\]'"):
-        spec.loader.exec_module(importlib.util.module_from_spec(spec))
-
-
-def symbols(figure, words):
-    """The places (x, y) inside their panels of the marks whose description has the words."""
-    svg = vl_convert.vegalite_to_svg(figure.for_paper())
-    marks = re.findall(r'<path aria-label="([^"]*)"[^>]*transform="translate\(([^)]*)\)"', svg)
-    return [tuple(map(float, place.split(","))) for label, place in marks if words in label]
-
-
-def test_models_that_agree_on_a_relation_do_not_hide_each_other(small):
-    for head in every_head(small):
-        if head["dependencies"]:
-            for scores in head["dependencies"].values():
-                scores.update(to_head=0.5, to_dependent=0.5)
-    places = symbols(drawn(small)["dependency_accuracy"], "amod → head")
-    assert len(places) == 3
-    assert len({x for x, _ in places}) == 1
-    heights = sorted(y for _, y in places)
-    # A mark of area 50 is at most 8 high
-    assert all(below - above >= 8 for above, below in itertools.pairwise(heights))
-
-
-def test_marks_of_whole_models_do_not_hang_over_the_frame(small):
-    figure = drawn(small, PRUNING)["bleu_by_heads"]
-    width = figure.for_paper()["spec"]["width"]
-    places = symbols(figure, "BLEU")
-    assert len(places) > 6
-    assert all(4.5 <= x <= width - 4.5 and 4.5 <= y <= 200 - 4.5 for x, y in places)
