@@ -24,7 +24,7 @@ QUICK = (
 SECONDS_OF_HOUR = 3600
 RULES = Path(__file__).with_name("rules.md")
 QUESTIONS = Path(__file__).with_name("claims.toml")
-NAMES: dict[str | None, str] = {None: "", **words.NAMES, **MAPPINGS}
+NAMES = {**words.NAMES, **MAPPINGS}
 ROLES = (record.TRAINED, record.EQUALTIME, record.CONTINUED, record.PRUNED, record.SCRATCH)
 
 
@@ -39,7 +39,7 @@ def _claims() -> dict[str, Claim]:
             if "rule" in given:
                 given["rule"] = getattr(rules, given["rule"])
             source = ", ".join([paper, *([entry["source"]] if "source" in entry else [])])
-            for model in entry.get("models", [None]):
+            for model in entry.get("models", [""]):
                 own = {**given, **({"model": model} if model else {})}
                 text, measure = (
                     entry[part].replace("{model}", NAMES.get(model, model))
