@@ -135,7 +135,8 @@ REFUSALS = {
     "xFormers": (
         Run(("--encoder-xformers-att-config={}",)),
         ENTMAX,
-        "--encoder-xformers-att-config replaces the attention",
+        "--encoder-xformers-att-config replaces the attention as a whole and leaves no place for a "
+        "mapping: leave it out, or use fairseq's own transformer",
     ),
     "alignments": (Run(("--load-alignments",), criterion=ALIGNING), ENTMAX, _INFINITE),
 }

@@ -203,14 +203,10 @@ def test_yaml_trains_what_the_same_options_train(text, tmp_path):
 
 def test_options_that_do_not_fit_are_refused_in_one_sentence(text, tmp_path):
     adaptive = ["--criterion=adaptive_loss", "--ddp-backend=legacy_ddp"]
-    for options, message in (
-        (adaptive, "--criterion adaptive_loss needs a model with"),
-        ([*adaptive, "--adaptive-softmax-cutoff=9999"], "--adaptive-softmax-cutoff 9999: the dict"),
-    ):
-        given = options_of(text, tmp_path / "none", *options)
-        result = run("fairseq-train", *given, check=False)
-        assert result.returncode == 2
-        assert f"fairseq-train: error: {message}" in result.stderr
+    given = options_of(text, tmp_path / "none", *adaptive)
+    result = run("fairseq-train", *given, check=False)
+    assert result.returncode == 2
+    assert "fairseq-train: error: --criterion adaptive_loss needs a model with" in result.stderr
     assert not list((tmp_path / "none").glob("*.pt"))
     result = hydra(tmp_path, text, "+model.attn_maping=softmax", check=False)
     assert result.returncode == 2

@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from fairseq_entmax.pruning import checkpoint_heads
+from tests import preloaded
 from tests.commands import COMMANDS, ROOT, SIZES, hypotheses, run
 
 pytestmark = pytest.mark.slow
@@ -42,7 +43,7 @@ def walked(data, tmp_path_factory):
         short = short.replace(f" {updates} ", f" {fewer} ")
     short = re.sub("--warmup-updates [0-9]+", "", short)
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "CUDA_VISIBLE_DEVICES": ""}
-    environment["PATH"] = f"{COMMANDS}{os.pathsep}{environment['PATH']}"
+    environment["PATH"] = preloaded.path(f"{COMMANDS}{os.pathsep}{environment['PATH']}")
     how = {"cwd": folder, "env": environment, "capture_output": True, "text": True}
     result = subprocess.run(["bash", "-euc", short], check=False, **how)
     assert result.returncode == 0, result.stdout[-3000:] + result.stderr[-3000:]

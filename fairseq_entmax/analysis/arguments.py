@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairseq_entmax.analysis.measures import (
-    ImportanceMeasure,
     importance_measures,
     optional_names,
 )
@@ -83,18 +82,8 @@ def add_analyze_options(parser: argparse.ArgumentParser) -> None:
             type=int,
             metavar="N",
             help=f"how many sentences, spread evenly, {measure.name} is worked out for "
-            f"(default: {_until(measure)})",
+            f"(default: as many as it takes for small standard errors, {measure.sentences} at most)",
         )
-
-
-def _until(measure: ImportanceMeasure) -> str:
-    """The number of sentences where nobody says it."""
-    if measure.precision is None:
-        return str(measure.sentences)
-    return (
-        f"as many as it takes for standard errors of {measure.precision:g} at most, and no more "
-        f"than {measure.sentences}"
-    )
 
 
 def add_ablate_options(parser: argparse.ArgumentParser) -> None:

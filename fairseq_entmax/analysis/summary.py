@@ -25,7 +25,10 @@ def as_table(analysis: Dictionary[str, Any]) -> str:
     names = (one.name for one in numbers)
     rows = [["model", *losses, "attention", *names, "positional heads", *["copy heads"] * copies]]
     for model in analysis["models"]:
-        first = [model["name"], _text(model["loss"]), _text(in_bits(model["loss"]))]
+        nats = model["loss"]
+        # In bits as fairseq logs ``nll_loss``
+        bits = None if nats is None else nats / math.log(2)
+        first = [model["name"], _text(nats), _text(bits)]
         for attention in ATTENTIONS:
             layers = [layer for layer in model["attentions"] if layer["attention"] == attention]
             if not layers:
@@ -123,11 +126,6 @@ def _copying(layers: Sequence[Dictionary[str, Any]]) -> str:
 def _mean(values: Iterable[float | None]) -> str:
     known = [value for value in values if value is not None]
     return _text(sum(known) / len(known) if known else None)
-
-
-def in_bits(nats: float | None) -> float | None:
-    """A loss in nats in bits, as fairseq logs ``nll_loss``."""
-    return None if nats is None else nats / math.log(2)
 
 
 def _text(value: float | None) -> str:

@@ -50,14 +50,7 @@ class EntmaxLossCriterion(FairseqCriterion):
     others by 1 / (alpha - 1). The constant -H(q) is left out, so at alpha = 1 the loss is fairseq's
     label-smoothed cross-entropy.
 
-    Args:
-        task: fairseq's task.
-        loss_alpha: from 1 to 2.
-        label_smoothing: epsilon, from 0 to below 1.
-        sentence_avg, ignore_prefix_size: as fairseq's ``label_smoothed_cross_entropy``.
-
-    Raises:
-        ValueError: an option is out of range.
+    Arguments are those of :class:`EntmaxLossConfig`; a ValueError names one that is out of range.
 
     Source:
         Peters, Niculae and Martins 2019, *Sparse Sequence-to-Sequence Models*; Blondel, Martins

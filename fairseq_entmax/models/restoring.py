@@ -12,6 +12,7 @@ from collections.abc import Collection
 from typing import Any
 
 import torch
+from fairseq import checkpoint_utils
 from torch import Tensor, nn
 
 from fairseq_entmax import compat
@@ -40,6 +41,8 @@ class Restoring(nn.Module):
         if _places(state_dict) == _places(self.state_dict()):
             # fairseq would take --encoder-layers-to-keep out of the layers kept once more
             model_cfg = args = None
+        elif model_cfg is not None:
+            state_dict, model_cfg = checkpoint_utils.prune_state_dict(state_dict, model_cfg), None
         if getattr(self, "output_rise", None) is None:
             state_dict.pop("output_rise.updates", None)
         with compat.stopping_command():

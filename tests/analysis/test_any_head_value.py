@@ -4,7 +4,6 @@ import copy
 import json
 
 import pytest
-import torch
 
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.entries import training_records
@@ -68,28 +67,13 @@ def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
     assert head_value("strength").title == "strength"
 
 
-def test_values_that_heads_share_are_those_of_each_of_them():
-    class Toy(torch.nn.Module):
-        learned = ("strength",)
-
-        def head_values(self):
-            return {"strength": torch.tensor([0.5]), "rank": torch.tensor([1.0, 2.0])}
-
-    class Attention:
-        mapping, num_heads = Toy(), 2
-
-    layer = MeasuredLayer("cross", 0, None, Attention())
-    assert HeadValues().of_heads(layer) == [
-        {"values": {"strength": 0.5, "rank": 1.0}},
-        {"values": {"strength": 0.5, "rank": 2.0}},
-    ]
-    assert HeadValues().of_layer(layer, [{}, {}]) == {"learned": ["strength"]}
-
-
-def test_heads_apart_without_a_value_have_null():
+def test_values_that_heads_share_are_those_of_each_and_heads_apart_without_one_have_null():
+    shared = build_model(attn_mapping="entmax:init=1.5", share_alpha="layer")
+    layer = MeasuredLayer("cross", 0, None, shared.decoder.layers[0].encoder_attn)
+    assert HeadValues().of_heads(layer) == [{"values": {"alpha": 1.5}}] * 4
+    assert HeadValues().of_layer(layer, [{}, {}]) == {"learned": ["alpha"]}
     model = build_model(attn_mapping="sqpnormmax|fusedmax*2|softmax")
-    module = model.encoder.layers[0].self_attn
-    layer = MeasuredLayer("encoder-self", 0, None, module)
+    layer = MeasuredLayer("encoder-self", 0, None, model.encoder.layers[0].self_attn)
     nothing = {"alpha": None, "tv": None, "p": None, "gamma": None}
     assert [head["values"] for head in HeadValues().of_heads(layer)] == [
         {**nothing, "p": 1.5, "gamma": 1.0},

@@ -1,4 +1,4 @@
-"""Command lines and files changed at random.
+"""Files changed at random, and outputs that are there.
 
 What comes of each is success, or a status that is not 0 and one sentence: no traceback, no name of an
 exception. What was there is as it was, nothing half written is left, and nothing in the input ran.

@@ -131,14 +131,11 @@ class Place:
         with contextlib.chdir(self.folder):
             return attempt(lambda: cli.main(list(words)))
 
-    def check(
-        self, outcome: Outcome, may_replace: Sequence[str] = (), may_leave: Sequence[str] = ()
-    ) -> None:
+    def check(self, outcome: Outcome, may_replace: Sequence[str] = ()) -> None:
         """Hold what there is now against what there was, and make it as it was.
 
         Args:
             may_replace: what was named as an output, with ``--overwrite``.
-            may_leave: names of files that a command that failed may leave, such as a journal.
         """
         after = self.files()
         if after == self.before:
@@ -154,7 +151,6 @@ class Place:
             assert not half, f"these are half written: {half}"
             if outcome.status:
                 assert not changed, f"these were there, and the command failed: {changed}"
-                left = [path for path in new if Path(path).name not in may_leave]
-                assert not left, f"these are left: {left}"
+                assert not new, f"these are left: {new}"
         finally:
             self.restore()

@@ -15,26 +15,14 @@ from typing import Any
 from fairseq_entmax.files import check_target, refuse_inputs, whole_file
 from fairseq_entmax.progress import watched
 
-# The small pipeline of each language that spaCy itself publishes
-PIPELINES = {
-    **{
-        language: f"{language}_core_news_sm"
-        for language in (
-            *("ca", "da", "de", "el", "es", "fi", "fr", "hr", "it", "ja", "ko", "lt"),
-            *("mk", "nb", "nl", "pl", "pt", "ro", "ru", "sl", "sv", "uk"),
-        )
-    },
-    "en": "en_core_web_sm",
-    "zh": "zh_core_web_sm",
-}
 _BATCH = 64
 
 
 def tag(text_path: str, language: str, output_path: str, overwrite: bool = False) -> int:
     """Write the parse of each line of a text as one sentence of a CoNLL-U file, whole or not at all.
 
-    The language is a key of :data:`PIPELINES`, or the name or folder of a pipeline. Columns that it
-    has no component for are ``_``; named entities are in MISC. Gives the number of sentences.
+    The language is one such as ``es``, or the name or folder of a pipeline. Columns that it has no
+    component for are ``_``; named entities are in MISC. Gives the number of sentences.
     """
     if not os.path.isfile(text_path):
         raise FileNotFoundError(f"there is no text {text_path}")
@@ -77,12 +65,15 @@ def _load(language: str) -> Any:
             "tagging needs spaCy: pip install 'fairseq-entmax[tagger]', or give a CoNLL-U file "
             "that another tagger made"
         ) from error
-    name = PIPELINES.get(language, language)
+    name = language
     if not (spacy.util.is_package(name) or os.path.isdir(name)):
-        raise ModuleNotFoundError(
-            f"no pipeline {name} of spaCy is installed for --language {language}: python -m spacy "
-            f"download {name}, or give one that is; languages are {', '.join(sorted(PIPELINES))}"
-        )
+        # As spaCy calls the small pipeline of a language
+        name += f"_core_{'web' if language in ('en', 'zh') else 'news'}_sm"
+        if not spacy.util.is_package(name):
+            raise ModuleNotFoundError(
+                f"no pipeline {name} of spaCy is installed for --language {language}: python -m "
+                f"spacy download {name}, or give the name or folder of one that is"
+            )
     return spacy.load(name)
 
 

@@ -17,8 +17,13 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from fairseq_entmax.analysis.importance.activations import Activations, restored
-from fairseq_entmax.analysis.importance.propagation import Propagation, layers_of, watched_modules
+from fairseq_entmax.analysis.importance.propagation import (
+    Activations,
+    Propagation,
+    layers_of,
+    restored,
+    watched_modules,
+)
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.measures.base import ByHead
 from fairseq_entmax.models.adaptive import AdaptiveModel

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from fairseq_entmax.analysis.head_scaling import scaled_heads
-from fairseq_entmax.analysis.importance.activations import restored
+from fairseq_entmax.analysis.importance.propagation import restored
 from fairseq_entmax.analysis.kinds import kind_of_model
 from fairseq_entmax.analysis.likelihood import loss_of_logits, unreachable
 from fairseq_entmax.models.adaptive import AdaptiveModel

@@ -168,9 +168,9 @@ def trained_options(path: str, names: Sequence[str]) -> dict[str, Any]:
     found: dict[str, Any] = {}
     for settings in groups_of(state):
         for name in names:
-            # A setting that stands for another one is looked for in that group
+            # A setting that stands for another one, by ${…}, is looked for in that group
             value = settings.get(name)
-            if name not in found and value is not None and not _refers(value):
+            if name not in found and value is not None and not str(value).startswith("${"):
                 found[name] = value
     return found
 
@@ -181,7 +181,3 @@ def groups_of(state: dict[str, Any]) -> list[dict[str, Any]]:
     groups = [cfg.get(name) for name in ("task", "model", "criterion")] if cfg else []
     groups.append(state.get("args"))
     return [vars(one) if isinstance(one, Namespace) else one for one in groups if one is not None]
-
-
-def _refers(value: Any) -> bool:
-    return isinstance(value, str) and value.startswith("${")

@@ -63,7 +63,8 @@ class Labelled(Kind):
 
     def check_options(self, args: Namespace) -> None:
         super().check_options(args)
-        if args.conllu is not None and (self._is_pair(args.data) or args.init_token is not None):
+        is_pair = os.path.isdir(os.path.join(args.data, "input1"))
+        if args.conllu is not None and (is_pair or args.init_token is not None):
             raise ValueError(
                 f"--conllu got {args.conllu!r}: parses fit a text alone, without a second one and "
                 f"without --init-token: leave it out"
@@ -161,7 +162,3 @@ class Labelled(Kind):
         pairs = zip(outputs, outcomes, strict=True)
         said = [one.of_map(sample, output) for output, one in pairs if one is not None]
         return {"label": int(sample["target"].view(-1)[0]), "classified": said}
-
-    @staticmethod
-    def _is_pair(folder: str) -> bool:
-        return os.path.isdir(os.path.join(folder, "input1"))

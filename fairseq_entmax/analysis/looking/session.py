@@ -243,25 +243,11 @@ class Session:
         sources = [item.source for item in items]
         sizes = numpy.array([len(one) for one in sources])
         if not self.kind.has_search:  # read from its beginning, each text a sample
-            blocks = fairseq_data.TokenBlockDataset(
-                fairseq_data.ListDataset(sources, sizes),
-                sizes,
-                None,
-                words.pad(),
-                words.eos(),
-                break_mode="eos",
-                include_targets=True,
-            )
-            return fairseq_data.MonolingualDataset(
-                dataset=blocks,
-                sizes=blocks.sizes,
-                src_vocab=words,
-                tgt_vocab=said,
-                add_eos_for_other_targets=False,
-                shuffle=False,
-                targets=self.task.targets,
-                add_bos_token=self.task.args.add_bos_token,
-            )
+            tokens = fairseq_data.ListDataset(sources, sizes), sizes, None, words.pad(), words.eos()
+            how = {"break_mode": "eos", "include_targets": True}
+            blocks = fairseq_data.TokenBlockDataset(*tokens, **how)
+            how = {"targets": self.task.targets, "add_bos_token": self.task.args.add_bos_token}
+            return fairseq_data.MonolingualDataset(blocks, blocks.sizes, words, said, **how)
         targets = [item.target for item in items if item.target is not None]
         target_sizes = numpy.array([len(one) for one in targets])
         return fairseq_data.LanguagePairDataset(

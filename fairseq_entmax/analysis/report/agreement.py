@@ -153,13 +153,15 @@ def _verdict(one: Correlation) -> str:
 
 def _warning(own: Sequence[Correlation]) -> str:
     """What is not to be concluded from relevance."""
-    relevance = next((one for one in own if one.measure == COMPARED[0]), None)
-    if relevance is None:
-        return ""
-    if relevance.value >= CLOSE:
-        if (relevance.low or 0) < PARTLY:
+    for one in own:
+        if one.measure != COMPARED[0]:
+            continue
+        low = one.low or 0
+        if one.value < PARTLY or (one.value < CLOSE and low <= 0):
+            return " Relevance alone misleads here."
+        if one.value < CLOSE:
+            return " Relevance alone does not say here what a head is worth."
+        if low < PARTLY:
             return " Of so few heads it is not certain that relevance says what one is worth."
         return " Relevance may stand here for what a head is worth."
-    if relevance.value < PARTLY or (relevance.low or 0) <= 0:
-        return " Relevance alone misleads here."
-    return " Relevance alone does not say here what a head is worth."
+    return ""

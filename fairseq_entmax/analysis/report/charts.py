@@ -13,9 +13,10 @@ from fairseq_entmax.attentions import ATTENTIONS
 
 try:
     import altair as alt
+    import vl_convert as vl_convert
 except ModuleNotFoundError as error:
     raise ModuleNotFoundError(
-        "the figures of a report need the library altair: pip install 'fairseq-entmax[report]'",
+        "a report needs altair and vl-convert-python: pip install 'fairseq-entmax[report]'",
         name=error.name,
     ) from error
 

@@ -80,8 +80,14 @@ def run(options: argparse.Namespace) -> None:
     # Here, because they need the extra and torch: the command's help does not
     from fairseq_entmax.analysis import document
     from fairseq_entmax.analysis.report.ablation_table import with_ablations
-    from fairseq_entmax.analysis.report.export import FORMATS, drawn, figure_files
-    from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
+    from fairseq_entmax.analysis.report.figures import (
+        FORMATS,
+        chosen,
+        drawables,
+        drawn,
+        figure_files,
+        figures,
+    )
     from fairseq_entmax.analysis.report.figures_pruning import read_pruning
     from fairseq_entmax.analysis.report.page import render_page
     from fairseq_entmax.analysis.report.payload import heads_csv, measures_of

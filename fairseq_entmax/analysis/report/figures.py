@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import copy
 import fnmatch
-from collections.abc import Sequence
+import os
+from collections.abc import Callable, Sequence
+from collections.abc import Mapping as Dictionary
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from fairseq_entmax.analysis.report import (
@@ -15,8 +18,9 @@ from fairseq_entmax.analysis.report import (
     figures_maps,
     figures_values,
 )
-from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure
+from fairseq_entmax.analysis.report.charts import Analysis, Drawable, Figure, vl_convert
 from fairseq_entmax.analysis.report.figures_pruning import bleu_by_heads
+from fairseq_entmax.files import check_target
 
 _NAMED = 12
 _DRAWN = (
@@ -60,3 +64,45 @@ def chosen(drawables: Sequence[Drawable], names: str | None) -> list[Drawable]:
                 f"{', '.join(one.name for one in there[:_NAMED])}{more}"
             )
     return [one for one in drawables if any(fnmatch.fnmatchcase(one.name, p) for p in patterns)]
+
+
+PNG_SCALE = 3
+_DRAW: dict[str, Callable[[dict[str, Any]], bytes]] = {
+    "png": lambda spec: vl_convert.vegalite_to_png(spec, scale=PNG_SCALE),
+    "svg": lambda spec: vl_convert.vegalite_to_svg(spec).encode("utf-8"),
+    "pdf": lambda spec: vl_convert.vegalite_to_pdf(spec),
+}
+FORMATS = tuple(_DRAW)
+
+
+def figure_files(
+    figures: Sequence[Drawable],
+    directory: str | os.PathLike[str],
+    formats: Sequence[str],
+    overwrite: bool,
+) -> dict[Path, tuple[Drawable, str]]:
+    """The files of figures, ``NAME.FORMAT``, checked before anything is drawn."""
+    if not os.fspath(directory):
+        raise ValueError("--figures got '': give the folder for the figures' files")
+    folder = Path(directory)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise OSError(f"--figures {directory}: cannot make the folder: {error}") from error
+    return {
+        check_target(folder / f"{figure.name}.{name}", "--figures", overwrite): (figure, name)
+        for figure in figures
+        for name in formats
+    }
+
+
+def drawn(files: Dictionary[Path, tuple[Drawable, str]]) -> dict[Path, bytes]:
+    """What goes into each file."""
+    contents = {}
+    specs: dict[str, dict[str, Any]] = {}
+    for file, (figure, name) in files.items():
+        if figure.name not in specs:
+            # The files of a figure follow each other: one specification at a time
+            specs = {figure.name: figure.draw().for_paper()}
+        contents[file] = _DRAW[name](specs[figure.name])
+    return contents

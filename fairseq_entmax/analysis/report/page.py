@@ -13,6 +13,8 @@ from importlib import resources
 from typing import Any
 
 import fairseq_entmax
+from fairseq_entmax.analysis.report.charts import alt, vl_convert
+from fairseq_entmax.analysis.report.figures_grids import page_charts
 from fairseq_entmax.analysis.report.payload import groups_block, page_data, weights_block
 
 TEMPLATE = "template"
@@ -32,8 +34,6 @@ def render_page(
     The same analysis gives the same page. A content security policy in it forbids the
     browser to load anything, to send forms, and to run any script but the page's own two.
     ``measure`` is what the overview shows first; None takes the first that tells heads apart."""
-    from fairseq_entmax.analysis.report.figures_grids import page_charts
-
     library = _library()
     data = analysis["data"]
     names = ", ".join(model["name"] for model in analysis["models"])
@@ -79,15 +79,8 @@ def _json(value: Any) -> str:
 @functools.cache
 def _library() -> str:
     """Vega, Vega-Lite and Vega-Embed in one script."""
-    try:
-        import altair
-        import vl_convert
-    except ModuleNotFoundError:
-        raise ModuleNotFoundError(
-            "the report draws with Altair: pip install 'fairseq-entmax[report]'"
-        ) from None
     # The figures are in the language of Altair's release, "v6.4.1" such as
-    version = ".".join(altair.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
+    version = ".".join(alt.SCHEMA_VERSION.removeprefix("v").split(".")[:2])
     bundle: str = vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;", version)
     # Only strings and regular expressions can hold the end tag, and there this means the same.
     # A browser reads every end of a line as \n, and its hash is of what it reads

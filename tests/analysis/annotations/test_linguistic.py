@@ -302,15 +302,10 @@ def test_batches_of_any_size_give_the_numbers_of_loops(annotated, dictionary, si
 def test_counts_are_those_of_loops(annotated, dictionary):
     data = random_data()
     annotations = annotated("".join(example.conllu for example in data.examples))
-    _, counts = run(annotations, dictionary, data, list(range(12)), 5)
-    results = counts.results()
+    results = run(annotations, dictionary, data, list(range(12)), 5)[1].results()
     for relation, found in results["relations"].items():
-        offsets = Counter(
-            head - dependent
-            for example in data.examples
-            for dependent, head, name in example.arcs
-            if name == relation
-        )
+        arcs = (arc for example in data.examples for arc in example.arcs if arc[2] == relation)
+        offsets = Counter(head - dependent for dependent, head, _ in arcs)
         assert found["count"] == offsets.total()
         assert found["to_head"]["baseline"] == max(offsets.values()) / offsets.total()
         assert offsets[found["to_head"]["offset"]] == max(offsets.values())

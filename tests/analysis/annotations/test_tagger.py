@@ -87,7 +87,7 @@ def test_what_cannot_be_tagged_is_said_and_nothing_is_written(tagged, pipeline, 
     text, own, output = tagged("Dios\n\nluz\n")
     with pytest.raises(ValueError, match=r"text\.es, line 2: no words"):
         tag(text, own, output)
-    with pytest.raises(ModuleNotFoundError, match="python -m spacy download xx_none"):
+    with pytest.raises(ModuleNotFoundError, match="python -m spacy download xx_none_core_news_sm"):
         tag(text, "xx_none", output)
     assert not list(tmp_path.glob("out.conllu*"))
     with pytest.raises(ValueError, match=r"text\.es is the text, and would be replaced"):

@@ -68,12 +68,9 @@ def of_row(*weights, dtype=torch.float32):
     return statistics.results()["heads"][0]["equal_weights"]
 
 
-def test_a_key_of_weight_zero_parts_a_run_and_no_cluster():
+def test_a_key_of_weight_zero_parts_a_run_and_no_cluster_and_only_equal_bits_are_equal():
     found = of_row(0.25, 0.25, 0.0, 0.25, 0.25)
     assert found == {"run_length": 2, "run_weight": 1, "cluster_size": 4, "cluster_weight": 1}
-
-
-def test_weights_that_differ_in_the_last_bit_are_not_equal():
     near = float(torch.nextafter(torch.tensor(0.5), torch.tensor(1.0)))
     assert of_row(0.5, near)["run_weight"] == 0
     assert of_row(0.5, 0.5 + 1e-12, dtype=torch.float64)["cluster_weight"] == 0

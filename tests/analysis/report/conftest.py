@@ -5,12 +5,11 @@ import torch
 
 from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.report.figures import figures
-from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.browser import (
     Watched,
     launched,
 )
-from tests.analysis.report.page_actions import MARKUP
+from tests.analysis.report.page_actions import MARKUP, write
 from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
 
 
@@ -31,9 +30,7 @@ def analysis():
 
 @pytest.fixture(scope="module")
 def file(analysis, tmp_path_factory):
-    path = tmp_path_factory.mktemp("report") / "report.html"
-    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("report"), analysis, figures(analysis))
 
 
 @pytest.fixture(scope="module")
@@ -63,6 +60,4 @@ def opened(browser, file):
 def large(tmp_path_factory):
     """The report of three models with 6 layers of 8 heads, and four sentences."""
     analysis = synthetic_analysis(sentences=4)
-    path = tmp_path_factory.mktemp("large") / "report.html"
-    path.write_text(render_page(analysis, figures(analysis, None)), encoding="utf-8")
-    return path
+    return write(tmp_path_factory.mktemp("large"), analysis, figures(analysis))

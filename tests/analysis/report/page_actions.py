@@ -5,9 +5,17 @@ import re
 
 import numpy as np
 
+from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.synthetic import decode_weights
 
 MARKUP = '<img src="https://example.org/x.png" onerror="throw Error(1)">'
+
+
+def write(folder, analysis, figures=()):
+    """The report of an analysis, as a file in a folder."""
+    path = folder / "report.html"
+    path.write_text(render_page(analysis, figures), encoding="utf-8")
+    return path
 
 
 def key(model, attention, layer, head):

@@ -5,7 +5,6 @@ import copy
 import pytest
 
 from fairseq_entmax.analysis.document import validate
-from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis import brute_force
 from tests.analysis.report.browser import PHONE
 from tests.analysis.report.grouped import CLUSTERS, RUNS, give_groups
@@ -21,17 +20,12 @@ from tests.analysis.report.page_actions import (
     point_at,
     select,
     shown_weight,
+    write,
 )
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_agreement import ablated
 
 pytestmark = pytest.mark.slow
-
-
-def write(tmp_path, analysis):
-    path = tmp_path / "report.html"
-    path.write_text(render_page(analysis), encoding="utf-8")
-    return path
 
 
 @pytest.fixture(scope="module")

@@ -3,7 +3,6 @@
 import pytest
 
 from fairseq_entmax.analysis.report.figures import figures
-from fairseq_entmax.analysis.report.page import render_page
 from tests.analysis.report.browser import PHONE, save_screenshot
 from tests.analysis.report.page_actions import (
     cell_texts,
@@ -15,16 +14,11 @@ from tests.analysis.report.page_actions import (
     row,
     select,
     wait_for_map,
+    write,
 )
 from tests.analysis.report.synthetic import synthetic_analysis
 
 pytestmark = pytest.mark.slow
-
-
-def written(tmp_path, analysis, figures=()):
-    path = tmp_path / "report.html"
-    path.write_text(render_page(analysis, figures), encoding="utf-8")
-    return path
 
 
 def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
@@ -54,7 +48,7 @@ def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
     for head, density in zip(heads, (0.99996, 1.0, 0.00004, 0.0), strict=True):
         head["density"] = density
     heads[0]["entropy"] = 2.33349951  # 2.333; from five digits it would be 2.3335 and 2.334
-    page = opened(written(tmp_path, small))
+    page = opened(write(tmp_path, small))
     choose_measure(page, "density")
     texts = cell_texts(page)
     shown = [texts[key(1, "encoder-self", 0, number)] for number in range(4)]
@@ -121,7 +115,7 @@ def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_
     wide = synthetic_analysis(models=2, layers=1, heads=16, sentences=1, length=40)
     wide["models"][0]["name"] = "a_model_with_a_name_of_many_letters_" * 3
     wide["maps"][0]["source"][0] = "x" * 300
-    page = opened(written(tmp_path, wide, figures(wide)), viewport=PHONE)
+    page = opened(write(tmp_path, wide, figures(wide)), viewport=PHONE)
     overflow = "document.documentElement.scrollWidth - innerWidth"
     draw_every_figure(page)
     assert page.evaluate(overflow) <= 0
@@ -141,7 +135,7 @@ def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_
 
 def test_an_analysis_of_one_model_without_maps_has_a_page(opened, tmp_path):
     bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
-    page = opened(written(tmp_path, bare))
+    page = opened(write(tmp_path, bare))
     assert len(cell_texts(page)) == 6
     assert "no attention maps" in page.locator("#maps").inner_text()
     assert "no figures" in page.locator("#figures").inner_text()

@@ -4,7 +4,7 @@ import xml.etree.ElementTree
 
 import pytest
 
-from fairseq_entmax.analysis.report import export
+from fairseq_entmax.analysis.report import figures as export
 from fairseq_entmax.analysis.report.charts import Drawable
 from fairseq_entmax.analysis.report.figures import figures
 from tests.analysis.report.synthetic import synthetic_analysis

@@ -6,7 +6,6 @@ import logging
 
 import pytest
 import torch
-from scipy.stats import pearsonr
 
 from tests.kernels.native.support import needs_compiler
 from tests.kernels.triton.support import DEVICE
@@ -125,14 +124,6 @@ def test_the_cost_of_analysis_is_put_beside_validation(
     assert "times the speed of validation" in capsys.readouterr().out
 
 
-@pytest.mark.slow
-def test_the_share_of_the_record_of_alpha_is_measured(monkeypatch):
-    benchmark = load("alpha_record", monkeypatch)
-    for name, value in (("WORDS", 100), ("SENTENCES", 2), ("UPDATES", 10)):
-        monkeypatch.setattr(benchmark, name, value)
-    assert 0 < benchmark.share_of_the_record() < 1
-
-
 def test_mappings_that_are_timed_agree(monkeypatch):
     mapping = load("mapping", monkeypatch)
     torch.manual_seed(0)
@@ -161,13 +152,6 @@ def test_attentions_that_are_timed_agree_under_masks(monkeypatch, causal, is_pad
     if not causal and not is_padded:
         # A key and a probability for each of the support, and where the rows begin
         assert row["kept"]["here"] == pytest.approx(2 * row["density"] + 2 / 40, abs=0.05)
-
-
-def test_smooth_queries_have_the_spread_and_resemble_their_neighbours(monkeypatch):
-    query = load("attention_inputs", monkeypatch).drawn((4, 4, 256, 16), 1.5, "smooth", 1.5).query
-    assert query.std().item() == pytest.approx(1.5, rel=0.1)
-    pair = (part.flatten().detach().numpy() for part in (query[:, :, :-1], query[:, :, 1:]))
-    assert pearsonr(*pair).statistic == pytest.approx(0.95, abs=0.02)
 
 
 @pytest.mark.parametrize("causal", [False, True])
