@@ -72,10 +72,7 @@ def server_environment() -> dict[str, str]:
 
 @functools.cache
 def folder_of_server() -> Path:
-    """The folder of this process's server, which is started when it is first asked for.
-
-    There are its socket, and scripts of `COMMANDS` that ask it.
-    """
+    """The folder of this process's server, with its socket and scripts of `COMMANDS` that ask it."""
     folder = tempfile.TemporaryDirectory(prefix="preloaded-")
     place = Path(folder.name) / "socket"
     for name in (*COMMANDS, PYTHON):
@@ -147,11 +144,7 @@ def serve(place: str) -> None:
 
 
 def _preload() -> list[dict[str, Any]]:
-    """Import fairseq; return the calls by which it would have set up logging.
-
-    Some of its modules call ``logging.basicConfig`` when they are imported, of which the first
-    call counts. The commands that train come before them with their own; the others do not.
-    """
+    """Import fairseq; return the calls by which it would have set up logging, when imported."""
     calls: list[dict[str, Any]] = []
     with mock.patch("logging.basicConfig", lambda **options: calls.append(options)):
         import fairseq  # noqa: F401
