@@ -144,4 +144,5 @@ GENERATION = (
     ("--fp16",),
     (),  # several checkpoints
     ('--model-overrides={"encoder_layers_to_keep": "0", "decoder_layers_to_keep": "1"}',),
+    ('--model-overrides={"decoder_layers_to_keep": "1"}',),
 )

@@ -23,18 +23,16 @@ declare -A GIVEN=() # option to its value
 
 # Of each kind of value a pattern, and what a message asks for
 declare -A PATTERN=(
-    [whole]='[1-9][0-9]{0,8}' [natural]='0|[1-9][0-9]{0,8}' [fraction]='0?\.[0-9]+|0'
+    [whole]='[1-9][0-9]{0,8}' [natural]='0|[1-9][0-9]{0,8}'
     [decimal]='[0-9]+(\.[0-9]+)?|\.[0-9]+' [ratio]='[1-9][0-9]*(\.[0-9]+)?'
-    [positive]='0*[1-9][0-9]*(\.[0-9]+)?|0*\.0*[1-9][0-9]*|0+\.0*[1-9][0-9]*|[1-9](\.[0-9]+)?e-[0-9]+'
     [name]='[A-Za-z][A-Za-z0-9_]{0,31}' [file]='.+'
-    [bpe]='sentencepiece|subword-nmt|none' [size]='small|medium|base' [norm]='pre|post'
+    [bpe]='sentencepiece|subword-nmt|none' [size]='small|medium|base'
 )
 declare -A ASKED=(
     [whole]='a whole number of at least 1' [natural]='a whole number of at least 0'
-    [fraction]='a number from 0 to below 1' [decimal]='a number of at least 0'
-    [ratio]='a number of at least 1' [positive]='a number above 0, such as 0.0005'
+    [decimal]='a number of at least 0' [ratio]='a number of at least 1'
     [name]='a short name of letters, digits and _, such as de; it need not be a known language'
-    [file]='a file' [bpe]='sentencepiece, subword-nmt or none' [size]='small, medium or base' [norm]='pre or post'
+    [file]='a file' [bpe]='sentencepiece, subword-nmt or none' [size]='small, medium or base'
 )
 declare -A KIND=() # of SCRIPT:OPTION
 # kind KIND SCRIPT OPTION...
@@ -49,11 +47,7 @@ kind bpe prepare --bpe
 kind ratio prepare --max-ratio
 kind whole prepare --bpe-size --valid --test --split-seed --max-words --max-characters
 kind size train --size
-kind norm train --norm
-kind fraction train --dropout --label-smoothing
-kind positive train --learning-rate
-kind natural train --warmup
-kind whole train --layers --width --ffn --heads --batch-tokens --seed --epochs --updates
+kind whole train --batch-tokens --seed --epochs --updates
 kind whole evaluate --beam --epochs --updates
 kind decimal evaluate --length-penalty --max-len-a
 kind natural evaluate --max-len-b
@@ -116,23 +110,12 @@ In the place of a mapping, stock is fairseq's own transformer. How long:
 
   --epochs N or --updates N (default: --epochs 10)
 
-The model and its training; --size says the defaults of the other options:
+  --size NAME       small: 2 layers of width 128, for a CPU; medium: fairseq's model for IWSLT;
+                    base: that of Vaswani et al. (default: small)
+  --batch-tokens N  of an update, however many processes share it (default: 1250, 4096, 25000)
+  --seed N          (default: 1)
 
-                    small   medium  base
-  --size NAME       the default
-  --layers N            2        6       6   of encoder and decoder each
-  --width N           128      512     512   of embeddings and layers
-  --ffn N             256     1024    2048   of feed-forward layers
-  --heads N             4        4       8   of each attention
-  --norm WHERE        pre     post    post   layer norm before or behind a sublayer
-  --dropout P         0.1      0.3     0.1
-  --batch-tokens N   1250     4096   25000   of an update, however many processes share it
-  --learning-rate R 0.005   0.0005  0.0007   its peak; then the inverse square root of updates
-  --warmup N          400     4000    4000   updates in which it rises
-  --label-smoothing P 0.1      0.1     0.1
-  --seed N              1        1       1
-
-Further options of fairseq-train stand behind the mapping, such as --fp16 or --patience 5.
+What fairseq-train has options for stands behind the mapping, such as --dropout 0.3 or --patience 5.
 TEXT
         ;;
     evaluate)
@@ -245,28 +228,25 @@ read_what_was_prepared() {
 }
 
 settle_training() {
-    local -A by_size=([--dropout]=0.1 [--norm]=post [--warmup]=4000 [--layers]=6 [--width]=512)
+    local layers=6 width=512 ffn=1024 heads=4 dropout=0.1 batch=4096 rate=0.0005 warmup=4000 side
+    MODEL=(--share-all-embeddings)
     case $(value --size small) in
-    small) by_size+=([--layers]=2 [--width]=128 [--ffn]=256 [--heads]=4 [--norm]=pre
-        [--batch-tokens]=1250 [--learning-rate]=0.005 [--warmup]=400) ;;
-    medium) by_size+=([--ffn]=1024 [--heads]=4 [--dropout]=0.3 [--batch-tokens]=4096 [--learning-rate]=0.0005) ;;
-    base) by_size+=([--ffn]=2048 [--heads]=8 [--batch-tokens]=25000 [--learning-rate]=0.0007) ;;
+    small)
+        layers=2 width=128 ffn=256 batch=1250 rate=0.005 warmup=400
+        MODEL+=(--encoder-normalize-before --decoder-normalize-before)
+        ;;
+    medium) dropout=0.3 ;;
+    base) ffn=2048 heads=8 batch=25000 rate=0.0007 ;;
     esac
-    setting() { value "$1" "${by_size[$1]}"; }
-    local width heads side
-    width=$(setting --width) heads=$(setting --heads)
-    ((width % heads == 0)) ||
-        usage_error "option --heads is $heads and --width $width: give a width that is a multiple of the heads"
-    BATCH_TOKENS=$(setting --batch-tokens) SEED=$(value --seed 1)
-    MODEL=(--share-all-embeddings --dropout "$(setting --dropout)")
+    BATCH_TOKENS=$(value --batch-tokens "$batch") SEED=$(value --seed 1)
     for side in encoder decoder; do
-        MODEL+=("--$side-layers" "$(setting --layers)" "--$side-embed-dim" "$width"
-            "--$side-ffn-embed-dim" "$(setting --ffn)" "--$side-attention-heads" "$heads")
-        if [[ $(setting --norm) == pre ]]; then MODEL+=("--$side-normalize-before"); fi
+        MODEL+=("--$side-layers" "$layers" "--$side-embed-dim" "$width" "--$side-ffn-embed-dim" "$ffn"
+            "--$side-attention-heads" "$heads")
     done
-    TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing "$(value --label-smoothing 0.1)"
+    MODEL+=(--dropout "$dropout")
+    TRAINING=(--criterion label_smoothed_cross_entropy --label-smoothing 0.1
         --optimizer adam --adam-betas '(0.9, 0.98)'
-        --lr "$(setting --learning-rate)" --lr-scheduler inverse_sqrt --warmup-updates "$(setting --warmup)")
+        --lr "$rate" --lr-scheduler inverse_sqrt --warmup-updates "$warmup")
 }
 
 settle_search() {

@@ -22,7 +22,6 @@ from typing import Any
 from messages import UsageError, one_sentence
 
 APT_HELPER = Path("/usr/lib/apt/apt-helper")
-# debian_lists.sh says the same
 REMEDY = (
     "take main/i18n/Translation-en.xz, main/binary-amd64/Packages.xz and, for translations, "
     "main/i18n/Translation-de.bz2 from https://deb.debian.org/debian/dists/stable/, put them into a "

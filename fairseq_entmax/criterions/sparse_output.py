@@ -88,6 +88,12 @@ class EntmaxLossCriterion(FairseqCriterion):
                 f"--criterion {NAME} needs a model of this package that writes words, such as "
                 f"--arch entmax_transformer, not {type(model).__name__}"
             )
+        of_features = getattr(model.decoder, "adaptive_softmax", None) is not None
+        if of_features or hasattr(model.decoder, "give_copy_scores"):
+            raise ValueError(
+                f"--criterion {NAME} needs one score for each word, which neither "
+                f"--adaptive-softmax-cutoff nor a model that copies has: leave one out"
+            )
         if of_output != self.alpha:
             raise ValueError(
                 f"--loss-alpha {self.alpha:g} is not the alpha of the model's output, {of_output:g}: "

@@ -3,6 +3,8 @@
 import math
 from collections import Counter
 
+import torch
+
 OFFSETS = range(-4, 5)
 
 
@@ -18,6 +20,15 @@ def sentences(weights, queries, keys):
         ]
         for number, ((q0, q), (k0, k)) in enumerate(zip(queries, keys, strict=True))
     ]
+
+
+def said_of_targets(model, sample, pad=1):
+    """Log-probabilities of each sentence's target, a sentence at a time and without padding."""
+    for source, target in zip(sample["net_input"]["src_tokens"], sample["target"], strict=True):
+        source, target = source[source != pad], target[target != pad]
+        with torch.no_grad():
+            output = model(source[None], torch.tensor([len(source)]), target.roll(1)[None])
+        yield output[0][0].log_softmax(-1).gather(1, target[:, None])[:, 0]
 
 
 def attendable(query, keys, causal):

@@ -3,13 +3,11 @@
 import json
 import math
 import shutil
-from argparse import Namespace
 
 import pytest
 import torch
 from fairseq.criterions.cross_entropy import CrossEntropyCriterion
 from fairseq.data import Dictionary
-from fairseq.models import ARCH_CONFIG_REGISTRY, ARCH_MODEL_REGISTRY
 
 from fairseq_entmax import cli
 from fairseq_entmax.analysis import (
@@ -23,9 +21,10 @@ from fairseq_entmax.analysis import (
     record_attention,
 )
 from fairseq_entmax.analysis.sentences import samples
-from fairseq_entmax.modules import attention_modules
-from tests.analysis.test_models import save
-from tests.support import TINY, spread_scores
+from tests.analysis.kinds.made import built
+from tests.analysis.test_models import alphas_of, save
+from tests.analysis.test_notebook import chained
+from tests.support import TINY
 
 
 @pytest.fixture(scope="module")
@@ -53,25 +52,17 @@ def models(tmp_path_factory, task):
         ("entmax", "entmax_transformer", GATED),
     ):
         (folder / name).mkdir()
-        model = spread_scores(_build(task, arch, {**extra, **LONG}), 8)
+        model = _build(task, arch, {**extra, **LONG})
         paths.append(save(folder / name / "m.pt", model, arch, ("es", "en"), **extra, **LONG))
     # The values of this model, which alone are those of its record
-    alphas = {}
-    for attention, layer, module in attention_modules(model):
-        if module.mapping is not None:
-            own = module.mapping.head_values()["alpha"].tolist()
-            alphas.setdefault(attention, {})[str(layer)] = own
-    record = [{"update": n, "alpha": alphas} for n in range(6)]
+    record = [{"update": n, "alpha": alphas_of(model)} for n in range(6)]
     lines = "".join(json.dumps(line) + "\n" for line in record)
     (folder / "entmax" / "alpha.jsonl").write_text(lines)
     return paths
 
 
 def _build(task, arch, extra):
-    args = Namespace(arch=arch, **{**TINY, **extra})
-    ARCH_CONFIG_REGISTRY[arch](args)
-    torch.manual_seed(4)
-    return ARCH_MODEL_REGISTRY[arch].build_model(args, task).eval()
+    return built(arch, task, seed=4, **{**TINY, **extra})[0]
 
 
 def analyze(data, paths, output, *more):
@@ -81,10 +72,7 @@ def analyze(data, paths, output, *more):
 
 
 def read(output):
-    """The document, if it is in the form that the schema says."""
-    found = json.loads((output / "analysis.json").read_text())
-    document.validate(found, "analysis.json")
-    return found
+    return document.read(output / "analysis.json")
 
 
 @pytest.fixture(scope="module")
@@ -94,10 +82,17 @@ def analysis(data, models, tmp_path_factory):
     return read(folder)
 
 
-def test_the_data_is_counted(analysis, data):
-    source, target = (
-        (data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")
-    )
+def texts_of(data):
+    return [(data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")]
+
+
+def lengths_of(data):
+    """The longer side of each sentence, in tokens."""
+    return [max(len(one.split()) + 1 for one in pair) for pair in zip(*texts_of(data), strict=True)]
+
+
+def test_the_data_is_counted_and_typical_sentences_are_shown(analysis, data):
+    source, target = texts_of(data)
     given = analysis["data"]
     assert given["sentences"] == len(source) == 40
     assert given["source_tokens"] == sum(len(line.split()) + 1 for line in source)
@@ -107,21 +102,18 @@ def test_the_data_is_counted(analysis, data):
     assert given["interrogative_sentences"] == ends.count("?") > 0
     assert given["declarative_sentences"] == ends.count(".") > 10
     assert (given["source_lang"], given["target_lang"]) == ("es", "en")
-
-
-def test_models_are_named_by_their_mappings_and_hold_their_heads(analysis):
-    assert [m["name"] for m in analysis["models"]] == ["softmax", "entmax15", "entmax"]
-    architectures = [model["architecture"] for model in analysis["models"]]
-    assert architectures == ["transformer", *["entmax_transformer"] * 2]
-    layers = analysis["models"][2]["attentions"]
-    heads = [(one["attention"], one["layer"], len(one["heads"])) for one in layers]
-    assert heads == [
-        *(("encoder-self", 0, 4), ("encoder-self", 1, 4), ("decoder-self", 0, 0)),
-        *(("decoder-self", 1, 2), ("cross", 0, 4), ("cross", 1, 4)),
-    ]
+    ordered = sorted(lengths_of(data))
+    expected = [ordered[math.ceil(share * 40) - 1] for share in (0.125, 0.25, 0.5, 0.75, 0.875)]
+    assert analysis["chosen"] == {"by": "typical", "lengths": expected}
 
 
 def test_every_head_has_every_number_that_its_attention_can_have(analysis):
+    assert [m["name"] for m in analysis["models"]] == ["softmax", "entmax15", "entmax"]
+    layers = analysis["models"][2]["attentions"]
+    assert [(one["attention"], one["layer"], len(one["heads"])) for one in layers] == [
+        *(("encoder-self", 0, 4), ("encoder-self", 1, 4), ("decoder-self", 0, 0)),
+        *(("decoder-self", 1, 2), ("cross", 0, 4), ("cross", 1, 4)),
+    ]
     never = {"dependencies", "pos_kl", "pos_shares", "named_entity"}
     of_the_source = {"rare_word", "final_punctuation", "relative_position", "copy_agreement"}
     absent = {
@@ -130,30 +122,30 @@ def test_every_head_has_every_number_that_its_attention_can_have(analysis):
         "cross": never | {"subword_merging"},
     }
     for model in analysis["models"]:
+        # As many sentences as there are, where these are no more precise
+        assert model["importance_sentences"] == {"relevance": 2, "gradient": 40}
         for layer in model["attentions"]:
             gone = absent[layer["attention"]] | ({"gate"} if model["name"] != "entmax" else set())
             for head in layer["heads"]:
                 empty = {name for name, value in head.items() if value is None}
                 assert empty - {"positional", "rare_word"} == gone - {"positional", "rare_word"}
+                assert 0 <= head["standard_errors"]["relevance"] < 0.5
+    # A record of training ends at the checkpoint's update
+    assert analysis["models"][0]["records"] == {}
+    record = analysis["models"][2]["records"]["alpha"]
+    assert [line["update"] for line in record] == [0, 1, 2, 3]
+    alphas = [head["values"]["alpha"] for head in layer["heads"]]
+    assert record[3]["values"]["cross"]["1"] == pytest.approx(alphas, abs=1e-5)
 
 
-def test_the_loss_is_that_of_fairseqs_criterion(analysis, data, models, task):
-    loaded = load_model(models[1], task)
-    dataset = loading.load_dataset(task, "valid")
-    criterion = CrossEntropyCriterion(task, sentence_avg=False)
-    total, tokens = 0.0, 0
-    with torch.no_grad():
-        for sample in samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=7):
-            loss, size, _ = criterion(loaded.model, sample)
-            total, tokens = total + float(loss), tokens + size
-    assert analysis["models"][1]["loss"] == pytest.approx(total / tokens, rel=1e-5)
-
-
-def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, models, task):
+def test_the_loss_is_fairseqs_and_numbers_are_the_measures_on_all_sentences(analysis, models, task):
     loaded = load_model(models[1], task)
     dataset = loading.load_dataset(task, "valid")
     (sample,) = samples(dataset, range(len(dataset)), torch.device("cpu"), at_once=100)
     attention, _ = record_attention(loaded.model, sample)
+    with torch.no_grad():
+        loss, tokens, _ = CrossEntropyCriterion(task, sentence_avg=False)(loaded.model, sample)
+    assert analysis["models"][1]["loss"] == pytest.approx(float(loss) / tokens, rel=1e-5)
     expected = document.rounded(measure(attention, sample, task))
     for layer in analysis["models"][1]["attentions"]:
         found = expected[layer["attention"]][layer["layer"]]
@@ -169,29 +161,17 @@ def test_numbers_are_those_of_the_measures_on_all_sentences(analysis, models, ta
                     assert given["offsets"][name][offset] == near
 
 
-def test_the_record_of_training_ends_at_the_checkpoints_update(analysis):
-    assert analysis["models"][0]["records"] == {}
-    record = analysis["models"][2]["records"]["alpha"]
-    assert [line["update"] for line in record] == [0, 1, 2, 3]
-    for layer in analysis["models"][2]["attentions"]:
-        alphas = [head["values"]["alpha"] for head in layer["heads"]]
-        if not alphas:
-            continue  # nothing is recorded of a layer without heads
-        own = record[3]["values"][layer["attention"]][str(layer["layer"])]
-        assert own == pytest.approx(alphas, abs=1e-5)
-
-
 def test_maps_hold_the_weights_of_the_sentences(analysis, data, models, task):
     maps = analysis["maps"]
     assert len(maps) == 10
     dataset = loading.load_dataset(task, "valid")
     entry = maps[3]
     (sample,) = samples(dataset, [entry["sentence"]], torch.device("cpu"))
-    source = (data / "valid.bpe.es").read_text().splitlines()[entry["sentence"]].split()
-    target = (data / "valid.bpe.en").read_text().splitlines()[entry["sentence"]].split()
     known = Dictionary.load(str(data / "bin" / "dict.en.txt"))
-    target = [token if token in known.indices else "<unk>" for token in target]
-    source = [token if token in known.indices else "<unk>" for token in source]
+    source, target = (
+        [token if token in known.indices else "<unk>" for token in text[entry["sentence"]].split()]
+        for text in texts_of(data)
+    )
     assert entry["source"] == [*source, "</s>"]
     assert entry["queries"] == ["</s>", *target]
     assert entry["targets"] == [*target, "</s>"]
@@ -217,47 +197,18 @@ def test_chosen_sentences_and_measures_are_kept_to(data, models, tmp_path, capsy
     assert "a/analysis.json" in capsys.readouterr().out
 
 
-def test_the_document_says_of_how_many_sentences_shares_are_and_how_sure(analysis):
-    assert analysis["settings"]["relevance_sentences"] == 2
-    for model in analysis["models"]:
-        # As many as there are, where they are no more precise
-        assert model["importance_sentences"] == {"relevance": 2, "gradient": 40}
-        for layer in model["attentions"]:
-            for head in layer["heads"]:
-                assert set(head["standard_errors"]) == {"relevance", "gradient"}
-                assert 0 <= head["standard_errors"]["relevance"] < 0.5
-
-
-def lengths_of(data):
-    """The longer side of each sentence, in tokens."""
-    sides = [(data / f"valid.bpe.{side}").read_text().splitlines() for side in ("es", "en")]
-    return [max(len(one.split()) + 1 for one in pair) for pair in zip(*sides, strict=True)]
-
-
-def test_the_sentences_shown_are_typical_and_the_document_says_so(analysis, data):
-    lengths = lengths_of(data)
-    ordered = sorted(lengths)
-    expected = [ordered[math.ceil(share * 40) - 1] for share in (0.125, 0.25, 0.5, 0.75, 0.875)]
-    assert analysis["chosen"] == {"by": "typical", "lengths": expected}
-    shown = [lengths[entry["sentence"]] for entry in analysis["maps"]]
-    assert len(shown) == 10
-    assert expected[0] <= min(shown) <= max(shown) <= expected[-1]
-    middle = sum(expected[1] < length <= expected[3] for length in shown)
-    assert 5 <= middle <= 7
-
-
 @pytest.mark.parametrize(
     ("more", "message"),
     [
+        (["--path="], "give --path CHECKPOINT"),
+        (["--output="], "give --output DIR"),
         (["--measures=density,mood"], "--measures got 'mood': choose from density,"),
         (["--sentences=3,x"], "--sentences got 'x': give numbers from 0 to 39"),
         (["--sentences=40"], "--sentences got '40'"),
         (["--gen-subset=nothing"], "--gen-subset got 'nothing', of which there is no data"),
         (["--names=a,b"], "--names got 'a,b': give 1 different names"),
         (["--task=translation_lev"], "--task got 'translation_lev': only models of"),
-        (["--num-shards=2", "--shard-id=1"], "--num-shards got 2"),
         (["--model-overrides={'dropout': 1}"], "--model-overrides got"),
-        (["--conllu="], "--conllu"),
         (["--relevance-sentences=0"], "--relevance-sentences got 0"),
         (["--source-lang=fr", "--target-lang=en"], "give --source-lang and --target-lang"),
     ],
@@ -300,18 +251,6 @@ def test_numbers_that_are_not_finite_are_told_at_once(data, task, tmp_path, caps
     assert "m.pt gives numbers that are not finite, in one of the sentences" in error
 
 
-def test_missing_options_are_named(data, capsys):
-    folder = f"{data}/bin"
-    for given, message in (
-        ([folder, "--output=x"], "give --path CHECKPOINT"),
-        ([folder, "--path=x"], "give --output DIR"),
-        (["nowhere", "--path=x", "--output=x"], "there is no folder 'nowhere'"),
-        ([f"{folder}:{folder}", "--path=x", "--output=x"], "several with colons between them"),
-    ):
-        assert cli.main(["analyze", *given]) == 1
-        assert message in capsys.readouterr().err
-
-
 def test_notebooks_load_tasks_models_and_samples(data, models):
     task = load_task(f"{data}/bin")
     assert (task.cfg.source_lang, task.cfg.target_lang) == ("es", "en")
@@ -325,16 +264,9 @@ def test_notebooks_load_tasks_models_and_samples(data, models):
 
 
 def test_with_parses_heads_are_held_against_them(data, models, tmp_path, caplog):
-    # Each word depends on the one before it, the first on none
-    blocks, lines = [], (data / "valid.es").read_text().splitlines()
-    for line in lines:
-        rows = [
-            f"{n}\t{word}\t_\t{'NOUN' if n % 2 else 'VERB'}\t_\t_\t{n - 1}\t"
-            f"{'root' if n == 1 else 'obj'}\t_\tNE={'B-PER' if n == 2 else 'O'}\n"
-            for n, word in enumerate(line.split(), start=1)
-        ]
-        blocks.append("".join(rows) + "\n")
-    (tmp_path / "valid.conllu").write_text("".join(blocks), encoding="utf-8")
+    lines = (data / "valid.es").read_text().splitlines()
+    parses = "".join(chained(line.split()) for line in lines)
+    (tmp_path / "valid.conllu").write_text(parses, encoding="utf-8")
     # A damaged record of training is left out with a warning
     shutil.copy(models[2], tmp_path / "m.pt")
     (tmp_path / "alpha.jsonl").write_text("no record\n\n")
@@ -355,21 +287,21 @@ def test_with_parses_heads_are_held_against_them(data, models, tmp_path, caplog)
             assert not is_encoder or 0 <= head["dependencies"]["obj"]["to_head"] < 1
 
 
-@pytest.mark.parametrize(("command", "own"), [("analyze", "--sentences"), ("ablate", "--scores")])
-def test_help_fits_a_screen_and_is_of_the_commands_own_options(command, own, monkeypatch, capsys):
+@pytest.mark.parametrize(
+    ("command", "own"),
+    [("analyze", "--sentences"), ("ablate", "--scores"), ("look", "--translation")],
+)
+def test_help_fits_a_screen_and_all_help_has_fairseqs_options_too(
+    command, own, monkeypatch, capsys
+):
     monkeypatch.setenv("COLUMNS", "100")
     with pytest.raises(SystemExit) as stop:
         cli.main([command, "--help"])
-    text = capsys.readouterr().out
     assert stop.value.code == 0
-    assert len(text.splitlines()) < 60
-    assert max(map(len, text.splitlines())) <= 100
-    # Of fairseq's those needed most
-    assert all(one in text for one in (own, "--max-tokens", "--help-all"))
-    assert "--lm-weight" not in text
-
-
-def test_all_help_has_the_commands_own_options_fairseqs_and_the_tasks(capsys):
-    assert cli.main(["analyze", "--help-all"]) == 0
     text = capsys.readouterr().out
-    assert all(f"  --{one}" in text for one in ("sentences N", "lm-weight", "left-pad-source"))
+    assert len(text.splitlines()) < 60
+    assert all(one in text for one in (own, "--help-all"))
+    assert "--no-repeat-ngram-size" not in text
+    assert cli.main([command, "--help-all"]) == 0
+    text = capsys.readouterr().out
+    assert all(one in text for one in (own, "--no-repeat-ngram-size"))

@@ -8,14 +8,14 @@ import pytest
 from fairseq_entmax.analysis import document, summary
 from fairseq_entmax.analysis.entries import training_records
 from fairseq_entmax.analysis.measures import numbers_of
-from fairseq_entmax.analysis.measures.head_values import HeadValues, head_value, may_leave_out
+from fairseq_entmax.analysis.measures.head_values import HeadValues, may_leave_out
 from fairseq_entmax.analysis.models import LoadedModel
 from fairseq_entmax.analysis.report.figures import figures
 from fairseq_entmax.analysis.report.page import render_page
 from fairseq_entmax.analysis.statistics import MeasuredLayer
-from fairseq_entmax.modules import attention_modules
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
+from tests.analysis.test_models import alphas_of
 from tests.support import build_model
 
 
@@ -29,12 +29,7 @@ def renamed(names):
             alpha = head["values"]["alpha"]
             head["values"] = {name: factor * alpha for name, factor in names.items()}
     lines = model["records"].pop("alpha")
-    for name, factor in names.items():
-        model["records"][name] = copy.deepcopy(lines)
-        for line in model["records"][name]:
-            for layers in line["values"].values():
-                for row in layers.values():
-                    row[:] = [factor * value for value in row]
+    model["records"] = {name: copy.deepcopy(lines) for name in names}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     return analysis
 
@@ -52,7 +47,6 @@ def test_the_report_has_columns_and_figures_of_every_name():
     values = next(row for row in page["layers"] if row["model"] == 2)["heads"][0]["values"]
     own = [values[name] for name in ("strength", "mapping-density", "density")]
     assert own == pytest.approx([*head["values"].values(), head["density"]])
-    assert values["alpha"] is None
     drawn = [figure.name for figure in figures(analysis)][:4]
     names = ("strength", "density")
     assert drawn == [f"{name}_{kind}" for kind in ("trajectories", "histogram") for name in names]
@@ -60,11 +54,8 @@ def test_the_report_has_columns_and_figures_of_every_name():
 
 
 def test_only_what_is_known_to_be_dense_cannot_leave_keys_out():
-    assert not may_leave_out({"values": {"alpha": 1.0}})
-    assert may_leave_out({"values": {"alpha": 1.01}})
-    assert may_leave_out({"values": {}})
-    assert may_leave_out({"values": {"alpha": None}})
-    assert head_value("strength").title == "strength"
+    values = ({"alpha": 1.0}, {"alpha": 1.01}, {}, {"alpha": None})
+    assert [may_leave_out({"values": own}) for own in values] == [False, True, True, True]
 
 
 def test_values_that_heads_share_are_those_of_each_and_heads_apart_without_one_have_null():
@@ -82,18 +73,9 @@ def test_values_that_heads_share_are_those_of_each_and_heads_apart_without_one_h
     ]
 
 
-def recorded(model, by=0.0):
-    """What a line of a record has of a model, moved by some."""
-    found = {}
-    for attention, layer, module in attention_modules(model):
-        values = module.mapping.head_values()["alpha"].tolist()
-        found.setdefault(attention, {})[str(layer)] = [value + by for value in values]
-    return found
-
-
 def record_of(folder, model, *lines, name="alpha"):
     """What of a record, of updates and how far values are moved, is read beside a checkpoint."""
-    text = (json.dumps({"update": update, name: recorded(model, by)}) for update, by in lines)
+    text = (json.dumps({"update": update, name: alphas_of(model, by)}) for update, by in lines)
     (folder / f"{name}.jsonl").write_text("\n".join([*text, ""]))
     loaded = LoadedModel("m", str(folder / "m.pt"), "entmax_transformer", model, 7)
     return training_records(loaded)
@@ -104,8 +86,8 @@ def test_the_values_of_the_checkpoint_are_the_end_of_its_record(tmp_path, caplog
     assert record_of(tmp_path, model, (7, 0), name="strength") == {}
     lines = record_of(tmp_path, model, (0, 0.002), (5, 0.001), (10, -0.001))["alpha"]
     assert [line["update"] for line in lines] == [0, 5, 7]
-    assert lines[0]["values"] == recorded(model, 0.002)
-    for attention, layers in recorded(model).items():
+    assert lines[0]["values"] == alphas_of(model, 0.002)
+    for attention, layers in alphas_of(model).items():
         for layer, heads in layers.items():
             assert lines[-1]["values"][attention][layer] == pytest.approx(heads, abs=1e-6)
     assert record_of(tmp_path, model, (7, 1.5)) == {}

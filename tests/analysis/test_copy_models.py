@@ -21,6 +21,7 @@ from fairseq_entmax.analysis.generation import GeneratedDataset
 from fairseq_entmax.analysis.tokens import TokenTable
 from fairseq_entmax.modules import attention_modules
 from tests.analysis.ablation.test_command import write_data
+from tests.analysis.brute_force import said_of_targets
 from tests.analysis.kinds import made
 from tests.analysis.test_generation import config
 from tests.pruning.test_surgery import state_of, trained
@@ -35,16 +36,6 @@ SOURCES = random_sentences([5, 9, 3, 7, 11, 4, 6, 8])
 SEARCH = ("--of=generated", "--beam=2", "--max-len-b=9", "--lenpen=0.9")
 
 
-def marked_task(folder):
-    """The words of the tiny task, of which the last three are markers."""
-    for language in ("a", "b"):
-        path = folder / f"dict.{language}.txt"
-        words = path.read_text(encoding="utf-8").splitlines()[:17]
-        lines = [*words, *(f"<unk-{marker}> 0" for marker in range(3))]
-        path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
-    return load_task(str(folder), "a", "b")
-
-
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Data, and checkpoints of a model without a copy, with one, and with markers."""
@@ -52,9 +43,8 @@ def folder(tmp_path_factory):
     # Half of each target is words of its source
     targets = [torch.cat([one[::2], one[-1:]]) for one in SOURCES]
     targets = [torch.cat([one[:-1][one[:-1] != 2], one[-1:]]) for one in targets]
-    for name in ("bin", "marked"):
-        write_data(folder / name, SOURCES, targets)
-    marked_task(folder / "marked")
+    write_data(folder / "bin", SOURCES, targets)
+    write_data(folder / "marked", SOURCES, targets, markers=3)
     torch.save(state_of(trained(**SHARED), **SHARED), folder / "plain.pt")
     torch.save(state_of(trained(COPY, **SPARSE), COPY, **SPARSE), folder / "copy.pt")
     # Its dictionary is that of the folder
@@ -68,25 +58,20 @@ def folder(tmp_path_factory):
 def analyze(folder, output, paths, *more, data="bin"):
     given = [f"{folder / data}", f"--path={':'.join(str(folder / path) for path in paths)}"]
     always = ["--cpu", "--num-workers=0", "--no-progress-bar", "--relevance-sentences=2"]
-    return cli.main(["analyze", *given, f"--output={output}", *always, *more])
-
-
-def read(output):
+    assert cli.main(["analyze", *given, f"--output={output}", *always, *more]) == 0
     return document.read(output / "analysis.json")
 
 
 @pytest.fixture(scope="module")
 def generated(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("generated")
-    assert analyze(folder, output, ["plain.pt", "copy.pt"], *SEARCH, "--sentences=0,4") == 0
-    return read(output)
+    return analyze(folder, output, ["plain.pt", "copy.pt"], *SEARCH, "--sentences=0,4")
 
 
 @pytest.fixture(scope="module")
 def marked(folder, tmp_path_factory):
     output = tmp_path_factory.mktemp("marked")
-    assert analyze(folder, output, ["marked.pt"], "--sentences=1", data="marked") == 0
-    return read(output)
+    return analyze(folder, output, ["marked.pt"], "--sentences=1", data="marked")
 
 
 def test_the_document_says_by_which_search_the_text_was_made_and_where_copy_heads_are(generated):
@@ -105,6 +90,14 @@ def test_the_document_says_by_which_search_the_text_was_made_and_where_copy_head
                 assert (head["relevance"] is None) == (number == 1)
     assert marks == [(1, "cross", 0, [1, 3])]
     assert "copying" not in generated["models"][0]
+    # Each model has maps of its own text
+    places = [(one["sentence"], one["model"]) for one in generated["maps"]]
+    assert places == [(0, 0), (0, 1), (4, 0), (4, 1)]
+    for one in generated["maps"]:
+        assert [bool(maps) for maps in one["models"]] == [n == one["model"] for n in range(2)]
+        cross = decode_weights(one["models"][one["model"]][-1])
+        assert cross.shape[1:] == (len(one["targets"]), len(one["source"]))
+        assert one["queries"] == ["</s>", *one["targets"][:-1]]
 
 
 def test_numbers_are_those_of_the_measures_on_the_hypotheses(folder, generated):
@@ -124,45 +117,24 @@ def test_numbers_are_those_of_the_measures_on_the_hypotheses(folder, generated):
                     assert given[name] == near
 
 
-def test_each_model_has_maps_of_its_own_text(generated):
-    places = [(one["sentence"], one["model"]) for one in generated["maps"]]
-    assert places == [(0, 0), (0, 1), (4, 0), (4, 1)]
-    for one in generated["maps"]:
-        assert [bool(maps) for maps in one["models"]] == [n == one["model"] for n in range(2)]
-        for maps in one["models"][one["model"]]:
-            if maps["attention"] == "cross":
-                shape = decode_weights(maps).shape
-                assert shape[1:] == (len(one["targets"]), len(one["source"]))
-        assert one["queries"] == ["</s>", *one["targets"][:-1]]
-
-
-def test_the_share_of_the_copy_is_a_mean_over_words(folder, tmp_path):
-    assert analyze(folder, tmp_path, ["copy.pt"], "--sentences=") == 0
-    task = load_task(str(folder / "bin"), "a", "b")
-    model = load_model(str(folder / "copy.pt"), task).model
-    shares = []
-    for sample in load_samples(task, "valid", range(8)):
-        with torch.no_grad():
-            switch = model(**sample["net_input"])[1]["copy"].switch
-        shares += (1 - torch.sigmoid(switch[0, :-1].double())).tolist()
-    assert read(tmp_path)["models"][0]["copying"] == {
-        "share": pytest.approx(sum(shares) / len(shares), rel=1e-5),
-        "unreachable": 0,
-    }
-
-
-def test_what_markers_stand_for_is_shown_and_unreachable_ones_are_counted(folder, marked):
+def test_the_share_of_the_copy_is_a_mean_over_words_and_unreachable_markers_are_counted(
+    folder, marked
+):
     task = load_task(str(folder / "marked"), "a", "b")
     model = load_model(str(folder / "marked.pt"), task).model
-    losses, gone = [], 0
+    losses, shares, gone = [], [], 0
     for sample in load_samples(task, "valid", range(8)):
         with torch.no_grad():
-            log_probs = model(**sample["net_input"])[0]
+            log_probs, extra = model(**sample["net_input"])
+        shares += (1 - torch.sigmoid(extra["copy"].switch[0, :-1].double())).tolist()
         of_targets = log_probs[0].gather(1, sample["target"][0][:, None])[:, 0].tolist()
         gone += sum(value == -math.inf for value in of_targets)
         losses += [-value for value in of_targets if value != -math.inf]
     assert gone > 0
-    assert marked["models"][0]["copying"]["unreachable"] == gone
+    assert marked["models"][0]["copying"] == {
+        "share": pytest.approx(sum(shares) / len(shares), rel=1e-5),
+        "unreachable": gone,
+    }
     assert marked["models"][0]["loss"] == pytest.approx(sum(losses) / len(losses), rel=1e-5)
     assert any(token.startswith("<unk-") for token in marked["maps"][0]["source"])
 
@@ -191,10 +163,7 @@ def test_the_gradient_is_that_of_the_mixture():
         head_relevance(model, sample)
 
     def losses():
-        log_probs = model(**sample["net_input"])[0]
-        target = sample["target"]
-        own = -log_probs.gather(2, target[..., None])[..., 0] * (target != pad)
-        return own.sum(1) / (target != pad).sum(1)
+        return torch.stack([-said.mean() for said in said_of_targets(model, sample)])
 
     for attention, number, module in attention_modules(model):
         for head in range(module.num_heads):
@@ -205,7 +174,6 @@ def test_the_gradient_is_that_of_the_mixture():
 
 def test_the_search_of_the_task_for_summaries_is_said_with_its_options(folder, tmp_path):
     options = ("--task=entmax_summarization", "--length-penalty=wu", "--coverage-penalty=5")
-    assert analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=") == 0
-    search = read(tmp_path)["search"]
+    search = analyze(folder, tmp_path, ["copy.pt"], *SEARCH, *options, "--sentences=")["search"]
     names = ("task", "length_penalty", "coverage_penalty", "lenpen")
     assert [search[name] for name in names] == ["entmax_summarization", "wu", 5, 0.9]

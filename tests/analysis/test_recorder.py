@@ -1,12 +1,9 @@
 """The weights of every head while a model runs."""
 
-from argparse import Namespace
-
 import pytest
 import torch
-from fairseq.hub_utils import GeneratorHubInterface
 
-from fairseq_entmax.analysis import AttentionRecorder, LoadedModel, record_attention
+from fairseq_entmax.analysis import AttentionRecorder, record_attention
 from tests.support import EVERY_MAPPING, batch, build_model, spread_scores, tiny_task
 
 SHAPES = {"encoder-self": (3, 4, 7, 7), "decoder-self": (3, 4, 6, 6), "cross": (3, 4, 6, 7)}
@@ -32,12 +29,9 @@ def test_weights_of_every_head_are_those_that_fairseq_returns_and_change_no_resu
     encoder_out = model.encoder(net_input["src_tokens"], net_input["src_lengths"])
     for layer in range(2):
         assert not recorded["cross"][layer].requires_grad
-        _, extra = model.decoder(
-            net_input["prev_output_tokens"],
-            encoder_out=encoder_out,
-            alignment_layer=layer,
-            alignment_heads=4,
-        )
+        asked = {"alignment_layer": layer, "alignment_heads": 4}
+        previous = net_input["prev_output_tokens"]
+        _, extra = model.decoder(previous, encoder_out=encoder_out, **asked)
         # fairseq returns the mean over heads
         mean = recorded["cross"][layer].mean(dim=1)
         assert torch.allclose(extra["attn"][0], mean, atol=1e-6)
@@ -64,22 +58,3 @@ def test_weights_can_keep_their_graph():
         model(**sample()["net_input"])
     recorder.attention["encoder-self"][0][..., 0].sum().backward()
     assert model.encoder.layers[0].self_attn.q_proj.weight.grad.abs().sum() > 0
-
-
-def test_a_model_is_found_in_what_comes_around_it():
-    model = build_model(attn_mapping="entmax15")
-    expected, _ = record_attention(model, sample())
-    settings = Namespace(generation=Namespace(replace_unk=None), tokenizer=None, bpe=None)
-    hub = GeneratorHubInterface(settings, tiny_task(), [model])
-    loaded = LoadedModel("a", "a.pt", "entmax_transformer", model, None)
-    for wrapped in (hub, loaded):
-        recorded, _ = record_attention(wrapped, sample())
-        assert torch.equal(recorded["cross"][1], expected["cross"][1])
-    hub.models.append(model)
-    with pytest.raises(ValueError, match="attention of one model is recorded, not of 2"):
-        AttentionRecorder(hub)
-
-
-def test_a_stock_model_is_refused_with_the_way_to_load_it():
-    with pytest.raises(ValueError, match=r"load its checkpoint with fairseq_entmax\.analysis"):
-        AttentionRecorder(build_model(arch="transformer"))

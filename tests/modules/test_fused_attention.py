@@ -11,7 +11,7 @@ from torch.utils.checkpoint import checkpoint
 from fairseq_entmax import kernels
 from fairseq_entmax.kernels.dropout import factors, new_seed
 from fairseq_entmax.kernels.native import attention as native_attention
-from fairseq_entmax.modules import fused, masks
+from fairseq_entmax.modules import fused, mark_future_mask, masks
 from fairseq_entmax.modules.fused import softmax_attention
 from fairseq_entmax.modules.gates import HardConcreteGate
 from tests.kernels.native.support import can_build, needs_compiler
@@ -134,6 +134,37 @@ def test_dropout_in_the_kernel_is_that_of_the_seed_of_torch_and_of_training_alon
     torch.manual_seed(3)
     assert torch.equal(attend(module, "encoder-self")[1], outputs[0])
     assert len(calls) == 6
+
+
+@needs_compiler
+def test_a_dropout_or_a_mapping_that_was_changed_is_called(calls):
+    seen = []
+    for kind, change in (
+        (
+            "encoder-self",
+            lambda one: one.dropout_module.register_forward_hook(lambda *call: seen.append(call)),
+        ),
+        ("cross", lambda one: setattr(one.mapping, "forward", lambda z: seen.append(z) or z.exp())),
+    ):
+        module = trained(kind=kind)
+        attend(module, kind)
+        change(module)
+        attend(module, kind)
+    assert (len(calls), len(seen)) == (2, 2)
+
+
+def test_a_decoder_says_that_the_future_is_hidden(monkeypatch):
+    seen = []
+
+    def kernel(query, key, value, **options):
+        seen.append((options["causal"], options["attn_mask"]))
+        return torch.zeros_like(query)
+
+    monkeypatch.setattr(kernels, "attention_for", lambda *_: kernel)
+    query, key, mask = inputs("decoder-self", torch.float32)
+    module = make("decoder-self", "entmax", torch.float32)
+    module(query, key, key, attn_mask=mark_future_mask(mask), need_weights=False)
+    assert seen == [(True, None)]
 
 
 def by_fairseq(run, query):

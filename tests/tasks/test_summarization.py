@@ -13,7 +13,7 @@ from fairseq_entmax.tasks.summarization import (
     SummarizationConfig,
     split_tokens,
 )
-from tests.support import batch, build_model, tiny_task
+from tests.support import build_model, tiny_task
 
 WORDS = ("w4", "w7")
 
@@ -76,8 +76,9 @@ def test_sampling_takes_the_length_penalty():
 
 def test_coverage_needs_cross_attention():
     model, task = build_model(no_cross_attention=True), make_task(coverage_penalty=5.0)
-    with pytest.raises(ValueError, match=r"--coverage-penalty 5 needs .*none"):
-        task.inference_step(generator(task, [model]), [model], batch([5, 3], [4, 4]))
+    for models in ([model], [build_model(), model]):
+        with pytest.raises(ValueError, match=r"--coverage-penalty 5 needs .* has none"):
+            generator(task, models)
     assert generator(make_task(length_penalty="wu"), [model])
 
 

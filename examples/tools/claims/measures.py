@@ -15,7 +15,6 @@ from claims.statistics import Bootstrap, HeadStatistic
 from claims.words import name_of, of_bootstrap, signed
 
 SOFTMAX, FIXED, LEARNED, SPARSEMAX = "softmax", "entmax15", "entmax", "sparsemax"
-OF_EACH = (SOFTMAX, LEARNED)  # the models that are pruned and ablated
 PLAIN = {"size": record.LARGE, "role": TRAINED}
 LITTLE = {"size": record.SMALL, "role": TRAINED}
 ALL, HALF, ENCODER = "all24", "all36", "encoder4"

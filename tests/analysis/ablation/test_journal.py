@@ -36,20 +36,14 @@ def test_a_line_cut_anywhere_is_dropped_and_what_was_added_is_read_back_exactly(
         assert path.read_bytes() == whole
 
 
-@pytest.mark.parametrize(
-    ("changed", "message"),
-    [
-        ({"scores": ["loss"]}, r"scores was \['loss', 'bleu'\] and is \['loss'\];"),
-        (
-            {"batch_size": 4, "generation": {"beam": 4, "lenpen": 2.0}},
-            "batch_size was None and is 4; generation.beam was 5 and is 4; generation.lenpen was None "
-            "and is 2.0;",
-        ),
-    ],
-)
-def test_other_settings_are_refused_with_what_differs_and_the_remedy(path, changed, message):
+def test_other_settings_are_refused_with_what_differs_and_the_remedy(path):
     before = path.read_bytes()
-    with pytest.raises(ValueError, match=message + " choose another --output, .*--overwrite"):
+    changed = {"batch_size": 4, "generation": {"beam": 4, "lenpen": 2.0}}
+    differences = (
+        "batch_size was None and is 4; generation.beam was 5 and is 4; generation.lenpen was None "
+        "and is 2.0; choose another --output, .*--overwrite"
+    )
+    with pytest.raises(ValueError, match=differences):
         Journal(str(path), {**SETTINGS, **changed})
     assert path.read_bytes() == before
     with Journal(str(path), {"scores": ["loss"]}, overwrite=True) as journal:
@@ -76,7 +70,7 @@ def test_a_damaged_line_in_the_middle_is_named(path):
 @pytest.mark.parametrize(
     "content",
     [
-        *("my notes", "my notes\n", "[1, 2]\n", '{"format": "other", "version": 1}\n'),
+        *("my notes\n", '{"format": "other", "version": 1}\n'),
         '{"format": "fairseq-entmax-removals", "version": 2}\n',
     ],
 )

@@ -91,19 +91,6 @@ def test_a_marker_is_one_word_and_another_marker_is_another_word():
     assert other["rouge1"] == pytest.approx((50 + 50 + 100) / 3)
 
 
-def test_removals_are_sorted_by_rouge_1_where_there_is_no_other_score():
-    removals = by_rouge(SCORER.references, ("x", "a", "sat"), ("x", "y", "z"))["removals"]
-    assert [one["heads"] for one in removals] == [["cross:0.1"], ["cross:0.0"]]
-    assert removals[0]["rouge1"]["change"] == pytest.approx(-100)
-
-
-def test_without_rouge_its_names_are_not_there():
-    losses = SentenceScores([1.0, 2.0, 3.0], None)
-    found = compare({(): losses, ("cross:0.0",): losses}, SCORER, None, 10, 1)
-    assert found["unchanged"] == {"loss": pytest.approx(6 / 9), "bleu": None}
-    assert found["removals"][0].keys() == {"heads", "loss", "bleu"}
-
-
 @dataclass
 class OtherSearch(TranslationConfig):
     length_penalty: str = "average"

@@ -9,7 +9,6 @@ import pytest
 
 from fairseq_entmax.analysis.annotations.alignment import (
     NO_WORD,
-    UNKNOWN,
     DifferentTextError,
     align,
     letters,
@@ -18,30 +17,20 @@ from fairseq_entmax.analysis.annotations.alignment import (
 from fairseq_entmax.analysis.tokens import SENTENCEPIECE, SUBWORD_NMT
 
 
-def aligned(subwords: str, words: str, kind: str = SENTENCEPIECE) -> list[int]:
-    """Align texts with blanks between subwords and between words."""
-    pieces = [
-        UNKNOWN if symbol == "<unk>" else subword_letters(symbol, kind)
-        for symbol in subwords.split()
-    ]
-    return align(pieces, [letters(word) for word in words.split()])
-
-
 @pytest.mark.parametrize(
     ("subwords", "words", "expected"),
     [
+        ("Y di@@ jo Dios :", "Y dijo Dios :", [0, 1, 1, 2, 3]),
         ("▁Y ▁di jo ▁Dios :", "Y dijo Dios :", [0, 1, 1, 2, 3]),
         ("▁( a ). ▁b", "( a ) . b", [0, 1, 2, 4]),  # over two words: that of the first letter
         ("▁a ▁ ñ", "a ñ", [0, 1, 1]),  # a lone mark
         ("▁y ▁di jo ▁strasse ▁a", "Y DIJO Straße A", [0, 1, 1, 2, 3]),  # lower-cased
     ],
 )
-def test_pieces_of_sentencepiece_go_to_the_words_they_spell(subwords, words, expected) -> None:
-    assert aligned(subwords, words) == expected
-
-
-def test_pieces_of_subword_nmt_go_to_the_words_they_spell() -> None:
-    assert aligned("Y di@@ jo Dios :", "Y dijo Dios :", SUBWORD_NMT) == [0, 1, 1, 2, 3]
+def test_pieces_go_to_the_words_they_spell(subwords, words, expected) -> None:
+    kind = SUBWORD_NMT if "@@" in subwords else SENTENCEPIECE
+    pieces = [subword_letters(symbol, kind) for symbol in subwords.split()]
+    assert align(pieces, [letters(word) for word in words.split()]) == expected
 
 
 @pytest.mark.parametrize(
@@ -49,11 +38,9 @@ def test_pieces_of_subword_nmt_go_to_the_words_they_spell() -> None:
     [
         ("fi", "\ufb01"),  # a ligature
         ("1\u20442", "\u00bd"),
-        ("\u00e9", "e\u0301"),
         ("e\u0301", "\u00e9"),
         ("\uff21", "A"),
         ("ab", "a\u200bb"),
-        ("10000", "10\u00a0000"),
     ],
 )
 def test_texts_of_the_same_nfkc_form_are_the_same(subword: str, word: str) -> None:
@@ -81,6 +68,8 @@ def random_pieces(generator: random.Random) -> tuple[list[str], list[str | None]
     cuts = sorted(generator.sample(range(1, len(text)), min(len(text) - 1, 4)))
     parts = [text[i:j] for i, j in zip([0, *cuts], [*cuts, len(text)], strict=True)]
     pieces = [None if generator.random() < 0.4 else part for part in parts]
+    if generator.random() < 0.2:
+        pieces[0] = "c"  # a text that no way matches
     if generator.random() < 0.3:
         pieces.insert(generator.randrange(len(pieces)), "")
     return words, pieces
@@ -88,7 +77,8 @@ def random_pieces(generator: random.Random) -> tuple[list[str], list[str | None]
 
 @pytest.mark.parametrize("seed", range(30))
 def test_alignment_is_what_all_ways_to_match_the_text_agree_on(seed: int) -> None:
-    for generator in [random.Random(f"{seed}.{part}") for part in range(10)]:
+    generator = random.Random(seed)
+    for _ in range(10):
         words, pieces = random_pieces(generator)
         text = "".join(words)
         word_at = [number for number, word in enumerate(words) for _ in word]
@@ -96,23 +86,12 @@ def test_alignment_is_what_all_ways_to_match_the_text_agree_on(seed: int) -> Non
             [word_at[min(start, len(text) - 1)] for start in starts]
             for starts in ways(pieces, text)
         ]
+        if not found:
+            with pytest.raises(DifferentTextError):
+                align(pieces, words)
+            continue
         expected = [
             places.pop() if len(places := set(column)) == 1 else NO_WORD
             for column in zip(*found, strict=True)
         ]
         assert align(pieces, words) == expected, (pieces, words)
-
-
-def test_a_text_that_no_way_matches_is_refused() -> None:
-    generator = random.Random(1)
-    refused = 0
-    for _ in range(500):
-        pieces = generator.choices([None, "a", "b", "ab", "ba"], k=generator.randint(1, 5))
-        words = ["".join(generator.choices("ab", k=generator.randint(1, 3))) for _ in range(2)]
-        if next(ways(pieces, "".join(words)), None) is not None:
-            assert len(align(pieces, words)) == len(pieces)
-            continue
-        refused += 1
-        with pytest.raises(DifferentTextError):
-            align(pieces, words)
-    assert 300 < refused < 490

@@ -19,17 +19,18 @@ needs_spanish = pytest.mark.skipif(
 
 @pytest.fixture
 def tagged(tmp_path):
-    """Writes a text, and gives the arguments to tag it with a pipeline that knows a few words."""
+    """Writes a text, and gives its path and those of a pipeline and of what is to be written."""
 
     def tagged(text):
         (tmp_path / "text.es").write_text(text, encoding="utf-8")
-        return str(tmp_path / "text.es"), str(tmp_path / "pipeline"), str(tmp_path / "out.conllu")
+        return [str(tmp_path / name) for name in ("text.es", "pipeline", "out.conllu")]
 
     return tagged
 
 
 @pytest.fixture
 def pipeline(tmp_path):
+    """One that knows a few words."""
     import spacy
 
     blank = spacy.blank("es")

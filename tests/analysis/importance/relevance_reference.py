@@ -85,15 +85,9 @@ class Reference:
         gain, bias = array(layer.weight), array(layer.bias)
         width = units.values.shape[1]
         slope = np.eye(width) - 1.0 / width
-        matrix = by_position(
-            [
-                gain[:, None]
-                * slope
-                * row
-                / math.sqrt(((row - row.mean()) ** 2).mean() + layer.eps)
-                for row in units.values
-            ]
-        )
+        deviations = np.sqrt(units.values.var(axis=1) + layer.eps)
+        rows = units.values / deviations[:, None]
+        matrix = by_position([gain[:, None] * slope * row for row in rows])
         values = matrix.sum(axis=1).reshape(units.values.shape) + bias
         return self.note(Units(values, [(units, matrix)]))
 
@@ -128,9 +122,7 @@ class Reference:
     def heads_of(self, name, number, attention, queries, keys):
         heads = attention.num_heads
         query, key = (
-            (units.values @ array(layer.weight).T + array(layer.bias)).reshape(
-                len(units.values), heads, -1
-            )
+            array(layer(torch.tensor(units.values))).reshape(len(units.values), heads, -1)
             for layer, units in ((attention.q_proj, queries), (attention.k_proj, keys))
         )
         scores = np.einsum("qhd,khd->hqk", query, key) / math.sqrt(query.shape[-1])

@@ -26,17 +26,12 @@ CONFIGURATIONS = {
     "pre-norm encoder alone": {"encoder_normalize_before": True},
     "no final norm": {**PRE_NORM, "no_decoder_final_norm": True},
     "gelu, normalised embeddings": {"activation_fn": "gelu", "layernorm_embedding": True},
-    "uneven layers and widths": {
-        "encoder_layers": 3,
-        "decoder_layers": 1,
-        "encoder_embed_dim": 8,
-        "encoder_attention_heads": 2,
-    },
+    "uneven layers and widths": {"encoder_layers": 3, "decoder_layers": 1}
+    | {"encoder_embed_dim": 8, "encoder_attention_heads": 2},
     "projected output": {"decoder_output_dim": 6, "decoder_input_dim": 6, **PRE_NORM},
     "shared embeddings": {"share_all_embeddings": True},
     "no cross-attention": {"no_cross_attention": True},
 }
-configurations = pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
 
 
 def make(seed=1, **options):
@@ -66,36 +61,25 @@ def every_head(result):
     return [(a, n, heads) for a, layers in result.heads.items() for n, heads in layers.items()]
 
 
-@configurations
-def test_relevance_is_that_of_dense_matrices(options):
+@pytest.mark.parametrize("options", CONFIGURATIONS.values(), ids=CONFIGURATIONS)
+def test_relevance_is_that_of_dense_matrices_and_every_boundary_holds_it(options):
     model = make(**options).double()
     sample = batch([5], [4])
     ((source, previous),) = sentences(sample)
     result = head_relevance(model, sample)
+    boundaries = ["decoder output", "encoder output"]
+    for side, stack in (("decoder", model.decoder), ("encoder", model.encoder)):
+        boundaries += [f"{side} layer {number} input" for number in range(len(stack.layers))]
+    assert set(result.totals) == set(boundaries)
+    assert all(total.shape == (4,) for total in result.totals.values())
+    assert max(result.conservation().values()) < 1e-9
     reference = Reference(model, source, previous)
     logits = model(source, torch.tensor([5]), previous)[0][0].detach()
     torch.testing.assert_close(torch.tensor(reference.logits.values), logits, atol=1e-9, rtol=0)
     for position in range(4):
         for (attention, number), heads in reference.relevance_of_heads(position).items():
-            torch.testing.assert_close(
-                result.heads[attention][number][position],
-                torch.tensor(heads),
-                atol=1e-10,
-                rtol=0,
-                msg=lambda text, where=(attention, number, position): f"{where}: {text}",
-            )
-
-
-@configurations
-def test_every_boundary_holds_the_relevance_of_the_start(options):
-    model = make(**options)
-    result = head_relevance(model, batch([9, 4, 6], [7, 1, 5]))
-    boundaries = ["decoder output", "encoder output"]
-    for side, stack in (("decoder", model.decoder), ("encoder", model.encoder)):
-        boundaries += [f"{side} layer {number} input" for number in range(len(stack.layers))]
-    assert set(result.totals) == set(boundaries)
-    assert all(total.shape == (13,) for total in result.totals.values())
-    assert max(result.conservation().values()) < 1e-4
+            found = result.heads[attention][number][position]
+            torch.testing.assert_close(found, torch.tensor(heads), atol=1e-10, rtol=0)
 
 
 def test_shares_are_relevance_over_that_of_the_layers_heads():
@@ -107,19 +91,6 @@ def test_shares_are_relevance_over_that_of_the_layers_heads():
         torch.testing.assert_close(shares[:, :1] / shares[:, 1:2], ratio, atol=0, rtol=1e-4)
 
 
-def silence(attention, rows, how):
-    """Make what a head of a slice of units gives zero."""
-    if how == "columns":
-        attention.out_proj.weight[:, rows] = 0.0
-    elif how == "values":
-        attention.v_proj.weight[rows] = 0.0
-        attention.v_proj.bias[rows] = 0.0
-    else:
-        decision = torch.ones(attention.num_heads)
-        decision[rows.start // attention.head_dim] = 0.0
-        attention.gate.decide(decision)
-
-
 @pytest.mark.parametrize("norm", [{}, PRE_NORM], ids=["post-norm", "pre-norm"])
 @pytest.mark.parametrize("how", ["columns", "values", "gate"])
 def test_a_head_whose_output_is_zero_has_exactly_no_relevance(how, norm):
@@ -127,7 +98,13 @@ def test_a_head_whose_output_is_zero_has_exactly_no_relevance(how, norm):
     with torch.no_grad():
         for number, (_, _, attention) in enumerate(attention_modules(model)):
             head = number % 4
-            silence(attention, slice(head * 4, (head + 1) * 4), how)
+            rows = slice(head * 4, (head + 1) * 4)
+            if how == "columns":
+                attention.out_proj.weight[:, rows] = 0.0
+            elif how == "values":
+                attention.v_proj.weight[rows] = attention.v_proj.bias[rows] = 0.0
+            else:
+                attention.gate.decide(torch.ones(4).index_fill(0, torch.tensor([head]), 0.0))
     result = head_relevance(model, batch([6, 4], [5, 3]))
     for number, (attention, layer, _) in enumerate(attention_modules(model)):
         heads = result.heads[attention][layer]

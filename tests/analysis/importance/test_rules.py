@@ -1,6 +1,5 @@
 """The rules of relevance propagation by themselves, against numbers worked out by hand."""
 
-import pytest
 import torch
 
 from fairseq_entmax.analysis.importance import rules
@@ -24,14 +23,6 @@ def test_a_key_of_weight_zero_gets_exactly_none():
         assert torch.equal(received > 0, weights[:, query].t() > 0)
 
 
-def test_a_linear_layer_hands_on_by_absolute_contributions():
-    weight = torch.tensor([[1.0, -3.0], [2.0, 2.0]])
-    inputs = torch.tensor([[3.0, 1.0]])  # the first output cancels to 0
-    received = rules.linear(torch.tensor([[[0.5, 0.8]]]), inputs, weight)
-    expected = torch.tensor([[[0.5 / 2 + 0.8 * 6 / 8, 0.5 / 2 + 0.8 * 2 / 8]]])
-    torch.testing.assert_close(received, expected)
-
-
 def test_a_linear_unit_made_by_its_bias_hands_on_where_its_layers_other_units_do():
     weight = torch.tensor([[0.0, 0.0, 0.0], [2.0, -1.0, 0.0]])
     inputs = torch.tensor([[1.0, 2.0, 5.0]])
@@ -39,23 +30,10 @@ def test_a_linear_unit_made_by_its_bias_hands_on_where_its_layers_other_units_do
     torch.testing.assert_close(received, torch.tensor([[[0.5, 0.5, 0.0]]]))
 
 
-def test_a_norm_of_zeros_hands_each_unit_its_own():
+def test_a_norm_and_a_sum_of_zeros_hand_each_unit_its_own_to_what_the_residual_takes_along():
     relevance = torch.tensor([[[0.1, 0.2, 0.3]]])
     assert torch.equal(rules.layer_norm(relevance, torch.zeros(1, 3)), relevance)
-
-
-def test_a_sum_of_zeros_hands_all_to_what_the_residual_takes_along():
     relevance = torch.tensor([[[0.1, 0.2]]])
     kept, added = rules.residual(relevance, torch.zeros(1, 2), torch.tensor([[0.0, 3.0]]))
     assert torch.equal(kept, torch.tensor([[[0.1, 0.0]]]))
     assert torch.equal(added, torch.tensor([[[0.0, 0.2]]]))
-
-
-@pytest.mark.parametrize("width", [2, 3, 17])
-def test_the_rule_of_a_norm_is_that_of_its_matrix(width):
-    torch.manual_seed(0)
-    inputs = torch.randn(1, width, dtype=torch.float64)
-    relevance = torch.rand(1, 1, width, dtype=torch.float64)
-    centring = torch.eye(width, dtype=torch.float64) - 1.0 / width
-    expected = rules.linear(relevance, inputs, centring)
-    torch.testing.assert_close(rules.layer_norm(relevance, inputs), expected, atol=1e-12, rtol=0)

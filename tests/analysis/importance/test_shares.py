@@ -20,27 +20,15 @@ from tests.support import batch, build_model, spread_scores, tiny_task
 PAD = tiny_task().target_dictionary.pad()
 
 
-@pytest.mark.parametrize(
-    ("size", "number", "expected"),
-    [
-        (10, 2, [2, 7]),
-        (10, 10, list(range(10))),
-        (3, 10, [0, 1, 2]),
-        (0, 4, []),
-        (1000, 4, [125, 375, 625, 875]),
-    ],
-)
-def test_sentences_are_spread_evenly(size, number, expected):
-    assert evenly_spread(size, number) == expected
-
-
-@pytest.mark.parametrize("number", [10, 64, 96, 300])
-def test_every_beginning_of_the_order_is_spread_evenly(number):
-    size = 1000
-    begun = list(spread_order(size))[:number]
-    for tenth in range(10):
-        own = sum(tenth * 100 <= one < tenth * 100 + 100 for one in begun)
-        assert abs(own - number / 10) <= 3
+def test_sentences_and_every_beginning_of_their_order_are_spread_evenly():
+    assert evenly_spread(3, 10) == [0, 1, 2]
+    assert evenly_spread(0, 4) == []
+    assert evenly_spread(1000, 4) == [125, 375, 625, 875]
+    order = list(spread_order(1000))
+    for number in (10, 64, 96, 300):
+        for tenth in range(0, 1000, 100):
+            own = sum(tenth <= one < tenth + 100 for one in order[:number])
+            assert abs(own - number / 10) <= 3
 
 
 def test_without_a_number_sentences_are_added_up_to_the_most_that_the_measure_takes():
@@ -85,27 +73,25 @@ def test_sentences_are_added_until_the_errors_are_small(noise, blocks):
     assert (sums.shares().largest_error <= 0.01) == (noise == 0)
 
 
-@pytest.fixture(scope="module")
-def model():
-    return spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
-
-
-SAMPLES = [batch([7, 5], [6, 3]), batch([4], [8])]
-
-
-@pytest.mark.parametrize("measure", [Relevance(), Gradient()], ids=["relevance", "gradient"])
+@pytest.mark.parametrize(
+    ("measure", "parts_of", "number"),
+    [
+        (Relevance(), lambda *given: head_relevance(*given).shares(), 17),
+        (Gradient(), lambda *given: head_sensitivity(*given, PAD), 3),
+    ],
+    ids=["relevance", "gradient"],
+)
 def test_shares_are_over_predictions_of_relevance_and_over_sentences_of_the_gradient(
-    model, measure
+    measure, parts_of, number
 ):
-    sums = ShareSums()
-    for sample in SAMPLES:
+    model = spread_scores(build_model(attn_mapping="entmax15", encoder_self_attn_heads="0,4"))
+    sums, samples = ShareSums(), [batch([7, 5], [6, 3]), batch([4], [8])]
+    for sample in samples:
         sums.update(measure.importance(model, sample, PAD))
-    relevance = [head_relevance(model, sample).shares() for sample in SAMPLES]
-    gradients = [head_sensitivity(model, sample, PAD) for sample in SAMPLES]
+    parts = [parts_of(model, sample) for sample in samples]
     for attention, layers in sums.shares().heads.items():
         for layer, found in layers.items():
-            parts = relevance if measure.name == "relevance" else gradients
             every = torch.cat([one[attention][layer] for one in parts]).double()
-            assert len(every) == (17 if measure.name == "relevance" else 3)
+            assert len(every) == number
             assert torch.allclose(found, every.sum(dim=0) / every.sum(), atol=1e-6)
             assert found.numel() == 0 or float(found.sum()) == pytest.approx(1)

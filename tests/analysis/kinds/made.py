@@ -20,42 +20,33 @@ from tests.support import random_sentences, spread_scores
 LM, CLASSES = "language_modeling", "sentence_prediction"
 HEAD = "sentence_classification_head"
 LABELS = ("old", "<b>new</b>")
-CLASSIFIED = CLASSES, ("softmax", "sparse", "learned")
-FEW = "--gradient-sentences=4", "--sentences=3,0,7"
 SAMPLE = 16  # tokens
 LENGTHS = [5, 9, 3, 7, 11, 4, 6, 8, 30, 12, 14]
-LANGUAGE_MODEL = {
-    "decoder_embed_dim": 16,
-    "decoder_ffn_embed_dim": 24,
-    "decoder_layers": 2,
-    "decoder_attention_heads": 4,
-    "dropout": 0.0,
-    "tokens_per_sample": SAMPLE,
-    "max_target_positions": 128,
-}
-CLASSIFIER = {
-    "encoder_embed_dim": 16,
-    "encoder_ffn_embed_dim": 24,
-    "encoder_layers": 2,
-    "encoder_attention_heads": 4,
-    "dropout": 0.0,
-    "max_source_positions": 64,
-}
+SIZES = {"embed_dim": 16, "ffn_embed_dim": 24, "layers": 2, "attention_heads": 4}
+LANGUAGE_MODEL = {f"decoder_{name}": size for name, size in SIZES.items()}
+LANGUAGE_MODEL |= {"dropout": 0.0, "tokens_per_sample": SAMPLE, "max_target_positions": 128}
+CLASSIFIER = {f"encoder_{name}": size for name, size in SIZES.items()}
+CLASSIFIER |= {"dropout": 0.0, "max_source_positions": 64}
 
 
 def write(folder, words, sentences, split="valid"):
     """A dictionary and a binarised text, as ``fairseq-preprocess --only-source`` writes them."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "dict.txt").write_text(words, encoding="utf-8")
-    builder = MMapIndexedDatasetBuilder(f"{folder / split}.bin", dtype=np.int32)
+    binarise(folder / split, sentences)
+
+
+def binarise(prefix, sentences):
+    builder = MMapIndexedDatasetBuilder(f"{prefix}.bin", dtype=np.int32)
     for sentence in sentences:
         builder.add_item(sentence)
-    builder.finalize(f"{folder / split}.idx")
+    builder.finalize(f"{prefix}.idx")
 
 
-def words():
-    """The tiny task's 20 words, marked as sentencepiece marks them."""
-    return "".join(f"{'▁' * (number % 2)}w{number} 9\n" for number in range(20))
+def words(markers=0):
+    """The tiny task's 20 words, marked as sentencepiece marks them, the last ones as markers."""
+    own = [f"{'▁' * (number % 2)}w{number}" for number in range(20 - markers)]
+    return "".join(f"{word} 9\n" for word in [*own, *(f"<unk-{n}>" for n in range(markers))])
 
 
 def state_of(model, args, task, criterion):
@@ -162,6 +153,10 @@ def analysed(folder, task, names, output, *more):
     """The document of an analysis of some models by their names."""
     assert run("analyze", folder, task, names, output, f"--names={','.join(names)}", *more) == 0
     return document.read(output / "analysis.json")
+
+
+def model_of(analysis, name):
+    return next(model for model in analysis["models"] if model["name"] == name)
 
 
 def run(command, folder, task, paths, output, *more):

@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from functools import partial
 
 import pytest
 import torch
@@ -29,12 +30,11 @@ def chosen(rows, number=10, size=7, chooser=TypicalSentences):
     return choice.sentences()
 
 
+varied = partial(chosen, chooser=VariedTexts)
+
+
 def labelled(number, difference=0.5, length=20, text=None, label=0, is_wrong=False):
     return row(number, difference, length, text, label, is_wrong)
-
-
-def varied(rows, number=10, size=7):
-    return chosen(rows, number, size, VariedTexts)
 
 
 @pytest.mark.parametrize("lengths", [range(1, 101), [7], [3, 3, 3, 9], [1, 2, 3, 4]])

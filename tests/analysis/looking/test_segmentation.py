@@ -3,19 +3,11 @@
 import io
 
 import pytest
-from fairseq.data import Dictionary
 
 from fairseq_entmax.analysis.looking.segmentation import Segmentation
-from tests.support import marked_task
+from tests.analysis.test_tokens import dictionary
 
 TEXT = ["the cat sat on the mat", "a cat and a mat and a hat", "the hat sat on a cat"] * 20
-
-
-def dictionary(*symbols):
-    made = Dictionary()
-    for symbol in symbols:
-        made.add_symbol(symbol)
-    return made
 
 
 def words_of(made, segmented):
@@ -63,17 +55,3 @@ def test_words_that_the_dictionary_lacks_are_said():
     assert made.tokens.tolist() == [4, 3, 5, 3, 3, 2]
     assert made.notes == ["not in the dictionary, and read as <unk>: quux, frob"]
     assert cut("a b").notes == []
-
-
-def test_words_outside_a_vocabulary_with_markers_become_these():
-    made = Segmentation(marked_task().source_dictionary)("w1 quux w2 frob quux")
-    assert words_of(marked_task().source_dictionary, made) == [
-        *("w1", "<unk-0>", "w2", "<unk-1>", "<unk-0>", "</s>")
-    ]
-    assert made.notes == ["<unk-0> is quux, <unk-1> is frob"]
-
-
-def test_a_text_is_lower_cased_where_that_is_asked_for():
-    made = dictionary("la", "luz")
-    assert words_of(made, Segmentation(made, lower=True)("La LUZ"))[:-1] == ["la", "luz"]
-    assert words_of(made, Segmentation(made)("La LUZ"))[:-1] == ["<unk>", "<unk>"]

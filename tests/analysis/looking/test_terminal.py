@@ -3,12 +3,7 @@
 import pytest
 import torch
 
-from fairseq_entmax.analysis.looking.sentence import (
-    Look,
-    groups_of,
-    joined_tokens,
-    joined_weights,
-)
+from fairseq_entmax.analysis.looking.sentence import Look, groups_of, joined_tokens, joined_weights
 from fairseq_entmax.analysis.looking.terminal import shown, weight_text
 
 SOURCE = ["▁En", "▁el", "▁extraordinario", "東京", "</s>"]
@@ -41,14 +36,9 @@ def test_the_strongest_links_come_first_and_zeros_are_counted():
     assert third.split()[3:5] == ["<.01", "▁el"]
     _, only, _ = look().links(layer=0)
     assert only.keys == [("</s>", 1.0)]
-
-
-@pytest.mark.parametrize(
-    ("weight", "text"),
-    [(0, "   0"), (1e-7, "<.01"), (0.0049, "<.01"), (0.005, "0.01"), (1, "1.00")],
-)
-def test_only_zero_looks_like_zero(weight, text):
-    assert weight_text(weight) == text
+    # Only zero looks like zero
+    written = [weight_text(weight) for weight in (0, 1e-7, 0.0049, 0.005, 1)]
+    assert written == ["   0", "<.01", "<.01", "0.01", "1.00"]
 
 
 def test_the_mean_leaves_out_closed_heads_and_says_so():
@@ -64,9 +54,7 @@ def test_the_mean_leaves_out_closed_heads_and_says_so():
     [
         ({"attention": "encoder-self"}, "'encoder-self': this model has cross"),
         ({"layer": 3}, "--layer got 3: cross has the layers 0 to 2"),
-        ({"layer": 1}, "no heads left in cross"),
         ({"head": 2}, "--head got 2: cross has the heads 0 to 1"),
-        ({"layer": 0, "head": 1}, "layer 0 of cross has the heads 0 to 0"),
         ({"top": 0}, "--top got 0"),
     ],
 )

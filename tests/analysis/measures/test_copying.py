@@ -5,11 +5,11 @@ from dataclasses import replace
 
 import pytest
 import torch
-from fairseq.data import Dictionary
 
 from fairseq_entmax.analysis.collect import Tables
 from fairseq_entmax.analysis.statistics import LayerStatistics
 from tests.analysis.test_statistics import END, batch_of, cut, random_weights
+from tests.analysis.test_tokens import dictionary
 
 # Words repeat; 3 is unknown; some of the target are not in the source
 SOURCE = [[4, 5, 4, 6, END], [7, 8, 3, 7, 7, 9, END], [5, END]]
@@ -75,11 +75,7 @@ def test_neighbours_are_tokens_beside_and_in_cross_the_words_said_last_now_and_n
 
 
 def test_two_dictionaries_have_words_in_common_by_their_symbols():
-    source, target = Dictionary(), Dictionary()
-    for word in ("a", "b", "c"):
-        source.add_symbol(word)
-    for word in ("c", "d", "a"):
-        target.add_symbol(word)
+    source, target = dictionary("a", "b", "c"), dictionary("c", "d", "a")
     cfg = Namespace(source_lang="x", target_lang="y")
     task = Namespace(source_dictionary=source, target_dictionary=target, cfg=cfg)
     rows = torch.tensor([[4, 5, END]]), torch.tensor([[END, 6, 4, 5, 3]])

@@ -1,4 +1,4 @@
-"""Runs and clusters of keys with equal weight, against loops over every weight."""
+"""Runs and clusters of keys with equal weight; against loops in the tests of all measures."""
 
 import pytest
 import torch
@@ -6,65 +6,14 @@ import torch
 from fairseq_entmax.analysis import summary
 from fairseq_entmax.analysis.measures import numbers_of
 from fairseq_entmax.analysis.measures.equal_weights import groups_made
-from fairseq_entmax.analysis.statistics import LayerStatistics
-from fairseq_entmax.mappings import sparsemax
-from tests.analysis import brute_force
 from tests.analysis.report.synthetic import synthetic_analysis
-from tests.analysis.test_statistics import SOURCE, TARGET, batch_of, cut, one_sentence, table, texts
-
-HEADS = 3
-
-
-def sentences_of(size):
-    """Batches of so many sentences, the same ones in all, with padding on either side."""
-    sources, targets = texts(SOURCE, 0, at_end=True), texts(TARGET, 1, at_end=False)
-    for begin in range(0, len(sources), size):
-        parts = sources[begin : begin + size], targets[begin : begin + size]
-        yield begin, batch_of(*parts, table(), left_pad_target=bool(size % 2))
-
-
-def stepped_weights(batch, attention, first):
-    """Sparsemax of scores of few different values, so that equal ones stand side by side and apart.
-
-    They are each sentence's own, whatever batch it is in; some visible keys are masked.
-    """
-    queries, keys = batch.sides(attention)
-    shape = (len(queries.tokens), HEADS, queries.tokens.size(1), keys.tokens.size(1))
-    # Rows of padding have equal weights too, which must not count
-    padding = ~queries.real[:, None, :, None] & keys.real[:, None, None, :]
-    scores = torch.where(padding, 0.0, -torch.inf).expand(shape).clone()
-    for row in range(len(scores)):
-        generator = torch.Generator().manual_seed(first + row)
-        q0, q, k0, k = (int(side[row]) for s in (queries, keys) for side in (s.start, s.lengths))
-        own = 0.25 * torch.randint(0, 4, (HEADS, q, k), generator=generator)
-        own[torch.rand(own.shape, generator=generator) < 0.2] = -torch.inf
-        own[..., 0] = own[..., 0].clamp(min=0)  # no query without a key
-        if attention == "decoder-self":
-            own = own.masked_fill(torch.ones(q, k, dtype=torch.bool).triu(1), -torch.inf)
-        scores[row, :, q0 : q0 + q, k0 : k0 + k] = own
-    return sparsemax(scores)
-
-
-@pytest.mark.parametrize("attention", ["encoder-self", "decoder-self", "cross"])
-@pytest.mark.parametrize("size", [1, 2, 5])
-def test_runs_and_clusters_are_those_of_loops_in_batches_of_any_size(attention, size):
-    statistics, found = LayerStatistics(attention, HEADS, {"equal_weights"}), []
-    for first, batch in sentences_of(size):
-        weights = stepped_weights(batch, attention, first)
-        statistics.update(weights, batch)
-        found += cut(weights, batch, attention)
-    for head, given in enumerate(statistics.results()["heads"]):
-        expected = brute_force.equal_weights(found, head)
-        assert given["equal_weights"] == pytest.approx(expected, abs=1e-6)
-        assert 1.1 < expected["run_length"] < expected["cluster_size"]
-        assert 0.05 < expected["run_weight"] < expected["cluster_weight"] <= 1
+from tests.analysis.test_statistics import measured, one_sentence
 
 
 def of_row(*weights, dtype=torch.float32):
     row = torch.tensor(weights, dtype=dtype)
     n = len(weights)
-    statistics = LayerStatistics("encoder-self", 1, {"equal_weights"})
-    statistics.update(row.expand(1, 1, n, n), one_sentence(n))
+    statistics = measured(row.expand(1, 1, n, n), one_sentence(n))
     return statistics.results()["heads"][0]["equal_weights"]
 
 

@@ -4,7 +4,6 @@ That ``analyze`` makes it and the report draws it is tested by the example of do
 """
 
 import pytest
-import torch
 
 from fairseq_entmax.analysis import document
 from fairseq_entmax.analysis.measures import (
@@ -21,7 +20,7 @@ from fairseq_entmax.analysis.statistics import LayerStatistics
 from fairseq_entmax.attentions import CROSS
 from tests.analysis.report.synthetic import synthetic_analysis
 from tests.analysis.report.test_page import embedded
-from tests.analysis.test_statistics import batch_of, cut, one_sentence, random_weights, table
+from tests.analysis.test_statistics import batch_of, cut, random_weights, table
 
 
 class Introspection(WeightMeasure):
@@ -38,26 +37,16 @@ class Introspection(WeightMeasure):
             sums.add_mean("introspection", own, weights.queries.real)
 
 
-class Halves(WeightMeasure):
-    """The weight on each half of the keys of a batch."""
-
-    name = "halves"
-    numbers = (
-        Number("left-half", "Left half", "weight on the left half", ("halves", "left")),
-        Number("right-half", "Right half", "weight on the right half", ("halves", "right")),
-    )
-
-    def update(self, weights, sums):
-        middle = weights.weights.size(3) // 2
-        for name, keys in (("left", slice(None, middle)), ("right", slice(middle, None))):
-            sums.add_mean(name, weights.weights[..., keys].sum(dim=3), weights.queries.real)
-
-
 class Surprise(WeightMeasure):
-    """A number that may be negative."""
+    """Two numbers that may be negative."""
 
-    name, title, meaning = "surprise", "Surprise", "logarithm of the first weight"
-    largest, least = 0, None
+    name = "surprise"
+    numbers = tuple(
+        Number(
+            f"{one}-surprise", "Surprise", "its logarithm", ("surprise", one), largest=0, least=None
+        )
+        for one in ("first", "last")
+    )
 
     def update(self, weights, sums):
         raise RuntimeError("no surprise")
@@ -66,19 +55,13 @@ class Surprise(WeightMeasure):
 @pytest.fixture(autouse=True)
 def registered(monkeypatch):
     monkeypatch.setattr("fairseq_entmax.analysis.measures._MEASURES", dict(_MEASURES))
-    for measure in (Introspection(), Halves(), Surprise()):
+    for measure in (Introspection(), Surprise()):
         register_measure(measure)
-
-
-def test_a_measure_that_fails_is_named():
-    statistics = LayerStatistics(CROSS, 2, ["surprise"])
-    with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
-        statistics.update(torch.full((1, 2, 3, 3), 1 / 3), one_sentence(3))
 
 
 @pytest.mark.parametrize("attention", ["encoder-self", "cross"])
 def test_its_numbers_are_means_over_the_queries_of_batches(attention):
-    statistics, found = LayerStatistics(attention, 3, ["introspection", "halves"]), []
+    statistics, found = LayerStatistics(attention, 3, ["introspection"]), []
     for sentences in ([[4, 5, 6, 2], [7, 2]], [[8, 9, 2]]):
         batch = batch_of(sentences, [one[::-1] for one in sentences], table())
         weights = random_weights(batch, attention)
@@ -88,31 +71,30 @@ def test_its_numbers_are_means_over_the_queries_of_batches(attention):
         own = [row[n] for heads in found for n, row in enumerate(heads[number])]
         mean = pytest.approx(sum(own) / len(own), abs=1e-6)
         assert head["introspection"] == (None if attention == CROSS else mean)
-        assert sum(head["halves"].values()) == pytest.approx(1, abs=1e-6)
-        assert head["entropy"] is None
+        assert head["entropy"] is head["surprise"] is None
+    with pytest.raises(ValueError, match="the measure surprise fails: RuntimeError: no surprise"):
+        LayerStatistics(attention, 3, ["surprise"]).update(weights, batch)
 
 
 def test_the_schema_the_document_and_the_report_have_it():
     analysis = synthetic_analysis(models=1, layers=1, heads=2, sentences=0)
     for layer in analysis["models"][0]["attentions"]:
         for head in layer["heads"]:
-            head |= {"introspection": 0.25, "halves": {"left": 0.4, "right": 0.6}, "surprise": -3}
+            head |= {"introspection": 0.25, "surprise": {"first": -3, "last": -1}}
     analysis["numbers"] = [number.as_json() for number in numbers_of(analysis)]
     document.validate(analysis, "a.json")
     shapes = schema()["$defs"]["head"]["properties"]
     assert shapes["introspection"]["description"] == (
         "Mean weight of a query on its own position (Narcissus 2024, section 1)."
     )
-    assert shapes["halves"]["required"] == ["left", "right"]
+    assert shapes["surprise"]["required"] == ["first", "last"]
     page = embedded(render_page(analysis, measure="introspection"))
     assert page["measure"] == "introspection"
     shown = {one["name"]: one for one in page["measures"]}
-    assert (shown["introspection"]["title"], shown["introspection"]["isMain"]) == (
-        *("Introspection", True),
-    )
+    assert [shown["introspection"][name] for name in ("title", "isMain")] == ["Introspection", True]
     values = page["layers"][0]["heads"][1]["values"]
-    assert [values[name] for name in ("introspection", "left-half", "surprise")] == [0.25, 0.4, -3]
-    for name, wrong in (("introspection", 1.5), ("surprise", 1), ("halves", {"left": 0.4})):
+    assert [values[name] for name in ("introspection", "first-surprise")] == [0.25, -3]
+    for name, wrong in (("introspection", 1.5), ("surprise", {"first": -3})):
         kept = head[name]
         head[name] = wrong
         with pytest.raises(ValueError, match=rf"heads\[1\]\.{name}"):
@@ -122,11 +104,11 @@ def test_the_schema_the_document_and_the_report_have_it():
 
 def test_who_has_the_measure_reads_documents_that_lack_it():
     analysis = synthetic_analysis(models=1, layers=1, heads=1, sentences=0)
-    own = ("introspection", "halves", "surprise")
+    own = ("introspection", "surprise")
     analysis["numbers"] = [one for one in analysis["numbers"] if one["place"][0] not in own]
     document.validate(analysis, "a.json")
     head = analysis["models"][0]["attentions"][0]["heads"][0]
-    assert [head[name] for name in own] == [None] * 3
+    assert [head[name] for name in own] == [None] * 2
     assert head["density"] is not None
 
 

@@ -62,9 +62,6 @@ class Watched:
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.url = Path(file).resolve().as_uri()
         self.context.route("**/*", self._answer)
-        self.open()
-
-    def open(self):
         self.page.goto(self.url)
         self.page.wait_for_selector("html[data-ready=true]", state="attached")
 

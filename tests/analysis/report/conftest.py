@@ -1,28 +1,18 @@
 """Reports, opened in a real browser."""
 
 import pytest
-import torch
 
-from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.report.figures import figures
-from tests.analysis.report.browser import (
-    Watched,
-    launched,
-)
+from tests.analysis.report.browser import Watched, launched
 from tests.analysis.report.page_actions import MARKUP, write
-from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
+from tests.analysis.report.synthetic import lose_head, synthetic_analysis
 
 
 @pytest.fixture(scope="module")
 def analysis():
     """Three small models; the second has lost a head, and one token is markup."""
     analysis = synthetic_analysis(models=3, layers=2, heads=4, sentences=3, length=12)
-    analysis["models"][1]["attentions"][0]["heads"].pop()
-    for entry in analysis["maps"]:
-        item = entry["models"][1][0]
-        weights = decode_weights(item)[:-1]
-        item["shape"] = list(weights.shape)
-        item["weights"] = encode_weights(torch.from_numpy(weights))
+    lose_head(analysis, 1, 3)
     analysis["maps"][2]["source"][0] = MARKUP
     analysis["maps"][2]["source"][1] = "▁Jehová"
     return analysis

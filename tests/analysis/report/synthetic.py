@@ -34,28 +34,23 @@ ENGLISH = (
 )
 
 
-def synthetic_analysis(
-    models=3, layers=6, heads=8, sentences=10, seed=0, length=30, annotations=True
-):
+def synthetic_analysis(models=3, layers=6, heads=8, sentences=10, seed=0, length=30):
     """A document as ``analysis.json`` holds it, valid in every field.
 
     Softmax, 1.5-entmax and α-entmax models in turn, of which only the last learn α; attention maps of
-    as many sentences, the longest of ``length`` tokens; with scores that need a parse or without.
+    as many sentences, the longest of ``length`` tokens.
     """
     rng = np.random.default_rng(seed)
     kinds = [MODELS[number % len(MODELS)] for number in range(models)]
     documents = [
-        _model(rng, name if number < 3 else f"{name}-{number}", *kind, layers, heads, annotations)
+        _model(rng, name if number < 3 else f"{name}-{number}", *kind, layers, heads)
         for number, (name, *kind) in enumerate(kinds)
     ]
-    relations = {
-        name: {
-            "count": 800,
-            "to_head": {"baseline": baseline, "offset": offset},
-            "to_dependent": {"baseline": baseline, "offset": -offset},
-        }
-        for name, (baseline, offset) in RELATIONS.items()
-    }
+    relations = {}
+    for name, (baseline, offset) in RELATIONS.items():
+        ways = {"to_head": offset, "to_dependent": -offset}
+        sides = {way: {"baseline": baseline, "offset": own} for way, own in ways.items()}
+        relations[name] = {"count": 800, **sides}
     parses = {"file": "test.conllu", "sentences": SENTENCES, "relations": relations}
     parses |= {"part_of_speech": TAGS, "named_entities": 0.05}
     analysis = {
@@ -63,9 +58,8 @@ def synthetic_analysis(
         "version": 2,
         "data": {
             "path": "data-bin", "subset": "test", "source_lang": "es", "target_lang": "en",
-            "subwords": "sentencepiece",
-            "sentences": SENTENCES, "source_tokens": 39000, "target_tokens": 39444,
-            "interrogative_sentences": 51, "declarative_sentences": 700,
+            "subwords": "sentencepiece", "sentences": SENTENCES, "source_tokens": 39000,
+            "target_tokens": 39444, "interrogative_sentences": 51, "declarative_sentences": 700,
             "rare_word_sentences": 800,
         },
         "settings": {
@@ -74,15 +68,15 @@ def synthetic_analysis(
             "measures": ["density", "entropy", "relevance"],
         },
         "models": documents,
-        "annotations": parses if annotations else None,
+        "annotations": parses,
         "maps": [_map(rng, 17 * number, length, documents) for number in range(sentences)],
     }  # fmt: skip
     return {**analysis, "numbers": [number.as_json() for number in numbers_of(analysis)]}
 
 
-def _model(rng, name, mapping, alpha, layers, heads, annotations):
+def _model(rng, name, mapping, alpha, layers, heads):
     attentions = [
-        _attention(rng, attention, layer, mapping, alpha, heads, annotations)
+        _attention(rng, attention, layer, mapping, alpha, heads)
         for attention in ATTENTIONS
         for layer in range(layers)
     ]
@@ -108,9 +102,9 @@ def _model(rng, name, mapping, alpha, layers, heads, annotations):
     }
 
 
-def _attention(rng, attention, layer, mapping, alpha, heads, annotations):
+def _attention(rng, attention, layer, mapping, alpha, heads):
     rows = [
-        _head(rng, attention, KINDS[(number + layer) % len(KINDS)], number, alpha, annotations)
+        _head(rng, attention, KINDS[(number + layer) % len(KINDS)], number, alpha)
         for number in range(heads)
     ]
     for measure in ("relevance", "gradient"):
@@ -129,7 +123,7 @@ def _attention(rng, attention, layer, mapping, alpha, heads, annotations):
     }
 
 
-def _head(rng, attention, offset, number, alpha, annotations):
+def _head(rng, attention, offset, number, alpha):
     strength = float(rng.uniform(0, 0.3) if offset is None else rng.uniform(0.75, 0.98))
     alpha = float(rng.uniform(1.02, 1.98)) if alpha is None else alpha
     mean = min(0.95, (2.05 - alpha) * rng.uniform(0.4, 1.2))
@@ -157,10 +151,8 @@ def _head(rng, attention, offset, number, alpha, annotations):
         "entropy": float(3 * (1 - confidence) + 0.2 * rng.random()),
         "confidence": confidence,
         # By chance: what softmax and entmax have
-        "equal_weights": {
-            **dict.fromkeys(("run_length", "cluster_size"), 1.0),
-            **dict.fromkeys(("run_weight", "cluster_weight"), 0.0),
-        },
+        "equal_weights": dict.fromkeys(("run_length", "cluster_size"), 1.0)
+        | dict.fromkeys(("run_weight", "cluster_weight"), 0.0),
         "offsets": {"maximum": maximum, "share": share, "weight": weight},
         "positional": positional,
         "relevance": float(rng.gamma(1.0)) + 0.1,
@@ -178,12 +170,11 @@ def _head(rng, attention, offset, number, alpha, annotations):
         head["relative_position"] = 0.5 * strength
         head["rare_word"] = {"rarest": 0.2, "two_rarest": 0.83 * strength}
         head["final_punctuation"] = {"interrogative": 0.45 * strength, "declarative": 0.03}
-        if annotations:
-            shares = rng.dirichlet([3.0] * len(TAGS)).tolist()
-            head["pos_shares"] = dict(zip(TAGS, shares, strict=True))
-            head["pos_kl"] = float(rng.gamma(1.0, 0.1))
-            head["named_entity"] = float(rng.beta(1, 15))
-    if annotations and attention == ENCODER_SELF:
+        shares = rng.dirichlet([3.0] * len(TAGS)).tolist()
+        head["pos_shares"] = dict(zip(TAGS, shares, strict=True))
+        head["pos_kl"] = float(rng.gamma(1.0, 0.1))
+        head["named_entity"] = float(rng.beta(1, 15))
+    if attention == ENCODER_SELF:
         head["dependencies"] = {
             name: {
                 way: float(min(0.98, baseline * rng.uniform(0.5, 1.35)))
@@ -225,6 +216,16 @@ def _weights(rng, model, source, targets):
         weights = entmax(scores, alpha.view(-1, 1, 1))
         place = {"attention": attention, "layer": row["layer"]}
         yield {**place, "shape": list(weights.shape), "weights": encode_weights(weights)}
+
+
+def lose_head(analysis, model, head):
+    """Take a head out of the first layer of a model."""
+    analysis["models"][model]["attentions"][0]["heads"].pop(head)
+    for entry in analysis["maps"]:
+        item = entry["models"][model][0]
+        weights = np.delete(decode_weights(item), head, axis=0)
+        item["shape"] = list(weights.shape)
+        item["weights"] = encode_weights(torch.from_numpy(weights))
 
 
 def decode_weights(entry):

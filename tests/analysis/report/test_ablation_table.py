@@ -53,18 +53,18 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
     ]
     found = with_ablations(small, paths)
     heads = {
-        (number, layer["attention"], layer["layer"], head["head"]): head
+        (number, layer["attention"], layer["layer"], head["head"]): (
+            head["ablation"],
+            head["significant"],
+        )
         for number, model in enumerate(found["models"])
         for layer in model["attentions"]
         for head in layer["heads"]
         if "ablation" in head
     }
-    assert {place: (one["ablation"], one["significant"]) for place, one in heads.items()} == {
-        (0, "encoder-self", 0, 0): ({"rouge1": -1.5, "my score": 0.5}, ["rouge1"]),
-        (0, "cross", 1, 2): ({"rouge1": -1.5, "my score": 0.5}, ["rouge1"]),
-        (1, "encoder-self", 0, 0): ({"rouge1": -3}, []),
-        (1, "cross", 1, 2): ({"rouge1": -3}, []),
-    }
+    expected = [({"rouge1": -1.5, "my score": 0.5}, ["rouge1"]), ({"rouge1": -3}, [])]
+    places = (("encoder-self", 0, 0), ("cross", 1, 2))
+    assert heads == {(n, *place): own for n, own in enumerate(expected) for place in places}
     assert "ablation" not in layer_of(small, 0, "cross", 1)["heads"][2]
     numbers = [one for one in found["numbers"] if one["name"].startswith("ablation")]
     assert [one["name"] for one in numbers] == ["ablation-rouge1", "ablation-my score"]
@@ -77,8 +77,6 @@ def test_any_score_of_an_ablation_is_joined_with_its_significance(small, tmp_pat
         ({"checkpoint": "other.pt"}, "it is of other.pt, and the analysis of runs/softmax/"),
         ({"version": 2}, "is not version 1 of what 'fairseq-entmax ablate' writes"),
         ({"removals": 3}, "is damaged: something in it has another form"),
-        ({"removals": [{"heads": ["cross:x"]}]}, "'cross:x' names no heads"),
-        ({"data": {}}, "is damaged: it has no 'subset'"),
         ({"data": DATA | {"subset": "valid"}}, "its subset is valid, and that of the analysis test"),
     ],
 )  # fmt: skip
@@ -95,7 +93,7 @@ def test_a_model_ablated_twice_and_files_that_are_no_document_are_refused(small,
     path = written(tmp_path, ablation_of(small))
     with pytest.raises(ValueError, match="another file is of the model softmax, too"):
         with_ablations(small, [path, path])
-    for text in ("", "[]", "{", "[" * 100_000):
+    for text in ("[]", "{", "[" * 100_000):
         with pytest.raises(ValueError, match=r"give its ablation\.json"):
             with_ablations(small, [written(tmp_path, text)])
     with pytest.raises(FileNotFoundError, match=r"--ablation .* does not exist"):
@@ -117,7 +115,6 @@ def test_the_rows_of_pruning_have_the_columns_of_the_file(tmp_path):
     ("lines", "message"),
     [
         ([], "the first line does not name the columns mapping, model"),
-        (["model\tBLEU", "a\t1"], "the first line does not name the columns mapping, model"),
         ([HEADER, GOOD, GOOD[:-5]], "line 3: .*run prune.sh again"),
         ([HEADER, GOOD.replace("1 (0,1,0)", "24")], "encoder-self are '24', not a sum"),
         ([HEADER, GOOD.replace("18.13", "good")], "line 2: .*'good'"),

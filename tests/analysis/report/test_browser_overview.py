@@ -42,7 +42,7 @@ def test_the_overview_shows_the_measure_that_is_chosen(opened, analysis):
     assert groups[:2] == ["Mean weight at an offset", "Largest weight at an offset"]
 
 
-def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
+def test_numbers_are_rounded_once_and_nearly_1_is_not_1_also_without_maps(opened, tmp_path):
     small = synthetic_analysis(models=2, layers=1, heads=4, sentences=0)
     heads = small["models"][1]["attentions"][0]["heads"]
     for head, density in zip(heads, (0.99996, 1.0, 0.00004, 0.0), strict=True):
@@ -54,6 +54,8 @@ def test_numbers_are_rounded_once_and_nearly_1_is_not_1(opened, tmp_path):
     shown = [texts[key(1, "encoder-self", 0, number)] for number in range(4)]
     assert shown == [">0.99", "1.00", "<0.01", "0.00"]
     assert "2.333" in row(page, 1, "encoder-self", 0, 0).inner_text().split()
+    assert "no attention maps" in page.locator("#maps").inner_text()
+    assert "no figures" in page.locator("#figures").inner_text()
 
 
 def test_a_click_on_a_cell_selects_its_head_everywhere(opened):
@@ -131,14 +133,6 @@ def test_long_names_and_tokens_leave_the_page_and_the_readout_whole(opened, tmp_
     assert page.evaluate(overflow) <= 0
     ends = [one.bounding_box() for one in page.locator("nav li:not([hidden]) a").all()]
     assert max(box["x"] + box["width"] for box in ends) <= PHONE["width"]
-
-
-def test_an_analysis_of_one_model_without_maps_has_a_page(opened, tmp_path):
-    bare = synthetic_analysis(models=1, layers=1, heads=2, sentences=0, annotations=False)
-    page = opened(write(tmp_path, bare))
-    assert len(cell_texts(page)) == 6
-    assert "no attention maps" in page.locator("#maps").inner_text()
-    assert "no figures" in page.locator("#figures").inner_text()
 
 
 def test_a_large_report_has_its_figures_inside_their_boxes_and_screenshots_are_saved(

@@ -6,22 +6,21 @@ import xml.etree.ElementTree
 
 import numpy as np
 import pytest
-import torch
 import vl_convert
 
-from fairseq_entmax.analysis.maps import encode_weights
 from fairseq_entmax.analysis.report.figures import chosen, drawables, figures
 from fairseq_entmax.analysis.report.figures_maps import map_rows
 from tests.analysis.report.grouped import RUNS, give_groups
 from tests.analysis.report.page_actions import head_of, weights_of
-from tests.analysis.report.synthetic import decode_weights, synthetic_analysis
+from tests.analysis.report.synthetic import lose_head, synthetic_analysis
 
 
 @pytest.fixture(scope="module")
 def analysis():
-    """Models of softmax, of 1.5-entmax and of fusedmax; the second has lost a head."""
+    """Models of softmax, which has lost a head, of 1.5-entmax and of fusedmax."""
     analysis = synthetic_analysis(models=3, layers=2, heads=3, sentences=2, length=9)
     give_groups(analysis, 2, RUNS)
+    lose_head(analysis, 0, 0)
     analysis["models"][1]["name"] = "entmax:tv=learned+softmax"
     return analysis
 
@@ -79,6 +78,7 @@ def test_a_grid_has_the_number_of_every_head_in_its_cell_and_no_name_is_cut(anal
     drawn = rows(there["grid_confidence"])
     found = {(one["model"], one["attention"], one["layer"], one["head"]): one for one in drawn}
     assert len(found) == 3 * 3 * 2 * 3
+    assert found["softmax", "encoder-self", 0, 0]["value"] is None
     written = texts(there["grid_confidence"])
     for number, model in enumerate(analysis["models"]):
         value = head_of(analysis, number, "cross", 1, 2)["confidence"]
@@ -97,7 +97,11 @@ def test_grids_of_one_model_have_the_colours_of_all(there):
     assert {row["model"] for row in rows(there["grid_entropy-2-entmax"])} == {"entmax"}
 
 
-def test_a_map_has_every_weight_of_the_head(analysis, there):
+def test_a_map_has_every_weight_of_the_head_and_exact_zeros_are_hatched(analysis, there):
+    name = "map_17_encoder-self_0_1-1-entmax-tv-learned-softmax"
+    zeros = int((weights_of(analysis, 1, 1, "encoder-self", 0, 1) == 0).sum())
+    svg = vl_convert.vegalite_to_svg(there[name].draw().for_paper())
+    assert svg.count('stroke="#8f8f8a"') == zeros > 0
     drawn = rows(there["map_17_cross_1_0"])
     for model in range(3):
         weights = weights_of(analysis, 1, model, "cross", 1, 0)
@@ -109,13 +113,6 @@ def test_a_map_has_every_weight_of_the_head(analysis, there):
         np.testing.assert_allclose(made, weights, rtol=1e-5)
 
 
-def test_exact_zeros_are_hatched_and_nothing_else(analysis, there):
-    name = "map_17_encoder-self_0_1-1-entmax-tv-learned-softmax"
-    zeros = int((weights_of(analysis, 1, 1, "encoder-self", 0, 1) == 0).sum())
-    svg = vl_convert.vegalite_to_svg(there[name].draw().for_paper())
-    assert svg.count('stroke="#8f8f8a"') == zeros > 0
-
-
 def test_the_future_is_blank_and_a_run_of_equal_weight_is_one_box(there):
     drawn = rows(there["map_0_decoder-self_0_0"])
     assert drawn
@@ -123,20 +120,10 @@ def test_the_future_is_blank_and_a_run_of_equal_weight_is_one_box(there):
     runs = [row for row in rows(there["map_0_encoder-self_0_1"]) if row["to"] - row["from"] > 1]
     assert {row["panel"] for row in runs} == {"entmax"}
     assert "A box is a run" in there["map_0_encoder-self_0_1"].draw().caption
-
-
-def test_a_head_that_a_model_lacks_has_no_panel():
-    analysis = synthetic_analysis(models=2, layers=1, heads=2, sentences=1, length=6)
-    first = analysis["models"][0]["attentions"][0]
-    kept = first["heads"].pop(0)
-    for item in analysis["maps"][0]["models"][0][:1]:
-        weights = decode_weights(item)[1:]
-        item["shape"] = list(weights.shape)
-        item["weights"] = encode_weights(torch.from_numpy(weights))
-    there = {one.name: one for one in drawables(analysis, [])}
-    name = f"map_0_{first['attention']}_0_{kept['head']}"
-    assert {row["panel"] for row in rows(there[name])} == {"layer 0, head 0"}
-    assert name + "-0-softmax" not in there
+    # A head that a model lacks has no panel
+    panels = {row["panel"] for row in rows(there["map_0_encoder-self_0_0"])}
+    assert panels == {"entmax:tv=learned+softmax", "entmax"}
+    assert "map_0_encoder-self_0_0-0-softmax" not in there
 
 
 def test_tokens_and_segments_of_every_letter_are_drawn_without_a_warning(analysis, capfd):
